@@ -177,7 +177,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Brings what the client sees up to date with the decisions.
     fn update(&mut self) {
-        self.shown.update(&self.items, &self.judging);
+        self.shown.update(&mut self.items, &self.judging);
     }
 
     /// Whether all calls were blocked, so that the model is asked again.
@@ -269,7 +269,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
             self.drain(out);
         }
-        self.shown.ask(&self.items, &self.judging);
+        self.shown.ask(&mut self.items, &self.judging);
         if self.shown.is_waiting() {
             return Ending::Waits;
         }

@@ -12,6 +12,9 @@ use bytes::Bytes;
 /// The number of the only choice.
 pub const CHOICE: u32 = 0;
 
+/// Most items of one reply that are read: the longest recorded reply has 20.
+pub const MOST_ITEMS: usize = 512;
+
 /// One item of a reply.
 #[derive(Debug, Default)]
 pub struct OutItem {
@@ -28,6 +31,8 @@ pub struct OutItem {
     pub own: bool,
     /// toolrein has written it in place of the upstream's events.
     pub written: bool,
+    /// Its text, or its call, is in what the client was shown.
+    pub counted: bool,
 }
 
 /// A call as far as it has come.

@@ -2,7 +2,7 @@
 //! is rebuilt from what the client was shown.
 
 use super::event::Event;
-use super::items::{Call, OutItem};
+use super::items::{Call, MOST_ITEMS, OutItem};
 use super::writer::framed;
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::CARRIED;
@@ -184,6 +184,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         if is_ambiguous && self.judging.is_strict() {
             return self.break_off(super::Unjudged::Ambiguous);
         }
+        if last.entries.len() > MOST_ITEMS {
+            if self.judging.is_strict() || self.continued {
+                return self.break_off(super::Unjudged::ReplyTooLong);
+            }
+            self.note(super::Unjudged::ReplyTooLong);
+            last.entries.clear();
+        }
         self.reconcile(&mut last);
         let carried =
             self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
@@ -191,7 +198,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.last = Some(last);
         self.advance(true, now_ms, out);
         if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {
-            self.shown.ask(&self.items, &self.judging);
+            self.shown.ask(&mut self.items, &self.judging);
             if !crate::dialect::reply::ShownChoice::is_waiting(&self.shown) && !self.is_pending() {
                 self.give_last(out);
             }

@@ -10,7 +10,7 @@ use crate::conversation::message::Content;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::item::parse_item;
-use crate::dialect::responses::rounds::write;
+use crate::dialect::responses::rounds::{Element, write};
 use crate::plan::approval::{Question, Unaskable};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::body::Scanner;
@@ -27,11 +27,13 @@ pub struct Shown {
     text: String,
     /// The calls of the present reply that the client has.
     released: Vec<Assembled>,
-    /// All its calls, for a question about them.
+    /// The client has one of its calls, in part at least.
+    releases: bool,
+    /// All its calls, where a person is asked about them.
     calls: Vec<Assembled>,
     decisions: Vec<Option<Decision>>,
-    /// The present reply's hidden exchange.
-    hidden: Option<Bytes>,
+    /// The present reply's hidden exchange; empty where nothing is hidden.
+    hidden: Vec<Element>,
     question: Option<Result<Question, Unaskable>>,
     asked: bool,
     /// The id of the present reply.
@@ -43,29 +45,39 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Brings it up to date with the items of the present reply.
-    pub fn update(&mut self, items: &[OutItem], judging: &dyn CallJudge) {
+    /// Brings it up to date with the items of the present reply. Texts and arguments are copied once, however often
+    /// that happens.
+    pub fn update(&mut self, items: &mut [OutItem], judging: &dyn CallJudge) {
+        for item in items.iter_mut().filter(|item| !item.counted) {
+            let (Some(done), true) = (&item.done, item.is_settled()) else { continue };
+            item.counted = true;
+            match &item.call {
+                Some(call) if call.is_released() => self.released.push(call.assembled.clone()),
+                Some(_) => {}
+                None => self.text.push_str(&text_of(done)),
+            }
+        }
         let calls = || items.iter().filter_map(|item| item.call.as_ref());
         self.decisions = calls().map(|call| call.decision.clone()).collect();
-        self.calls = calls().map(|call| call.assembled.clone()).collect();
-        let released = calls().filter(|call| call.is_released());
-        self.released = released.map(|call| call.assembled.clone()).collect();
-        self.text = items.iter().filter_map(|item| item.done.as_ref()).map(text_of).collect();
+        self.releases = calls().any(|call| call.is_released());
         self.edited = items.iter().any(|item| item.own)
             || calls().any(|call| {
                 call.decision.as_ref().is_some_and(|it| *it != Decision::Release) || call.is_written()
             });
-        let acts = !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden);
-        self.hidden = acts.then(|| {
+        self.hidden.clear();
+        if !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden) {
             let question = self.question.as_ref();
-            write(&elements(self.reply_id.as_deref(), items, &|decision| result_of(decision, question)))
-        });
+            let result = |decision: &Decision| result_of(decision, question);
+            self.hidden = elements(self.reply_id.as_deref(), items, &result);
+        }
     }
 
     /// Asks a person, if all calls of the reply need that.
-    pub fn ask(&mut self, items: &[OutItem], judging: &dyn CallJudge) {
+    pub fn ask(&mut self, items: &mut [OutItem], judging: &dyn CallJudge) {
         let needs = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
         if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs) {
+            let calls = items.iter().filter_map(|item| item.call.as_ref());
+            self.calls = calls.map(|call| call.assembled.clone()).collect();
             self.question = Some(judging.question(&self.calls));
             self.update(items, judging);
         }
@@ -91,7 +103,7 @@ impl Shown {
     /// Whether the client gets nothing to read and nothing to run.
     pub fn is_silent(&self) -> bool {
         let texts = [&self.earlier_text, &self.text];
-        self.released.is_empty() && texts.iter().all(|text| text.trim().is_empty())
+        !self.releases && texts.iter().all(|text| text.trim().is_empty())
     }
 
     /// Goes on with another reply.
@@ -117,11 +129,7 @@ impl Shown {
     pub fn size(&self) -> usize {
         let earlier: usize = self.earlier.iter().map(Bytes::len).sum();
         let calls: usize = self.calls.iter().chain(&self.released).map(Assembled::size).sum();
-        earlier
-            + calls
-            + self.text.len()
-            + self.earlier_text.len()
-            + self.hidden.as_ref().map_or(0, Bytes::len)
+        earlier + calls + self.text.len() + self.earlier_text.len()
     }
 }
 
@@ -168,11 +176,11 @@ impl ShownChoice for Shown {
 
     fn is_wholly_blocked(&self) -> bool {
         let is_hidden = self.decisions.iter().flatten().any(Decision::is_hidden);
-        is_hidden && self.released.is_empty() && !self.is_asking() && !self.is_waiting()
+        is_hidden && !self.releases && !self.is_asking() && !self.is_waiting()
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {
-        self.hidden.clone()
+        (!self.hidden.is_empty()).then(|| write(&self.hidden))
     }
 
     fn next(&self) -> Next {

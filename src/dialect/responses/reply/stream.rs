@@ -1,7 +1,7 @@
 //! The event loop of a stream: each event belongs to an item, and waits for the decision on its call where it has one.
 
 use super::event::{Class, Event};
-use super::items::{OutItem, block_by_name, release_rest};
+use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
@@ -14,9 +14,6 @@ use crate::dialect::responses::item::{Item, ItemKind};
 use crate::wire::json::decode;
 use crate::wire::sse::{Piece, parse_fields};
 use bytes::Bytes;
-
-/// Most items of one reply that are read.
-const MOST_ITEMS: usize = 4 * 1024;
 
 /// An event that waits.
 pub struct Held {
