@@ -59,6 +59,10 @@ pub struct ReplyJudge<J> {
     in_progress: Option<Bytes>,
     /// This is not the first reply.
     continued: bool,
+    /// The client has the first events of an earlier reply, or of one that was refused.
+    is_resumed: bool,
+    /// What came in one piece with the upstream's error, after it.
+    unread: Bytes,
     usage: Usages,
     unjudged: Vec<Unjudged>,
     is_changed: bool,
@@ -87,9 +91,13 @@ enum Phase {
     Done,
 }
 
-/// A call as JSON.
-pub fn written_call(kind: super::item::CallKind, call: &crate::conversation::assembled::Assembled) -> Bytes {
-    written::judged_call(kind, call, None)
+/// A call as JSON, with the members of `begun` that it does not set.
+pub fn written_call(
+    kind: super::item::CallKind,
+    call: &crate::conversation::assembled::Assembled,
+    begun: &Bytes,
+) -> Bytes {
+    written::judged_call(kind, call, Some(begun))
 }
 
 /// A whole response as a stream.
@@ -118,6 +126,8 @@ impl<J: CallJudge> ReplyJudge<J> {
             head: Vec::new(),
             in_progress: None,
             continued: false,
+            is_resumed: false,
+            unread: Bytes::new(),
             usage: Usages::default(),
             unjudged: Vec::new(),
             is_changed: false,
@@ -289,7 +299,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
         };
         self.phase = Phase::Head;
-        (self.last, self.after) = (None, Vec::new());
+        (self.last, self.after, self.unread) = (None, Vec::new(), Bytes::new());
+        self.is_resumed = !self.head.is_empty();
     }
 
     fn turn_to(&mut self, form: Form) {
@@ -309,6 +320,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
                 {
                     self.piece(piece, now_ms, out);
                     if self.is_stopped() {
+                        self.unread = bytes;
                         return;
                     }
                 }
@@ -354,11 +366,13 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         }
     }
 
-    fn let_refusal_stand(&mut self, _now_ms: u64, out: &mut Vec<Bytes>) {
+    fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
             self.queue.clear();
             let raw = if self.form == Form::Streamed { self.numbered(raw) } else { raw };
             out.push(raw);
+            let unread = std::mem::take(&mut self.unread);
+            self.push(unread, now_ms, out);
         }
     }
 

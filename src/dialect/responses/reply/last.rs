@@ -127,6 +127,11 @@ impl Last {
         Some(self.data.slice(entry.item.span.range()))
     }
 
+    /// Whether the client has it.
+    pub fn is_given(&self) -> bool {
+        self.given
+    }
+
     /// Bytes kept.
     pub fn size(&self) -> usize {
         self.data.len()
@@ -279,7 +284,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     fn rebuild(&self, last: &Last, splices: &mut Splices) {
         self.rebuild_output(last, splices);
-        if !self.continued && self.usage.sum().is_none() {
+        if !self.continued && !self.is_resumed && self.usage.sum().is_none() {
             return;
         }
         for member in &last.members {
