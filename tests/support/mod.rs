@@ -20,8 +20,10 @@ pub mod person;
 pub mod player;
 pub mod program;
 pub mod reply;
+pub mod responses;
 pub mod scripted;
 pub mod strict;
+pub mod strict_responses;
 
 use std::time::{Duration, Instant};
 

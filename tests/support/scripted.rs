@@ -1,10 +1,10 @@
 //! A scripted upstream: it answers by a script and records every request byte for byte. Each connection has a thread;
-//! requests on it are served one after the other. It notes what OpenAI would refuse ([`super::strict`]) but answers as
-//! the script says: the test asserts that nothing was noted.
+//! requests on it are served one after the other. It notes what OpenAI would refuse ([`super::strict`] and
+//! [`super::strict_responses`]) but answers as the script says: the test asserts that nothing was noted.
 
 use super::http1::{Framing, Head};
 use super::reply::{Piece, Reply};
-use super::{PATIENCE, strict, until};
+use super::{PATIENCE, strict, strict_responses, until};
 use serde_json::Value;
 use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -171,8 +171,14 @@ impl<'a> Exchange<'a> {
     fn record(&self, request: &Recorded) -> usize {
         let mut seen = self.shared.seen.lock().unwrap();
         let nth = seen.requests.len();
-        if request.method == "POST" && request.path.ends_with("/chat/completions") {
-            let found = strict::violations(&request.body);
+        let path = request.path.split('?').next().unwrap_or_default();
+        let found = match path.rsplit('/').next() {
+            _ if request.method != "POST" => Vec::new(),
+            Some("responses") => strict_responses::violations(&request.body),
+            _ if path.ends_with("/chat/completions") => strict::violations(&request.body),
+            _ => Vec::new(),
+        };
+        if !found.is_empty() {
             seen.violations.extend(found.into_iter().map(|text| format!("request {nth}: {text}")));
         }
         seen.requests.push(request.clone());

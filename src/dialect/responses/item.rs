@@ -54,6 +54,13 @@ impl CallKind {
         }
     }
 
+    /// The kind with this `type`.
+    pub fn of_type(item_type: &str) -> Option<Self> {
+        use CallKind::{ApplyPatch, Computer, Custom, Function, LocalShell, McpApproval, Shell, ToolSearch};
+        let all = [Function, Custom, LocalShell, Shell, ApplyPatch, Computer, ToolSearch, McpApproval];
+        all.into_iter().find(|kind| kind.item_type() == item_type)
+    }
+
     /// The member that holds its arguments.
     pub fn arguments_member(self) -> &'static str {
         match self {

@@ -92,9 +92,13 @@ enum Phase {
     Done,
 }
 
-/// A call as JSON.
-pub fn written_call(kind: super::item::CallKind, call: &crate::conversation::assembled::Assembled) -> Bytes {
-    written::judged_call(kind, call, None)
+/// A call as JSON, with the members of `begun` that it does not set.
+pub fn written_call(
+    kind: super::item::CallKind,
+    call: &crate::conversation::assembled::Assembled,
+    begun: &Bytes,
+) -> Bytes {
+    written::judged_call(kind, call, Some(begun))
 }
 
 /// A whole response as a stream.

@@ -6,7 +6,8 @@ use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
-use crate::wire::json::{decode, escape_into, unescape};
+use crate::wire::json::{decode, decode_bytes, escape_into, unescape};
+use crate::wire::members::members_of;
 use bytes::Bytes;
 
 /// The number of the only choice.
@@ -101,6 +102,7 @@ impl Call {
         let was_named = !self.assembled.name.is_empty();
         let is_other = self.assembled.name != name;
         (self.assembled.name, self.assembled.id) = (name, id);
+        self.assembled.extra = identity(item, data);
         was_named && is_other
     }
 
@@ -129,6 +131,17 @@ impl Call {
     fn size(&self) -> usize {
         self.assembled.size() + self.deltas.len() + self.ended.as_ref().map_or(0, Vec::len)
     }
+}
+
+/// The members beside the name that say which tool a call is for: an approved call is handed out with them.
+fn identity(item: &Item, data: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    const MEMBERS: [&[u8]; 4] = [b"type", b"namespace", b"execution", b"server_label"];
+    let members = members_of(data, item.span);
+    let known = members.iter().filter_map(|member| {
+        let key = decode_bytes(member.key, data);
+        MEMBERS.contains(&&*key).then(|| (key.into_owned(), member.value.of(data).to_vec()))
+    });
+    known.collect()
 }
 
 impl OutItem {

@@ -299,7 +299,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     fn rebuild(&self, last: &Last, splices: &mut Splices) {
         self.rebuild_output(last, splices);
-        if !self.continued && self.usage.sum().is_none() {
+        if !self.continued && !self.has_head && self.usage.sum().is_none() {
             return;
         }
         for member in &last.members {

@@ -11,7 +11,8 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::{hides_lines, single_events};
 use crate::dialect::reply::Refusal;
 use crate::dialect::responses::item::{Item, ItemKind};
-use crate::wire::json::decode;
+use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::members::{Member, members_of};
 use crate::wire::sse::{Piece, parse_fields};
 use bytes::Bytes;
 
@@ -114,9 +115,10 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.break_off(Unjudged::Ambiguous);
         }
         if self.last.is_some() || matches!(self.phase, Phase::Done) {
-            if may_hold_calls(&event, &data) {
+            if may_hold_calls(&event, &data) && !self.judging.observes() {
                 // Nothing may follow the last event; clients differ on whether they read it.
-                return self.break_off(Unjudged::Ambiguous);
+                self.is_changed = true;
+                return;
             }
             return self.after_or_pass(raw, out);
         }
@@ -179,7 +181,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.is_changed = true;
             return;
         }
-        if event.type_of(&data) != "response.created" || response.is_empty() {
+        if self.head.is_empty() {
             self.head = response_members(response, &data);
         }
         if event.type_of(&data) == "response.in_progress" {
@@ -357,10 +359,14 @@ impl<J: CallJudge> ReplyJudge<J> {
 /// Whether a client may read a call from the event.
 fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
     let of_item = event.item.as_ref().is_some_and(|item| matches!(item.kind, ItemKind::Call(_)));
+    // The response repeats the request too, which may say anything.
+    let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
     let in_response = event.response.is_some_and(|response| {
-        let text = response.of(data);
-        let mark = |word: &[u8]| memchr::memmem::find(text, word).is_some();
-        mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+        members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
+            let text = output.value.of(data);
+            let mark = |word: &[u8]| memchr::memmem::find(text, word).is_some();
+            mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+        })
     });
     of_item || in_response || event.is_of_call(data)
 }

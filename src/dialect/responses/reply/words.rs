@@ -106,7 +106,6 @@ impl<J: CallJudge> ReplyJudge<J> {
     pub(super) fn cut_event(&mut self) -> Bytes {
         let error = json!({"type": "error", "code": "upstream_cut", "param": null,
             "message": "The upstream ended its stream before its last event."});
-        let event = self.own_event(error);
-        self.failed(&event)
+        self.failed(format!("data: {error}\n\n").as_bytes())
     }
 }

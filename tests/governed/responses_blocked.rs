@@ -1,0 +1,215 @@
+//! Blocked calls on the Responses API: final answers, what the client gets of a reply of which a part is blocked, and
+//! what the model gets back afterwards.
+
+use crate::responses_kit::{Talk, error_type, input, may_call, sent, tool};
+use crate::support::program::Toolrein;
+use crate::support::reply::Reply;
+use crate::support::responses::{Output, events};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{BOTH, budget};
+use serde_json::{Value, json};
+
+/// Thinks and calls `f` this often at once, if it may call.
+fn calling(calls: usize) -> impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static {
+    move |nth, request| {
+        let mut output = Output::new(nth).thinks();
+        for call in 0..calls {
+            output = output.call(&format!("{nth}_{call}"), "f", "{\"a\":2}");
+        }
+        if may_call(request) { output } else { Output::new(nth).thinks().says("Done without.") }
+            .reply(request)
+    }
+}
+
+#[test]
+fn a_budget_that_is_used_up_ends_in_one_final_answer() {
+    for stream in BOTH {
+        let upstream = Scripted::start(calling(2));
+        let toolrein = Toolrein::before(&upstream, &budget(1));
+        let mut talk = Talk::new(stream);
+        talk.called("old", "{}", &json!("r"));
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.said(), "Done without.");
+        let requests = upstream.requests().len();
+        assert_eq!(requests, 5, "one, three re-asks, one final answer");
+        let thoughts = (0..requests).map(|nth| format!("reasoning:rs_{nth}_0"));
+        assert_eq!(answer.kinds(), thoughts.chain(["assistant".to_owned()]).collect::<Vec<_>>());
+        assert_eq!((&answer.end["id"], &answer.end["status"]), (&json!("resp_0"), &json!("completed")));
+        let usage = &answer.end["usage"];
+        assert_eq!((&usage["input_tokens"], &usage["total_tokens"]), (&json!(100), &json!(125)));
+        assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 10);
+        assert_eq!(answer.end["tool_choice"], "auto", "as the first reply echoed it");
+        assert!(
+            !answer.text().contains("call_0_0") && !answer.text().contains("fc_0_0"),
+            "{}",
+            answer.text()
+        );
+        let last = upstream.request(requests - 1);
+        assert_eq!(
+            (&last.json()["tool_choice"], &last.json()["tools"]),
+            (&json!("none"), &talk.body["tools"])
+        );
+        let names = sent(&upstream, 1);
+        let expected = ["reasoning:rs_0_0", "function:0_0", "function:0_1", "=0_0", "=0_1"];
+        assert_eq!(names[4..], expected, "after the notice: {names:?}");
+        assert_eq!(error_type(&input(&upstream.request(1))[7]), "BUDGET_EXCEEDED");
+        // The next turn brings it all back between the replies.
+        talk.go_on(&answer).say("go on").ask(&toolrein);
+        let shown_last = input(&last);
+        assert_eq!(input(&upstream.request(requests))[..shown_last.len()], shown_last);
+        assert_eq!(
+            sent(&upstream, requests)[shown_last.len()..],
+            ["reasoning:rs_4_0", "assistant", "user", "developer"]
+        );
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn of_parallel_calls_the_released_one_goes_out_and_the_next_request_gets_the_others_back() {
+    for stream in BOTH {
+        for (order, expected) in [
+            (["f", "g", "f"], vec!["reasoning:rs_0_0", "function:0", "function:1", "function:2"]),
+            (["g", "f", "g"], vec!["reasoning:rs_0_0", "function:0", "function:1", "function:2"]),
+        ] {
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => {
+                    let call =
+                        |output: Output, at: usize| output.call(&at.to_string(), order[at], "{\"a\":1}");
+                    (0..3).fold(Output::new(0).thinks(), call).says("Well.").reply(request)
+                }
+                _ => Output::text(nth, "ok").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+            let mut talk = Talk::new(stream).with_tools(json!([tool("f"), tool("g")]));
+            let answer = talk.ask(&toolrein);
+            assert_eq!(upstream.requests().len(), 1, "not asked again");
+            let released = order.iter().filter(|name| **name == "f").count();
+            assert_eq!(answer.items().len(), 2 + released, "{:?}", answer.kinds());
+            assert!(!answer.text().contains("\"name\":\"g\"") || answer.text().contains("tools"));
+            talk.go_on(&answer).ask(&toolrein);
+            let names = sent(&upstream, 1);
+            assert_eq!(names[1..5], expected, "{names:?}");
+            assert_eq!(names[5], "assistant", "{names:?}");
+            assert_eq!(names.iter().filter(|name| name.starts_with('=')).count(), 3, "{names:?}");
+            upstream.assert_clean();
+            // And again, byte for byte in the same place.
+            let before = input(&upstream.request(1));
+            talk.add(json!({"role": "assistant", "content": "ok"})).say("more").ask(&toolrein);
+            assert_eq!(input(&upstream.request(2))[..before.len()], before);
+            upstream.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn a_client_that_drops_ids_and_reasoning_gets_the_blocked_call_back_too() {
+    for stream in BOTH {
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => Output::new(0).thinks().call("a", "f", "{}").call("b", "g", "{}").reply(request),
+            _ => Output::text(nth, "ok").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+        let mut talk = Talk::new(stream).with_tools(json!([tool("f"), tool("g")]));
+        talk.ask(&toolrein);
+        talk.add(json!({"type": "function_call", "call_id": "call_a", "name": "f", "arguments": "{ }"}));
+        talk.add(json!({"type": "function_call_output", "call_id": "call_a", "output": "r"})).ask(&toolrein);
+        let input = input(&upstream.request(1));
+        let blocked = input.iter().find(|item| item["call_id"] == "call_b").expect("it is back");
+        // Its reasoning is gone, so that it would be refused under its own id.
+        assert_eq!(blocked["id"], Value::Null, "{blocked}");
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn a_model_that_insists_is_asked_three_times_and_then_answers() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| match may_call(request) {
+            true => Output::new(nth).says("I try.").call(&nth.to_string(), "g", "{}").reply(request),
+            false => Output::text(nth, "I gave up.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "reask.max = 3\n[policy.allow]\nexcept = [\"g\"]\n");
+        let mut talk = Talk::new(stream).with_tools(json!([tool("f"), tool("g")]));
+        let answer = talk.ask(&toolrein);
+        assert!(answer.said().ends_with("I gave up."), "{}", answer.said());
+        let requests = upstream.requests().len();
+        assert_eq!(requests, 5, "one, three re-asks, one final answer");
+        assert_eq!(answer.items().len(), requests, "{:?}", answer.kinds());
+        assert_eq!(answer.end["usage"]["total_tokens"], 25 * requests);
+        assert_eq!(upstream.request(4).json()["tool_choice"], "none");
+        talk.go_on(&answer).say("go on").ask(&toolrein);
+        assert_eq!(input(&upstream.request(requests))[..13], input(&upstream.request(4))[..13]);
+        assert_eq!(sent(&upstream, requests)[13..], ["assistant", "user"]);
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn a_model_that_calls_even_in_its_final_answer_ends_with_an_honest_sentence() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| {
+            Output::calls(nth, &[(&nth.to_string(), "f", "{}")]).reply(request)
+        });
+        let toolrein = Toolrein::before(&upstream, &budget(1));
+        let mut talk = Talk::new(stream);
+        talk.called("old", "{}", &json!("r"));
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.kinds(), ["assistant"], "{}", answer.text());
+        assert!(answer.said().len() > 10);
+        assert!((2..6).contains(&upstream.requests().len()));
+        let before = upstream.requests().len();
+        // toolrein's own message goes back without the id that the upstream never gave.
+        talk.go_on(&answer).say("go on").ask(&toolrein);
+        assert!(upstream.requests().len() > before);
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn no_event_of_a_blocked_call_arrives_wherever_the_upstream_puts_it() {
+    let request = Talk::new(true).body;
+    let all = Output::new(0)
+        .call("secret", "g", "{\"p\":\"paris\"}")
+        .call("a", "f", "{\"p\":\"berlin\"}")
+        .events(&request);
+    let of_blocked =
+        |event: &Value| event["output_index"] == 0 && !event["type"].as_str().unwrap().ends_with("added");
+    let only = |keep: &dyn Fn(&Value) -> bool| -> Vec<Value> {
+        all.iter().filter(|event| keep(event)).cloned().collect()
+    };
+    let kind_is = |event: &Value, kind: &str| event["type"].as_str().unwrap().ends_with(kind);
+    let streams = [
+        only(&|_| true),
+        // Only added and deltas; only done; only in the last event.
+        only(&|event| !(of_blocked(event) && (kind_is(event, ".done")))),
+        only(&|event| event["output_index"] != 0 || kind_is(event, "output_item.done")),
+        only(&|event| event["output_index"] != 0),
+        only(&|event| !kind_is(event, ".delta")),
+        only(&|event| !kind_is(event, "arguments.done")),
+    ];
+    for (nth, stream) in streams.into_iter().enumerate() {
+        for by_arguments in BOTH {
+            let policy = match by_arguments {
+                true => {
+                    "[policy.arguments]\nstrict = true\n[policy.duplicates]\ntools = [\"f\"]\n[policy.allow]\nexcept = [\"g\"]\n"
+                }
+                false => "[policy.allow]\nexcept = [\"g\"]\n",
+            };
+            let sse: Vec<String> = stream.iter().map(crate::support::responses::event).collect();
+            let upstream = Scripted::start(move |_, _| Reply::stream(sse.clone()));
+            let toolrein = Toolrein::before(&upstream, policy);
+            let talk = Talk::new(true).with_tools(json!([tool("f"), tool("g")]));
+            let response =
+                crate::support::client::post(&crate::responses_kit::url(&toolrein), talk.body.to_string());
+            let text = response.text();
+            for trace in ["secret", "paris"] {
+                assert!(!text.contains(trace), "stream {nth}: {trace} in {text}");
+            }
+            assert!(text.contains("berlin"), "stream {nth}: {text}");
+            let end = events(&text).last().cloned().unwrap();
+            assert_eq!(end["type"], "response.completed", "stream {nth}: {text}");
+            assert_eq!(end["response"]["output"].as_array().map(Vec::len), Some(1));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Each kind of call that a client of the Responses API runs: blocked and answered, asked about, and put back.
+
+use crate::responses_kit::{Talk, input, may_call, tool};
+use crate::support::client::post;
+use crate::support::person::Person;
+use crate::support::program::Toolrein;
+use crate::support::responses::Output;
+use crate::support::scripted::Scripted;
+use crate::talk::BOTH;
+use serde_json::{Value, json};
+
+/// A kind of call: its tool, the name by which policies know it, the call, and the type of its output.
+fn kinds() -> Vec<(Value, &'static str, Value, &'static str)> {
+    let with = |mut call: Value, more: Value| {
+        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call["status"] = "completed".into();
+        call
+    };
+    let call =
+        |kind: &str, id: &str, more: Value| with(json!({"type": kind, "id": id, "call_id": "call_a"}), more);
+    vec![
+        (
+            tool("g"),
+            "g",
+            call("function_call", "fc_a", json!({"name": "g", "arguments": "{\"x\":1}"})),
+            "function_call_output",
+        ),
+        (
+            json!({"type": "custom", "name": "g"}),
+            "g",
+            call("custom_tool_call", "ctc_a", json!({"name": "g", "input": "print(\"é\")\n"})),
+            "custom_tool_call_output",
+        ),
+        (
+            json!({"type": "namespace", "name": "crm", "description": "d", "tools": [tool("g")]}),
+            "crm.g",
+            call("function_call", "fc_a", json!({"name": "g", "namespace": "crm", "arguments": "{}"})),
+            "function_call_output",
+        ),
+        (
+            json!({"type": "local_shell"}),
+            "local_shell",
+            call(
+                "local_shell_call",
+                "lsh_a",
+                json!({"action": {"type": "exec", "command": ["ls"], "env": {}}}),
+            ),
+            "local_shell_call_output",
+        ),
+        (
+            json!({"type": "shell"}),
+            "shell",
+            call("shell_call", "sh_a", json!({"action": {"commands": ["ls"]}})),
+            "shell_call_output",
+        ),
+        (
+            json!({"type": "apply_patch"}),
+            "apply_patch",
+            call(
+                "apply_patch_call",
+                "apc_a",
+                json!({"operation": {"type": "create_file", "path": "a", "diff": "+a\n"}}),
+            ),
+            "apply_patch_call_output",
+        ),
+        (
+            json!({"type": "tool_search", "execution": "client"}),
+            "tool_search",
+            call("tool_search_call", "tsc_a", json!({"execution": "client", "arguments": {"goal": "x"}})),
+            "tool_search_output",
+        ),
+    ]
+}
+
+#[test]
+fn every_kind_of_call_is_blocked_answered_and_put_back() {
+    for stream in BOTH {
+        for (declared, name, call, output) in kinds() {
+            let made = call.clone();
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Output::new(0).thinks().item(made.clone()).reply(request),
+                _ => Output::text(nth, "ok").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, &format!("[policy.allow]\nexcept = [\"{name}\"]\n"));
+            let mut talk = Talk::new(stream).with_tools(json!([tool("f"), declared]));
+            let answer = talk.ask(&toolrein);
+            assert_eq!(answer.said(), "ok", "{name}");
+            assert!(!answer.text().contains("call_a"), "{name}: {}", answer.text());
+            let items = input(&upstream.request(1));
+            assert_eq!(items[2], call, "{name}");
+            assert_eq!((&items[3]["type"], items[3].get("caller")), (&json!(output), None), "{name}");
+            let text = items[3].to_string();
+            assert!(text.contains("MODE_RESTRICTED") || output == "tool_search_output", "{name}: {text}");
+            upstream.assert_clean();
+            talk.go_on(&answer).say("more").ask(&toolrein);
+            assert_eq!(input(&upstream.request(2))[..4], items[..4], "{name}");
+            upstream.assert_clean();
+            toolrein.wait_for_metric("toolrein_tool_calls_total{verdict=\"blocked\"}", 1.0);
+        }
+    }
+}
+
+#[test]
+fn an_approval_that_a_provider_asks_for_is_refused_in_the_clients_place() {
+    for stream in BOTH {
+        let asks = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "roll", "server_label": "dice", "arguments": "{}"});
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => Output::new(0).item(asks.clone()).reply(request),
+            _ => Output::text(nth, "ok").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"dice.*\"]\n");
+        let mcp = json!({"type": "mcp", "server_label": "dice", "server_url": "https://x.example", "require_approval": "always"});
+        let answer = Talk::new(stream).with_tools(json!([mcp])).ask(&toolrein);
+        assert_eq!(answer.kinds(), ["assistant"], "{}", answer.text());
+        let items = input(&upstream.request(1));
+        assert_eq!(items[1]["id"], "mcpr_1");
+        assert_eq!(
+            (&items[2]["approval_request_id"], &items[2]["approve"]),
+            (&json!("mcpr_1"), &json!(false))
+        );
+        assert!(items[2]["reason"].as_str().unwrap().contains("MODE_RESTRICTED"));
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn a_blocked_call_that_no_text_can_answer_refuses_the_reply() {
+    for stream in BOTH {
+        let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "call_a", "status": "completed",
+            "action": {"type": "click", "x": 1, "y": 2}, "pending_safety_checks": []});
+        let upstream =
+            Scripted::start(move |nth, request| Output::new(nth).item(call.clone()).reply(request));
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"computer\"]\n");
+        let tools = json!([{"type": "computer_use_preview", "display_width": 1, "display_height": 1, "environment": "mac"}]);
+        let talk = Talk::new(stream).with_tools(tools);
+        let reply = post(&crate::responses_kit::url(&toolrein), talk.body.to_string());
+        assert!(
+            !reply.text().contains("cu_1") && !reply.text().contains("response.completed"),
+            "{}",
+            reply.text()
+        );
+        assert!(reply.status == 502 || reply.text().contains("response.failed"), "{}", reply.text());
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+#[test]
+fn a_call_of_each_kind_goes_out_as_it_was_made_after_an_approval_in_the_conversation() {
+    for stream in BOTH {
+        for (declared, name, call, output) in kinds() {
+            let made = call.clone();
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Output::new(0).item(made.clone()).reply(request),
+                _ => Output::text(nth, "done").reply(request),
+            });
+            let settings = format!("[policy.confirm]\ntools = [\"{name}\"]\n");
+            let toolrein = Toolrein::before(&upstream, &settings);
+            let mut talk = Talk::new(stream).with_tools(json!([declared]));
+            let question = talk.ask(&toolrein);
+            assert_eq!(question.kinds(), ["assistant"], "{name}: {}", question.text());
+            assert!(question.said().contains(&format!("`{name}`")), "{name}: {}", question.said());
+            let approved = talk.go_on(&question).say("yes").ask(&toolrein);
+            assert_eq!(upstream.requests().len(), 1, "{name}: the model was not asked");
+            assert_eq!(approved.items().len(), 1, "{name}: {}", approved.text());
+            let handed = &approved.items()[0];
+            for member in
+                ["type", "name", "namespace", "arguments", "input", "action", "operation", "execution"]
+            {
+                assert_eq!(handed[member], call[member], "{name}: {member} of {handed}");
+            }
+            assert_ne!(handed["call_id"], call["call_id"]);
+            let result = match output {
+                "shell_call_output" => {
+                    json!([{"stdout": "r", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}])
+                }
+                _ => json!("r"),
+            };
+            talk.add(handed.clone());
+            talk.add(match output {
+                "tool_search_output" => json!({"type": output, "call_id": handed["call_id"], "execution": "client", "tools": []}),
+                "apply_patch_call_output" => json!({"type": output, "call_id": handed["call_id"], "status": "completed", "output": "r"}),
+                _ => json!({"type": output, "call_id": handed["call_id"], "output": result}),
+            });
+            assert_eq!(talk.ask(&toolrein).said(), "done", "{name}");
+            upstream.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn a_held_call_of_each_kind_goes_out_as_it_was_made_or_is_explained_to_the_model() {
+    for stream in BOTH {
+        for (declared, name, call, _) in kinds() {
+            for approve in [true, false] {
+                let made = call.clone();
+                let upstream = Scripted::start(move |nth, request| match nth {
+                    0 if may_call(request) => Output::new(0).thinks().item(made.clone()).reply(request),
+                    _ => Output::text(nth, "As you like.").reply(request),
+                });
+                let policy = format!("[policy.confirm]\ntools = [\"{name}\"]\nform = \"held\"\n");
+                let toolrein = Toolrein::before(&upstream, &format!("{}{policy}", Person::SETTINGS));
+                let talk = Talk::new(stream).with_tools(json!([declared]));
+                let person = Person::at(&toolrein);
+                let answer = std::thread::scope(|scope| {
+                    let asking = scope.spawn(|| talk.ask(&toolrein));
+                    assert_eq!(person.answers(approve)["tool"], name);
+                    asking.join().unwrap()
+                });
+                let expected = if approve { call.clone() } else { answer.items()[1].clone() };
+                assert_eq!(answer.items()[1], expected, "{name}: {}", answer.text());
+                assert_eq!(answer.said(), if approve { "" } else { "As you like." }, "{name}");
+                upstream.assert_clean();
+            }
+        }
+    }
+}
