@@ -150,7 +150,7 @@ impl OutItem {
         begun
     }
 
-    /// A call of which only pieces have come.
+    /// A call that only pieces have come of.
     pub fn nameless(index: Option<u64>) -> Self {
         let kind = CallKind::Function;
         Self { index, kind: ItemKind::Call(kind), call: Some(Call::new(kind)), ..Self::default() }
