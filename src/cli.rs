@@ -32,10 +32,11 @@ Then point a client at it:
 Every option can also be set by a variable; an option takes precedence over its variable, and both over the file.";
 
 const REPLAY_HELP: &str = "\
-Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body. It may also have a source,
-id, model and reward (1: the task was solved); messages may have a timestamp (RFC 3339, or seconds). Of request bodies
-that continue each other the last one is replayed. A conversation continues as it was recorded, also after a call that
-would be blocked.
+Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of chat completions or of the
+Responses API. It may also have a source, id, model and reward (1: the task was solved); messages and items may have a
+timestamp (RFC 3339, or seconds). Of request bodies that continue each other the last one is replayed; one with a
+previous_response_id counts by itself. A conversation continues as it was recorded, also after a call that would be
+blocked.
 
 Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the configuration has problems.
 

@@ -189,6 +189,39 @@ fn the_exit_code_says_whether_there_was_anything_to_show() {
 }
 
 #[test]
+fn a_request_of_the_responses_api_is_explained_message_by_message() {
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    config.write_all(b"notices.placement = \"system\"\n[policy.budget]\ntool_calls = 4\nnotify_at = 0.2\n[policy.truncate]\nmax_chars = 200\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    let call = |at: u8| {
+        let id = format!("call_{at}");
+        json!([
+            {"type": "reasoning", "id": format!("rs_{at}"), "summary": []},
+            {"type": "function_call", "call_id": id, "name": "build", "arguments": format!("{{\"n\":{at}}}")},
+            {"type": "function_call_output", "call_id": id, "output": [{"type": "input_text", "text": "a line\n".repeat(90)}]},
+        ])
+    };
+    let items = [
+        json!([{"role": "developer", "content": "s"}, {"role": "user", "content": "q"}]),
+        call(1),
+        call(2),
+        call(3),
+        call(4),
+        call(5),
+    ];
+    let input: Value = items.iter().flat_map(|items| items.as_array().unwrap().clone()).collect();
+    let told = facts(&["--config", config, "-"], &json!({"model": "m", "input": input}).to_string());
+    let messages = told["messages"].as_array().unwrap();
+    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
+    assert_eq!(roles[..5], ["system", "user", "assistant", "tool", "system"], "{roles:?}");
+    assert_eq!((&messages[3]["tool"], &messages[3]["fate"]), (&json!("build"), &json!("changed")));
+    assert_eq!((&messages[4]["fate"], &messages[0]["fate"]), (&json!("added"), &json!("same")));
+    assert_eq!((&told["totals"]["calls"], &told["totals"]["blocked"]), (&json!(5), &json!(1)));
+    let text = facts(&["--config", config, "-"], r#"{"model":"m","input":"q"}"#);
+    assert_eq!(text["messages"][0]["pieces"][0]["after"], "q");
+}
+
+#[test]
 fn a_refused_request_is_told_where_it_would_have_gone_out() {
     let mut config = tempfile::NamedTempFile::new().unwrap();
     config.write_all(b"[policy.budget]\ntool_calls = 1\nexhausted = \"reject\"\n").unwrap();

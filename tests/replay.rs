@@ -297,6 +297,61 @@ fn the_mode_of_the_configuration_makes_no_difference() {
     assert_eq!(with("enforce")["blocked"], 2);
 }
 
+/// The same talk as [`talk`] as a request of the Responses API, each item with the time at which it was said.
+fn items(calls: usize, more: &str) -> String {
+    let mut input = r#"{"role":"user","content":"q"}"#.to_owned();
+    for at in 0..calls {
+        let time = format!(r#""timestamp":{}"#, 1_000_000_000 + at * 10);
+        write!(input, r#",{{"type":"reasoning","id":"rs_{at}","summary":[],{time}}}"#).unwrap();
+        write!(
+            input,
+            r#",{{"type":"function_call","call_id":"c{at}","name":"weather","arguments":"{{}}",{time}}}"#
+        )
+        .unwrap();
+        write!(input, r#",{{"type":"function_call_output","call_id":"c{at}","output":"sunny"}}"#).unwrap();
+    }
+    let answer = r#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a"}]}"#;
+    format!("{{\"input\":[{input},{answer}]{more}}}\n")
+}
+
+#[test]
+fn requests_of_the_responses_api_are_replayed_beside_others() {
+    let config = "[policy.budget]\ntool_calls = 4\nnotify_at = 0.5\n[policy.rate_limit]\ndefault = { calls = 3, per = \"60s\" }";
+    let report = report(config, &[items(6, r#","id":"one""#), talk(6, "")].concat());
+    assert_eq!((&report["conversations"], &report["broken"]), (&json!(2), &json!(0)));
+    // Each: seven requests, six calls. By recorded times all calls lie within a minute, by the pace too.
+    assert_eq!((&report["requests"], &report["calls"]), (&json!(14), &json!(12)));
+    assert_eq!((&report["blocked"], &report["prefix_breaks"]), (&json!(6), &json!(0)));
+    let stateful = r#"{"model":"m","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"c","output":"r"}]}"#;
+    let text = r#"{"model":"m","input":"q"}"#;
+    let lines = [
+        stateful,
+        stateful,
+        text,
+        r#"{"model":"m","previous_response_id":"resp_1"}"#,
+        r#"{"model":"m","input":7}"#,
+    ];
+    let report = self::report(config, &lines.join("\n"));
+    assert_eq!(
+        (&report["conversations"], &report["continued"]),
+        (&json!(4), &json!(0)),
+        "equal results are no history"
+    );
+    assert_eq!((&report["requests"], &report["broken"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn bodies_of_the_responses_api_that_go_on_with_each_other_are_one_conversation() {
+    let body = |items: usize| {
+        let said = (0..items).map(
+            |at| json!({"role": if at % 2 == 0 { "user" } else { "assistant" }, "content": format!("{at}")}),
+        );
+        format!("{}\n", json!({"model": "m", "input": said.collect::<Value>()}))
+    };
+    let report = report("[policy.budget]", &[1, 3, 3, 5].map(body).concat());
+    assert_eq!((&report["conversations"], &report["continued"]), (&json!(1), &json!(3)));
+}
+
 #[test]
 fn equal_conversations_count_each() {
     let report = report("[policy.budget]", &talk(2, "").repeat(3));

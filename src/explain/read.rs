@@ -12,7 +12,6 @@ use crate::conversation::request::Choice;
 use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::conversation::{Transcript, View};
 use crate::dialect::variant::Placement;
-use crate::exchange::CHAT;
 use crate::plan::{Change, Plan};
 use crate::policy::REGISTRY;
 use crate::replay::one::{Chosen, Observations};
@@ -28,7 +27,7 @@ pub(super) fn explain(
 ) -> Explained {
     let identity = Identity { key: random_key(), caller: Hash::default(), explicit: None };
     let recording = &chosen.recording;
-    let sent = seen.sent.as_ref().and_then(|body| Some((body, CHAT.read(body).ok()?)));
+    let sent = seen.sent.as_ref().and_then(|body| Some((body, recording.dialect.read(body).ok()?)));
     let factor = config.token_factor(&recording.request.model_name(&recording.body));
     let mut before = Transcript::read(&recording.request, &recording.body, &identity, &NoMemo);
     before.token_factor = factor;

@@ -4,7 +4,7 @@
 use super::input::{Flaw, Line};
 use super::recording::Labels;
 use crate::conversation::message::Role;
-use crate::exchange::CHAT;
+use crate::exchange::dialect_of;
 use crate::wire::body::Span;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 const MOST_HELD: usize = 64;
 /// The same in bytes.
 const MOST_HELD_BYTES: usize = 64 << 20;
+
+/// Members of a request whose history the upstream keeps: equal messages do not make it the same conversation.
+const UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
 /// The lines held back, oldest first.
 #[derive(Default)]
@@ -65,7 +68,7 @@ impl Held {
 /// The messages of a line that is a request as it was sent, without their brackets. Such a line names a model, has no
 /// labels, and waits for a reply; any other is a separate conversation, however similar to others.
 fn messages_of(line: &Bytes) -> Option<Span> {
-    let request = CHAT.read(line).ok()?;
+    let request = dialect_of(line).read(line).ok()?;
     let waits = request.messages.last().is_some_and(|message| message.role != Role::Assistant);
     let labels = Labels::read(&request, line);
     let labelled = labels.id.is_some() || labels.source.is_some() || labels.solved.is_some();
@@ -73,7 +76,9 @@ fn messages_of(line: &Bytes) -> Option<Span> {
         return None;
     }
     let Span { start, end } = request.messages_span;
-    Some(Span { start: start + 1, end: end - 1 })
+    let is_list = request.messages_span.of(line).starts_with(b"[");
+    let is_whole = !UPSTREAM.iter().any(|name| request.value(line, name).is_some());
+    (is_list && is_whole).then(|| Span { start: start + 1, end: end - 1 })
 }
 
 fn size(content: &Result<Bytes, Flaw>) -> usize {

@@ -8,8 +8,8 @@ use crate::conversation::identity::Identity;
 use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
-use crate::exchange::CHAT;
-use crate::wire::body::{Fault, Span, Str};
+use crate::exchange::{AnyDialect, dialect_of};
+use crate::wire::body::{Fault, Scanner, Span, Str};
 use crate::wire::json::decode;
 use crate::wire::members::{Member, members_of};
 use crate::wire::splice::Splices;
@@ -29,6 +29,8 @@ const SOLVED: f64 = 1.0 - 1e-6;
 pub(crate) struct Recording {
     /// A request with every message of the conversation.
     pub body: Bytes,
+    /// The wire protocol that it is written in.
+    pub dialect: AnyDialect,
     pub request: Request,
     pub labels: Labels,
     /// When each message was said, in ms since the epoch.
@@ -60,18 +62,19 @@ impl Recording {
     /// # Errors
     /// A [`Fault`] where it is not a request that toolrein can read.
     pub(super) fn read(line: &Bytes) -> Result<Self, Fault> {
-        let request = CHAT.read(line)?;
+        let dialect = dialect_of(line);
+        let request = dialect.read(line)?;
         let labels = Labels::read(&request, line);
         let mut splices = Splices::default();
         splices.remove_members(&request.members, |member| LABELS.contains(&&*decode(member.key, line)));
         let times_ms =
             request.messages.iter().map(|message| take_time(message, line, &mut splices)).collect();
         if splices.is_empty() {
-            return Ok(Self { body: line.clone(), request, labels, times_ms });
+            return Ok(Self { body: line.clone(), dialect, request, labels, times_ms });
         }
         let body = splices.apply(line).join();
-        let request = CHAT.read(&body)?;
-        Ok(Self { body, request, labels, times_ms })
+        let request = dialect.read(&body)?;
+        Ok(Self { body, dialect, request, labels, times_ms })
     }
 
     /// The requests, oldest first: each ends where the assistant speaks, the last one with the recording.
@@ -137,7 +140,7 @@ impl Recording {
     pub(super) fn reply_of(&self, step: &Step) -> Bytes {
         let messages = &self.request.messages[step.reply.clone()];
         let with_calls: Vec<&Message> = messages.iter().filter(|message| !message.calls.is_empty()).collect();
-        CHAT.recorded_reply(&self.body, &with_calls)
+        self.dialect.recorded_reply(&self.body, &with_calls)
     }
 }
 
@@ -163,11 +166,28 @@ impl Labels {
 
 /// The time recorded in a message, whose member is removed.
 fn take_time(message: &Message, body: &[u8], splices: &mut Splices) -> Option<u64> {
-    let members = members_of(body, message.span);
     let is_time = |member: &Member| TIMES.contains(&&*decode(member.key, body));
-    let time = members.iter().find(|member| is_time(member)).map(|member| member.value)?;
-    splices.remove_members(&members, is_time);
-    parse_ms(&value_of(time, body)?)
+    let mut found = None;
+    for object in objects_in(message.span, body) {
+        let members = members_of(body, object);
+        let time = members.iter().find(|member| is_time(member)).map(|member| member.value);
+        splices.remove_members(&members, is_time);
+        found = found.or(time);
+    }
+    parse_ms(&value_of(found?, body)?)
+}
+
+/// The objects of a message: in the Responses API several items may be one.
+fn objects_in(span: Span, body: &[u8]) -> Vec<Span> {
+    let (mut objects, mut rest) = (Vec::new(), span);
+    while let Ok(object) = Scanner::within(body, rest).skip() {
+        objects.push(object);
+        let after = Span { start: object.end, end: span.end };
+        let comma = after.of(body).iter().position(|byte| *byte == b',');
+        let Some(comma) = comma else { break };
+        rest = Span::new(after.range().start + comma + 1, span.range().end);
+    }
+    objects
 }
 
 fn value_of(span: Span, body: &[u8]) -> Option<Value> {
@@ -233,6 +253,22 @@ mod tests {
             let steps: Vec<_> = roles(said).steps().into_iter().map(|s| (s.history, s.reply)).collect();
             assert_eq!(steps, expected, "{said}");
         }
+    }
+
+    #[test]
+    fn requests_of_the_responses_api_are_cut_after_a_message_whatever_its_items() {
+        let recording = read(
+            r#"{"id":"c","input":[{"role":"user","content":"q","timestamp":1}, {"type":"reasoning","timestamp":2} ,{"type":"function_call","call_id":"c","name":"f","timestamp":3},{"type":"function_call_output","call_id":"c","output":"r"}]}"#,
+        );
+        let user = r#"{"role":"user","content":"q"}"#;
+        let reply = r#"{"type":"reasoning"} ,{"type":"function_call","call_id":"c","name":"f"}"#;
+        assert_eq!(recording.body_of(1), format!("{{\"input\":[{user}]}}"));
+        assert_eq!(recording.body_of(2), format!("{{\"input\":[{user}, {reply}]}}"));
+        assert_eq!(recording.times_ms, [Some(1_000), Some(2_000), None]);
+        let steps = recording.steps();
+        assert_eq!(steps, [Step { history: 1, reply: 1..2 }, Step { history: 3, reply: 3..3 }]);
+        let expected = format!("{{\"object\":\"response\",\"status\":\"completed\",\"output\":[{reply}]}}");
+        assert_eq!(recording.reply_of(&steps[0]), expected);
     }
 
     #[test]

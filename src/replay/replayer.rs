@@ -14,7 +14,9 @@ use crate::conversation::summaries::{Pin, Summaries};
 use crate::dialect::prefix::read_request;
 use crate::dialect::variant::Source;
 use crate::exchange::judging::Judged;
-use crate::exchange::{Answer, Arrived, CHAT, Exchange, Input, Now, Outgoing, Output, Shared, WholeReply};
+use crate::exchange::{
+    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Output, Shared, WholeReply,
+};
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
 use crate::plan::texts::saved_tokens;
@@ -30,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes compared at once to find the common prefix of two texts.
 const STRIDE: usize = 4096;
-/// Where chat requests go.
+/// The path of all requests, which is part of a model's name.
 const PATH: &str = "/v1/chat/completions";
 
 /// What all conversations share.
@@ -115,13 +117,13 @@ impl Replayer {
     }
 
     /// The exchange of a request; `None` where it cannot be read.
-    fn begin(&self, body: &Bytes, now: Now) -> Option<Exchange> {
-        let request = read_request(CHAT, body, &self.key, &*self.shared.memo).ok()?;
+    fn begin(&self, dialect: AnyDialect, body: &Bytes, now: Now) -> Option<Exchange> {
+        let request = read_request(dialect, body, &self.key, &*self.shared.memo).ok()?;
         let of_model = || self.shared.config.profiles.of_model(&request.model_name(body));
         let profile = self.profile.clone();
         let profile = profile.or_else(|| of_model().map(|profile| Arc::clone(&profile.name)));
         let (body, identity, path) = (body.clone(), self.identity(), PATH.to_owned());
-        let arrived = Arrived { dialect: CHAT, body, request, identity, profile, tier: None, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier: None, path };
         Some(Exchange::begin(Arc::clone(&self.shared), arrived, Box::default(), now))
     }
 
@@ -154,7 +156,7 @@ impl ReplayInProgress<'_> {
         let body = self.recording.body_of(step.history);
         let recorded_ms = self.recording.times_ms.get(step.reply.start).copied().flatten();
         let now = self.replayer.at(recorded_ms.unwrap_or(self.clock.now_ms));
-        let Some(mut exchange) = self.replayer.begin(&body, now) else { return };
+        let Some(mut exchange) = self.replayer.begin(self.recording.dialect, &body, now) else { return };
         self.figures.requests += 1;
         let sent = self.drive(&mut exchange, step, now);
         let plan = exchange.plan();
@@ -238,10 +240,10 @@ impl ReplayInProgress<'_> {
         let length = length(outgoing);
         self.figures.bytes_before += body.len() as u64;
         self.figures.bytes_after += length as u64;
-        for (policy, written) in parts(body, plan, outgoing) {
+        for (policy, written) in parts(self.recording.dialect, (body, plan), outgoing) {
             self.acts.entry(policy).or_default().bytes_saved += body.len() as i64 - written as i64;
         }
-        let Some(messages) = messages_in(outgoing) else { return };
+        let Some(messages) = messages_in(self.recording.dialect, outgoing) else { return };
         if let Some(before) = self.before.replace(messages.clone()) {
             let kept = agreeing(&before, &messages);
             self.figures.prefix_bytes += before.len() as u64;
@@ -352,7 +354,11 @@ fn length(outgoing: &Outgoing) -> usize {
 }
 
 /// How long the request would be if only one policy changed it, for each policy.
-fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, usize)> {
+fn parts(
+    dialect: AnyDialect,
+    (body, plan): (&Bytes, &Plan),
+    outgoing: &Outgoing,
+) -> Vec<(&'static str, usize)> {
     let edits = plan.edits.iter().map(|edit| edit.policy);
     let dropped = plan.dropped.iter().map(|dropped| dropped.policy);
     let hidden = plan.hidden.iter().map(|(policy, _)| *policy);
@@ -363,7 +369,7 @@ fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, u
     if let [only] = policies.as_slice() {
         return vec![(*only, length(outgoing))];
     }
-    let request = if policies.is_empty() { None } else { CHAT.read(body).ok() };
+    let request = if policies.is_empty() { None } else { dialect.read(body).ok() };
     let Some(request) = &request else { return Vec::new() };
     let alone = |policy: &'static str| {
         let mut alone = Plan::default();
@@ -372,16 +378,16 @@ fn parts(body: &Bytes, plan: &Plan, outgoing: &Outgoing) -> Vec<(&'static str, u
         alone.hidden = plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
         alone.declared = plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
         let source = Source { body, request, plan: &alone, restored: &[] };
-        (policy, CHAT.write(&source, &outgoing.variant).len())
+        (policy, dialect.write(&source, &outgoing.variant).len())
     };
     policies.into_iter().map(alone).collect()
 }
 
 /// The messages of a request as it would have been sent, without the brackets.
-fn messages_in(outgoing: &Outgoing) -> Option<Bytes> {
+fn messages_in(dialect: AnyDialect, outgoing: &Outgoing) -> Option<Bytes> {
     let body = joined(outgoing);
-    let span = CHAT.read(&body).ok()?.messages_span;
-    Some(body.slice(span.range().start + 1..span.range().end - 1))
+    let span = dialect.read(&body).ok()?.messages_span;
+    (span.len() > 1).then(|| body.slice(span.range().start + 1..span.range().end - 1))
 }
 
 /// A request as it would have been sent, in one piece.

@@ -7,6 +7,7 @@ mod agent;
 mod causality;
 mod chunking;
 mod crossing;
+mod dialects;
 mod generate;
 mod leaks;
 mod memory;
