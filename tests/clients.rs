@@ -1,9 +1,11 @@
 //! The real `openai` packages of Python and Node against the running program: each scenario of `tests/clients/`
 //! plays once straight against the scripted upstream and once through toolrein, and must neither notice nor
-//! cause a difference. Runaway models are played through toolrein alone. Other clients stand elsewhere.
+//! cause a difference. Runaway models are played through toolrein alone. Other clients are tested elsewhere.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "clients/responses.rs"]
+mod responses;
 mod support;
 
 use serde_json::{Value, json};
@@ -60,7 +62,7 @@ fn the_tool_runner_of_node_ends() {
 
 #[test]
 fn a_runaway_model_in_the_tool_runner_of_node_ends_with_text() {
-    runaway(Client::Node, "runner", obedient);
+    runaway(Client::Node, ("runaway", "runner"), obedient);
 }
 
 fn a_whole_text_arrives(client: Client) {
@@ -131,33 +133,33 @@ fn a_broken_stream_raises(client: Client) {
 }
 
 fn cancelling_a_stream_reaches_the_upstream(client: Client) {
-    cancelled(client, "streamed", |_, _| {
+    cancelled(client, ("cancel", "streamed"), |_, _| {
         Reply::events(&Speech::text("one two").chunks(false)).held_after(2, &Gate::shut())
     });
 }
 
 fn giving_up_before_an_answer_reaches_the_upstream(client: Client) {
-    cancelled(client, "waiting", |_, _| Reply::silence());
+    cancelled(client, ("cancel", "waiting"), |_, _| Reply::silence());
 }
 
 fn a_runaway_model_ends_with_text(client: Client) {
-    runaway(client, "whole", obedient);
+    runaway(client, ("runaway", "whole"), obedient);
 }
 
 fn a_streamed_runaway_model_ends_with_text(client: Client) {
-    runaway(client, "streamed", obedient);
+    runaway(client, ("runaway", "streamed"), obedient);
 }
 
 fn a_runaway_model_in_the_stream_helper_ends_with_text(client: Client) {
-    runaway(client, "helper", obedient);
+    runaway(client, ("runaway", "helper"), obedient);
 }
 
 fn a_stubborn_runaway_model_ends_with_text(client: Client) {
-    runaway(client, "whole", stubborn);
+    runaway(client, ("runaway", "whole"), stubborn);
 }
 
 fn a_streamed_stubborn_runaway_model_ends_with_text(client: Client) {
-    runaway(client, "streamed", stubborn);
+    runaway(client, ("runaway", "streamed"), stubborn);
 }
 
 /// Plays it straight and through toolrein: the upstream must see the same requests, to the byte.
@@ -189,10 +191,10 @@ fn end_to_end(request: &Recorded) -> Vec<&(String, String)> {
 }
 
 /// The client gives up on its first request; the upstream must learn of it while the client lives.
-fn cancelled(client: Client, form: &str, script: fn(usize, &Recorded) -> Reply) {
+fn cancelled(client: Client, play: Play<'_>, script: fn(usize, &Recorded) -> Reply) {
     let upstream = Scripted::start(script);
     let toolrein = Toolrein::before(&upstream, GENEROUS);
-    let mut player = Player::start(client, ("cancel", form), &toolrein.base_url());
+    let mut player = Player::start(client, play, &toolrein.base_url());
     upstream.wait_for_hang_up(0);
     assert!(player.is_running(), "the client's process still lives");
     player.finish();
@@ -200,10 +202,10 @@ fn cancelled(client: Client, form: &str, script: fn(usize, &Recorded) -> Reply) 
 }
 
 /// A client without a limit of its own meets a model that calls for ever.
-fn runaway(client: Client, form: &str, model: fn(usize, &Recorded) -> Reply) {
+fn runaway(client: Client, play: Play<'_>, model: fn(usize, &Recorded) -> Reply) {
     let upstream = Scripted::start(model);
     let toolrein = Toolrein::before(&upstream, TIGHT);
-    Player::start(client, ("runaway", form), &toolrein.base_url()).finish();
+    Player::start(client, play, &toolrein.base_url()).finish();
     let requests = upstream.requests().len();
     assert!((5..=MOST_REQUESTS).contains(&requests), "{requests} requests at the upstream");
     upstream.assert_clean();
