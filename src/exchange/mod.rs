@@ -20,11 +20,12 @@ pub mod sent;
 pub mod store;
 
 pub use self::send::Outgoing;
+pub use self::store::StoreQuery;
 
 use self::error::ProxyError;
 use self::plan::{Planned, Sought, Summarising};
 use self::running::Running;
-use self::store::{Ask, Facts, News};
+use self::store::{Facts, News};
 use crate::config::{Config, InFlight, Mode};
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::memo::Memo;
@@ -227,42 +228,6 @@ pub enum Answer {
     /// toolrein's own reply, in pieces.
     Own(Vec<Bytes>),
     Error(ProxyError),
-}
-
-/// The query to the state store, in one trip.
-#[derive(Clone, Debug)]
-pub struct StoreQuery {
-    pub(crate) calls: Vec<Hash>,
-    pub(crate) places: Vec<Hash>,
-    pub(crate) histories: Vec<Hash>,
-    pub(crate) quotas: Vec<store::Quota>,
-    pub(crate) stops: Vec<store::Stop>,
-    pub(crate) model: Hash,
-    pub(crate) request: Hash,
-    pub(crate) conversation: Hash,
-    pub(crate) answered: Option<Hash>,
-    pub(crate) bytes: Hash,
-    pub(crate) now: Now,
-}
-
-impl StoreQuery {
-    /// The same in the form that the store takes.
-    pub fn ask(&self) -> Ask<'_> {
-        Ask {
-            calls: &self.calls,
-            places: &self.places,
-            model: self.model,
-            request: self.request,
-            conversation: self.conversation,
-            histories: &self.histories,
-            answered: self.answered,
-            quotas: &self.quotas,
-            stops: &self.stops,
-            bytes: self.bytes,
-            now_ms: self.now.ms,
-            now: self.now.at,
-        }
-    }
 }
 
 /// The name under which concurrent requests of one conversation are recorded.

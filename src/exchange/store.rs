@@ -7,6 +7,7 @@ mod update;
 pub use calls::CallNames;
 pub use update::ReplyContext;
 
+use super::Now;
 use crate::conversation::Stopped;
 use crate::conversation::identity::{CallKey, Hash};
 use crate::conversation::released::{Release, Releases};
@@ -57,6 +58,42 @@ pub struct Ask<'a> {
     pub now_ms: u64,
     /// The same by a monotonic clock, by which entries expire.
     pub now: Instant,
+}
+
+/// The query to the state store, in one trip.
+#[derive(Clone, Debug)]
+pub struct StoreQuery {
+    pub(crate) calls: Vec<Hash>,
+    pub(crate) places: Vec<Hash>,
+    pub(crate) histories: Vec<Hash>,
+    pub(crate) quotas: Vec<Quota>,
+    pub(crate) stops: Vec<Stop>,
+    pub(crate) model: Hash,
+    pub(crate) request: Hash,
+    pub(crate) conversation: Hash,
+    pub(crate) answered: Option<Hash>,
+    pub(crate) bytes: Hash,
+    pub(crate) now: Now,
+}
+
+impl StoreQuery {
+    /// The same in the form that the store takes.
+    pub fn ask(&self) -> Ask<'_> {
+        Ask {
+            calls: &self.calls,
+            places: &self.places,
+            model: self.model,
+            request: self.request,
+            conversation: self.conversation,
+            histories: &self.histories,
+            answered: self.answered,
+            quotas: &self.quotas,
+            stops: &self.stops,
+            bytes: self.bytes,
+            now_ms: self.now.ms,
+            now: self.now.at,
+        }
+    }
 }
 
 /// A quota of one caller.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::conversation::message::Message;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::responses::reply::stream_of_response;
+use toolrein::dialect::responses::reply::convert::stream_of_response;
 use toolrein::exchange::dialect_of;
 use toolrein::exchange::judging::Judged;
 use toolrein::plan::decision::Decision;

@@ -2,7 +2,8 @@
 //! replays.
 
 use super::item::CallKind;
-use super::reply::{stream_of_response, written_call};
+use super::reply::convert::stream_of_response;
+use super::reply::written::judged_call;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::message::Message;
 use crate::dialect::Handed;
@@ -37,7 +38,7 @@ fn item(call: &Assembled, id: &str) -> Value {
     let plain = if call.custom { CallKind::Custom } else { CallKind::Function };
     let kind = begun["type"].as_str().and_then(CallKind::of_type).unwrap_or(plain);
     let mut item: Value =
-        serde_json::from_slice(&written_call(kind, call, &begun.to_string().into())).unwrap_or_default();
+        serde_json::from_slice(&judged_call(kind, call, Some(&begun.to_string().into()))).unwrap_or_default();
     (item["call_id"], item["status"]) = (id.into(), "completed".into());
     item
 }

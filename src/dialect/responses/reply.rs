@@ -2,7 +2,7 @@
 //! the client one coherent reply. A whole reply is its last event alone. Untouched parts go out as they came, byte for
 //! byte. Sends no request by itself.
 
-mod convert;
+pub mod convert;
 mod event;
 mod hidden;
 mod items;
@@ -11,7 +11,7 @@ mod shown;
 mod stream;
 mod words;
 mod writer;
-mod written;
+pub mod written;
 
 pub use words::NO_ANSWER;
 
@@ -90,21 +90,6 @@ enum Phase {
     BrokenOff(Unjudged),
     /// The client has its last event.
     Done,
-}
-
-/// A call as JSON, with the members of `begun` that it does not set.
-pub fn written_call(
-    kind: super::item::CallKind,
-    call: &crate::conversation::assembled::Assembled,
-    begun: &Bytes,
-) -> Bytes {
-    written::judged_call(kind, call, Some(begun))
-}
-
-/// A whole response as a stream.
-pub fn stream_of_response(response: &Bytes) -> Bytes {
-    let last = Last::of_body(response);
-    last.map(|last| convert::stream_of(&last).concat().into()).unwrap_or_default()
 }
 
 impl<J: CallJudge> ReplyJudge<J> {

@@ -37,8 +37,13 @@ pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
     Some(whole.to_string().into())
 }
 
+/// A whole response as a stream.
+pub fn stream_of_response(response: &Bytes) -> Bytes {
+    Last::of_body(response).map(|last| stream_of(&last).concat().into()).unwrap_or_default()
+}
+
 /// The events of a stream that says what the whole reply `last` says.
-pub fn stream_of(last: &Last) -> Vec<Bytes> {
+pub(super) fn stream_of(last: &Last) -> Vec<Bytes> {
     let whole: Value = serde_json::from_slice(last.response()).unwrap_or_default();
     let mut begun = whole.clone();
     (begun["status"], begun["output"], begun["usage"]) = ("in_progress".into(), json!([]), Value::Null);
