@@ -21,6 +21,7 @@ mod refusal;
 mod replay;
 mod reply;
 mod request;
+mod responses;
 pub mod seeds;
 mod sse;
 mod store;
@@ -40,7 +41,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 15] = [
     Target { name: "request", run: request::run },
     Target { name: "reply", run: reply::run },
     Target { name: "stream", run: stream::run },
@@ -53,6 +54,9 @@ pub const TARGETS: [Target; 12] = [
     Target { name: "refusal", run: refusal::run },
     Target { name: "confirm", run: confirm::run },
     Target { name: "store", run: store::run },
+    Target { name: "responses_request", run: responses::request },
+    Target { name: "responses_reply", run: responses::reply },
+    Target { name: "responses_rounds", run: responses::rounds },
 ];
 
 /// The target of this name.

@@ -63,6 +63,17 @@ fn of_kind(name: &str) -> Vec<Vec<u8>> {
             prefixed(recorded.chain(made).collect(), 2)
         }
         "store" => records(),
+        "responses_request" => prefixed(of_responses(&[".request.json"]), 2),
+        "responses_reply" => {
+            let with = |first: u8, endings: &[&str]| {
+                let renamed = of_responses(endings).into_iter().map(|bytes| renamed(&bytes));
+                renamed.map(|bytes| [&[first], &bytes[..]].concat()).collect::<Vec<_>>()
+            };
+            let whole = [0, 2, 4].map(|first| with(first, &[".reply.json"]));
+            let streams = [1, 3, 5, 35].map(|first| with(first, &[".sse"]));
+            whole.into_iter().chain(streams).flatten().collect()
+        }
+        "responses_rounds" => prefixed(EXCHANGES.iter().map(|text| text.as_bytes().to_vec()).collect(), 1),
         _ => Vec::new(),
     }
 }
@@ -177,6 +188,21 @@ fn configs() -> Vec<Vec<u8>> {
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data")
+}
+
+/// Hidden exchanges of the Responses API, each with the items among which it comes back.
+const EXCHANGES: [&str; 3] = [
+    r#"{"reply":"resp_1"},{"shown":{"type":"reasoning","id":"rs_1","summary":[]}},{"hidden":{"type":"function_call","id":"fc_1","call_id":"c1","name":"look","arguments":"{}"}},{"result":{"type":"function_call_output","call_id":"c1","output":"no"}}
+{"type":"reasoning","id":"rs_1","summary":[]},{"type":"reasoning","id":"rs_2","summary":[]},{"type":"message","role":"assistant","id":"msg_1","content":[{"type":"output_text","text":"a"}]},{"role":"user","content":"go on"}"#,
+    r#"{"shown":{"type":"message","role":"assistant","content":"a"}},{"hidden":{"type":"custom_tool_call","call_id":"c1","name":"look","input":"x"}},{"shown":{"type":"function_call","call_id":"c2","name":"look","arguments":"{}"}},{"result":{"type":"custom_tool_call_output","call_id":"c1","output":"no"}}
+{"type":"message","role":"assistant","content":"a"},{"type":"function_call","call_id":"c2","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"c2","output":"r"}"#,
+    r#"{"reply":"resp_1"},{"hidden":{"type":"shell_call","call_id":"c1","action":{"commands":["ls"]}}},{"result":{"type":"shell_call_output","call_id":"c1","output":[{"stdout":"","stderr":"no"}]}},{"reply":"resp_2"},{"hidden":{"type":"mcp_approval_request","id":"m","name":"f","server_label":"s","arguments":"{}"}},{"result":{"type":"mcp_approval_response","approval_request_id":"m","approve":false}}
+{"type":"message","role":"assistant","content":"a"}"#,
+];
+
+/// Recorded files of the Responses API.
+fn of_responses(endings: &[&str]) -> Vec<Vec<u8>> {
+    files(&data().join("responses"), endings)
 }
 
 /// Recorded files whose names end so.

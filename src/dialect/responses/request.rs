@@ -8,7 +8,7 @@ use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, differs_in_case, string_or_skip};
 use serde_json::Value;
 
 /// Most items and tools that are read: see the limits of chat completions.
@@ -52,7 +52,12 @@ pub fn parse(body: &[u8]) -> Result<Request, Fault> {
         let choice = request.value(body, "tool_choice");
         request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
     }
-    if request.value(body, "input").is_none() && !is_upstream { Err(Fault::NoMessages) } else { Ok(request) }
+    let is_other = |member: &Member| differs_in_case(&decode_bytes(member.key, body), &[b"input"]);
+    // Whoever ignores case reads an input that no policy has seen.
+    if request.value(body, "input").is_none() && (!is_upstream || request.members.iter().any(is_other)) {
+        return Err(Fault::NoMessages);
+    }
+    Ok(request)
 }
 
 /// What the request continues, and whether the client may continue from its reply: not if the reply is not stored, or

@@ -48,6 +48,9 @@ pub fn read(exchange: &[u8]) -> Vec<Element> {
     };
     let element = |(name, value): (String, Box<RawValue>)| {
         let item = Bytes::copy_from_slice(value.get().as_bytes());
+        if name != "reply" && !item.starts_with(b"{") {
+            return None;
+        }
         Some(match &*name {
             "reply" => Element::Reply(serde_json::from_str(value.get()).ok()?),
             "shown" => Element::Shown(item),
@@ -75,5 +78,6 @@ mod tests {
         let two = [write(&elements[..2]), write(&elements[2..])].join(&b","[..]);
         assert_eq!(read(&two), elements, "joined");
         assert_eq!(read(b"{\"hidden\":"), [], "broken");
+        assert_eq!(read(b"{\"hidden\":\"a\"},{\"result\":[]}"), [], "no items");
     }
 }
