@@ -33,11 +33,11 @@ fn item(call: &Assembled, id: &str) -> Value {
     let member = |(key, value): &(Vec<u8>, Vec<u8>)| {
         Some((String::from_utf8(key.clone()).ok()?, serde_json::from_slice(value).ok()?))
     };
-    let begun: Value = call.extra.iter().filter_map(member).collect::<serde_json::Map<_, _>>().into();
+    let other: Value = call.extra.iter().filter_map(member).collect::<serde_json::Map<_, _>>().into();
     let plain = if call.custom { CallKind::Custom } else { CallKind::Function };
-    let kind = begun["type"].as_str().and_then(CallKind::of_type).unwrap_or(plain);
+    let kind = other["type"].as_str().and_then(CallKind::of_type).unwrap_or(plain);
     let mut item: Value =
-        serde_json::from_slice(&written_call(kind, call, &begun.to_string().into())).unwrap_or_default();
+        serde_json::from_slice(&written_call(kind, call, &other.to_string().into())).unwrap_or_default();
     (item["call_id"], item["status"]) = (id.into(), "completed".into());
     item
 }

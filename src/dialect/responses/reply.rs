@@ -92,13 +92,13 @@ enum Phase {
     Done,
 }
 
-/// A call as JSON, with the members of `begun` that it does not set.
+/// A call as JSON, with the members of `other` that it does not set.
 pub fn written_call(
     kind: super::item::CallKind,
     call: &crate::conversation::assembled::Assembled,
-    begun: &Bytes,
+    other: &Bytes,
 ) -> Bytes {
-    written::judged_call(kind, call, Some(begun))
+    written::judged_call(kind, call, Some(other))
 }
 
 /// A whole response as a stream.
