@@ -36,6 +36,7 @@ mod responses_context;
 mod responses_kinds;
 mod responses_kit;
 mod responses_transparency;
+mod responses_trouble;
 mod talk;
 mod told;
 mod transparency;
