@@ -7,8 +7,10 @@ use crate::dialect::variant::{Placement, Source};
 use crate::plan::texts::{TextChange, settle};
 use crate::plan::{Change, Edit, Plan};
 use crate::wire::hidden_unicode::strip;
-use crate::wire::json::{decode, escaped};
+use crate::wire::json::{decode, decode_bytes, escaped, in_one_case};
+use crate::wire::members::Member;
 use crate::wire::splice::Splices;
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -50,20 +52,39 @@ pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<usize, String> {
     notices
 }
 
-/// Gives the member `name` of the top object this value.
-pub fn set_member(request: &Request, body: &[u8], name: &str, value: &'static str, splices: &mut Splices) {
-    match request.value(body, name) {
-        Some(span) => splices.replace(span, value),
+/// Gives the member `name` of the top object this value. One that differs in case alone is replaced: servers that ignore
+/// case take the last of two spellings.
+pub fn set_member(
+    request: &Request,
+    body: &[u8],
+    name: &str,
+    value: impl Into<Bytes>,
+    splices: &mut Splices,
+) {
+    let is_it = |member: &&Member| is_named(member, body, &[name]);
+    match request.members.iter().rfind(is_it) {
+        Some(member) => {
+            if member.key.raw(body) != name.as_bytes() {
+                splices.replace(member.key.span, name.to_owned());
+            }
+            splices.replace(member.value, value);
+        }
         None => {
             let end = request.span.end - 1;
-            splices.insert(end, format!(",\"{name}\":{value}"));
+            splices.insert(end, format!(",\"{name}\":"));
+            splices.insert(end, value);
         }
     }
 }
 
-/// Removes the members of the top object that have one of these names.
+/// Removes the members of the top object that have one of these names, in any case of letters.
 pub fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
-    splices.remove_members(&request.members, |member| names.contains(&&*decode(member.key, body)));
+    splices.remove_members(&request.members, |member| is_named(member, body, names));
+}
+
+fn is_named(member: &Member, body: &[u8], names: &[&str]) -> bool {
+    let key = decode_bytes(member.key, body);
+    names.iter().any(|name| *in_one_case(&key) == *name.as_bytes())
 }
 
 /// Applies `change` to the `text`-th string of text of `message`; the bytes of words that stay are kept.

@@ -79,7 +79,7 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
         return;
     }
     if lands {
-        return set_choice(request, body, "\"none\"".to_owned(), splices);
+        return set_member(request, body, "tool_choice", "\"none\"", splices);
     }
     let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
     if plan.hidden.is_empty() || request.choice != Choice::Auto || !is_open {
@@ -90,7 +90,7 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
         name.is_some_and(|name| plan.hidden.iter().any(|(_, hidden)| *hidden == name))
     };
     if request.tools.iter().all(|tool| is_hidden(&tool)) {
-        return set_choice(request, body, "\"none\"".to_owned(), splices);
+        return set_member(request, body, "tool_choice", "\"none\"", splices);
     }
     // How a list of allowed tools names one in a namespace is not known. Its calls are judged all the same.
     if request.tools.iter().any(|tool| tool.namespace.is_some() && tool.name.is_some()) {
@@ -99,7 +99,7 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
     let allowed: Vec<Value> =
         request.tools.iter().filter(|tool| !is_hidden(tool)).map(|tool| reference(tool, body)).collect();
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
-    set_choice(request, body, choice.to_string(), splices);
+    set_member(request, body, "tool_choice", choice.to_string(), splices);
 }
 
 /// The tool as a list of allowed tools names it.
@@ -108,13 +108,6 @@ fn reference(tool: &Tool, body: &[u8]) -> Value {
     let members = ["type", "name", "server_label"];
     let named = members.iter().filter_map(|name| Some(((*name).to_owned(), declared.get(name)?.clone())));
     Value::Object(named.collect())
-}
-
-fn set_choice(request: &Request, body: &[u8], choice: String, splices: &mut Splices) {
-    match request.value(body, "tool_choice") {
-        Some(span) => splices.replace(span, choice),
-        None => splices.insert(request.span.end - 1, format!(",\"tool_choice\":{choice}")),
-    }
 }
 
 /// Declares toolrein's own tools after the client's.

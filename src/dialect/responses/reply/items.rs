@@ -72,6 +72,11 @@ impl Call {
         self.decision.as_ref().is_some_and(Decision::is_released)
     }
 
+    /// Whether the client sees it whatever its arguments are.
+    fn is_released_by_name(&self) -> bool {
+        self.is_released() && !self.with_arguments
+    }
+
     /// Whether it waits for a person's decision.
     pub fn is_waiting(&self) -> bool {
         matches!(self.decision, Some(Decision::Hold { .. }))
@@ -213,7 +218,8 @@ impl OutItem {
                 call.kind == kind
                     && call.assembled.id() == item.call.id.map_or("".into(), |id| decode(id, data))
                     && call.assembled.name() == item.call.full_name(data).unwrap_or_default()
-                    && (!call.with_arguments || call.assembled.arguments() == item.call.arguments.text(data))
+                    && (call.is_released_by_name()
+                        || call.assembled.arguments() == item.call.arguments.text(data))
             }
             (None, kind) => self.kind == kind,
             _ => false,

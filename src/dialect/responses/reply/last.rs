@@ -191,7 +191,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.note(super::Unjudged::ReplyTooLong);
             last.entries.clear();
         }
-        self.reconcile(&mut last);
+        if !self.reconcile(&mut last, now_ms) {
+            return self.break_off(super::Unjudged::Ambiguous);
+        }
         let carried =
             self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
         self.carried.extend(carried.filter_map(|item| item.done.as_deref()).map(carried_kind));
@@ -206,7 +208,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
-    fn reconcile(&mut self, last: &mut Last) {
+    /// `false` if the client may now run another call than was judged.
+    fn reconcile(&mut self, last: &mut Last, now_ms: u64) -> bool {
         let mut taken = vec![false; self.items.len()];
         for (nth, entry) in last.entries.iter_mut().enumerate() {
             let (item, data) = (&entry.item, &last.data);
@@ -227,7 +230,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             let at = match found {
                 Some(at) => {
                     if self.items[at].done.is_none() {
-                        self.items[at].complete(item, data);
+                        if !self.complete_known(at, item, data, now_ms) {
+                            return false;
+                        }
                     } else {
                         entry.differs = !self.items[at].is_repeated_by(item, data);
                     }
@@ -244,6 +249,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             };
             entry.at = Some(at);
         }
+        true
     }
 
     /// Gives the client the last event, or the whole reply.

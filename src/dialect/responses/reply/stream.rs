@@ -221,12 +221,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                 call.kind = kind;
                 self.items[at].kind = item.kind;
             }
-            let renamed = self.items[at].complete(item, data);
-            let seen = self.items[at].call.as_ref().filter(|call| renamed && call.is_released());
-            let objects = seen.is_some_and(|call| {
-                self.judging.objects_to_new_name((super::CHOICE, true), &call.assembled, now_ms)
-            });
-            return (!objects || self.judging.observes()).then_some(at);
+            return self.complete_known(at, item, data, now_ms).then_some(at);
         }
         let repeats = |known: &OutItem| known.index == index && known.is_repeated_by(item, data);
         if let Some(at) = self.items.iter().rposition(repeats) {
@@ -235,6 +230,16 @@ impl<J: CallJudge> ReplyJudge<J> {
         let mut new = OutItem::begin(index, item, data);
         new.complete(item, data);
         Some(self.add(new, now_ms))
+    }
+
+    /// Completes a known item; `false` if the client may now run another call than was judged.
+    pub(super) fn complete_known(&mut self, at: usize, item: &Item, data: &[u8], now_ms: u64) -> bool {
+        let renamed = self.items[at].complete(item, data);
+        let seen = self.items[at].call.as_ref().filter(|call| renamed && call.is_released());
+        let objects = seen.is_some_and(|call| {
+            self.judging.objects_to_new_name((super::CHOICE, true), &call.assembled, now_ms)
+        });
+        !objects || self.judging.observes()
     }
 
     /// Handles a piece of an item: of a call, its arguments.

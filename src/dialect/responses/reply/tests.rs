@@ -399,11 +399,32 @@ fn twist_more(events: &mut Vec<Value>, way: u8) {
                 event["item"]["id"] = format!("id_{}", event["sequence_number"]).into();
             }
         }
-        _ => {
+        16 => {
             for event in events.iter_mut().filter(|event| has(event, "arguments.done")) {
                 event["arguments"] = r#"{"q":"bad"}"#.into();
             }
         }
+        17 => last_calls(events, "name", &"deny".into()),
+        18 => last_calls(events, "arguments", &r#"{"q":"bad"}"#.into()),
+        19 => last_calls(events, "call_id", &"call_other".into()),
+        20 => {
+            for event in events.iter_mut().filter(|event| has(event, "output_item.done")) {
+                event["item"]["type"] = "function_cal".into();
+            }
+        }
+        _ => {
+            if let Some(event) = events.iter_mut().find(|event| event["item"]["name"].is_string()) {
+                event["output_index"] = Value::Null;
+            }
+        }
+    }
+}
+
+/// Gives every call of the last event another member.
+fn last_calls(events: &mut [Value], member: &str, value: &Value) {
+    let output = events.last_mut().and_then(|last| last["response"]["output"].as_array_mut());
+    for item in output.into_iter().flatten().filter(|item| item["type"] == "function_call") {
+        item[member] = value.clone();
     }
 }
 
@@ -412,7 +433,7 @@ proptest! {
 
     #[test]
     fn no_client_reads_a_blocked_call_however_the_upstream_writes_it(
-        ways in prop::collection::vec(0_u8..17, 0..4),
+        ways in prop::collection::vec(0_u8..22, 0..4),
         first_denied in any::<bool>(),
         by_arguments in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
