@@ -119,7 +119,7 @@ impl Splitter {
             self.after_cr = chunk[place] == b'\r';
             if std::mem::replace(&mut self.line_empty, true) {
                 if self.after_cr && chunk.get(at) == Some(&b'\n') {
-                    self.after_cr = false;
+                    (self.after_cr, self.crlf) = (false, true);
                     at += 1;
                 } else if self.after_cr && self.crlf && at == chunk.len() {
                     self.awaits_lf = true;
