@@ -311,6 +311,15 @@ impl Event<'_> {
             Self::Result(result) => result.view.index,
         }
     }
+
+    /// Whether it is a message across which no context is shortened, see [`Message::seals`](message::Message::seals).
+    pub fn seals(&self) -> bool {
+        match self {
+            Self::System(view) | Self::User(view) | Self::Assistant(view) => view.message.seals,
+            Self::Result(result) => result.view.message.seals,
+            Self::TurnBegins(_) | Self::Hidden { .. } | Self::Call(_) | Self::ResultsComplete(_) => false,
+        }
+    }
 }
 
 impl<'a> Transcript<'a> {

@@ -38,7 +38,9 @@ pub(crate) fn plan_of(rule: &Arc<dyn Rule>, body: &str) -> Plan {
 
 /// What `rules` plan together for `body`; `overflowed`: the upstream refused it for its length.
 pub(crate) fn plan_together(rules: &[Arc<dyn Rule>], body: &str, overflowed: bool) -> Plan {
-    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let is_chat = body.contains("\"messages\"");
+    let parse = if is_chat { crate::dialect::chat::parse } else { crate::dialect::responses::parse };
+    let request = parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     transcript.overflowed = overflowed;

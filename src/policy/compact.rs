@@ -4,7 +4,8 @@
 //! When the model's input reaches `trigger` of its context window, all tool results but the newest `keep` and the
 //! `exempt` ones are cleared at once, if that frees `min_gain` tokens and a fifth of the window. A cleared result is
 //! replaced by a marker: tool, size, how to get it again, and its first 200 characters. Results that the model has
-//! not read yet, small results, and results that another policy blocks stay; calls and their order stay. With `style
+//! not read yet, small results, and results that another policy blocks stay; so do results before the upstream's own
+//! record of what came before, such as a compaction. Calls and their order stay. With `style
 //! = "summary"` the newest marker of a batch also holds a summary of all its results, if another model made one in
 //! time.
 //!
@@ -178,6 +179,10 @@ impl Policy for Compact {
         }
         if let Event::Assistant(view) = event {
             state.unread = view.index + 1;
+        }
+        if event.seals() {
+            state.old.clear();
+            state.potential = Estimate::default();
         }
         let new = state.context.read(event, plan);
         if let Event::Result(result) = event {

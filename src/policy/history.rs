@@ -3,7 +3,8 @@
 //! # What it does
 //! When the model's input is more than `max_tokens` (or `share` of the context window), or more than `max_chars`
 //! characters, whole turns are dropped, the oldest first, until `down_to` of that is left. System messages, messages
-//! before the first turn, and the running turn always stay, and no call loses its result. One notice, after the
+//! before the first turn, and the running turn always stay, and no call loses its result. Turns stay too that came
+//! before the upstream's own record of them, such as a compaction. One notice, after the
 //! message that opens the first remaining turn, says how much is gone.
 //!
 //! # Why
@@ -134,6 +135,9 @@ impl Policy for History {
                 state.drop(&batch, plan);
                 state.settle(plan);
             }
+        }
+        if event.seals() {
+            state.turns.clear();
         }
         match event {
             Event::TurnBegins(view) => state.turns.push(view.index),

@@ -16,7 +16,7 @@ use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{ResponseFuture, Service, caller, clock, profile, relay, ungoverned};
+use super::{ResponseFuture, Service, caller, clock, profile, relay, response_alias, ungoverned};
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
@@ -147,7 +147,23 @@ impl AppState {
         refused(record, &ProxyError::WebSocketNotGoverned)
     }
 
+    /// Relays a request that is not governed.
     fn relay(
+        self: Arc<Self>,
+        request: hyper::http::Request<Incoming>,
+        endpoint: Option<Governed>,
+    ) -> ResponseFuture {
+        let may_have_alias = self.config.mode == Mode::Enforce && !is_upgrade(&request);
+        if may_have_alias && response_alias::id_in(request.uri().path()).is_some() {
+            return Box::pin(async move {
+                let request = self.with_upstream_id(request).await;
+                self.relay_as_it_is(request, endpoint).await
+            });
+        }
+        self.relay_as_it_is(request, endpoint)
+    }
+
+    fn relay_as_it_is(
         self: Arc<Self>,
         request: hyper::http::Request<Incoming>,
         endpoint: Option<Governed>,
@@ -240,6 +256,7 @@ impl AppState {
         mut record: Record,
     ) -> Response<ReplyBody> {
         record.data.ungoverned = Some(why);
+        ungoverned::warn_unread_once(record.data.endpoint, why);
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let is_refused = self.config.upstream.unjudged == Unjudged::Refuse
             && !self.is_observing()

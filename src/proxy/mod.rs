@@ -28,6 +28,7 @@ pub mod read;
 mod record;
 pub mod relay;
 pub mod respond;
+mod response_alias;
 mod spelling;
 mod stream;
 pub mod summaries;

@@ -1,4 +1,4 @@
-//! Warnings about LLM traffic that is relayed without being governed: one log line per endpoint and process. Metrics
+//! Warnings about LLM traffic that is not governed, relayed or unreadable: one log line per endpoint and process. Metrics
 //! and request lines count each request.
 
 use crate::telemetry::endpoint::Endpoint;
@@ -15,6 +15,21 @@ pub(super) fn warn_once(endpoint: Endpoint, path: &str) {
             path,
             "requests to this endpoint are relayed without being governed: no policy sees their tool calls (reported \
              once for each endpoint)"
+        );
+    }
+}
+
+/// The governed endpoints with a request that could not be read, one bit each.
+static UNREAD: AtomicU32 = AtomicU32::new(0);
+
+/// Warns about a request that toolrein cannot read, `why` as in metrics, the first time for its endpoint.
+pub(super) fn warn_unread_once(endpoint: Endpoint, why: &'static str) {
+    if is_first(&UNREAD, endpoint) {
+        tracing::warn!(
+            endpoint = endpoint.as_str(),
+            why,
+            "a request cannot be read, and no policy sees what it says; such requests are counted as not governed \
+             (reported once for each endpoint)"
         );
     }
 }

@@ -3,6 +3,7 @@
 use crate::support::client::{Connection, Request, Stream};
 use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
+use crate::support::responses::Output;
 use crate::support::scripted::Scripted;
 use crate::support::until;
 use crate::talk::{GENEROUS, budget, log_line, own_error};
@@ -119,6 +120,50 @@ fn paths_below_a_response_are_relayed_and_counted_and_reading_them_warns_of_noth
     }
     let counted = "toolrein_requests_total{route=\"relay\",endpoint=\"responses\",status=\"200\"}";
     toolrein.wait_for_metric(counted, 7.0);
+}
+
+#[test]
+fn the_id_of_a_first_reply_names_the_last_one_to_the_upstream_and_for_its_caller_alone() {
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => Output::new("first").call("a", "g", "{}").reply(request),
+        1 => Output::text("second", "Done without.").reply(request),
+        _ => Reply::json(200, &json!({"id": "resp_second"})),
+    });
+    let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+    let request = |method: &str, path: &str, body: String, caller: &str| {
+        let url = format!("{}{path}", toolrein.origin());
+        let request = Request::new(method, &url, body).header("content-type", "application/json");
+        request.header("authorization", &format!("Bearer {caller}")).send()
+    };
+    let body =
+        json!({"model": "m", "input": "q", "tools": [{"type": "function", "name": "g", "parameters": {}}]});
+    let reply = request("POST", "/v1/responses", body.to_string(), "one");
+    assert_eq!((reply.status, &reply.json()["id"]), (200, &json!("resp_first")), "{}", reply.text());
+    let cases = [
+        ("GET", "/v1/responses/resp_first?stream=true", "one", "/v1/responses/resp_second?stream=true"),
+        ("GET", "/v1/responses/resp_first/input_items", "one", "/v1/responses/resp_second/input_items"),
+        ("POST", "/v1/responses/resp_first/cancel", "one", "/v1/responses/resp_second/cancel"),
+        ("DELETE", "/v1/responses/resp_first", "one", "/v1/responses/resp_second"),
+        ("GET", "/v1/responses/resp_first", "other", "/v1/responses/resp_first"),
+        ("GET", "/v1/responses/resp_unknown", "one", "/v1/responses/resp_unknown"),
+    ];
+    for (nth, (method, path, caller, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(request(method, path, String::new(), caller).status, 200);
+        assert_eq!(upstream.request(nth + 2).path, expected, "{method} {path} of {caller}");
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_warned_about_once() {
+    let upstream = Scripted::start(|_, _| Reply::json(400, &json!({"error": {"message": "no"}})));
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    for nth in 0..2 {
+        let url = format!("{}/responses", toolrein.base_url());
+        Request::new("POST", &url, "[1, 2]").header("content-type", "application/json").send();
+        log_line(&toolrein, nth);
+    }
+    let warns = |line: &&String| line.contains("a request cannot be read, and no policy sees");
+    assert_eq!(toolrein.logs().iter().filter(warns).count(), 1, "{:?}", toolrein.logs());
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
         tool_call_id: None,
         name: None,
         odd: false,
+        seals: false,
     };
     let (start, odd_before) = (scanner.at(), scanner.odd());
     scanner.clear_odd();

@@ -48,6 +48,11 @@ impl Known {
     }
 }
 
+/// The upstream's id of the last reply, from what is known of a conversation.
+pub fn upstream_id(known: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Known>(known).ok().map(|known| known.upstream_id)
+}
+
 fn raw(item: &[u8]) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(item.to_vec()).ok()?).ok()
 }

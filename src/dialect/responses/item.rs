@@ -92,6 +92,8 @@ pub struct Item {
     pub tools: Option<Span>,
     /// It has a string that parsers read differently: it is never edited.
     pub odd: bool,
+    /// See [`Message::seals`](crate::conversation::message::Message::seals).
+    pub seals: bool,
 }
 
 impl Item {
@@ -226,7 +228,9 @@ impl Read {
             call.id = call.id.or(self.approval_id).or(self.id);
         }
         let content = if kind == ItemKind::Result { self.output } else { self.content };
-        Item { span, kind, id: self.id, call, content, tools: self.tools, odd }
+        let name = self.kind.map_or("".into(), |kind| decode(kind, text));
+        let seals = name == "compaction" || name.starts_with("program") || name.starts_with("mcp_");
+        Item { span, kind, id: self.id, call, content, tools: self.tools, odd, seals }
     }
 
     fn kind_of(&self, text: &[u8]) -> ItemKind {

@@ -11,6 +11,7 @@ mod restore;
 pub mod rounds;
 mod write;
 
+pub use history::upstream_id;
 pub use request::parse;
 pub use write::write;
 

@@ -156,8 +156,8 @@ fn parse_input(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), F
 }
 
 fn message(span: Span, role: Role, content: Content) -> Message {
-    let (calls, tool_call_id, name, odd) = (Calls::default(), None, None, false);
-    Message { span, role, content, calls, tool_call_id, name, odd }
+    let (calls, tool_call_id, name) = (Calls::default(), None, None);
+    Message { span, role, content, calls, tool_call_id, name, odd: false, seals: false }
 }
 
 fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -> Result<(), Fault> {
@@ -182,7 +182,7 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
     let content = item.content.unwrap_or(Content::Absent);
     let mut message = message(item.span, role, content);
     message.tool_call_id = item.call.id.filter(|_| role == Role::Tool);
-    message.odd = item.odd;
+    (message.odd, message.seals) = (item.odd, item.seals);
     request.messages.push(message);
     Ok(())
 }
@@ -200,6 +200,7 @@ struct Group {
     parts: Vec<Part>,
     calls: Vec<ToolCall>,
     odd: bool,
+    seals: bool,
     speaks: bool,
 }
 
@@ -208,6 +209,7 @@ impl Group {
         let start = self.span.map_or(item.span.start, |span| span.start);
         self.span = Some(Span { start, end: item.span.end });
         self.odd |= item.odd;
+        self.seals |= item.seals;
         match item.kind {
             ItemKind::Call(_) => self.calls.push(item.call),
             ItemKind::Message(_) => {
@@ -229,11 +231,11 @@ impl Group {
     }
 
     fn close(&mut self, messages: &mut Vec<Message>) {
-        let Self { span, parts, calls, odd, speaks } = std::mem::take(self);
+        let Self { span, parts, calls, odd, seals, speaks } = std::mem::take(self);
         let Some(span) = span else { return };
         let content = if speaks { Content::Parts { span, parts } } else { Content::Absent };
         let mut message = message(span, Role::Assistant, content);
-        (message.calls, message.odd) = (calls.into(), odd);
+        (message.calls, message.odd, message.seals) = (calls.into(), odd, seals);
         messages.push(message);
     }
 }

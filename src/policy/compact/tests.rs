@@ -435,3 +435,28 @@ fn a_result_of_many_texts_is_read_in_one_pass_over_what_is_planned_for_it() {
         assert!(plan_together(&rules, &body, false).edits.len() >= texts, "each of them is cut");
     });
 }
+
+#[test]
+fn results_before_the_upstreams_own_record_are_not_cleared_any_more() {
+    let body = |kind: &str| {
+        let mut input = vec![json!({"role": "user", "content": "q"})];
+        for at in 0..12 {
+            if at == 4 {
+                input.push(json!({"type": kind, "id": "x_1", "summary": []}));
+            }
+            let id = format!("c{at}");
+            input.push(json!({"type": "function_call", "call_id": id, "name": "read", "arguments": "{}"}));
+            input.push(
+                json!({"type": "function_call_output", "call_id": id, "output": "word ".repeat(WORDS)}),
+            );
+        }
+        json!({"model": "m", "input": input}).to_string()
+    };
+    let cleared = |kind: &str| {
+        let plan = plan_together(&[small("")], &body(kind), false);
+        plan.cleared().map(|edit| edit.message).collect::<Vec<usize>>()
+    };
+    let (all, sealed) = (cleared("reasoning"), cleared("compaction"));
+    assert_eq!(all[0], 2);
+    assert!(!sealed.is_empty() && sealed.iter().all(|message| *message > 9), "{sealed:?}");
+}

@@ -176,3 +176,43 @@ fn settings_that_mean_nothing_are_refused() {
     let keys: Vec<String> = History::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
     assert_eq!(keys, ["share", "down_to", "context_window"]);
 }
+
+/// A stateless request of the Responses API: so many turns of a thousand tokens, with `sealed` in the turn `at`.
+fn responses(count: usize, at: usize, sealed: &Value) -> String {
+    let mut input = Vec::new();
+    for turn in 0..count {
+        input.push(say("user", 10));
+        input.extend((turn == at).then(|| sealed.clone()));
+        input.push(json!({"type": "function_call", "call_id": format!("c{turn}"), "name": "look", "arguments": "{}"}));
+        let output = "word ".repeat(1_000);
+        input.push(json!({"type": "function_call_output", "call_id": format!("c{turn}"), "output": output}));
+        input.push(json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so"}]}));
+    }
+    input.push(say("user", 10));
+    json!({"model": "m", "input": input}).to_string()
+}
+
+#[test]
+fn nothing_is_dropped_across_the_upstreams_own_record_of_what_came_before() {
+    let rules = [capped(5_000)];
+    let messages = |sealed: &Value| ranges(&plan_together(&rules, &responses(8, 2, sealed), false));
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": []});
+    assert_eq!(messages(&reasoning)[0], 0..4, "a plain turn is dropped from the first one on");
+    for kind in ["compaction", "program", "mcp_list_tools", "mcp_call"] {
+        let dropped = messages(&json!({"type": kind, "id": "x_1"}));
+        assert!(!dropped.is_empty(), "{kind}");
+        assert!(dropped.iter().all(|range| range.start >= 12), "{kind}: {dropped:?}");
+    }
+}
+
+#[test]
+fn what_was_dropped_before_a_record_came_stays_dropped() {
+    let rules = [capped(5_000)];
+    let dropped = |count, at| {
+        let sealed = json!({"type": "compaction", "id": "x_1", "encrypted_content": "e"});
+        ranges(&plan_together(&rules, &responses(count, at, &sealed), false))
+    };
+    let before = dropped(6, 7);
+    assert!(!before.is_empty());
+    assert_eq!(dropped(8, 7)[..before.len()], before);
+}
