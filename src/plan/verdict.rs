@@ -61,6 +61,12 @@ impl Reason {
         Self { retryable: true, ..self }
     }
 
+    /// The same for a reason that holds for every call of this turn.
+    #[must_use]
+    pub fn for_the_turn(self) -> Self {
+        Self { is_final: true, ..self }
+    }
+
     /// The same with `numbers`.
     #[must_use]
     pub fn with(self, numbers: Vec<(&'static str, u64)>) -> Self {

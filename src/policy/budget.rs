@@ -4,7 +4,7 @@
 //! Counts the tool calls of the running turn (`tool_calls`) and, where `tokens` is set, estimates the size of the
 //! conversation. When the share `notify_at` of the scarcest budget is used, a notice after each group of tool results
 //! says how much is left; from `critical_at` on it says to answer now or to ask the user. When a budget is exhausted,
-//! further calls are blocked until the model answers (`exhausted = "answer"`), the model is only informed
+//! further calls are blocked and the model is asked for its final answer (`exhausted = "answer"`), it is only informed
 //! (`"inform"`), or the request is refused (`"reject"`). If a turn had notices, the next turn opens with a line that
 //! the budget is fresh.
 //!
@@ -134,7 +134,7 @@ impl Policy for Budget {
                 "The call was not run: {}. No tool calls left. Give your final answer now with what you have, or \
                  ask the user how to go on.",
                 self.facts(used)
-            )).with(self.numbers(used)))
+            )).for_the_turn().with(self.numbers(used)))
     }
 
     fn release(&self, _call: &Proposed<'_>, used: &mut Used) {

@@ -86,7 +86,7 @@ impl Policy for Kill {
             return Verdict::Allow;
         }
         let message = format!("The call was not run: {}", self.config.message);
-        Verdict::Block(Reason { is_final: true, ..Reason::new(ReasonKind::Stopped, message) })
+        Verdict::Block(Reason::new(ReasonKind::Stopped, message).for_the_turn())
     }
 }
 

@@ -148,7 +148,7 @@ impl Policy for TurnLimits {
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
         if self.calls > 0 && used.all.calls >= self.calls {
             let what = format!("{} of {} tool calls of this turn are used", used.all.calls, self.calls);
-            return Verdict::Block(used_up(&what, ANSWER, (used.all.calls, self.calls)));
+            return Verdict::Block(used_up(&what, ANSWER, (used.all.calls, self.calls)).for_the_turn());
         }
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;

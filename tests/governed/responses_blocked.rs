@@ -31,13 +31,13 @@ fn a_budget_that_is_used_up_ends_in_one_final_answer() {
         let answer = talk.ask(&toolrein);
         assert_eq!(answer.said(), "Done without.");
         let requests = upstream.requests().len();
-        assert_eq!(requests, 5, "one, three re-asks, one final answer");
+        assert_eq!(requests, 2, "one, and the final answer at once");
         let thoughts = (0..requests).map(|nth| format!("reasoning:rs_{nth}_0"));
         assert_eq!(answer.kinds(), thoughts.chain(["assistant".to_owned()]).collect::<Vec<_>>());
         assert_eq!((&answer.end["id"], &answer.end["status"]), (&json!("resp_0"), &json!("completed")));
         let usage = &answer.end["usage"];
-        assert_eq!((&usage["input_tokens"], &usage["total_tokens"]), (&json!(100), &json!(125)));
-        assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 10);
+        assert_eq!((&usage["input_tokens"], &usage["total_tokens"]), (&json!(40), &json!(50)));
+        assert_eq!(usage["output_tokens_details"]["reasoning_tokens"], 4);
         assert_eq!(answer.end["tool_choice"], "auto", "as the first reply echoed it");
         assert!(
             !answer.text().contains("call_0_0") && !answer.text().contains("fc_0_0"),
@@ -59,7 +59,7 @@ fn a_budget_that_is_used_up_ends_in_one_final_answer() {
         assert_eq!(input(&upstream.request(requests))[..shown_last.len()], shown_last);
         assert_eq!(
             sent(&upstream, requests)[shown_last.len()..],
-            ["reasoning:rs_4_0", "assistant", "user", "developer"]
+            ["reasoning:rs_1_0", "assistant", "user", "developer"]
         );
         upstream.assert_clean();
     }

@@ -42,10 +42,10 @@ fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by
 fn what_acted_on_a_streamed_reply_is_told_in_one_comment_before_its_end() {
     let upstream = Scripted::start(calling(3));
     let toolrein = Toolrein::before(&upstream, &budget(1));
-    // Two of three calls blocked; and all three, again and again, until the model has to answer.
+    // Two of three calls blocked; and all three, after which the model has to answer.
     for (body, comment) in [
         (question(true), ": toolrein budget=blocked:2\n\n"),
-        (after(&["r"], true), ": toolrein budget=blocked:12\n\n"),
+        (after(&["r"], true), ": toolrein budget=blocked:3\n\n"),
     ] {
         let reply = chat(&toolrein, body);
         let text = reply.text();

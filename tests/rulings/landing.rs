@@ -8,6 +8,8 @@ use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
 const NONE_LEFT: &str = "reask.max = 2\n[policy.budget]\ntokens = 1\ntool_calls = 0\n";
+/// The tool is closed, and the model may call another one.
+const CLOSED: &str = "reask.max = 2\n[policy.allow]\nexcept = [\"search\"]\n";
 
 fn wants_no_calls(request: &Recorded) -> bool {
     let body = request.json();
@@ -23,7 +25,7 @@ fn obedient(nth: usize, request: &Recorded) -> Reply {
 fn after_the_re_asks_the_model_is_asked_for_an_answer_with_its_tools_still_declared() {
     in_both_forms(|form| {
         let upstream = Scripted::start(obedient);
-        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let program = Toolrein::before(&upstream, CLOSED);
         let said = Talk::new(form).ask(&program);
         said.assert_coherent(form);
         assert_eq!((said.text.as_str(), said.finishes[0].as_str()), ("This is what I know.", "stop"));
@@ -36,6 +38,30 @@ fn after_the_re_asks_the_model_is_asked_for_an_answer_with_its_tools_still_decla
         assert_eq!(said.usage["total_tokens"], 25 * 4, "all of them were billed");
         upstream.assert_clean();
     });
+}
+
+#[test]
+fn where_no_call_of_the_turn_would_run_the_first_re_ask_is_the_final_answer_request() {
+    let limits = [NONE_LEFT, "[policy.turn_limits]\ncalls = 1\n", "[policy.budget]\ntool_calls = 1\n"];
+    for policies in limits {
+        in_both_forms(|form| {
+            let upstream = Scripted::start(obedient);
+            let program = Toolrein::before(&upstream, policies);
+            let mut talk = Talk::new(form);
+            let mut said = talk.ask(&program);
+            let released = said.calls.len();
+            if released > 0 {
+                talk.add(&said);
+                said = talk.ask(&program);
+            }
+            said.assert_coherent(form);
+            assert_eq!(said.text, "This is what I know.");
+            let requests = upstream.requests();
+            assert_eq!(requests.len(), released + 2, "{policies}");
+            assert_eq!(requests[released + 1].json()["tool_choice"], "none");
+            upstream.assert_clean();
+        });
+    }
 }
 
 #[test]
@@ -70,7 +96,7 @@ fn a_refused_landing_is_tried_once_more_without_tools_and_with_the_history_as_te
 fn a_model_that_calls_to_the_end_gets_its_calls_dropped_and_an_honest_sentence_is_said() {
     in_both_forms(|form| {
         let upstream = Scripted::start(search);
-        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let program = Toolrein::before(&upstream, CLOSED);
         let said = Talk::new(form).ask(&program);
         said.assert_coherent(form);
         assert!(said.text.starts_with("I could not finish this"), "{}", said.text);
@@ -144,7 +170,7 @@ fn a_re_ask_that_fails_upstream_is_reported_as_the_upstream_reported_it() {
 fn clients_that_need_a_call_for_an_answer_keep_their_tools_and_get_it() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
-            0..3 => search(nth, request),
+            0 => search(nth, request),
             _ => Reply::speech(request, &Speech::calls(&[("z", "final_answer", "{\"a\":1}")])),
         });
         let program = Toolrein::before(&upstream, NONE_LEFT);
@@ -195,7 +221,11 @@ fn an_agent_that_never_stops_by_itself_is_brought_to_an_answer() {
             }
         }
         assert_eq!(last.unwrap().text, "This is what I know.");
-        assert_eq!(upstream.requests().len(), 6 + 4, "five calls, then three re-asks and a landing");
+        assert_eq!(
+            upstream.requests().len(),
+            6 + 1,
+            "five calls, one that is blocked, and the final answer at once"
+        );
         upstream.assert_clean();
     });
 }
@@ -236,7 +266,7 @@ fn calls_that_a_final_answer_holds_as_text_never_reach_the_client() {
         ] {
             for size in [1, 3, 1_000] {
                 let upstream = Scripted::start(answering(answer, size));
-                let program = Toolrein::before(&upstream, NONE_LEFT);
+                let program = Toolrein::before(&upstream, CLOSED);
                 let mut talk = Talk::new(form);
                 let said = talk.ask(&program);
                 said.assert_coherent(form);
@@ -266,7 +296,7 @@ fn a_re_ask_that_is_answered_in_the_other_form_is_read_all_the_same() {
             1 => other_form(&Speech::calls(&[("call_1", "search", "{\"q\":1}")]), request),
             _ => other_form(&Speech::text("This is what I know."), request),
         });
-        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let program = Toolrein::before(&upstream, CLOSED);
         let said = Talk::new(form).ask(&program);
         said.assert_coherent(form);
         assert_eq!((said.text.as_str(), said.finishes[0].as_str()), ("This is what I know.", "stop"));
