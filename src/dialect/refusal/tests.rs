@@ -204,7 +204,10 @@ proptest! {
     fn what_follows_the_part_that_is_read_changes_nothing(text in soup(), tail in soup()) {
         let front = words::cut(&text);
         prop_assume!(front.len() < text.len());
-        prop_assert_eq!(judge(&text), judge(&format!("{front}{tail}")));
+        let other = format!("{front}{tail}");
+        // Where a long character is cut off, a shorter one may still fit.
+        prop_assume!(words::cut(&other) == front);
+        prop_assert_eq!(judge(&text), judge(&other));
     }
 }
 
