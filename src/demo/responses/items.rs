@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 /// OpenAI's bound on an item's id and on a call's, in characters.
 const MAX_ID: usize = 64;
 /// Members that every item may have.
-const COMMON: [&str; 3] = ["type", "id", "status"];
+const COMMON: [&str; 4] = ["type", "id", "status", OF_CODEX];
+/// What Codex 0.169 sends with items, to OpenAI too.
+const OF_CODEX: &str = "internal_chat_message_metadata_passthrough";
 
 /// A kind of item.
 struct Kind {

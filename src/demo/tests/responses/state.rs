@@ -168,3 +168,11 @@ async fn a_stateless_conversation_with_every_item_resent_is_accepted_stored_or_n
         assert_eq!(items.len(), 7);
     }
 }
+
+#[tokio::test]
+async fn a_request_of_codex_is_accepted_with_the_members_of_its_own() {
+    let item = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q"}],
+        "internal_chat_message_metadata_passthrough": {"a": 1}});
+    let served = Served::start().await;
+    assert_eq!(served.create(input("demo-chat", &[item])).await["status"], "completed");
+}
