@@ -126,3 +126,41 @@ fn opening(source: &Source<'_>) -> Option<usize> {
     let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
     if user == Some(first) { user } else { first.checked_sub(1).or(user) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_differs_in_case_alone_is_replaced_and_removed_as_what_some_servers_take_it_for() {
+        let edited = |body: &str, edit: &dyn Fn(&Request, &mut Splices)| {
+            let request = crate::dialect::responses::parse(body.as_bytes()).unwrap();
+            let mut splices = Splices::default();
+            edit(&request, &mut splices);
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            String::from_utf8(splices.apply(&body).join().to_vec()).unwrap()
+        };
+        for (body, set, removed) in [
+            (r#"{"input":"q"}"#, r#"{"input":"q","tool_choice":"none"}"#, r#"{"input":"q"}"#),
+            (
+                r#"{"tool_choice":"auto","input":"q"}"#,
+                r#"{"tool_choice":"none","input":"q"}"#,
+                r#"{"input":"q"}"#,
+            ),
+            (
+                r#"{"tooL_choice":"auto","input":"q"}"#,
+                r#"{"tool_choice":"none","input":"q"}"#,
+                r#"{"input":"q"}"#,
+            ),
+        ] {
+            let name = "tool_choice";
+            let as_set = edited(body, &|request, splices| {
+                set_member(request, body.as_bytes(), name, "\"none\"", splices);
+            });
+            assert_eq!(as_set, set);
+            let as_removed =
+                edited(body, &|request, splices| without(request, body.as_bytes(), &[name], splices));
+            assert_eq!(as_removed, removed);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 use crate::conversation::assembled::Assembled;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
 use crate::plan::decision::{Decision, Known};
+use bytes::Bytes;
 
 /// See the file's head. `choice` is the number of the choice that a call belongs to.
 pub trait CallJudge: Send {
@@ -50,4 +51,21 @@ pub trait CallJudge: Send {
 
     /// Takes a person's decision on the call of this number and returns what happens to it; `None` if it does not wait.
     fn settle(&mut self, id: u32, decision: ApprovalDecision) -> Option<Decision>;
+}
+
+/// One comment of a stream that reports what acted on the reply; `None` where nothing did, or nothing may be changed.
+pub fn remark(judging: &impl CallJudge) -> Option<Bytes> {
+    let mut acts: Vec<((&str, &str), usize)> = Vec::new();
+    for act in judging.acts() {
+        match acts.iter_mut().find(|(seen, _)| *seen == act) {
+            Some((_, count)) => *count += 1,
+            None => acts.push((act, 1)),
+        }
+    }
+    if acts.is_empty() || judging.observes() {
+        return None;
+    }
+    let acts: Vec<String> =
+        acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
+    Some(format!(": toolrein {}\n\n", acts.join(", ")).into())
 }

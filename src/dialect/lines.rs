@@ -61,6 +61,6 @@ fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
 }
 
 /// Data from several lines, in one. Positions in it stay the same.
-pub fn one_line(data: &Bytes) -> Bytes {
+pub fn one_line(data: &[u8]) -> Bytes {
     data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
 }

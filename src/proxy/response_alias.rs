@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The segment before the id.
 const SEGMENT: &str = "/responses/";
-/// Characters of ids, beside letters and digits. Any other would have to be encoded in a path.
+/// Characters of ids, beside letters and digits, that a path holds as they are. An id with another one is not used.
 const IN_IDS: [char; 2] = ['_', '-'];
 
 /// Where the id of a stored response is in `path`.
@@ -38,7 +38,6 @@ impl AppState {
         let caller = caller_of(&self.key, (request.headers(), &credentials), &self.config).ok()?;
         let identity = Identity { key: self.key.clone(), caller, explicit: None };
         let name = identity.response_key(&path[at.clone()]);
-        // Never the body of a request: the id alone goes to the store, as a keyed hash.
         let known = self.store.history(name).await?;
         let id = upstream_id(&known)?;
         let is_plain = id.chars().all(|char| char.is_ascii_alphanumeric() || IN_IDS.contains(&char));

@@ -534,7 +534,7 @@ toolrein_upstream_seconds_count 1"#;
             ("tokens", "kind", TOKEN_KINDS.to_vec()),
             ("fallbacks", "kind", Fallback::ALL.map(Fallback::as_str).to_vec()),
             ("prefix_breaks", "cause", PrefixBreak::ALL.map(PrefixBreak::as_str).to_vec()),
-            ("carried_items", "kind", CARRIED.to_vec()),
+            ("carried_items", "kind", crate::dialect::CARRIED.to_vec()),
             ("unjudged", "why", UNJUDGED.to_vec()),
             ("ungoverned", "why", UNGOVERNED.to_vec()),
         ] {

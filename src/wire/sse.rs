@@ -310,6 +310,13 @@ mod tests {
     }
 
     #[test]
+    fn a_blank_line_of_cr_lf_may_be_split_between_chunks_after_one_that_was_whole() {
+        let pieces = split(&[b"data: a\r\n\r\ndata: b\r\n\r", b"\ndata: c\r\n\r\n"], 1 << 20);
+        let expected = ["data: a\r\n\r\n", "data: b\r\n\r\n", "data: c\r\n\r\n"];
+        assert_eq!(pieces, expected.map(|event| Piece::Event(Bytes::from_static(event.as_bytes()))));
+    }
+
+    #[test]
     fn events_over_the_bound_come_in_parts_and_the_next_is_whole_again() {
         let pieces = split(&[b"data: 123456", b"7890\n\nda", b"ta: x\n\n"], 10);
         assert_eq!(

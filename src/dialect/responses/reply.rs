@@ -27,6 +27,7 @@ use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, Shown
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
+use crate::plan::decision::Decision;
 use crate::wire::sse::{Piece, Splitter};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -177,7 +178,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
         let Some(decision) = self.judging.settle(id, decision) else { return };
-        let waits = |call: &&mut items::Call| matches!(&call.decision, Some(crate::plan::decision::Decision::Hold { id: own, .. }) if *own == id);
+        let waits = |call: &&mut items::Call| matches!(&call.decision, Some(Decision::Hold { id: own, .. }) if *own == id);
         if let Some(call) = self.items.iter_mut().filter_map(|item| item.call.as_mut()).find(waits) {
             // What the person saw is what runs.
             call.differs = true;
@@ -264,16 +265,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         if self.is_pending()
             && self.last.is_some()
-            && let Some(hidden) = self.hidden_exchange()
+            && let Some(hidden) = self.shown.hidden_exchange()
         {
             return Ending::Reask { choice: CHOICE, hidden };
         }
         self.give_last(out);
         Ending::Complete
-    }
-
-    fn hidden_exchange(&self) -> Option<Bytes> {
-        self.shown.hidden_exchange()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{Form, OK, Phase, Refusal, ReplyJudge, Unjudged};
 use crate::conversation::call::ToolCall;
 use crate::dialect::chat::choice::{AddedCall, ChoiceState};
 use crate::dialect::chat::completion::{Choice, Reply};
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::reply::Reply as _;
 use crate::wire::json::{decode, quote};
 use bytes::Bytes;
@@ -216,7 +216,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.phase = Phase::Done { failed, held: Some(raw) };
         } else if !self.is_pending() || failed {
             self.close_choices(out);
-            out.extend(self.remark());
+            out.extend(remark(&self.judging));
             self.pass(raw, now_ms, out);
         }
     }

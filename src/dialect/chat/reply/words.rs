@@ -84,21 +84,4 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.choices[place].finish_shown = true;
         }
     }
-
-    /// One comment that reports what acted on the reply.
-    pub(super) fn remark(&self) -> Option<Bytes> {
-        let mut acts: Vec<((&str, &str), usize)> = Vec::new();
-        for act in self.judging.acts() {
-            match acts.iter_mut().find(|(seen, _)| *seen == act) {
-                Some((_, count)) => *count += 1,
-                None => acts.push((act, 1)),
-            }
-        }
-        if acts.is_empty() || self.judging.observes() {
-            return None;
-        }
-        let acts: Vec<String> =
-            acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
-        Some(format!(": toolrein {}\n\n", acts.join(", ")).into())
-    }
 }

@@ -5,7 +5,7 @@ use super::edit::{Context, Edited, edit, edited_choice};
 use super::queue::{Held, Said};
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::choice::ChoiceState;
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::lines::one_line;
 use crate::dialect::reply::Reply as _;
 use crate::wire::body::Span;
@@ -116,7 +116,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         };
         if !self.is_done() || done.is_some() {
             self.close_choices(out);
-            out.extend(self.remark());
+            out.extend(remark(&self.judging));
         }
         out.extend(done);
     }

@@ -6,7 +6,7 @@ use super::items::{Call, MOST_ITEMS, OutItem};
 use super::writer::framed;
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::CARRIED;
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, decode_bytes};
@@ -269,7 +269,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let is_streamed = self.form == Form::Streamed;
         if !self.judging.observes() {
             self.say_end(out);
-            out.extend(self.remark().filter(|_| is_streamed));
+            out.extend(remark(&self.judging).filter(|_| is_streamed));
         }
         let Some(last) = self.last.take() else { return };
         let piece = self.composed(&last);

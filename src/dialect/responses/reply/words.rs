@@ -68,20 +68,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.update();
     }
 
-    /// One comment that reports what acted on the reply.
-    pub(super) fn remark(&self) -> Option<Bytes> {
-        let mut acts: Vec<((&str, &str), usize)> = Vec::new();
-        for act in self.judging.acts() {
-            match acts.iter_mut().find(|(seen, _)| *seen == act) {
-                Some((_, count)) => *count += 1,
-                None => acts.push((act, 1)),
-            }
-        }
-        let acts: Vec<String> =
-            acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
-        (!acts.is_empty()).then(|| format!(": toolrein {}\n\n", acts.join(", ")).into())
-    }
-
     /// An error event, and the event that ends the response as failed, under the id that the client knows.
     pub(super) fn failed(&mut self, error: &[u8]) -> Bytes {
         let data = crate::wire::sse::parse_fields(error).data.into_owned();

@@ -4,6 +4,7 @@
 use super::ReplyJudge;
 use super::event::Event;
 use crate::dialect::judge::CallJudge;
+use crate::dialect::lines::one_line;
 use crate::wire::splice::Splices;
 use crate::wire::sse::parse_fields;
 use bytes::Bytes;
@@ -102,9 +103,7 @@ pub fn framed(raw: &Bytes, data: &[u8]) -> Bytes {
     match fields.place {
         Some(place) => [&raw[..place.range().start], data, &raw[place.range().end..]].concat().into(),
         None => {
-            // Positions of line breaks do not matter in JSON.
-            let data: Vec<u8> =
-                data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
+            let data = one_line(data);
             let name = fields.name.map(|name| [b"event: ", name, b"\n"].concat()).unwrap_or_default();
             [&name[..], b"data: ", &data, b"\n\n"].concat().into()
         }
