@@ -1,10 +1,12 @@
 //! The same packages on the Responses API, and the agent frameworks that use it by default: their tool loops, and models
 //! that never stop calling.
 
+use super::support::player::Player;
+use super::support::program::Toolrein;
 use super::support::reply::{Gate, Reply};
 use super::support::responses::{Output, event};
-use super::support::scripted::Recorded;
-use super::{Client, cancelled, runaway, unchanged};
+use super::support::scripted::{Recorded, Scripted};
+use super::{Client, GENEROUS, cancelled, runaway, unchanged};
 use serde_json::{Value, json};
 
 /// One test for each client, so that a failure names both.
@@ -28,6 +30,8 @@ with_each_client!(
     stubborn_runaway_models_end_with_text,
     the_agents_sdk_ends_its_tool_loop,
     a_runaway_model_in_the_agents_sdk_ends_with_text,
+    tool_loops_with_history_upstream_end,
+    runaway_models_with_history_upstream_end_with_text,
 );
 
 #[test]
@@ -42,6 +46,54 @@ fn a_runaway_model_in_the_ai_sdk_ends_with_text() {
     for form in ["runaway-whole", "runaway-streamed"] {
         runaway(Client::Node, ("ai", form), obedient);
     }
+}
+
+/// Frameworks of Python that call this API, by default or by one option.
+const FRAMEWORKS: [&str; 3] = ["langchain_agent", "pydantic_agent", "litellm_agent"];
+
+#[test]
+fn the_frameworks_of_python_end_their_tool_loops() {
+    for framework in FRAMEWORKS {
+        for form in ["tools-whole", "tools-streamed"] {
+            unchanged(Client::Python, (framework, form), weather);
+        }
+    }
+}
+
+#[test]
+fn runaway_models_in_the_frameworks_of_python_end_with_text() {
+    for framework in FRAMEWORKS {
+        for form in ["runaway-whole", "runaway-streamed"] {
+            runaway(Client::Python, (framework, form), obedient);
+        }
+    }
+}
+
+#[test]
+fn codex_ends_its_tool_loop() {
+    // Its bodies hold random ids, so that they cannot be compared with those of a run without toolrein.
+    let upstream = Scripted::start(|nth, request| {
+        let outputs = String::from_utf8_lossy(&request.body).matches(r#""function_call_output""#).count();
+        let done = Output::text(nth, "It is planned.");
+        let output = if outputs == 0 { Output::new(nth).thinks().call("1", "get_goal", "{}") } else { done };
+        output.reply(request)
+    });
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    Player::start(Client::Node, ("codex", "tools"), &toolrein.base_url()).finish();
+    assert_eq!(upstream.requests().len(), 2, "the WebSocket that it tries first is refused here");
+    upstream.assert_clean();
+    toolrein.stop();
+}
+
+#[test]
+fn a_runaway_model_in_codex_ends_with_text() {
+    runaway(Client::Node, ("codex", "runaway"), |nth, request| {
+        let body = request.json();
+        if body["tool_choice"] == "none" {
+            return Output::text(nth, "I could not find it.").reply(request);
+        }
+        Output::new(nth).thinks().call(&nth.to_string(), "get_goal", "{}").reply(request)
+    });
 }
 
 /// The interfaces of the `openai` packages: `items` reads a stream by its complete items alone.
@@ -136,7 +188,34 @@ fn a_runaway_model_in_the_agents_sdk_ends_with_text(client: Client) {
     }
 }
 
-/// Two rounds of calls, then the answer; which comes next is read off the conversation.
+/// Where the history may be kept upstream, and how a reply is asked for.
+const UPSTREAM_HISTORIES: [&str; 4] =
+    ["previous-whole", "previous-streamed", "conversation-whole", "conversation-streamed"];
+
+fn tool_loops_with_history_upstream_end(client: Client) {
+    for form in UPSTREAM_HISTORIES {
+        unchanged(client, ("responses_chain", &format!("tools-{form}")), |nth, request| {
+            new_conversation(request).unwrap_or_else(|| weather(nth, request))
+        });
+    }
+}
+
+fn runaway_models_with_history_upstream_end_with_text(client: Client) {
+    for form in UPSTREAM_HISTORIES {
+        runaway(client, ("responses_chain", &format!("runaway-{form}")), |nth, request| {
+            new_conversation(request).unwrap_or_else(|| obedient(nth, request))
+        });
+    }
+}
+
+/// The answer to a request for a new conversation.
+fn new_conversation(request: &Recorded) -> Option<Reply> {
+    let conversation = json!({"id": "conv_1", "object": "conversation", "created_at": 1, "metadata": {}});
+    request.path.ends_with("/conversations").then(|| Reply::json(200, &conversation))
+}
+
+/// Two rounds of calls, then the answer; which comes next is read off the new outputs, which are as many where the
+/// history is kept upstream.
 fn weather(nth: usize, request: &Recorded) -> Reply {
     let body = request.json();
     let input = body["input"].as_array().unwrap();

@@ -55,6 +55,9 @@ pub fn violations(body: &[u8]) -> Vec<String> {
     found
 }
 
+/// Members that any item may have. Codex adds the last to the items that it sends to OpenAI, which accepts it.
+const OF_ALL_ITEMS: [&str; 4] = ["type", "id", "status", "internal_chat_message_metadata_passthrough"];
+
 fn is_stateful(body: &Value) -> bool {
     ["previous_response_id", "conversation", "prompt"].iter().any(|member| !body[*member].is_null())
 }
@@ -124,7 +127,7 @@ fn kind(item: &Value) -> &str {
 
 fn shape(at: usize, item: &Value, found: &mut Vec<String>) {
     let Some((kind, begins, members)) = ITEMS.iter().find(|(known, ..)| *known == kind(item)) else { return };
-    let known: Vec<&str> = ["type", "id", "status"].into_iter().chain(members.split_whitespace()).collect();
+    let known: Vec<&str> = OF_ALL_ITEMS.into_iter().chain(members.split_whitespace()).collect();
     let unknown = item.as_object().into_iter().flatten().filter(|(name, _)| !known.contains(&name.as_str()));
     found.extend(unknown.map(|(name, _)| format!("Unknown parameter: 'input[{at}].{name}'.")));
     if let Some(id) = item["id"].as_str() {
