@@ -16,7 +16,7 @@ use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
-use super::{ResponseFuture, Service, caller, clock, profile, relay, response_alias, ungoverned};
+use super::{ResponseFuture, Service, caller, clock, profile, relay, stored_response, ungoverned};
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
@@ -153,14 +153,29 @@ impl AppState {
         request: hyper::http::Request<Incoming>,
         endpoint: Option<Governed>,
     ) -> ResponseFuture {
-        let may_have_alias = self.config.mode == Mode::Enforce && !is_upgrade(&request);
-        if may_have_alias && response_alias::id_in(request.uri().path()).is_some() {
+        let may_be_stored = self.config.mode == Mode::Enforce && !is_upgrade(&request);
+        if may_be_stored && stored_response::id_in(request.uri().path()).is_some() {
             return Box::pin(async move {
-                let request = self.with_upstream_id(request).await;
-                self.relay_as_it_is(request, endpoint).await
+                let (request, stored) = self.with_upstream_id(request).await;
+                match stored.filter(|_| stored_response::is_answered_with_it(&request)) {
+                    Some(stored) => {
+                        let record = self.begin_relay(&request, endpoint);
+                        self.relay_stored(request, stored, record).await
+                    }
+                    None => self.relay_as_it_is(request, endpoint).await,
+                }
             });
         }
         self.relay_as_it_is(request, endpoint)
+    }
+
+    /// The record of a request that is relayed.
+    fn begin_relay(&self, request: &hyper::http::Request<Incoming>, endpoint: Option<Governed>) -> Record {
+        let route = if is_upgrade(request) { Route::Upgrade } else { Route::Relay };
+        let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
+        record.asks_for(request.method(), request.uri(), endpoint);
+        record.sends();
+        record
     }
 
     fn relay_as_it_is(
@@ -168,12 +183,9 @@ impl AppState {
         request: hyper::http::Request<Incoming>,
         endpoint: Option<Governed>,
     ) -> ResponseFuture {
-        let route = if is_upgrade(&request) { Route::Upgrade } else { Route::Relay };
-        let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
-        record.asks_for(request.method(), request.uri(), endpoint);
-        record.sends();
+        let record = self.begin_relay(&request, endpoint);
         // Nothing else makes a model answer.
-        let may_be_answered = route == Route::Upgrade || headers::is_post(&request);
+        let may_be_answered = is_upgrade(&request) || headers::is_post(&request);
         if may_be_answered && self.config.mode != Mode::Off {
             ungoverned::warn_once(record.data.endpoint, &record.data.path);
         }
@@ -371,7 +383,7 @@ impl AppState {
 }
 
 /// An error response of toolrein's own, recorded.
-fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
+pub(super) fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
     let mut response = error_response(error);
     record.data.status = error.status();
     record.data.error = Some(error.code());

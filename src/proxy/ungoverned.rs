@@ -2,7 +2,7 @@
 //! and request lines count each request.
 
 use crate::telemetry::endpoint::Endpoint;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The endpoints that were warned about, one bit each.
 static WARNED: AtomicU32 = AtomicU32::new(0);
@@ -30,6 +30,20 @@ pub(super) fn warn_unread_once(endpoint: Endpoint, why: &'static str) {
             why,
             "a request cannot be read, and no policy sees what it says; such requests are counted as not governed \
              (reported once for each endpoint)"
+        );
+    }
+}
+
+/// Whether calls of a stored response were warned about.
+static WARNED_STORED: AtomicBool = AtomicBool::new(false);
+
+/// Warns about a stored response with calls whose verdict is not known, the first time.
+pub(super) fn warn_stored_once(path: &str) {
+    if !WARNED_STORED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            path,
+            "a stored response was read that has, or may have, tool calls that no policy has judged, for example \
+             because it was made in the background; such replies are counted as unjudged (reported once)"
         );
     }
 }

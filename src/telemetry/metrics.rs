@@ -19,7 +19,7 @@ const OVERHEAD_SECONDS: [f64; 19] = [
 const ANSWER_SECONDS: [f64; 14] =
     [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 /// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
-const UNJUDGED: [&str; 7] = [
+const UNJUDGED: [&str; 8] = [
     "event_too_long",
     "held_too_much",
     "reply_too_long",
@@ -27,6 +27,7 @@ const UNJUDGED: [&str; 7] = [
     "ambiguous",
     "unreadable_coding",
     "unanswerable",
+    "stored_response",
 ];
 /// The kinds of items that no client runs.
 const CARRIED: [&str; 11] = [

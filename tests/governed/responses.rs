@@ -3,7 +3,7 @@
 use crate::support::client::{Connection, Request, Stream};
 use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
-use crate::support::responses::Output;
+use crate::support::responses::{Output, event};
 use crate::support::scripted::Scripted;
 use crate::support::until;
 use crate::talk::{GENEROUS, budget, log_line, own_error};
@@ -116,7 +116,7 @@ fn paths_below_a_response_are_relayed_and_counted_and_reading_them_warns_of_noth
         assert_eq!(seen.body, body.as_bytes());
         let line = log_line(&toolrein, nth);
         assert_eq!((&line["endpoint"], &line["route"]), (&json!("responses"), &json!("relay")), "{line}");
-        assert_eq!(warned(&toolrein).len(), usize::from(nth >= read.len()), "{method} {path}");
+        assert_eq!(warned(&toolrein).len(), usize::from(nth > read.len()), "{method} {path}");
     }
     let counted = "toolrein_requests_total{route=\"relay\",endpoint=\"responses\",status=\"200\"}";
     toolrein.wait_for_metric(counted, 7.0);
@@ -151,6 +151,52 @@ fn the_id_of_a_first_reply_names_the_last_one_to_the_upstream_and_for_its_caller
         assert_eq!(request(method, path, String::new(), caller).status, 200);
         assert_eq!(upstream.request(nth + 2).path, expected, "{method} {path} of {caller}");
     }
+}
+
+#[test]
+fn a_stored_response_that_is_read_again_has_no_blocked_call_and_the_id_that_the_client_knows() {
+    let output = Output::new("first").says("Two of them.").call("a", "f", "{}").call("b", "g", "{}");
+    let stored = output.clone();
+    let upstream = Scripted::start(move |_, request| match request.method.as_str() {
+        "POST" => output.reply(request),
+        _ => Reply::json(200, &stored.whole(&json!({"model": "m"}))),
+    });
+    let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+    let tool = |name: &str| json!({"type": "function", "name": name, "parameters": {}});
+    let body = json!({"model": "m", "input": "q", "tools": [tool("f"), tool("g")]});
+    let url = format!("{}/responses", toolrein.base_url());
+    let first = Request::post(&url, body.to_string()).send().json();
+    let again =
+        Request::new("GET", &format!("{url}/resp_first"), "").header("authorization", "Bearer sk-test");
+    let again = again.send().json();
+    assert_eq!((&again["id"], &again["output"]), (&first["id"], &first["output"]));
+    assert_eq!(again["output"].as_array().unwrap().len(), 2);
+    toolrein.wait_for_metric("toolrein_unjudged_total{why=\"stored_response\"}", 0.0);
+}
+
+#[test]
+fn calls_of_a_reply_made_in_the_background_pass_and_count_as_unjudged() {
+    let done = Output::calls("late", &[("a", "f", "{}")]);
+    let upstream = Scripted::start(move |_, request| match request.path.as_str() {
+        "/v1/responses" => Reply::json(
+            200,
+            &json!({"id": "resp_late", "object": "response", "status": "queued", "output": []}),
+        ),
+        "/v1/responses/resp_late" => Reply::json(200, &done.whole(&json!({"model": "m"}))),
+        _ => Reply::stream(done.events(&json!({"model": "m"})).iter().map(event)),
+    });
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let url = format!("{}/responses", toolrein.base_url());
+    let queued = Request::post(&url, r#"{"model":"m","input":"q","background":true}"#).send();
+    assert_eq!(queued.json()["status"], "queued");
+    let late = Request::new("GET", &format!("{url}/resp_late"), "").send();
+    assert_eq!(late.json()["output"][0]["name"], "f");
+    toolrein.wait_for_metric("toolrein_unjudged_total{why=\"stored_response\"}", 1.0);
+    let resumed = Request::new("GET", &format!("{url}/resp_late?stream=true&starting_after=1"), "").send();
+    assert!(resumed.text().contains("response.completed"), "{}", resumed.text());
+    toolrein.wait_for_metric("toolrein_unjudged_total{why=\"stored_response\"}", 2.0);
+    let warns = |line: &&String| line.contains("a stored response was read");
+    assert_eq!(toolrein.logs().iter().filter(warns).count(), 1);
 }
 
 #[test]

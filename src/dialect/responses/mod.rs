@@ -9,10 +9,12 @@ pub mod reply;
 mod request;
 mod restore;
 pub mod rounds;
+mod stored;
 mod write;
 
 pub use history::upstream_id;
 pub use request::parse;
+pub use stored::{StoredReply, read_stored};
 pub use write::write;
 
 use super::judge::CallJudge;
