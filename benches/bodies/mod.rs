@@ -10,9 +10,27 @@ const CALLS_A_TURN: usize = 20;
 /// The digits of a mark.
 const MARK: &str = "00000000";
 
+/// The wire protocol of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    Chat,
+    Responses,
+}
+
+impl Api {
+    /// Where requests go.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Responses => "/v1/responses",
+        }
+    }
+}
+
 /// A request's body, and where in each message the eight digits are that make it another message.
 #[derive(Clone)]
 pub struct Body {
+    pub api: Api,
     pub bytes: Vec<u8>,
     pub marks: Vec<usize>,
 }
@@ -49,8 +67,17 @@ pub fn sized(name: &str) -> Body {
 /// A request of `size` bytes whose history holds so many tool results; without any it is a plain question. The model
 /// takes a million tokens, so that nothing need be cleared.
 pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
+    of_api(Api::Chat, size, results, stream)
+}
+
+/// The same by either API. Of the Responses API it is stateless.
+pub fn of_api(api: Api, size: usize, results: usize, stream: bool) -> Body {
     let mut text = Text(0x9E37_79B9_7F4A_7C15);
-    let mut json = format!(r#"{{"model":"gpt-4.1-mini","temperature":0.2,"stream":{stream},"messages":["#);
+    let list = match api {
+        Api::Chat => r#""messages":["#,
+        Api::Responses => r#""store":false,"input":["#,
+    };
+    let mut json = format!(r#"{{"model":"gpt-4.1-mini","temperature":0.2,"stream":{stream},{list}"#);
     let system = if results == 0 { 200 } else { 1500 };
     message(&mut json, "system", &text.prose(system));
     if results == 0 {
@@ -68,14 +95,22 @@ pub fn conversation(size: usize, results: usize, stream: bool) -> Body {
                 1 => text.rows(each),
                 _ => text.prose(each),
             };
-            exchange(&mut json, at, text.word(), &content);
+            exchange(api, &mut json, at, text.word(), &content);
             if at % CALLS_A_TURN == CALLS_A_TURN - 1 || at == results - 1 {
                 message(&mut json, "assistant", &text.prose(120));
             }
         }
         message(&mut json, "user", "and now?");
     }
-    ended(json, if results == 0 { "" } else { TOOLS })
+    ended(api, json, results > 0)
+}
+
+/// A request that goes on from the upstream's reply of [`RESPONSE_ID`].
+pub fn continued() -> Body {
+    let mut text = Text(17);
+    let mut json = format!(r#"{{"model":"gpt-4.1-mini","previous_response_id":"{RESPONSE_ID}","input":["#);
+    message(&mut json, "user", &text.prose(400));
+    ended(Api::Responses, json, true)
 }
 
 /// An agent at work: in one turn ten calls with short results, one whose result has so many bytes, and `then` short
@@ -87,9 +122,9 @@ pub fn with_long_result(bytes: usize, then: usize) -> Body {
     message(&mut json, "user", &text.prose(80));
     for at in 0..11 + then {
         let content = if at == 10 { text.code(bytes) } else { text.prose(2000) };
-        exchange(&mut json, at, text.word(), &content);
+        exchange(Api::Chat, &mut json, at, text.word(), &content);
     }
-    ended(json, TOOLS)
+    ended(Api::Chat, json, true)
 }
 
 /// The kinds of [`bloated`] results.
@@ -152,6 +187,70 @@ pub fn text_stream(chunks: usize) -> Vec<Vec<u8>> {
     events
 }
 
+/// The id of every reply of the Responses API.
+pub const RESPONSE_ID: &str = "resp_68a1b7d1c0a481919f3f2d4b6c8e0a12";
+
+/// A response with this `output`, and `instructions` of so many bytes.
+fn response(status: &str, output: &str, instructions: usize) -> String {
+    let instructions = Text(23).prose(instructions);
+    format!(
+        r#"{{"id":"{RESPONSE_ID}","object":"response","created_at":1741570283,"status":"{status}","error":null,"incomplete_details":null,"instructions":"{instructions}","model":"gpt-4.1-mini-2025-04-14","output":[{output}],"parallel_tool_calls":true,"previous_response_id":null,"reasoning":{{"effort":null,"summary":null}},"store":true,"temperature":0.2,"text":{{"format":{{"type":"text"}}}},"tool_choice":"auto","tools":[],"usage":{{"input_tokens":19,"input_tokens_details":{{"cached_tokens":0}},"output_tokens":10,"output_tokens_details":{{"reasoning_tokens":0}},"total_tokens":29}}}}"#
+    )
+}
+
+fn text_item(text: &str) -> String {
+    format!(
+        r#"{{"type":"message","id":"msg_68a1b7d2","role":"assistant","status":"completed","content":[{{"type":"output_text","text":"{text}","annotations":[],"logprobs":[]}}]}}"#
+    )
+}
+
+/// A whole reply of the Responses API with this text.
+pub fn whole_response(text: &str) -> String {
+    response("completed", &text_item(text), 100)
+}
+
+/// A streamed reply of the Responses API: so many events in all, of which those of the response's life hold
+/// `instructions` of so many bytes.
+pub fn response_stream(events: usize, instructions: usize) -> Vec<Vec<u8>> {
+    let mut text = Text(3);
+    let mut number = 0;
+    let mut event = |kind: &str, members: &str| {
+        number += 1;
+        format!(
+            r#"event: {kind}
+data: {{"type":"{kind}","sequence_number":{},{members}}}
+
+"#,
+            number - 1
+        )
+        .into_bytes()
+    };
+    let life =
+        |status: &str, output: &str| format!(r#""response":{}"#, response(status, output, instructions));
+    let at = r#""item_id":"msg_68a1b7d2","output_index":0,"content_index":0"#;
+    let part =
+        |text: &str| format!(r#"{at},"part":{{"type":"output_text","text":"{text}","annotations":[]}}"#);
+    let begun = r#""output_index":0,"item":{"type":"message","id":"msg_68a1b7d2","role":"assistant","status":"in_progress","content":[]}"#;
+    let mut all = vec![
+        event("response.created", &life("in_progress", "")),
+        event("response.in_progress", &life("in_progress", "")),
+        event("response.output_item.added", begun),
+        event("response.content_part.added", &part("")),
+    ];
+    let mut said = String::new();
+    for _ in 8..events {
+        let word = text.word();
+        let _ = write!(said, " {word}");
+        all.push(event("response.output_text.delta", &format!(r#"{at},"delta":" {word}","logprobs":[]"#)));
+    }
+    let item = text_item(&said);
+    all.push(event("response.output_text.done", &format!(r#"{at},"text":"{said}","logprobs":[]"#)));
+    all.push(event("response.content_part.done", &part(&said)));
+    all.push(event("response.output_item.done", &format!(r#""output_index":0,"item":{item}"#)));
+    all.push(event("response.completed", &life("completed", &item)));
+    all
+}
+
 /// A streamed reply of one tool call whose arguments come in so many chunks.
 pub fn call_stream(chunks: usize) -> Vec<Vec<u8>> {
     let call = r#"{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_x","type":"function","function":{"name":"writeFile","arguments":""}}]}"#;
@@ -174,20 +273,38 @@ fn message(json: &mut String, role: &str, content: &str) {
 }
 
 /// A call and its result; three tools take turns.
-fn exchange(json: &mut String, at: usize, file: &str, content: &str) {
+fn exchange(api: Api, json: &mut String, at: usize, file: &str, content: &str) {
     let tool = ["readFile", "listFolder", "findText"][at % 3];
-    let _ = write!(
-        json,
-        r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{MARK}_{at}","type":"function","function":{{"name":"{tool}","arguments":"{{\"path\":\"src/{MARK}/{file}.rs\",\"limit\":{at}}}"}}}}]}},{{"role":"tool","tool_call_id":"call_{MARK}_{at}","content":"{MARK}{content}"}}"#,
-    );
+    let arguments = format!(r#"{{\"path\":\"src/{MARK}/{file}.rs\",\"limit\":{at}}}"#);
+    let id = format!("call_{MARK}_{at}");
+    let _ = match api {
+        Api::Chat => write!(
+            json,
+            r#",{{"role":"assistant","content":null,"tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"{tool}","arguments":"{arguments}"}}}}]}},{{"role":"tool","tool_call_id":"{id}","content":"{MARK}{content}"}}"#,
+        ),
+        Api::Responses => write!(
+            json,
+            r#",{{"type":"function_call","id":"fc_{MARK}_{at}","call_id":"{id}","name":"{tool}","arguments":"{arguments}","status":"completed"}},{{"type":"function_call_output","call_id":"{id}","output":"{MARK}{content}"}}"#,
+        ),
+    };
 }
 
-fn ended(mut json: String, tools: &str) -> Body {
+fn ended(api: Api, mut json: String, has_tools: bool) -> Body {
     json.push(']');
-    json.push_str(tools);
+    if has_tools {
+        json.push_str(&tools(api));
+    }
     json.push('}');
     let marks = json.match_indices(MARK).map(|(at, _)| at).collect();
-    Body { bytes: json.into_bytes(), marks }
+    Body { api, bytes: json.into_bytes(), marks }
+}
+
+/// The declared tools: of the Responses API without the object around each function.
+fn tools(api: Api) -> String {
+    match api {
+        Api::Chat => TOOLS.to_owned(),
+        Api::Responses => TOOLS.replace(r#""function":{"#, "").replace("}}}", "}}"),
+    }
 }
 
 /// Text out of a small generator, escaped as inside a JSON string.

@@ -29,7 +29,7 @@ use std::path::Path;
 /// Chunks of one stream.
 pub const CHUNKS: usize = 200;
 
-const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE_OR_ACTING_OR_STREAM | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
+const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE | cpu acting | cpu stream | cpu responses | cpu chain | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
                      | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
 
 fn main() {

@@ -1,7 +1,7 @@
 //! Growth benchmark: the cost as a function of the history, the tools, the policies, the open streams and the state
 //! store. Measures each at some sizes, the minimum of many rounds, and draws it; compares nothing with other programs.
 
-use super::bodies::{Body, conversation};
+use super::bodies::{Api, Body, conversation};
 use super::plot::Plot;
 use super::subject::Subject;
 use super::{load, upstream};
@@ -72,7 +72,7 @@ fn tools() -> Plot {
         }
         json.push_str("]}");
         let marks = vec![json.find("00000000").unwrap_or(0)];
-        (f64::from(count), cost(&shipped, &Body { bytes: json.into_bytes(), marks }, true))
+        (f64::from(count), cost(&shipped, &Body { api: Api::Chat, bytes: json.into_bytes(), marks }, true))
     });
     Plot {
         title: "The same, by the tools that the request declares",

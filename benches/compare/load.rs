@@ -70,7 +70,7 @@ impl Load {
     pub async fn steady(&mut self, rate: u32, time: Duration) -> Vec<f64> {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
-        let head = head(self.body.bytes.len(), None);
+        let head = head(&self.body, None);
         let gap = Duration::from_secs(1) / rate;
         let (started, count) = (Instant::now(), rate * time.as_secs() as u32);
         let mut taken = Vec::new();
@@ -96,7 +96,7 @@ impl Load {
     pub async fn timed_stream(&mut self) -> StreamTimes {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
-        let request = [head(self.body.bytes.len(), Some(0)).as_bytes(), &self.body.bytes].concat();
+        let request = [head(&self.body, Some(0)).as_bytes(), &self.body.bytes].concat();
         let sent = Instant::now();
         socket.write_all(&request).await.unwrap();
         let (mut first, mut delays, mut seen) = (None, Vec::new(), 0);
@@ -118,7 +118,7 @@ impl Load {
     async fn client(mut self, client: usize, plan: Plan) {
         let mut socket = connect(self.port).await;
         let mut buffer = vec![0; 64 * 1024];
-        let head = head(self.body.bytes.len(), self.stream.map(|_| client));
+        let head = head(&self.body, self.stream.map(|_| client));
         for _ in 0..plan.requests {
             match plan.freshness {
                 Freshness::Same => {}
@@ -144,7 +144,7 @@ impl Load {
 pub async fn open_streams(port: u16, body: &Body, count: usize) -> Vec<TcpStream> {
     let mut open = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
-    let request = [head(body.bytes.len(), Some(IDLE)).as_bytes(), &body.bytes].concat();
+    let request = [head(body, Some(IDLE)).as_bytes(), &body.bytes].concat();
     for _ in 0..count {
         let mut socket = connect(port).await;
         socket.write_all(&request).await.unwrap();
@@ -157,11 +157,12 @@ pub async fn open_streams(port: u16, body: &Body, count: usize) -> Vec<TcpStream
     open
 }
 
-pub fn head(length: usize, stream: Option<usize>) -> String {
+pub fn head(body: &Body, stream: Option<usize>) -> String {
+    let (path, length) = (body.api.path(), body.bytes.len());
     let stream = stream.map_or_else(String::new, |client| format!("{STREAM_HEADER}: {client}\r\n"));
     // As the official Python client sends them.
     format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\naccept-encoding: gzip, deflate\r\nconnection: keep-alive\r\naccept: application/json\r\ncontent-type: application/json\r\nuser-agent: OpenAI/Python 1.99.1\r\nx-stainless-lang: python\r\nx-stainless-package-version: 1.99.1\r\nx-stainless-os: Linux\r\nx-stainless-arch: x64\r\nx-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.12.3\r\nauthorization: Bearer sk-0123456789\r\nx-stainless-async: false\r\nx-stainless-retry-count: 0\r\nx-stainless-read-timeout: 600\r\n{stream}content-length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\naccept-encoding: gzip, deflate\r\nconnection: keep-alive\r\naccept: application/json\r\ncontent-type: application/json\r\nuser-agent: OpenAI/Python 1.99.1\r\nx-stainless-lang: python\r\nx-stainless-package-version: 1.99.1\r\nx-stainless-os: Linux\r\nx-stainless-arch: x64\r\nx-stainless-runtime: CPython\r\nx-stainless-runtime-version: 3.12.3\r\nauthorization: Bearer sk-0123456789\r\nx-stainless-async: false\r\nx-stainless-retry-count: 0\r\nx-stainless-read-timeout: 600\r\n{stream}content-length: {length}\r\n\r\n"
     )
 }
 

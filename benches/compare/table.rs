@@ -1,6 +1,7 @@
 //! The comparison table: CPU time, requests per second, delays, memory and start of every program under test, as
 //! medians of interleaved rounds. Measures and writes Markdown; starts no process itself.
 
+use super::bodies::Api;
 use super::load::Freshness::{Cold, Same, Warm};
 use super::load::{self, Freshness, Load, Plan, StreamTimes};
 use super::subject::Subject;
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
@@ -72,8 +74,9 @@ pub async fn measured(program: &str) -> String {
         }
     }
     let acting = acting::measured(program, folder.path(), upstream, &mut number).await;
-    let streams = chunks(&subjects, &mut number).await;
+    let streams = chunks(&subjects, Api::Chat, &mut number).await;
     ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
+    responses(&subjects, &mut cpu, &mut number).await;
     for (at, name) in STREAM_TIMES.into_iter().enumerate() {
         milliseconds(&mut delays, name, &streams.map(|figures| figures[1 + at]));
     }
@@ -98,7 +101,8 @@ pub async fn measured(program: &str) -> String {
     .concat()
 }
 
-/// The CPU times of the requests whose size begins with `only`, of acting or of a stream's chunk, as Markdown: for a
+/// The CPU times of the requests whose size begins with `only`, of acting, of a stream's chunk, of the Responses
+/// API or of a chain of responses, as Markdown: for a
 /// quick check.
 pub async fn cpu(program: &str, only: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -107,8 +111,15 @@ pub async fn cpu(program: &str, only: &str) -> String {
     if only == "acting" {
         return acting::measured(program, folder.path(), upstream, &mut number).await;
     }
+    if only == "responses" {
+        responses(&subjects, &mut cpu, &mut number).await;
+        return cpu;
+    }
+    if only == "chain" {
+        return chain(&subjects[subjects.len() - 1], &mut number).await;
+    }
     if only == "stream" {
-        let streams = chunks(&subjects, &mut number).await;
+        let streams = chunks(&subjects, Api::Chat, &mut number).await;
         ratios(&mut cpu, "streamed text, a chunk", &streams.map(|[cpu, ..]| (cpu, 0.0)));
         return cpu;
     }
@@ -120,6 +131,40 @@ pub async fn cpu(program: &str, only: &str) -> String {
         }
     }
     cpu
+}
+
+/// The rows of the Responses API.
+async fn responses(subjects: &[Subject], cpu: &mut String, number: &mut u32) {
+    for case in &CASES {
+        let body = bodies::of_api(Api::Responses, case.bytes, case.results, false);
+        for freshness in [Warm, Cold] {
+            let rows = requests(subjects, case.requests, (&body, freshness), number).await;
+            ratios(cpu, &format!("Responses, {}", named(case, freshness)), &rows);
+        }
+    }
+    for (instructions, name) in [(100, "an event"), (40_000, "an event, three of the stream's 200 of 40 KB")]
+    {
+        upstream::INSTRUCTIONS.store(instructions, Ordering::Relaxed);
+        let streams = chunks(subjects, Api::Responses, number).await;
+        ratios(cpu, &format!("Responses, {name}"), &streams.map(|[cpu, ..]| (cpu, 0.0)));
+    }
+}
+
+/// How long the chain of [`chain`] is, and a part of it.
+const CHAIN: [u32; 2] = [1_000, 100];
+
+/// The CPU time of requests that each go on from the reply before, by their position, as Markdown.
+async fn chain(subject: &Subject, number: &mut u32) -> String {
+    let body = bodies::continued();
+    let mut load = Load { port: subject.port, body, number: *number, stream: None, connections: 1 };
+    let mut out = "| responses before | us |\n|--:|--:|\n".to_owned();
+    for at in 0..CHAIN[0] / CHAIN[1] {
+        let before = subject.cpu();
+        load.run(Plan { freshness: Warm, requests: CHAIN[1] }).await;
+        let us = (subject.cpu() - before).as_secs_f64() * 1e6 / f64::from(CHAIN[1]);
+        let _ = writeln!(out, "| {} | {us:.0} |", at * CHAIN[1]);
+    }
+    out
 }
 
 /// An upstream, the subjects in front of it, and the ms that each took to its first answer.
@@ -217,13 +262,13 @@ const STREAM_TIMES: [&str; 3] =
     ["time to first byte of a stream", "delay of a stream's first chunk, after the head", "delay of a chunk"];
 
 /// Of a stream: CPU time per chunk in us, and in ms what `STREAM_TIMES` names.
-async fn chunks(subjects: &[Subject], number: &mut u32) -> [[f64; 4]; NAMES.len()] {
+async fn chunks(subjects: &[Subject], api: Api, number: &mut u32) -> [[f64; 4]; NAMES.len()] {
     let mut rounds: [Vec<[f64; 4]>; NAMES.len()] = Default::default();
     for _ in 0..ROUNDS {
         for (subject, rounds) in subjects.iter().zip(&mut rounds) {
             let mut load = Load {
                 port: subject.port,
-                body: bodies::conversation(1 << 10, 0, true),
+                body: bodies::of_api(api, 1 << 10, 0, true),
                 number: *number,
                 stream: Some(CHUNKS),
                 connections: CONNECTIONS,

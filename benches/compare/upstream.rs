@@ -4,6 +4,7 @@
 use super::bodies;
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,6 +26,9 @@ pub fn permits(client: usize) -> &'static Semaphore {
     static PERMITS: OnceLock<Vec<Semaphore>> = OnceLock::new();
     &PERMITS.get_or_init(|| (0..64).map(|_| Semaphore::new(0)).collect())[client]
 }
+
+/// Bytes of the instructions that the life events of a stream of the Responses API repeat.
+pub static INSTRUCTIONS: AtomicUsize = AtomicUsize::new(100);
 
 /// Notified when connections that wait for a request are to be closed.
 static CLOSING: Notify = Notify::const_new();
@@ -49,18 +53,18 @@ pub async fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let reply = Arc::new(reply());
+        let replies = Arc::new([reply(), whole(&bodies::whole_response(TEXT))]);
         loop {
             let (socket, _) = listener.accept().await.unwrap();
             socket.set_nodelay(true).unwrap();
-            let reply = Arc::clone(&reply);
-            tokio::spawn(async move { serve(socket, &reply).await });
+            let replies = Arc::clone(&replies);
+            tokio::spawn(async move { serve(socket, &replies).await });
         }
     });
     address
 }
 
-async fn serve(mut socket: TcpStream, reply: &[u8]) -> Option<()> {
+async fn serve(mut socket: TcpStream, [chat, response]: &[Vec<u8>; 2]) -> Option<()> {
     let mut buffer = vec![0; 256 * 1024];
     let mut filled = 0;
     loop {
@@ -76,22 +80,27 @@ async fn serve(mut socket: TcpStream, reply: &[u8]) -> Option<()> {
         };
         let length = number(&buffer[..head], "content-length").unwrap_or(0);
         let stream = number(&buffer[..head], STREAM_HEADER);
+        let is_response = buffer.starts_with(b"POST /v1/responses");
         let mut body = filled - head;
         while body < length {
             body += nonzero(socket.read(&mut buffer).await.ok()?)?;
         }
         filled = 0;
         match stream {
-            Some(client) => write_stream(&mut socket, client).await?,
-            None => socket.write_all(reply).await.ok()?,
+            Some(client) => write_stream(&mut socket, client, is_response).await?,
+            None => socket.write_all(if is_response { response } else { chat }).await.ok()?,
         }
     }
 }
 
-async fn write_stream(socket: &mut TcpStream, client: usize) -> Option<()> {
+async fn write_stream(socket: &mut TcpStream, client: usize, is_response: bool) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await.ok()?;
-    let events = bodies::text_stream(super::CHUNKS - 2);
+    let instructions = INSTRUCTIONS.load(Ordering::Relaxed);
+    let events = match is_response {
+        true => bodies::response_stream(super::CHUNKS, instructions),
+        false => bodies::text_stream(super::CHUNKS - 2),
+    };
     for event in events {
         let chunk = [format!("{:x}\r\n", event.len()).as_bytes(), &event, b"\r\n"].concat();
         LAST_WRITTEN.set(Some(Instant::now()));
@@ -105,12 +114,20 @@ async fn write_stream(socket: &mut TcpStream, client: usize) -> Option<()> {
     socket.write_all(b"0\r\n\r\n").await.ok()
 }
 
+/// The text of whole replies.
+const TEXT: &str = "An answer of some length that a model might give to a question. An answer of some length that a \
+                    model might give to a question. An answer of some length that a model might give to a question.";
+
 /// A chat completion of about 1 KB.
 fn reply() -> Vec<u8> {
-    let text = "An answer of some length that a model might give to a question. ".repeat(9);
+    let text = TEXT.repeat(3);
     let body = format!(
         r#"{{"id":"chatcmpl-B9MBs8CjcvOU2jLn4n570S5qMJKcT","object":"chat.completion","created":1741569952,"model":"gpt-4o-mini-2024-07-18","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}","refusal":null,"annotations":[]}},"logprobs":null,"finish_reason":"stop"}}],"usage":{{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,"prompt_tokens_details":{{"cached_tokens":0,"audio_tokens":0}},"completion_tokens_details":{{"reasoning_tokens":0}}}},"service_tier":"default","system_fingerprint":"fp_06737a9306"}}"#
     );
+    whole(&body)
+}
+
+fn whole(body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}")
         .into()
