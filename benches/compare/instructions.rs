@@ -2,6 +2,7 @@
 //! kept as a file in the repository so that a regression shows in review. Does not cover caches or the kernel.
 
 use super::acting::{Limits, TIGHT, WIDE};
+use super::bodies::Api::{self, Responses};
 use super::load::Freshness::{Cold, Warm};
 use super::load::{Freshness, Load, Plan};
 use super::subject::{self, Subject, Way, bare};
@@ -13,6 +14,7 @@ use std::path::Path;
 /// A row of the file.
 struct Case {
     name: &'static str,
+    api: Api,
     /// The pass-through of hyper alone where there is none.
     mode: Option<&'static str>,
     bytes: usize,
@@ -30,7 +32,17 @@ const fn case(
     (bytes, results): (usize, usize),
     requests: u32,
 ) -> Case {
-    Case { name, mode, bytes, results, freshness: Warm, is_stream: false, long: None, requests }
+    Case {
+        name,
+        api: Api::Chat,
+        mode,
+        bytes,
+        results,
+        freshness: Warm,
+        is_stream: false,
+        long: None,
+        requests,
+    }
 }
 
 const KB: usize = 1 << 10;
@@ -38,7 +50,7 @@ const KB: usize = 1 << 10;
 const OFF: Option<&str> = Some("off");
 const ENFORCE: Option<&str> = Some("enforce");
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 22] = [
     case("hyper alone 1 KB", None, (KB, 0), 200),
     Case { is_stream: true, ..case("hyper alone stream, per chunk", None, (KB, 0), 4) },
     case("relayed 1 KB", OFF, (KB, 0), 200),
@@ -53,6 +65,14 @@ const CASES: [Case; 18] = [
     Case { freshness: Cold, ..case("governed 256 KB, first sight", ENFORCE, (256 * KB, 60), 50) },
     Case { freshness: Cold, ..case("governed 1 MB, first sight", ENFORCE, (1024 * KB, 200), 20) },
     Case { is_stream: true, ..case("governed stream, per chunk", ENFORCE, (KB, 0), 4) },
+    Case { api: Responses, ..case("governed Responses 1 KB", ENFORCE, (KB, 0), 200) },
+    Case { api: Responses, ..case("governed Responses 32 KB", ENFORCE, (32 * KB, 10), 200) },
+    Case { api: Responses, ..case("governed Responses 1 MB", ENFORCE, (1024 * KB, 200), 20) },
+    Case {
+        api: Responses,
+        is_stream: true,
+        ..case("governed Responses stream, per event", ENFORCE, (KB, 0), 4)
+    },
     Case { long: Some((WIDE, 0)), ..case("60 KB result, new", ENFORCE, (0, 0), 100) },
     Case { long: Some((TIGHT, 0)), ..case("60 KB result, new, cut + notice", ENFORCE, (0, 0), 100) },
     Case { long: Some((WIDE, 1)), ..case("60 KB result", ENFORCE, (0, 0), 100) },
@@ -75,7 +95,7 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
         let subject = Subject::counted(program, folder.path(), upstream, (way, &out)).await;
         let body = match case.long {
             Some((_, then)) => acting::body(then),
-            None => bodies::conversation(case.bytes, case.results, case.is_stream),
+            None => bodies::of_api(case.api, case.bytes, case.results, case.is_stream),
         };
         let stream = case.is_stream.then_some(CHUNKS);
         let mut load = Load { port: subject.port, body, number: 1, stream, connections: 1 };

@@ -124,7 +124,7 @@ async fn idle(subject: &Subject) {
 }
 
 fn request(body: &Body) -> Vec<u8> {
-    [load::head(&body, Some(PACED)).as_bytes(), &body.bytes].concat()
+    [load::head(body, Some(PACED)).as_bytes(), &body.bytes].concat()
 }
 
 /// Waits until no more is open than `before`, except connections that are kept for the next request.

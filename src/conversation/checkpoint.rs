@@ -71,7 +71,7 @@ impl Checkpoint {
     }
 
     /// The first messages of `request`, as many as end within `bytes`; `None` where there are none.
-    pub(crate) fn of(head: Head, request: &Request, bytes: usize) -> Option<Self> {
+    fn of(head: Head, request: &Request, bytes: usize) -> Option<Self> {
         let count = request.messages.partition_point(|message| message.span.end as usize <= bytes);
         let messages = request.messages[..count].to_vec();
         let end = messages.last()?.span.end as usize;
@@ -80,6 +80,18 @@ impl Checkpoint {
         notes.resize_with(count, Note::default);
         let Head { request: head, seen, list } = head;
         Some(Self { head, seen, list, messages, end, notes })
+    }
+
+    /// Puts a checkpoint of the first `bytes` of the body into `request`, unless the one from which it was read covers
+    /// as much. `head` is what was read before its messages.
+    pub(crate) fn renew(request: &mut Request, head: Option<Head>, bytes: usize) {
+        let covered = request.checkpoint.as_ref().map_or(0, |known| known.bytes());
+        if covered < bytes
+            && let Some(head) = head
+            && let Some(checkpoint) = Self::of(head, request, bytes)
+        {
+            request.checkpoint = Some(Arc::new(checkpoint));
+        }
     }
 
     /// A request up to its last known message, and the scanner that continues there.

@@ -173,13 +173,8 @@ pub fn resume(
             (read(body, Some(&mut head))?, head)
         }
     };
-    let keep = keep(&request);
-    if known.is_none_or(|known| known.bytes() < keep)
-        && let Some(head) = head
-        && let Some(checkpoint) = Checkpoint::of(head, &request, keep)
-    {
-        request.checkpoint = Some(Arc::new(checkpoint));
-    }
+    let bytes = keep(&request);
+    Checkpoint::renew(&mut request, head, bytes);
     Ok(request)
 }
 

@@ -42,10 +42,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn parse(
         &self,
         body: &[u8],
-        _known: Option<&Arc<Checkpoint>>,
-        _keep: &mut dyn FnMut(&Request) -> usize,
+        known: Option<&Arc<Checkpoint>>,
+        keep: &mut dyn FnMut(&Request) -> usize,
     ) -> Result<Request, Fault> {
-        parse(body)
+        request::resume(body, known, keep)
     }
 
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool {

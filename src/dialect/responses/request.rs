@@ -4,12 +4,14 @@
 
 use super::item::{Item, ItemKind, parse_item};
 use crate::conversation::call::ToolCall;
+use crate::conversation::checkpoint::{Checkpoint, Head, List};
 use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{Member, SeenMembers, differs_in_case, string_or_skip};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Most items and tools that are read: see the limits of chat completions.
 const MOST_ITEMS: usize = 64 * 1024;
@@ -20,6 +22,67 @@ const MOST_TOOLS: usize = 8 * 1024;
 /// # Errors
 /// A [`Fault`] if toolrein cannot read the body as a request; it is then left to the upstream.
 pub fn parse(body: &[u8]) -> Result<Request, Fault> {
+    read(body, &mut None)
+}
+
+/// As [`parse`], for a body whose first [`Checkpoint::bytes`] are those that `known` was read from. A checkpoint of as
+/// many first bytes as `keep` wants of the request is then in [`Request::checkpoint`].
+///
+/// # Errors
+/// See [`parse`].
+pub fn resume(
+    body: &[u8],
+    known: Option<&Arc<Checkpoint>>,
+    keep: impl FnOnce(&Request) -> usize,
+) -> Result<Request, Fault> {
+    let mut head = None;
+    let mut request = match known {
+        Some(known) => go_on(body, known, &mut head)?,
+        None => read(body, &mut head)?,
+    };
+    let bytes = resumable(&request, keep(&request));
+    Checkpoint::renew(&mut request, head, bytes);
+    Ok(request)
+}
+
+/// How many of the first `bytes` a checkpoint may cover. It ends after an item that is not the model's: what the model
+/// makes next may belong to the same message.
+fn resumable(request: &Request, bytes: usize) -> usize {
+    let count = request.messages.partition_point(|message| message.span.end as usize <= bytes);
+    let known = &request.messages[..count];
+    // Whether a message is odd does not say whether the scanner saw an odd string.
+    let end = known.iter().position(|message| message.odd).unwrap_or(count);
+    let last = known[..end].iter().rev().find(|message| message.role != Role::Assistant);
+    last.map_or(0, |message| message.span.end as usize)
+}
+
+fn go_on(body: &[u8], known: &Arc<Checkpoint>, head: &mut Option<Head>) -> Result<Request, Fault> {
+    if body.len() > u32::MAX as usize {
+        return Err(Fault::Size);
+    }
+    // The known part ends after a brace, so that no character is cut.
+    if simdutf8::basic::from_utf8(&body[known.bytes()..]).is_err() {
+        return Err(Fault::Utf8);
+    }
+    let (mut scanner, mut request, before) = known.resume(body);
+    let (mut seen, list) = (before.seen, before.list);
+    *head = Some(before);
+    let before = beside_messages(&request);
+    rest_of_items(&mut request, &mut scanner)?;
+    request.messages_span = Span::new(list.start, scanner.at());
+    request.members.push(Member { key: list.key, value: request.messages_span });
+    head.take_if(|_| before != beside_messages(&request));
+    rest(&mut request, &mut scanner, &mut seen, head)?;
+    Ok(request)
+}
+
+/// What items may add to a request beside messages. Where they do, there is no checkpoint: it would not have that.
+fn beside_messages(request: &Request) -> (usize, bool, bool) {
+    (request.tools.len(), request.own_ids, request.declares_elsewhere)
+}
+
+/// Reads a whole body. What is before a list of items goes into `head`.
+fn read(body: &[u8], head: &mut Option<Head>) -> Result<Request, Fault> {
     if body.len() > u32::MAX as usize {
         return Err(Fault::Size);
     }
@@ -34,20 +97,42 @@ pub fn parse(body: &[u8]) -> Result<Request, Fault> {
     let start = scanner.at();
     // Replies always report their usage.
     let mut request = Request { choices: 1, include_usage: true, ..Request::default() };
-    let mut seen = SeenMembers::default();
+    request.span = Span::new(start, start);
     scanner.object()?;
+    rest(&mut request, &mut scanner, &mut SeenMembers::default(), head)?;
+    Ok(request)
+}
+
+/// Reads the remaining members. What is before the items goes into `head`, unless it is known.
+fn rest(
+    request: &mut Request,
+    scanner: &mut Scanner<'_>,
+    seen: &mut SeenMembers,
+    head: &mut Option<Head>,
+) -> Result<(), Fault> {
     while let Some(key) = scanner.member()? {
-        let value = parse_member(&mut request, key, &mut scanner, &mut seen)?;
+        let before = beside_messages(request);
+        let is_list = key.raw(scanner.text()) == b"input" && scanner.peek()? == Kind::Array;
+        if head.is_none() && is_list {
+            let mut seen = *seen;
+            seen.once(INPUT)?;
+            let list = List { key, start: scanner.at() };
+            let before = Request { odd: scanner.odd(), ..request.clone() };
+            *head = Some(Head { request: before, seen, list });
+        }
+        let value = parse_member(request, key, scanner, seen)?;
         request.members.push(Member { key, value });
+        head.take_if(|_| is_list && before != beside_messages(request));
     }
-    request.span = Span::new(start, scanner.at());
+    request.span = Span::new(request.span.range().start, scanner.at());
     scanner.end()?;
     request.odd = scanner.odd();
+    let body = scanner.text();
     let has = |name: &str| request.value(body, name).is_some_and(|value| value.of(body) != b"null");
     let is_upstream = has("previous_response_id") || has("conversation") || has("prompt");
     let (declares, takes) = (request.declares_elsewhere || is_upstream, !request.tools.is_empty());
     (request.declares_elsewhere, request.takes_more_tools) = (declares, takes);
-    (request.continues, request.may_be_continued) = continued(&request, body);
+    (request.continues, request.may_be_continued) = continued(request, body);
     if request.choice == Choice::Forced {
         let choice = request.value(body, "tool_choice");
         request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
@@ -57,7 +142,7 @@ pub fn parse(body: &[u8]) -> Result<Request, Fault> {
     if request.value(body, "input").is_none() && (!is_upstream || request.members.iter().any(is_other)) {
         return Err(Fault::NoMessages);
     }
-    Ok(request)
+    Ok(())
 }
 
 /// What the request continues, and whether the client may continue from its reply: not if the reply is not stored, or
@@ -110,12 +195,15 @@ fn parse_member(
     Ok(Span::new(start, scanner.at()))
 }
 
+/// See [`decisive`].
+const INPUT: u32 = 0;
+
 /// The number of a decisive member, whose second occurrence would change what is governed. Go's `encoding/json` accepts
 /// a name in any case of letters, and the last one counts.
 fn decisive(name: &[u8]) -> Option<u32> {
     const NAMES: [&[u8]; 11] = [
-        b"model",
         b"input",
+        b"model",
         b"tools",
         b"tool_choice",
         b"stream",
@@ -139,19 +227,25 @@ fn parse_input(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), F
         Kind::Null => drop(scanner.skip()?),
         Kind::Array => {
             scanner.array()?;
-            let mut group = Group::default();
-            while scanner.element()? {
-                let item = parse_item(scanner)?;
-                add_item(request, &mut group, item, scanner.text())?;
-                if request.messages.len() + group.pieces() > MOST_ITEMS {
-                    return Err(Fault::Crowded);
-                }
-            }
-            group.close(&mut request.messages);
+            rest_of_items(request, scanner)?;
         }
         _ => return Err(Fault::Type),
     }
     request.messages_span = Span::new(start, scanner.at());
+    Ok(())
+}
+
+/// Reads the remaining items of the list.
+fn rest_of_items(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
+    let mut group = Group::default();
+    while scanner.element()? {
+        let item = parse_item(scanner)?;
+        add_item(request, &mut group, item, scanner.text())?;
+        if request.messages.len() + group.pieces() > MOST_ITEMS {
+            return Err(Fault::Crowded);
+        }
+    }
+    group.close(&mut request.messages);
     Ok(())
 }
 

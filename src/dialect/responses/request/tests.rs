@@ -9,3 +9,95 @@ fn an_input_in_another_case_is_left_to_whoever_reads_it() {
     assert_eq!(read(r#"{"previous_response_id":"resp_1","inPut":"q"}"#), Err(Fault::NoMessages));
     assert_eq!(read(r#"{"input":"q","Input":"p"}"#), Err(Fault::Duplicate));
 }
+
+fn plain(request: &Request) -> String {
+    format!("{:?}", Request { checkpoint: None, ..request.clone() })
+}
+
+/// A stateless conversation: a system item, then turns with reasoning, two calls, their outputs and a text.
+fn conversation(turns: usize, rest: &str) -> Vec<u8> {
+    let turn = |n: usize| {
+        format!(
+            r#"{{"role":"user","content":"q{n}\n"}}, {{"type":"reasoning","id":"rs_{n}","summary":[]}},
+            {{"type":"function_call","id":"fc_{n}","call_id":"a{n}","name":"f","arguments":"{{}}"}},
+            {{"type":"function_call","id":"fd_{n}","call_id":"b{n}","name":"g","arguments":"{{\"x\":1}}"}},
+            {{"type":"function_call_output","call_id":"a{n}","output":"r"}},
+            {{"type":"function_call_output","call_id":"b{n}","output":[{{"type":"input_text","text":"é"}}]}},
+            {{"type":"message","role":"assistant","id":"msg_{n}","content":[{{"type":"output_text","text":"done"}}]}}"#
+        )
+    };
+    let turns: Vec<String> = (0..turns).map(turn).collect();
+    format!(
+        r#" {{"model":"m","store":false,"input" : [ {{"role":"system","content":"s"}},{}{rest}],
+        "tools":[{{"type":"function","name":"f"}}],"tool_choice":{{"type":"function","name":"f"}},"stream":true}} "#,
+        turns.join(",")
+    )
+    .into()
+}
+
+#[test]
+fn a_request_read_from_any_place_on_is_the_request_read_whole() {
+    let body = conversation(2, "");
+    let whole = parse(&body).unwrap();
+    let mut resumed = 0;
+    for keep in 0..=body.len() {
+        let first = resume(&body, None, |_| keep).unwrap();
+        assert_eq!(plain(&first), plain(&whole));
+        let Some(known) = first.checkpoint else { continue };
+        assert!(known.bytes() <= keep && known.bytes() > 0);
+        for more in [conversation(2, ""), conversation(3, "")] {
+            if more[..known.bytes()] == body[..known.bytes()] {
+                let again = resume(&more, Some(&known), |_| more.len()).unwrap();
+                assert_eq!(plain(&again), plain(&parse(&more).unwrap()), "{keep}");
+                resumed += 1;
+            }
+        }
+    }
+    assert!(resumed > 1_000, "{resumed}");
+}
+
+#[test]
+fn what_the_model_makes_next_belongs_to_its_message_although_that_was_known() {
+    let of_model = r#",{"type":"function_call","id":"fc_9","call_id":"c9","name":"f","arguments":"{}"}"#;
+    let body = conversation(1, "");
+    let known = resume(&body, None, |_| body.len()).unwrap().checkpoint.unwrap();
+    let longer = conversation(1, of_model);
+    assert_eq!(plain(&resume(&longer, Some(&known), |_| 0).unwrap()), plain(&parse(&longer).unwrap()));
+}
+
+#[test]
+fn items_that_add_more_than_messages_leave_no_checkpoint() {
+    for item in [
+        r#"{"type":"item_reference","id":"msg_1"}"#,
+        r#"{"type":"compaction","id":"cmp_1","encrypted_content":"x"}"#,
+        r#"{"type":"tool_search_output","call_id":"c","tools":[{"type":"function","name":"h"}]}"#,
+    ] {
+        let body = conversation(1, &format!(",{item},{{\"role\":\"user\",\"content\":\"q\"}}"));
+        let request = resume(&body, None, |_| body.len()).unwrap();
+        assert!(request.checkpoint.is_none(), "{item}");
+        // One that is known from before is still good.
+        let before = conversation(1, "");
+        let known = resume(&before, None, |_| before.len()).unwrap().checkpoint.unwrap();
+        let again = resume(&body, Some(&known), |_| body.len()).unwrap();
+        assert_eq!(plain(&again), plain(&request), "{item}");
+        assert_eq!(again.checkpoint.unwrap().bytes(), known.bytes());
+    }
+}
+
+#[test]
+fn what_is_wrong_after_the_known_part_is_found() {
+    let body = |rest: &str| format!(r#"{{"model":"m","input":[{{"role":"user"}}{rest}"#).into_bytes();
+    let good = body("]}");
+    let known = resume(&good, None, |_| good.len()).unwrap().checkpoint.unwrap();
+    for (rest, fault) in [
+        (r#"],"model":"other"}"#, Fault::Duplicate),
+        (r#"],"Input":[]}"#, Fault::Duplicate),
+        (r#",1]}"#, Fault::Type),
+        (r#",]}"#, Fault::Syntax),
+        (r#"]}}"#, Fault::Syntax),
+    ] {
+        let body = body(rest);
+        assert_eq!(resume(&body, Some(&known), |_| 0).unwrap_err(), fault, "{rest}");
+        assert_eq!(parse(&body).unwrap_err(), fault, "{rest}");
+    }
+}
