@@ -372,3 +372,58 @@ fn request_bodies_of_one_conversation_count_once_however_many_run_at_a_time() {
     assert_eq!((&report["conversations"], &report["continued"]), (&json!(9), &json!(27)));
     assert_eq!(report["requests"], 9 * 3);
 }
+
+/// A recorded exchange of the Responses API: what is new in the request, the upstream's id of the reply before, and the
+/// reply, whole or as a stream.
+fn exchange(nth: usize, before: Option<usize>, streamed: bool) -> String {
+    let call = json!({"type": "function_call", "id": format!("fc_{nth}"), "call_id": format!("call_{nth}"),
+        "name": "search", "arguments": "{}", "status": "completed"});
+    let response =
+        json!({"id": format!("resp_{nth}"), "object": "response", "status": "completed", "output": [call]});
+    let event = json!({"type": "response.completed", "response": response});
+    let reply =
+        if streamed { json!(format!("event: response.completed\ndata: {event}\n\n")) } else { response };
+    let input = match before {
+        Some(before) => {
+            json!([{"type": "function_call_output", "call_id": format!("call_{before}"), "output": format!("r{nth}")}])
+        }
+        None => json!("Find it."),
+    };
+    let tool = json!({"type": "function", "name": "search", "parameters": {}});
+    let mut request = json!({"model": "m", "input": input, "tools": [tool]});
+    if let Some(before) = before {
+        request["previous_response_id"] = json!(format!("resp_{before}"));
+    }
+    format!("{}\n", json!({"request": request, "response": reply, "source": "recorder"}))
+}
+
+#[test]
+fn recorded_exchanges_whose_history_is_upstream_are_one_conversation() {
+    for streamed in [false, true] {
+        let lines = |count: usize| -> String {
+            (0..count).map(|nth| exchange(nth, nth.checked_sub(1), streamed)).collect()
+        };
+        let report = report("[policy.budget]\ntool_calls = 4\n", &lines(6));
+        assert_eq!((&report["conversations"], &report["calls"]), (&json!(1), &json!(6)), "{report:#}");
+        assert_eq!(report["blocked"], 2, "{report:#}");
+        // Two ways on from the same reply are two conversations.
+        let forked = format!("{}{}", lines(3), exchange(7, Some(1), streamed));
+        assert_eq!(self::report("", &forked)["conversations"], 2);
+    }
+}
+
+#[test]
+fn exchanges_of_a_client_that_sends_the_history_itself_are_one_conversation() {
+    let said = |text: &str| json!({"role": "user", "content": text});
+    let reply = |text: &str| json!({"choices": [{"message": {"role": "assistant", "content": text}}]});
+    let chunk =
+        json!({"choices": [{"delta": {"role": "assistant", "content": "two"}, "finish_reason": "stop"}]});
+    let streamed = format!("data: {chunk}\n\ndata: [DONE]\n\n");
+    let again = json!({"role": "assistant", "content": "one"});
+    let lines = [
+        json!({"request": {"model": "m", "messages": [said("a")]}, "response": reply("one")}),
+        json!({"request": {"model": "m", "messages": [said("a"), again, said("b")]}, "response": streamed}),
+    ];
+    let report = report("", &format!("{}\n{}\n", lines[0], lines[1]));
+    assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(0)), "{report:#}");
+}

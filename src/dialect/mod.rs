@@ -92,6 +92,18 @@ pub trait Dialect<J>: Send + Sync {
 
     /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls: for replays.
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes;
+
+    /// What a recorded reply, whole or a stream, adds to the conversation: for replays.
+    fn reply_items(&self, reply: &Bytes) -> RecordedReply;
+}
+
+/// See [`Dialect::reply_items`].
+#[derive(Debug, Default)]
+pub struct RecordedReply {
+    /// By which a later request goes on with it, if the upstream keeps the history.
+    pub id: Option<String>,
+    /// As a later request holds them; none where the reply is an error.
+    pub items: Vec<Bytes>,
 }
 
 /// What toolrein's reply with approved calls contains besides the calls.

@@ -1,6 +1,7 @@
 //! Deduplication of recorded request bodies: each holds the conversation so far, so the last one holds everything.
 //! Passes lines on in order and drops those that a later line continues.
 
+use super::exchange_lines::UPSTREAM;
 use super::input::{Flaw, Line};
 use super::recording::Labels;
 use crate::conversation::message::Role;
@@ -14,9 +15,6 @@ use std::collections::VecDeque;
 const MOST_HELD: usize = 64;
 /// The same in bytes.
 const MOST_HELD_BYTES: usize = 64 << 20;
-
-/// Members of a request whose history the upstream keeps: equal messages do not make it the same conversation.
-const UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
 /// The lines held back, oldest first.
 #[derive(Default)]
@@ -34,7 +32,10 @@ struct Held {
 impl Growth {
     /// Adds a line; returns whether it replaces an earlier one.
     pub(super) fn take(&mut self, line: Line) -> bool {
-        let messages = line.content.as_ref().ok().and_then(messages_of);
+        let messages = line.content.as_ref().ok().and_then(|content| match line.request_end {
+            Some(end) => asked(content, end),
+            None => messages_of(content),
+        });
         let new = messages.zip(line.content.as_ref().ok()).map(|(span, content)| span.of(content));
         let known = new.and_then(|new| self.held.iter().position(|held| held.is_begun_by(new)));
         if let Some(held) = known.and_then(|at| self.held.remove(at)) {
@@ -79,6 +80,13 @@ fn messages_of(line: &Bytes) -> Option<Span> {
     let is_list = request.messages_span.of(line).starts_with(b"[");
     let is_whole = !UPSTREAM.iter().any(|name| request.value(line, name).is_some());
     (is_list && is_whole).then(|| Span { start: start + 1, end: end - 1 })
+}
+
+/// The messages of a request that is followed by its reply, which end at `end`, without their brackets. The next line of
+/// its conversation has them, and the reply as its client sends it back.
+fn asked(line: &Bytes, end: usize) -> Option<Span> {
+    let list = dialect_of(line).read(line).ok()?.messages_span;
+    Some(Span::new(list.start as usize + 1, end))
 }
 
 fn size(content: &Result<Bytes, Flaw>) -> usize {

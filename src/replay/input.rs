@@ -18,6 +18,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 pub(super) struct Line {
     pub position: InputPosition,
     pub content: Result<Bytes, Flaw>,
+    /// Where the messages of the request end, if those of its reply follow.
+    pub request_end: Option<usize>,
 }
 
 /// Where a line is.
@@ -36,7 +38,7 @@ pub(crate) enum Flaw {
     #[error("the line is longer than limits.request_bytes ({0} bytes)")]
     TooLong(u64),
     #[error("{}", in_words(.0))]
-    Fault(Fault),
+    Fault(#[from] Fault),
 }
 
 impl fmt::Display for InputPosition {
@@ -64,7 +66,10 @@ pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Lin
             Ok(reader) => Lines { reader, limit, bytes_read, line: 0 },
             Err(error) => {
                 let position = InputPosition { file: name, line: 0 };
-                if !take(Line { position, content: Err(Flaw::Unreadable(error.to_string())) }, bytes_read) {
+                if !take(
+                    Line { position, content: Err(Flaw::Unreadable(error.to_string())), request_end: None },
+                    bytes_read,
+                ) {
                     return;
                 }
                 continue;
@@ -72,7 +77,7 @@ pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Lin
         };
         while let Some(content) = lines.next_line() {
             let position = InputPosition { file: Arc::clone(&name), line: lines.line };
-            if !take(Line { position, content }, lines.bytes_read) {
+            if !take(Line { position, content, request_end: None }, lines.bytes_read) {
                 return;
             }
         }

@@ -4,6 +4,7 @@
 //!
 //! A conversation continues as it was recorded: what the model would have done after a blocked call is not known.
 
+mod exchange_lines;
 mod growth;
 mod input;
 pub(crate) mod one;

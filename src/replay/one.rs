@@ -1,6 +1,7 @@
 //! The replay of one chosen conversation of a file, observed in full: the last request as it would have been sent, each
 //! decision, each limit. Chooses and observes; decides nothing and formats nothing.
 
+use super::exchange_lines::ExchangeLines;
 use super::growth::Growth;
 use super::input::{Flaw, InputPosition, Line, read_files};
 use super::recording::Recording;
@@ -109,8 +110,9 @@ impl Observer for Observations {
 /// [`NoneFound`] where there is no such conversation.
 pub(crate) fn choose(path: &Path, which: &Which, limit: u64) -> Result<Chosen, NoneFound> {
     let mut search = Search { which, found: None, readable: 0, broken: 0, first_flaw: None };
-    let mut growth = Growth::default();
+    let (mut growth, mut exchanges) = (Growth::default(), ExchangeLines::default());
     read_files(&[path.to_owned()], limit, &mut |line, _| {
+        let line = exchanges.join(line);
         if let Which::Line(wanted) = which {
             // A file that cannot be opened is reported as line 0.
             if line.position.line == *wanted || line.position.line == 0 {
@@ -151,7 +153,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn look(&mut self, line: Line) {
-        let Line { position, content } = line;
+        let Line { position, content, .. } = line;
         match content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault)) {
             Ok(recording) => {
                 self.readable += 1;

@@ -1,6 +1,7 @@
 //! A pool of worker threads: one reads lines, some replay them, and the caller's own receives the results in the order
 //! of the lines. The queues are bounded, so that a file of any size takes the memory of a few lines.
 
+use super::exchange_lines::ExchangeLines;
 use super::growth::Growth;
 use super::input::{Flaw, InputPosition, Line, read_files};
 use super::recording::Recording;
@@ -73,14 +74,14 @@ impl<'a> Workers<'a> {
 
     /// Reads lines until there are no more or the receivers are gone.
     fn read(&self, lines: &SyncSender<Numbered<Option<Line>>>) {
-        let (mut growth, mut number) = (Growth::default(), 0);
+        let (mut growth, mut exchanges, mut number) = (Growth::default(), ExchangeLines::default(), 0);
         let mut send = |line| {
             number += 1;
             lines.send((number - 1, line)).is_ok()
         };
         read_files(self.files, self.longest, &mut |line, bytes_read| {
             self.bytes_read.store(bytes_read, Ordering::Relaxed);
-            if growth.take(line) && !send(None) {
+            if growth.take(exchanges.join(line)) && !send(None) {
                 return false;
             }
             std::iter::from_fn(|| growth.next(false)).all(|line| send(Some(line)))
@@ -101,7 +102,7 @@ impl<'a> Workers<'a> {
     }
 
     fn one(&self, line: Line) -> Replayed {
-        let Line { position, content } = line;
+        let Line { position, content, .. } = line;
         match content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault)) {
             Ok(recording) => Replayed::Conversation(Box::new(self.replayer.replay(position, &recording))),
             Err(flaw) => Replayed::Broken(position, flaw),

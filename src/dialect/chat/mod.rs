@@ -22,7 +22,7 @@ use super::judge::CallJudge;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
 use super::variant::{Source, Variant};
-use super::{Dialect, Handed};
+use super::{Dialect, Handed, RecordedReply};
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
@@ -67,5 +67,9 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
 
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
         recorded::recorded_reply(body, messages)
+    }
+
+    fn reply_items(&self, reply: &Bytes) -> RecordedReply {
+        recorded::reply_items(reply)
     }
 }

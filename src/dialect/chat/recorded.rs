@@ -1,7 +1,11 @@
-//! A recorded reply written again as an upstream would have sent it, for replays.
+//! Recorded replies, for replays: written again as an upstream would have sent them, and read as it sent them.
 
+use super::reply::whole_of;
 use crate::conversation::message::Message;
+use crate::dialect::RecordedReply;
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls.
 pub fn recorded_reply(body: &[u8], messages: &[&Message]) -> Bytes {
@@ -20,4 +24,26 @@ pub fn recorded_reply(body: &[u8], messages: &[&Message]) -> Bytes {
     }
     reply.extend_from_slice(br#","finish_reason":"tool_calls"}]}"#);
     reply.into()
+}
+
+#[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Box<RawValue>,
+}
+
+/// What a reply, whole or a stream, adds to the conversation: the message of its first choice.
+pub fn reply_items(reply: &Bytes) -> RecordedReply {
+    let is_whole = reply.trim_ascii_start().starts_with(b"{");
+    let whole = if is_whole { Some(reply.clone()) } else { whole_of(reply) };
+    let read: Option<Completion> = whole.and_then(|whole| serde_json::from_slice(&whole).ok());
+    let choice = read.and_then(|read| read.choices.into_iter().next());
+    RecordedReply {
+        id: None,
+        items: choice.map(|choice| choice.message.get().to_owned().into()).into_iter().collect(),
+    }
 }

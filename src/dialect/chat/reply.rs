@@ -13,7 +13,7 @@ mod reader;
 mod words;
 mod writer;
 
-pub use other_form::error_data;
+pub use other_form::{error_data, whole_of};
 pub use words::NO_ANSWER;
 
 use self::edit::Continuation;

@@ -21,7 +21,7 @@ use super::judge::CallJudge;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
 use super::variant::{Source, Variant};
-use super::{Dialect, Handed};
+use super::{Dialect, Handed, RecordedReply};
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
@@ -70,6 +70,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
 
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
         approved::recorded_reply(body, messages)
+    }
+
+    fn reply_items(&self, reply: &Bytes) -> RecordedReply {
+        stored::reply_items(reply)
     }
 }
 

@@ -1,8 +1,10 @@
-//! A stored response that a client reads again by its id. The upstream stores what the model said; what the client was
+//! Responses that were made before: one that a client reads again by its id, and recorded ones. The upstream stores what the model said; what the client was
 //! shown of it may be less. A call keeps the verdict of its first reply where that is known.
 
 use super::history::Known;
 use super::item::{Item, ItemKind, parse_item};
+use super::reply::convert::whole_of;
+use crate::dialect::RecordedReply;
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
 use crate::wire::members::{Member, members_of};
@@ -54,6 +56,17 @@ pub fn read_stored(body: &Bytes, known: Option<&[u8]>, id: &str) -> StoredReply 
     }
     let edited = (!splices.is_empty()).then(|| splices.apply(body).into_pieces());
     StoredReply { edited, is_unjudged }
+}
+
+/// What a recorded reply, whole or a stream, adds to the conversation: its items.
+pub fn reply_items(reply: &Bytes) -> RecordedReply {
+    let is_whole = reply.trim_ascii_start().starts_with(b"{");
+    let whole = if is_whole { Some(reply.clone()) } else { whole_of(reply) };
+    let Some((response, body)) = whole.and_then(|whole| Some((Response::parse(&whole).ok()?, whole))) else {
+        return RecordedReply::default();
+    };
+    let id = response.id.and_then(|id| serde_json::from_slice(id.of(&body)).ok());
+    RecordedReply { id, items: response.items.iter().map(|item| body.slice(item.span.range())).collect() }
 }
 
 /// The id of the call that `item` is, or answers.
