@@ -424,8 +424,11 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };
     put(&mut report, format_args!("\nPolicies that are on{outside}:\n"));
     for (name, settings) in &config.policy_settings {
-        let summary = registry.iter().find(|entry| entry.name == *name).map_or("", |entry| entry.summary);
-        put_policy(&mut report, &format!("{name}: {summary}"), settings);
+        let entry = registry.iter().find(|entry| entry.name == *name);
+        let summary = entry.map_or("", |entry| entry.summary);
+        let scope = entry.and_then(|entry| entry.scope);
+        let scope = scope.map_or_else(String::new, |scope| format!("\n    acts on: {scope}"));
+        put_policy(&mut report, &format!("{name}: {summary}{scope}"), settings);
         put_diagram(&mut report, config.policies.diagram(name));
     }
     let on: Vec<&str> = config.policies.names().collect();

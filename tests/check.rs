@@ -161,6 +161,8 @@ fn check_tells_what_is_in_effect() {
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
+        "    acts on: requests that hold the whole history: not with previous_response_id or a conversation upstream, \
+         and never across a compaction, a program or an MCP item",
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }

@@ -121,6 +121,7 @@ pub struct State {
 impl Policy for Compact {
     const NAME: &'static str = "compact";
     const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
+    const SCOPE: Option<&'static str> = super::OF_WHOLE_HISTORIES;
     type Config = Config;
     type State = State;
 

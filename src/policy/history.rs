@@ -90,6 +90,7 @@ struct Batch {
 impl Policy for History {
     const NAME: &'static str = "history";
     const SUMMARY: &'static str = "drops the oldest turns of a conversation that outgrows the context";
+    const SCOPE: Option<&'static str> = super::OF_WHOLE_HISTORIES;
     type Config = Config;
     type State = State;
 

@@ -86,6 +86,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const NAME: &'static str;
     /// One line for `toolrein policies`.
     const SUMMARY: &'static str;
+    /// What it acts on, where that is less than the requests that toolrein governs: a clause of `toolrein check`.
+    const SCOPE: Option<&'static str> = None;
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
     /// The fold's state of one conversation, rebuilt for each request and forked for each choice of its reply.
@@ -159,9 +161,17 @@ pub struct Entry {
     pub name: &'static str,
     /// See [`Policy::SUMMARY`].
     pub summary: &'static str,
+    /// See [`Policy::SCOPE`].
+    pub scope: Option<&'static str>,
     /// Builds the policy from its table.
     pub build: Build,
 }
+
+/// The scope of policies that change what was sent before.
+pub const OF_WHOLE_HISTORIES: Option<&str> = Some(
+    "requests that hold the whole history: not with previous_response_id or a conversation upstream, and never \
+     across a compaction, a program or an MCP item",
+);
 
 /// How a policy is built from its table in the file.
 pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, BuildError>;
@@ -169,7 +179,7 @@ pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, Bu
 impl Entry {
     /// The entry of the policy `P`.
     pub const fn of<P: Policy>() -> Self {
-        Self { name: P::NAME, summary: P::SUMMARY, build: build::<P> }
+        Self { name: P::NAME, summary: P::SUMMARY, scope: P::SCOPE, build: build::<P> }
     }
 }
 

@@ -114,6 +114,9 @@ enum Source {
 impl Policy for ReadMore {
     const NAME: &'static str = "read_more";
     const SUMMARY: &'static str = "lets the model read what was cut of a result, without the client";
+    const SCOPE: Option<&'static str> = Some(
+        "what a request holds; with previous_response_id or a conversation upstream what the state store kept of it",
+    );
     type Config = Config;
     type State = State;
 

@@ -87,6 +87,9 @@ impl Policy for Truncate {
     const NAME: &'static str = "truncate";
     const SUMMARY: &'static str =
         "shortens bloated and repeated tool results, once, and says how much is gone";
+    const SCOPE: Option<&'static str> = Some(
+        "strings and text parts of results; with previous_response_id or a conversation upstream once, when they are sent",
+    );
     type Config = Config;
     type State = State;
 

@@ -213,3 +213,55 @@ fn no_event_of_a_blocked_call_arrives_wherever_the_upstream_puts_it() {
         }
     }
 }
+
+/// Calls these tools by one call, if it may call.
+fn wrapping(tools: &'static [&'static str]) -> impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static {
+    move |nth, request| {
+        let uses =
+            tools.iter().map(|tool| json!({"recipient_name": format!("functions.{tool}"), "parameters": {}}));
+        let arguments = json!({"tool_uses": uses.collect::<Value>()}).to_string();
+        let output = Output::new(nth);
+        if may_call(request) {
+            output.call(&nth.to_string(), "parallel", &arguments)
+        } else {
+            output.says("Done.")
+        }
+        .reply(request)
+    }
+}
+
+#[test]
+fn one_forbidden_call_within_a_wrapper_call_blocks_it() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => wrapping(&["f", "g"])(nth, request),
+            _ => Output::text(nth, "Then without.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+        let talk = Talk::new(stream).with_tools(json!([tool("f"), tool("g"), tool("parallel")]));
+        let answer = talk.ask(&toolrein);
+        assert_eq!((answer.said(), answer.kinds().len()), ("Then without.".to_owned(), 1));
+        assert!(!answer.text().contains("recipient_name"), "{}", answer.text());
+        let result = input(&upstream.request(1)).pop().unwrap();
+        assert_eq!(error_type(&result), "MODE_RESTRICTED");
+        assert!(result["output"].as_str().unwrap().contains("g"), "{result}");
+    }
+}
+
+#[test]
+fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_them_one_by_one() {
+    for stream in BOTH {
+        let upstream = Scripted::start(wrapping(&["f", "f"]));
+        let toolrein =
+            Toolrein::before(&upstream, "[policy.rate_limit]\ndefault = { calls = 3, per = \"1h\" }\n");
+        let mut talk = Talk::new(stream).with_tools(json!([tool("f"), tool("parallel")]));
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.kinds().len(), 1, "{:?}", answer.kinds());
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", 2.0);
+        // Two of three are used, and two more in one call are too many. Such clients name the calls by their place.
+        talk.called("0_0", "{}", &json!("r")).called("0_1", "{}", &json!("r"));
+        let again = talk.ask(&toolrein);
+        assert_eq!(again.said(), "Done.", "{}", again.text());
+        assert!(!again.text().contains("recipient_name"), "{}", again.text());
+    }
+}
