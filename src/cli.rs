@@ -1,15 +1,18 @@
 //! The command line: its options, and the texts of commands that need no proxy. Parses and formats; prints nothing,
 //! exits nowhere and starts nothing.
 
-use crate::config::{Config, Overrides, Profile, Source};
+mod report;
+
+pub use report::{check_report, policies_report};
+
+use crate::config::{Overrides, Source};
 use crate::explain::{self, Form, Which};
-use crate::{policy, replay};
+use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -65,6 +68,9 @@ struct Parsed {
     serve: ServeArgs,
 }
 
+/// A configuration file's name for standard input.
+const STDIN: &str = "-";
+
 /// The options that may come before a subcommand, by their names.
 const BEFORE: [&str; 5] = ["config", "listen", "admin", "upstream", "mode"];
 
@@ -76,7 +82,7 @@ pub enum Command {
     Serve(ServeArgs),
     /// Check a configuration: report every problem with its line and key, or what is in effect.
     #[command(
-        after_help = "Exits with 0 if the configuration is good, with 2 if it has problems.\n\nExample: toolrein check proxy.toml"
+        after_help = "Exits with 0 if the configuration is good, with 2 if it has problems.\n\nExample: toolrein check proxy.toml, or: toolrein check - < proxy.toml"
     )]
     Check(CheckArgs),
     /// Run the proxy in front of a simulated model and watch it stop a runaway agent.
@@ -88,8 +94,13 @@ pub enum Command {
     /// Show one recorded conversation as the model would see it, beside the original. Needs no network.
     #[command(after_help = EXPLAIN_HELP)]
     Explain(ExplainArgs),
-    /// List the policies.
-    Policies,
+    /// List the policies, or show one: what it does, its keys and their defaults.
+    #[command(after_help = "Example: toolrein policies budget")]
+    Policies {
+        /// The policy to show.
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// Write the completion script of a shell.
     #[command(after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein")]
     Completions {
@@ -111,7 +122,7 @@ pub struct ServeArgs {
 /// Options of `check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CheckArgs {
-    /// The configuration file; without it the shipped one.
+    /// The configuration file, - for standard input; without it the shipped one.
     #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -121,7 +132,7 @@ pub struct CheckArgs {
 /// Settings that take precedence over the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 struct Settings {
-    /// Address for clients (listen.proxy), such as 127.0.0.1:4242.
+    /// Address for clients (listen.proxy), such as 127.0.0.1:4242; a port alone is one of 127.0.0.1.
     #[arg(long, value_name = "ADDR", env = "TOOLREIN_LISTEN", hide_env_values = true)]
     listen: Option<String>,
     /// Address of metrics and health (listen.admin), such as 127.0.0.1:4243.
@@ -379,7 +390,10 @@ fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
 
 fn source(config: Option<&PathBuf>) -> Source {
     let named = config.filter(|path| !path.as_os_str().is_empty());
-    named.map_or(Source::Shipped, |path| Source::File(path.clone()))
+    named.map_or(Source::Shipped, |path| match path.as_os_str() == STDIN {
+        true => Source::Stdin,
+        false => Source::File(path.clone()),
+    })
 }
 
 /// A value that is not empty: compose files and shells unset variables by setting them to nothing.
@@ -387,108 +401,9 @@ fn given(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
 }
 
-/// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
-pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
-    let name = source.name();
-    match Config::load(source, overrides, registry) {
-        Ok(config) => (good_report(&name, &config, registry), 0),
-        Err(problems) => (format!("{problems}\n"), EXIT_REFUSED),
-    }
-}
-
-/// The output of `toolrein policies`.
-pub fn policies_report(registry: &[policy::Entry]) -> String {
-    let width = name_width(registry);
-    let lines = registry.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary));
-    lines.collect()
-}
-
 /// The output of `toolrein completions SHELL`.
 pub fn completions(shell: Shell) -> String {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "toolrein", &mut script);
     String::from_utf8_lossy(&script).into_owned()
-}
-
-fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> String {
-    let mut report = format!("{name}: good\n\n");
-    let mode = serde_json::to_value(config.mode).unwrap_or_default();
-    for (what, value) in [
-        ("mode", mode.as_str().unwrap_or_default().to_owned()),
-        ("proxy", config.listen.proxy.to_string()),
-        ("admin", config.listen.admin.to_string()),
-        ("upstream", config.upstream.url.to_string()),
-    ] {
-        put(&mut report, format_args!("{what:8}  {value}\n"));
-    }
-    let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };
-    put(&mut report, format_args!("\nPolicies that are on{outside}:\n"));
-    for (name, settings) in &config.policy_settings {
-        let entry = registry.iter().find(|entry| entry.name == *name);
-        let summary = entry.map_or("", |entry| entry.summary);
-        let scope = entry.and_then(|entry| entry.scope);
-        let scope = scope.map_or_else(String::new, |scope| format!("\n    acts on: {scope}"));
-        put_policy(&mut report, &format!("{name}: {summary}{scope}"), settings);
-        put_diagram(&mut report, config.policies.diagram(name));
-    }
-    let on: Vec<&str> = config.policies.names().collect();
-    if on.is_empty() {
-        report.push_str("\n  none\n");
-    }
-    let off: Vec<&str> = registry.iter().map(|entry| entry.name).filter(|name| !on.contains(name)).collect();
-    if !off.is_empty() {
-        put(&mut report, format_args!("\nOff: {}\n", off.join(", ")));
-    }
-    for profile in config.profiles.iter() {
-        put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
-        for (name, settings) in profile.policy_settings() {
-            put_policy(&mut report, name, &settings);
-            put_diagram(&mut report, profile.policies.diagram(name));
-        }
-        let on: Vec<&str> = profile.policies.names().collect();
-        put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
-    }
-    for warning in &config.warnings {
-        put(&mut report, format_args!("\nwarning: {warning}\n"));
-    }
-    report
-}
-
-fn put_policy(report: &mut String, title: &str, settings: &[String]) {
-    put(report, format_args!("\n  {title}\n"));
-    for line in settings {
-        put(report, format_args!("    {line}\n"));
-    }
-}
-
-fn put_diagram(report: &mut String, diagram: Option<&str>) {
-    for line in diagram.iter().flat_map(|diagram| diagram.lines()) {
-        put(report, format_args!("    {line}\n"));
-    }
-}
-
-/// The selection rules of a profile, and the profile that it extends.
-fn taken_by(config: &Config, profile: &Profile) -> String {
-    let chosen = &profile.chosen;
-    let models = chosen.models.iter().map(|model| format!("model {}", model.as_str()));
-    let tiers = chosen.tiers.iter().map(|tier| format!("tier {tier}"));
-    let header = config.conversation.profile_header.then(|| "header".to_owned());
-    let ways: Vec<String> = models.chain(tiers).chain(header).collect();
-    let over =
-        chosen.extends.as_ref().map_or_else(String::new, |extends| format!(", over profile {extends}"));
-    format!("by {}{over}", or_none(&ways))
-}
-
-fn or_none<T: AsRef<str>>(names: &[T]) -> String {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-/// Writing to a string cannot fail.
-fn put(report: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = report.write_fmt(text);
-}
-
-fn name_width(registry: &[policy::Entry]) -> usize {
-    registry.iter().map(|entry| entry.name.len()).max().unwrap_or_default()
 }

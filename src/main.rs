@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
-        Command::Policies => (policies_report(REGISTRY), 0),
+        Command::Policies { name } => policies_report(REGISTRY, name.as_deref()),
         Command::Completions { shell } => (completions(shell), 0),
     };
     // A reader that has left (`| head`) has seen enough.

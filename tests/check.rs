@@ -69,7 +69,7 @@ fn each_subcommand_takes_its_own_options_and_no_other() {
     assert!(args.once);
     assert_eq!(args.overrides().upstream.as_deref(), Some("demo:"));
     assert_eq!(args.overrides().listen.as_deref(), Some("127.0.0.1:0"));
-    assert_eq!(parse("toolrein policies").unwrap(), Command::Policies);
+    assert_eq!(parse("toolrein policies").unwrap(), Command::Policies { name: None });
     for line in [
         "toolrein policies --mode off",
         "toolrein --mode off policies",
@@ -251,7 +251,7 @@ fn check_tells_plainly_that_a_file_is_missing_or_none() {
 
 #[test]
 fn policies_are_listed_with_what_they_do() {
-    let listed = policies_report(REGISTRY);
+    let (listed, _) = policies_report(REGISTRY, None);
     assert_eq!(listed.lines().count(), REGISTRY.len());
     assert!(listed.contains("rate_limit        limits how often"), "{listed}");
 }
@@ -260,4 +260,44 @@ fn policies_are_listed_with_what_they_do() {
 fn completions_are_a_script_that_knows_the_subcommands() {
     let script = completions(clap_complete::Shell::Bash);
     assert!(script.contains("_toolrein()") && script.contains("completions"), "{script}");
+}
+
+#[test]
+fn each_policy_is_shown_with_its_keys_and_their_defaults() {
+    for entry in REGISTRY {
+        let (report, code) = policies_report(REGISTRY, Some(entry.name));
+        assert_eq!(code, 0, "{report}");
+        assert!(report.starts_with(&format!("{}: {}\n", entry.name, entry.summary)), "{report}");
+        assert!(report.contains(&format!("[policy.{}", entry.name)), "{report}");
+        let others = REGISTRY.iter().filter(|other| other.name != entry.name);
+        for other in others {
+            assert!(!report.contains(&format!("\n[policy.{}]", other.name)), "{report}");
+        }
+    }
+    let (report, _) = policies_report(REGISTRY, Some("turn_limits"));
+    assert!(report.contains("#parallel = 0") && report.contains("#retrieval = {"), "{report}");
+    let (report, code) = policies_report(REGISTRY, Some("budgets"));
+    assert_eq!((report.contains("there is no such policy"), code), (true, 2));
+}
+
+#[test]
+fn a_configuration_is_read_from_standard_input() {
+    use std::io::Write as _;
+    for (text, said, code) in
+        [("mode = \"observe\"\n", "standard input: good", 0), ("x = 1\n", "standard input:1: x: ", 2)]
+    {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.args(["check", "-"]).stdin(std::process::Stdio::piped());
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let printed =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.contains(said), "{printed}");
+    }
 }

@@ -15,3 +15,17 @@ pub(super) fn with_all_that_is_off() -> String {
     });
     lines.collect::<Vec<_>>().join("\n")
 }
+
+/// The part of the file about the policy `name`, with its comments: what it does, its keys, and their defaults.
+pub fn of_policy(name: &str) -> Option<String> {
+    let paragraphs: Vec<&str> = TEXT.split("\n\n").collect();
+    // A paragraph is the policy's if it has its table or one within that.
+    let table = |paragraph: &str| {
+        let headers =
+            paragraph.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix("[policy."));
+        headers.filter_map(|header| header.split([']', '.']).next().map(str::to_owned)).next()
+    };
+    let own: Vec<&str> =
+        paragraphs.into_iter().filter(|paragraph| table(paragraph).as_deref() == Some(name)).collect();
+    (!own.is_empty()).then(|| own.join("\n\n"))
+}

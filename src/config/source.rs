@@ -15,6 +15,8 @@ pub enum Source {
     /// The file embedded in the program.
     Shipped,
     File(PathBuf),
+    /// Standard input.
+    Stdin,
     /// A text in memory; `name` is used in problems.
     Text {
         name: String,
@@ -28,6 +30,7 @@ impl Source {
         match self {
             Self::Shipped => shipped::NAME.to_owned(),
             Self::File(path) => path.display().to_string(),
+            Self::Stdin => "standard input".to_owned(),
             Self::Text { name, .. } => name.clone(),
         }
     }
@@ -42,7 +45,11 @@ impl Source {
             Self::File(path) if is_again && is_spent(&path) => {
                 return Err(problem(None, "is not a regular file, so it cannot be read twice".to_owned()));
             }
-            Self::File(path) => read(&path).map_err(|error| problem(None, reason(&error)))?,
+            Self::Stdin if is_again => return Err(problem(None, "cannot be read twice".to_owned())),
+            Self::Stdin => bounded(io::stdin().lock()).map_err(|error| problem(None, reason(&error)))?,
+            Self::File(path) => {
+                File::open(path).and_then(bounded).map_err(|error| problem(None, reason(&error)))?
+            }
         };
         if bytes.len() as u64 > MAX_BYTES {
             return Err(problem(
@@ -59,10 +66,10 @@ impl Source {
     }
 }
 
-/// The file's bytes, at most one more than allowed.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// All bytes, at most one more than allowed.
+fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -276,11 +276,31 @@ fn durations_sizes_and_policies_own_checks_are_reported() {
 }
 
 #[test]
+fn addresses_are_read_as_people_write_them() {
+    for (written, expected) in [
+        ("127.0.0.1:4000", "127.0.0.1:4000"),
+        ("0.0.0.0:4000", "0.0.0.0:4000"),
+        ("[::1]:4000", "[::1]:4000"),
+        ("localhost:4000", "127.0.0.1:4000"),
+        (":4000", "127.0.0.1:4000"),
+        ("4000", "127.0.0.1:4000"),
+    ] {
+        let overrides = Overrides { listen: Some(written.to_owned()), ..Overrides::default() };
+        let config = load_with("", &overrides).unwrap();
+        assert_eq!(config.listen.proxy.to_string(), expected, "{written}");
+    }
+    for written in ["", ":", "localhost", "localhost:", ":+1", "65536", "1.2.3.4", "::1:x"] {
+        let overrides = Overrides { listen: Some(written.to_owned()), ..Overrides::default() };
+        assert!(load_with("", &overrides).is_err(), "{written}");
+    }
+}
+
+#[test]
 fn addresses_that_are_no_good_are_reported() {
     each_has_one_problem(&[
         (
-            "[listen]\nproxy = \"localhost:80\"",
-            r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "localhost:80" (for localhost write 127.0.0.1 or [::1])"#,
+            "[listen]\nproxy = \"myhost:80\"",
+            r#"proxy.toml:2: listen.proxy: expected an address and port, such as "127.0.0.1:4242" or ":4242", found "myhost:80""#,
         ),
         (
             "[listen]\nproxy = \"127.0.0.1:4243\"",
@@ -482,7 +502,7 @@ fn overrides_beat_the_file() {
 #[test]
 fn problems_of_overrides_name_the_flag_and_stand_last() {
     let overrides = Overrides {
-        listen: Some("4242".to_owned()),
+        listen: Some("4242x".to_owned()),
         admin: None,
         upstream: Some("https://h".to_owned()),
         mode: Some("of".to_owned()),
@@ -493,7 +513,7 @@ fn problems_of_overrides_name_the_flag_and_stand_last() {
     assert_eq!(
         lines[1..],
         [
-            r#"--listen or TOOLREIN_LISTEN: listen.proxy: expected an address and port, such as "127.0.0.1:4242", found "4242""#,
+            r#"--listen or TOOLREIN_LISTEN: listen.proxy: expected an address and port, such as "127.0.0.1:4242" or ":4242", found "4242x""#,
             r#"--mode or TOOLREIN_MODE: mode: expected "enforce" or "observe" or "off", found "of""#,
         ]
     );

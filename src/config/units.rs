@@ -16,15 +16,19 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Parses a listening address.
+/// Parses a listening address: "127.0.0.1:4242", "localhost:4242", or a port of 127.0.0.1, ":4242" or "4242". Another
+/// host is never meant by a port alone: who listens on all addresses says so.
 ///
 /// # Errors
 /// What was expected.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| {
-        let hint = if text.contains("localhost") { " (for localhost write 127.0.0.1 or [::1])" } else { "" };
-        format!(r#"expected an address and port, such as "127.0.0.1:4242", found {text:?}{hint}"#)
-    })
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    let is_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let local =
+        port.parse().ok().filter(|_| is_port).map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    let found =
+        || format!(r#"expected an address and port, such as "127.0.0.1:4242" or ":4242", found {text:?}"#);
+    local.map_or_else(|| text.parse().map_err(|_| found()), Ok)
 }
 
 fn parse_span(text: &str) -> Result<Duration, String> {

@@ -1,0 +1,113 @@
+//! What `toolrein check` and `toolrein policies` print. Reads a configuration and prints nothing itself.
+
+use super::EXIT_REFUSED;
+use crate::config::{Config, Overrides, Profile, Source, shipped};
+use crate::policy;
+use std::fmt::Write as _;
+
+/// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
+pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
+    let name = source.name();
+    match Config::load(source, overrides, registry) {
+        Ok(config) => (good_report(&name, &config, registry), 0),
+        Err(problems) => (format!("{problems}\n"), EXIT_REFUSED),
+    }
+}
+
+/// The output of `toolrein policies`, or of `toolrein policies NAME`, with the exit code.
+pub fn policies_report(registry: &[policy::Entry], name: Option<&str>) -> (String, u8) {
+    let Some(name) = name else {
+        let width = name_width(registry);
+        let lines = registry.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary));
+        return (lines.collect(), 0);
+    };
+    let Some(entry) = registry.iter().find(|entry| entry.name == name) else {
+        return (format!("{name}: there is no such policy; toolrein policies lists them\n"), EXIT_REFUSED);
+    };
+    let scope = entry.scope.map_or_else(String::new, |scope| format!("acts on: {scope}\n"));
+    let keys = shipped::of_policy(name).unwrap_or_default();
+    (format!("{name}: {}\n{scope}\n{keys}\n", entry.summary), 0)
+}
+
+fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> String {
+    let mut report = format!("{name}: good\n\n");
+    let mode = serde_json::to_value(config.mode).unwrap_or_default();
+    for (what, value) in [
+        ("mode", mode.as_str().unwrap_or_default().to_owned()),
+        ("proxy", config.listen.proxy.to_string()),
+        ("admin", config.listen.admin.to_string()),
+        ("upstream", config.upstream.url.to_string()),
+    ] {
+        put(&mut report, format_args!("{what:8}  {value}\n"));
+    }
+    let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };
+    put(&mut report, format_args!("\nPolicies that are on{outside}:\n"));
+    for (name, settings) in &config.policy_settings {
+        let entry = registry.iter().find(|entry| entry.name == *name);
+        let summary = entry.map_or("", |entry| entry.summary);
+        let scope = entry.and_then(|entry| entry.scope);
+        let scope = scope.map_or_else(String::new, |scope| format!("\n    acts on: {scope}"));
+        put_policy(&mut report, &format!("{name}: {summary}{scope}"), settings);
+        put_diagram(&mut report, config.policies.diagram(name));
+    }
+    let on: Vec<&str> = config.policies.names().collect();
+    if on.is_empty() {
+        report.push_str("\n  none\n");
+    }
+    let off: Vec<&str> = registry.iter().map(|entry| entry.name).filter(|name| !on.contains(name)).collect();
+    if !off.is_empty() {
+        put(&mut report, format_args!("\nOff: {}\n", off.join(", ")));
+    }
+    for profile in config.profiles.iter() {
+        put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
+        for (name, settings) in profile.policy_settings() {
+            put_policy(&mut report, name, &settings);
+            put_diagram(&mut report, profile.policies.diagram(name));
+        }
+        let on: Vec<&str> = profile.policies.names().collect();
+        put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
+    }
+    for warning in &config.warnings {
+        put(&mut report, format_args!("\nwarning: {warning}\n"));
+    }
+    report
+}
+
+fn put_policy(report: &mut String, title: &str, settings: &[String]) {
+    put(report, format_args!("\n  {title}\n"));
+    for line in settings {
+        put(report, format_args!("    {line}\n"));
+    }
+}
+
+fn put_diagram(report: &mut String, diagram: Option<&str>) {
+    for line in diagram.iter().flat_map(|diagram| diagram.lines()) {
+        put(report, format_args!("    {line}\n"));
+    }
+}
+
+/// The selection rules of a profile, and the profile that it extends.
+fn taken_by(config: &Config, profile: &Profile) -> String {
+    let chosen = &profile.chosen;
+    let models = chosen.models.iter().map(|model| format!("model {}", model.as_str()));
+    let tiers = chosen.tiers.iter().map(|tier| format!("tier {tier}"));
+    let header = config.conversation.profile_header.then(|| "header".to_owned());
+    let ways: Vec<String> = models.chain(tiers).chain(header).collect();
+    let over =
+        chosen.extends.as_ref().map_or_else(String::new, |extends| format!(", over profile {extends}"));
+    format!("by {}{over}", or_none(&ways))
+}
+
+fn or_none<T: AsRef<str>>(names: &[T]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// Writing to a string cannot fail.
+fn put(report: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = report.write_fmt(text);
+}
+
+fn name_width(registry: &[policy::Entry]) -> usize {
+    registry.iter().map(|entry| entry.name.len()).max().unwrap_or_default()
+}
