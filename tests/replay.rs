@@ -394,7 +394,10 @@ fn exchange(nth: usize, before: Option<usize>, streamed: bool) -> String {
     if let Some(before) = before {
         request["previous_response_id"] = json!(format!("resp_{before}"));
     }
-    format!("{}\n", json!({"request": request, "response": reply, "source": "recorder"}))
+    format!(
+        "{}\n",
+        json!({"request": request, "response": reply, "source": "recorder", "model": "m", "took_ms": 7})
+    )
 }
 
 #[test]
@@ -406,6 +409,7 @@ fn recorded_exchanges_whose_history_is_upstream_are_one_conversation() {
         let report = report("[policy.budget]\ntool_calls = 4\n", &lines(6));
         assert_eq!((&report["conversations"], &report["calls"]), (&json!(1), &json!(6)), "{report:#}");
         assert_eq!(report["blocked"], 2, "{report:#}");
+        assert_eq!(report["sources"][0]["source"], "recorder", "{report:#}");
         // Two ways on from the same reply are two conversations.
         let forked = format!("{}{}", lines(3), exchange(7, Some(1), streamed));
         assert_eq!(self::report("", &forked)["conversations"], 2);
@@ -426,4 +430,17 @@ fn exchanges_of_a_client_that_sends_the_history_itself_are_one_conversation() {
     ];
     let report = report("", &format!("{}\n{}\n", lines[0], lines[1]));
     assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(0)), "{report:#}");
+}
+
+#[test]
+fn exchanges_that_cannot_be_read_are_named_and_an_error_adds_nothing_to_the_conversation() {
+    let request = json!({"model": "m", "input": "q"});
+    let lines = [
+        json!({"request": request, "response": {"error": {"message": "no"}}}),
+        json!({"request": request, "response": "data: broken"}),
+        json!({"request": "text", "response": {}}),
+        json!({"request": {"model": "m", "previous_response_id": "resp_1"}, "response": {}}),
+    ];
+    let report = report("", &lines.map(|line| format!("{line}\n")).concat());
+    assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(2)), "{report:#}");
 }

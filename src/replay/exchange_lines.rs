@@ -3,6 +3,7 @@
 //! to it by the ids of their replies. Other lines pass as they are.
 
 use super::input::Line;
+use super::recording::LABELS;
 use crate::dialect::RecordedReply;
 use crate::exchange::dialect_of;
 use crate::wire::body::Fault;
@@ -17,7 +18,7 @@ const MOST_BYTES: usize = 256 << 20;
 /// Members that name a history upstream.
 pub(super) const UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// The members of a line with a request and its reply. The others are the recorder's labels.
+/// The members of a line with a request and its reply. Of the others the labels of a recording count.
 const REQUEST: &str = "request";
 /// The body of the reply: an object, or of a stream its text or the list of its events.
 const RESPONSE: &str = "response";
@@ -73,8 +74,15 @@ impl ExchangeLines {
         splices.remove_members(&request.members, |member| {
             UPSTREAM.iter().any(|name| member.key.raw(&body) == name.as_bytes())
         });
-        let labels: String =
-            exchange.labels.iter().map(|(name, value)| format!(",{}:{}", quote(name), value.get())).collect();
+        if request.messages_span.is_empty() {
+            return Err(Fault::NoMessages);
+        }
+        let is_new = |name: &&str| request.value(&body, name).is_none();
+        let labels = LABELS.into_iter().filter(is_new).filter_map(|name| {
+            let value = exchange.labels.get(name)?;
+            Some(format!(",{}:{}", quote(name), value.get()))
+        });
+        let labels: String = labels.collect();
         splices.replace(request.messages_span, format!("[{all}]"));
         splices.insert(request.span.end - 1, labels);
         let joined = splices.apply(&body).join();

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 /// Members that a recorder adds to a line; no request has them.
-const LABELS: [&str; 5] = ["source", "id", "ref", "reward", "usage"];
+pub(super) const LABELS: [&str; 5] = ["source", "id", "ref", "reward", "usage"];
 /// Members that a recorder adds to a message: when it was said.
 const TIMES: [&str; 2] = ["timestamp", "created_at"];
 /// From this reward on a task counts as solved; slightly less may be a rounded 1.
