@@ -195,6 +195,8 @@ fn calls_of_a_reply_made_in_the_background_pass_and_count_as_unjudged() {
     let resumed = Request::new("GET", &format!("{url}/resp_late?stream=true&starting_after=1"), "").send();
     assert!(resumed.text().contains("response.completed"), "{}", resumed.text());
     toolrein.wait_for_metric("toolrein_unjudged_total{why=\"stored_response\"}", 2.0);
+    // The warning is before the lines of these requests.
+    assert_eq!(log_line(&toolrein, 2)["unjudged"], json!(["stored_response"]));
     let warns = |line: &&String| line.contains("a stored response was read");
     assert_eq!(toolrein.logs().iter().filter(warns).count(), 1);
 }
