@@ -100,14 +100,26 @@ pub struct Judging {
     /// Calls that cannot be judged pass, also where policies restrict calls.
     pass_unjudged: bool,
     holding: Holding,
+    /// Whether every tool is closed for the rest of the turn, once a call was blocked.
+    all_closed: Option<bool>,
     pub record: Vec<Judged>,
 }
 
 impl Judging {
     /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        let (token, holding, record) = (None, Holding::default(), Vec::new());
-        Self { judge, answers, observe, landing: false, token, pass_unjudged: false, holding, record }
+        let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), None);
+        Self {
+            judge,
+            answers,
+            observe,
+            landing: false,
+            token,
+            pass_unjudged: false,
+            holding,
+            all_closed,
+            record,
+        }
     }
 
     /// Lets calls pass that cannot be judged, also where policies restrict calls.

@@ -42,7 +42,15 @@ fn after_the_re_asks_the_model_is_asked_for_an_answer_with_its_tools_still_decla
 
 #[test]
 fn where_no_call_of_the_turn_would_run_the_first_re_ask_is_the_final_answer_request() {
-    let limits = [NONE_LEFT, "[policy.turn_limits]\ncalls = 1\n", "[policy.budget]\ntool_calls = 1\n"];
+    let limits = [
+        NONE_LEFT,
+        "[policy.turn_limits]\ncalls = 1\n",
+        "[policy.budget]\ntool_calls = 1\n",
+        // Every tool is closed, by one policy or by several.
+        "[policy.allow]\nonly = [\"other\"]\n",
+        "[policy.allow]\nexcept = [\"search\"]\n[policy.turn_limits]\ncategories = { x = { tools = [\"fetch\"], calls = 1 } }\n\
+         [policy.states]\nstart = \"a\"\nstate.a = { tools = [], final = true }\n",
+    ];
     for policies in limits {
         in_both_forms(|form| {
             let upstream = Scripted::start(obedient);
@@ -62,6 +70,25 @@ fn where_no_call_of_the_turn_would_run_the_first_re_ask_is_the_final_answer_requ
             upstream.assert_clean();
         });
     }
+}
+
+#[test]
+fn a_tool_that_may_be_called_again_later_in_the_turn_leaves_the_re_asks() {
+    let policies =
+        format!("{CLOSED}[policy.rate_limit]\ntools = {{ fetch = {{ calls = 1, per = \"1h\" }} }}\n");
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("call_f", "fetch", "{}")])),
+            _ => obedient(nth, request),
+        });
+        let program = Toolrein::before(&upstream, &policies);
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        assert_eq!(said.calls.len(), 1);
+        talk.add(&said);
+        assert_eq!(talk.ask(&program).text, "This is what I know.");
+        assert_eq!(upstream.requests().len(), 1 + 4, "one, two re-asks, one landing");
+    });
 }
 
 #[test]

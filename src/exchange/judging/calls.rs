@@ -41,7 +41,7 @@ impl CallJudge for Judging {
         let mut objections = self.judge.objections_by_name(choice, &name, now_ms);
         self.answers.exempt(&mut objections);
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_approval())?.clone();
-        let decision = Decision::Block { policy, reason: self.answers.advise(&reason) };
+        let decision = Decision::Block { policy, reason: self.shown(choice, &reason, now_ms) };
         let (id, decided, acts, re_request) = (call.id(), decision.clone(), Vec::new(), None);
         self.record.push(Judged {
             tool: name,
@@ -111,7 +111,9 @@ impl CallJudge for Judging {
                 let arguments = rewritten.map(|(_, arguments)| arguments);
                 Decision::Ask { policy, reason: reason.clone(), arguments }
             }
-            (Some((policy, reason)), ..) => Decision::Block { policy, reason: self.answers.advise(reason) },
+            (Some((policy, reason)), ..) => {
+                Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
+            }
             (None, Some((_, content)), _) => Decision::Answer { content, own },
             // The call that runs is the one that was shown.
             (None, None, Some((policy, _))) if self.judge.is_approved() => {

@@ -3,8 +3,8 @@
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
-use crate::plan::ReasonKind;
 use crate::plan::decision::Decision;
+use crate::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
 
 impl Judging {
@@ -46,6 +46,31 @@ impl Judging {
         let mut objections = self.judge.objections_to_reading(choice, name, arguments, now_ms);
         self.answers.exempt(&mut objections);
         objections
+    }
+
+    /// `reason` as the model is shown it. It holds for every call of the turn where every tool is closed: then the model
+    /// is asked for its final answer at once.
+    pub(super) fn shown(&mut self, choice: u32, reason: &Reason, now_ms: u64) -> Reason {
+        let reason = self.answers.advise(reason);
+        let all_closed = match self.all_closed {
+            Some(known) => known,
+            None => self.closes_all(choice, now_ms),
+        };
+        self.all_closed = Some(all_closed);
+        if all_closed { reason.for_the_turn() } else { reason }
+    }
+
+    /// Whether a policy objects to each tool, whatever the arguments are, for a reason that does not pass with time.
+    fn closes_all(&mut self, choice: u32, now_ms: u64) -> bool {
+        let Some(tools) = self.judge.all_tools() else { return false };
+        tools.iter().all(|name| {
+            if self.answers.any || self.answers.is_by_name(name) {
+                return false;
+            }
+            let mut objections = self.judge.objections_by_name(choice, name, now_ms);
+            self.answers.exempt(&mut objections);
+            objections.iter().any(|(_, reason)| !reason.retryable && !reason.needs_approval())
+        })
     }
 
     /// Decides on a call that is incomplete because the reply was cut. It passes as it came, so that the client sees

@@ -104,7 +104,7 @@ impl Judging {
         let decision = match block {
             _ if self.observe => Decision::Release,
             _ if self.landing => Decision::Drop,
-            Some((policy, reason)) => Decision::Block { policy, reason: self.answers.advise(&reason) },
+            Some((policy, reason)) => Decision::Block { policy, reason: self.shown(choice, &reason, now_ms) },
             None if is_changed => Decision::Rewrite { arguments: arguments.to_string() },
             None => Decision::Release,
         };

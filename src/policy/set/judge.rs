@@ -23,6 +23,8 @@ pub struct Judge {
     key: HashKey,
     /// The tools that the request declares.
     declared: Vec<String>,
+    /// More may be declared where toolrein does not see them.
+    declares_elsewhere: bool,
     /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
@@ -43,6 +45,7 @@ impl Judge {
             choices: Vec::new(),
             key: facts.key.clone(),
             declared: facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
+            declares_elsewhere: facts.declares_elsewhere,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
             approved: false,

@@ -31,6 +31,12 @@ impl Judge {
         self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
     }
 
+    /// The tools that the model may call, if toolrein knows all of them.
+    pub fn all_tools(&self) -> Option<Vec<String>> {
+        let is_known = !self.declares_elsewhere && self.own.is_empty();
+        is_known.then(|| self.declared.clone()).filter(|tools| !tools.is_empty())
+    }
+
     /// The objections to a call of the tool `name` whatever its arguments are: more calls in the reply only use up
     /// limits.
     pub fn objections_by_name(&mut self, choice: u32, name: &str, now_ms: u64) -> Objections {
