@@ -32,7 +32,8 @@ Examples:
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
 
-Every option can also be set by a variable; an option takes precedence over its variable, and both over the file.";
+Every option can also be set by a variable; an option takes precedence over its variable, and both over the file.
+Any key of the file can be set by a variable too: TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
 
 const REPLAY_HELP: &str = "\
 Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of chat completions or of the
@@ -72,7 +73,7 @@ struct Parsed {
 const STDIN: &str = "-";
 
 /// The options that may come before a subcommand, by their names.
-const BEFORE: [&str; 5] = ["config", "listen", "admin", "upstream", "mode"];
+const BEFORE: [&str; 6] = ["config", "listen", "admin", "upstream", "mode", "log_level"];
 
 /// The requested command.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
@@ -113,7 +114,7 @@ pub enum Command {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct ServeArgs {
     /// The configuration file; without it the shipped one. SIGHUP reloads it.
-    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings,
@@ -144,6 +145,9 @@ struct Settings {
     /// Whether policies act (enforce), are only counted (observe) or are off (off).
     #[arg(long, value_name = "MODE", env = "TOOLREIN_MODE", hide_env_values = true)]
     mode: Option<String>,
+    /// How much is logged (log.level): off, error, warn, info, debug, trace, or levels by module.
+    #[arg(long, value_name = "LEVEL", env = "TOOLREIN_LOG_LEVEL", hide_env_values = true)]
+    log_level: Option<String>,
 }
 
 /// Options of `demo`.
@@ -167,7 +171,7 @@ pub struct ReplayArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The configuration file; without it the shipped one. Read as if its mode were enforce.
-    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     /// Time from one call to the next where no times are recorded.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
@@ -190,7 +194,7 @@ pub struct ExplainArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The configuration file; without it the shipped one. Read as if its mode were enforce.
-    #[arg(long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
     /// The conversation in this line, from 1; without it and --id the first.
     #[arg(long, value_name = "N", conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..))]
@@ -247,7 +251,7 @@ impl FromArgMatches for Cli {
         // Options after the subcommand take precedence over those before it, and both over a variable.
         for option in BEFORE.into_iter().filter(|option| is_written(matches, option)) {
             if !is_written(subcommand, option) && !command.take(option, &serve) {
-                let message = format!("--{option} is not an option of {name}\n");
+                let message = format!("--{} is not an option of {name}\n", option.replace('_', "-"));
                 return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
             }
         }
@@ -319,6 +323,11 @@ impl ReplayArgs {
         source(self.config.as_ref())
     }
 
+    /// The overrides of the configuration.
+    pub fn overrides(&self) -> Overrides {
+        Overrides { settings: Overrides::settings_of_environment(), ..Overrides::default() }
+    }
+
     /// How to replay, and what to report.
     pub fn options(&self) -> replay::Options {
         let profile = given(&self.profile);
@@ -330,6 +339,11 @@ impl ExplainArgs {
     /// The source of the configuration.
     pub fn source(&self) -> Source {
         source(self.config.as_ref())
+    }
+
+    /// The overrides of the configuration.
+    pub fn overrides(&self) -> Overrides {
+        Overrides { settings: Overrides::settings_of_environment(), ..Overrides::default() }
     }
 
     /// What to explain, and how. `colour`: the output supports colours.
@@ -356,6 +370,7 @@ impl Settings {
             "admin" => self.admin.clone_from(&before.admin),
             "upstream" => self.upstream.clone_from(&before.upstream),
             "mode" => self.mode.clone_from(&before.mode),
+            "log_level" => self.log_level.clone_from(&before.log_level),
             _ => return false,
         }
         true
@@ -367,6 +382,8 @@ impl Settings {
             admin: given(&self.admin),
             upstream: given(&self.upstream),
             mode: given(&self.mode),
+            log_level: given(&self.log_level),
+            settings: Overrides::settings_of_environment(),
         }
     }
 }
@@ -378,7 +395,7 @@ impl DemoArgs {
             listen: given(&self.listen),
             admin: given(&self.admin),
             upstream: Some("demo:".to_owned()),
-            mode: None,
+            ..Overrides::default()
         }
     }
 }

@@ -78,7 +78,7 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {
-    let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
         Ok(config) => Enforced::new(config),
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
@@ -98,7 +98,7 @@ fn replay(args: &ReplayArgs) -> ExitCode {
 }
 
 fn explain(args: &ExplainArgs) -> ExitCode {
-    let config = match Config::load(args.source(), &Overrides::default(), REGISTRY) {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
         Ok(config) => Enforced::new(config),
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };

@@ -36,12 +36,12 @@ fn a_key_for_summaries_that_the_environment_does_not_hold_is_told() {
 #[test]
 fn without_a_subcommand_the_proxy_is_run() {
     for line in [
-        "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
-        "toolrein serve --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
-        "toolrein --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off serve",
-        "toolrein --config a.toml --upstream demo: serve --listen 127.0.0.1:1 --admin 127.0.0.1:2 --mode off",
+        "toolrein --log-level debug --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off",
+        "toolrein serve --config a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off --log-level debug",
+        "toolrein -c a.toml --listen 127.0.0.1:1 --admin 127.0.0.1:2 --upstream demo: --mode off --log-level debug serve",
+        "toolrein --config a.toml --upstream demo: --log-level info serve --listen 127.0.0.1:1 --admin 127.0.0.1:2 --mode off --log-level debug",
         "toolrein --mode observe --config b.toml --listen 127.0.0.1:1 --upstream demo: serve --admin 127.0.0.1:2 \
-         --mode off --config a.toml",
+         --mode off --log-level debug -c a.toml",
     ] {
         let Command::Serve(args) = parse(line).unwrap() else { panic!("{line}") };
         assert_eq!(args.source(), Source::File(PathBuf::from("a.toml")));
@@ -53,6 +53,8 @@ fn without_a_subcommand_the_proxy_is_run() {
                 admin: given("127.0.0.1:2"),
                 upstream: given("demo:"),
                 mode: given("off"),
+                log_level: given("debug"),
+                settings: Vec::new(),
             }
         );
     }
@@ -176,7 +178,7 @@ fn check_tells_what_is_in_effect() {
 #[test]
 fn check_tells_what_each_profile_holds_and_who_takes_it() {
     let (report, code) = check(text(
-        "[policy.loops]\n[tier.free]\n[profile.a]\nmodels = [\"m*\"]\ntiers = [\"free\"]\npolicy.budget.tool_calls = 7\n\
+        "base = \"none\"\n[policy.loops]\n[tier.free]\n[profile.a]\nmodels = [\"m*\"]\ntiers = [\"free\"]\npolicy.budget.tool_calls = 7\n\
          [profile.b]\nextends = \"a\"\noff = [\"loops\"]",
     ));
     assert_eq!(code, 0, "{report}");
@@ -195,13 +197,14 @@ fn check_tells_what_each_profile_holds_and_who_takes_it() {
 
 #[test]
 fn check_warns_and_names_what_is_off() {
-    let (report, code) = check(text("[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]\ntool_calls = 7"));
+    let (report, code) =
+        check(text("base = \"none\"\n[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]\ntool_calls = 7"));
     assert_eq!(code, 0);
     assert!(report.contains("    tool_calls = 7\n"), "{report}");
     let off: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).filter(|name| *name != "budget").collect();
     assert!(report.contains(&format!("\nOff: {}\n", off.join(", "))), "{report}");
     assert!(report.contains("\nwarning: listen.admin: 0.0.0.0:4243 can be reached"), "{report}");
-    assert!(check(text("")).0.contains("Policies that are on:\n\n  none\n"));
+    assert!(check(text("base = \"none\"")).0.contains("Policies that are on:\n\n  none\n"));
 }
 
 #[test]

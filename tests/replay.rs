@@ -173,7 +173,7 @@ fn the_pace_decides_where_no_times_are_recorded() {
 
 #[test]
 fn a_profile_is_taken_by_model_or_by_name() {
-    let settings = "[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
+    let settings = "base = \"none\"\n[profile.few]\nmodels = [\"small*\"]\npolicy.budget.tool_calls = 2\n[profile.none]\npolicy.budget.tool_calls = 1";
     let config = written(settings);
     let path = config.path().to_str().unwrap();
     let blocked = |args: &[&str], model: &str| {
@@ -264,7 +264,7 @@ fn a_line_longer_than_a_request_may_be_is_named_and_the_next_one_replayed() {
 
 #[test]
 fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
-    let settings = "[policy.budget]\ntool_calls = 10\n";
+    let settings = "base = \"none\"\n[policy.budget]\ntool_calls = 10\n";
     let kept = |placement: &str| {
         let report = report(&format!("notices.placement = \"{placement}\"\n{settings}"), &talk(8, ""));
         (report["prefix_breaks"].as_u64().unwrap(), report["prefix_kept_share"].as_f64().unwrap())
@@ -279,7 +279,7 @@ fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
 #[test]
 fn requests_that_a_policy_refuses_stop_the_calls_after_them() {
     let report = report(
-        "[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = 1\ncritical_at = 1",
+        "base = \"none\"\n[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = 1\ncritical_at = 1",
         &talk(4, ""),
     );
     assert_eq!((&report["requests"], &report["rejected"]), (&json!(5), &json!(3)));

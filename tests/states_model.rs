@@ -234,7 +234,8 @@ fn any_machine() -> impl Strategy<Value = Plain> {
 }
 
 fn load(plain: &Plain) -> Option<PolicySet> {
-    let source = Source::Text { name: "machine.toml".to_owned(), text: plain.toml() };
+    let source =
+        Source::Text { name: "machine.toml".to_owned(), text: format!("base = \"none\"\n{}", plain.toml()) };
     Config::load(source, &Overrides::default(), REGISTRY).ok().map(|config| config.policies)
 }
 

@@ -86,7 +86,7 @@ fn tools() -> Plot {
 /// settings are left out.
 fn policies() -> Plot {
     let body = conversation(32 << 10, 10, false);
-    let mut text = "[upstream]\nurl = \"http://127.0.0.1:1/v1\"\n".to_owned();
+    let mut text = "base = \"none\"\n[upstream]\nurl = \"http://127.0.0.1:1/v1\"\n".to_owned();
     let mut points = Vec::new();
     for name in std::iter::once(None).chain(REGISTRY.iter().map(|entry| Some(entry.name))) {
         let more = name.map_or_else(|| text.clone(), |name| format!("{text}[policy.{name}]\n"));

@@ -498,7 +498,7 @@ mod tests {
             let admin = Admin { stop_scope: Arc::new(StopScope::of(&config)), ..admin(true) };
             response_of(&admin, "POST", path, "")
         };
-        let (status, body) = told_under("[policy.budget]\n");
+        let (status, body) = told_under("[policy.kill]\nenabled = false\n");
         assert!(status == 409 && body.contains("\"code\":\"stops_off\"") && body.contains("kill"), "{body}");
         let (status, body) = told_under("mode = \"observe\"\n");
         assert!(status == 409 && body.contains("\"code\":\"stops_off\"") && body.contains("mode"), "{body}");

@@ -244,7 +244,8 @@ const YEAR: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// The warning for a configuration in which no policy is on.
 pub(super) fn idle_warning(mode: Mode, policies: usize) -> Option<String> {
     (policies == 0 && mode != Mode::Off).then(|| {
-        "no policy is on, so everything passes through; a policy is on where its table is present".to_owned()
+        "no policy is on, so everything passes through; a file without base = \"none\" keeps the shipped ones"
+            .to_owned()
     })
 }
 

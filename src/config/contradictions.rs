@@ -11,7 +11,7 @@ const MOST_NAMES: usize = 5;
 /// The settings that have no effect because of another policy, one sentence each. `shipped`: tools that are named by
 /// default, which nobody configured.
 pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[String]) -> Vec<String> {
-    let rules = || policies.on.iter().map(|on| &on.rule);
+    let rules = || policies.on().map(|on| &on.rule);
     let mut warnings = Vec::new();
     for judge in rules() {
         for named in rules().filter(|named| named.name() != judge.name()) {
@@ -38,7 +38,7 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
             ));
         }
     }
-    warnings.extend(unreached(&policies.settings(|_| true)));
+    warnings.extend(unreached(&policies.settings()));
     warnings
 }
 

@@ -2,6 +2,7 @@
 //! Handles lines, spans and keys, without knowing their meaning.
 
 use super::error::{Problem, reworded};
+use super::variables;
 use crate::policy::{BuildError, ConfigError};
 use std::ops::Range;
 use toml::Spanned;
@@ -15,6 +16,8 @@ pub(super) struct Document<'a> {
     name: &'a str,
     text: &'a str,
     root: Spanned<DeTable<'a>>,
+    /// The keys that environment variables set, dotted, each with its variable.
+    variables: Vec<(String, String)>,
 }
 
 /// The result of reading a table.
@@ -33,7 +36,7 @@ impl<'a> Document<'a> {
     /// Every position that is not TOML, one a line.
     pub(super) fn parse(name: &'a str, text: &'a str) -> Result<Self, Vec<Problem>> {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let document = Self { name, text, root };
+        let document = Self { name, text, root, variables: Vec::new() };
         let mut problems: Vec<Problem> = Vec::new();
         for error in errors.iter().take(MOST_PROBLEMS) {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
@@ -44,6 +47,21 @@ impl<'a> Document<'a> {
             }
         }
         if problems.is_empty() { Ok(document) } else { Err(problems) }
+    }
+
+    /// Replaces the environment variables in strings by what `value_of` gives, and sets the keys that the variables
+    /// `settings` name; `written`: their values, see [`variables::as_toml`]. Returns what could not be done.
+    pub(super) fn apply_variables(
+        &mut self,
+        settings: &[(String, String)],
+        written: &'a str,
+        value_of: &dyn Fn(&str) -> Option<String>,
+    ) -> Vec<Problem> {
+        let mut troubles = variables::expand(self.root.get_mut(), value_of);
+        let (set, unset) = variables::set(self.root.get_mut(), settings, written);
+        self.variables = set;
+        troubles.extend(unset);
+        troubles.into_iter().map(|trouble| self.problem_within(&trouble.key, trouble.text)).collect()
     }
 
     /// The document's top.
@@ -137,7 +155,21 @@ impl<'a> Document<'a> {
     }
 
     fn problem(&self, line: Option<usize>, key: String, text: String) -> Problem {
+        if let Some(variable) = self.variable_of(&key) {
+            return Problem { source: variable.to_owned(), line: None, key, text };
+        }
         Problem { source: self.name.to_owned(), line, key, text }
+    }
+
+    /// The variable that set `key`, or the table around it, or a key within it that is not in the file.
+    fn variable_of(&self, key: &str) -> Option<&str> {
+        let sets = |set: &str| {
+            let is_beyond_file =
+                || locate(self.root.get_ref(), key).is_some_and(|position| position.at >= self.text.len());
+            set == key || is_within(key, set) || (is_within(set, key) && is_beyond_file())
+        };
+        let set = self.variables.iter().find(|(set, _)| sets(set));
+        set.map(|(_, variable)| variable.as_str())
     }
 
     /// The line of a byte, from 1.

@@ -10,6 +10,7 @@ use super::tables::{
 use super::target::Target;
 use super::tiers::Tier;
 use super::units::parse_address;
+use super::variables::PREFIX;
 use serde::de::value::StrDeserializer;
 use serde::de::{IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ use toml::de::{DeTable, DeValue};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
+    pub base: Base,
     pub mode: Mode,
     pub listen: Listen,
     pub upstream: Upstream,
@@ -41,6 +43,17 @@ pub(super) struct File {
     policy: IgnoredAny,
     #[serde(skip_serializing)]
     profile: IgnoredAny,
+}
+
+/// What the file changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Base {
+    /// The shipped policies.
+    #[default]
+    Shipped,
+    /// Nothing: only the policies that the file names are on.
+    None,
 }
 
 /// The result of reading the file.
@@ -95,7 +108,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
     problems
 }
 
-/// All top-level keys except `mode`.
+/// All top-level keys except `base` and `mode`.
 const TABLES: [&str; 15] = [
     "listen",
     "upstream",
@@ -135,6 +148,22 @@ pub struct Overrides {
     pub upstream: Option<String>,
     /// `--mode`, `TOOLREIN_MODE`: `mode`.
     pub mode: Option<String>,
+    /// `--log-level`, `TOOLREIN_LOG_LEVEL`: `log.level`.
+    pub log_level: Option<String>,
+    /// Variables that each set a key, such as `TOOLREIN__POLICY__BUDGET__TOOL_CALLS`, with their values.
+    pub settings: Vec<(String, String)>,
+}
+
+impl Overrides {
+    /// The variables of this process that each set a key, sorted by name.
+    pub fn settings_of_environment() -> Vec<(String, String)> {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        });
+        let mut settings: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
+        settings.sort_unstable();
+        settings
+    }
 }
 
 /// Overrides, parsed.
@@ -144,6 +173,7 @@ pub(super) struct Overriding {
     admin: Option<SocketAddr>,
     url: Option<Target>,
     mode: Option<Mode>,
+    log_level: Option<String>,
     /// The keys set, each with its flag.
     pub keys: Vec<(&'static str, &'static str)>,
     pub problems: Vec<Problem>,
@@ -158,6 +188,8 @@ impl Overriding {
         read.url =
             read.one("upstream.url", "--upstream or TOOLREIN_UPSTREAM", &given.upstream, Target::parse);
         read.mode = read.one("mode", "--mode or TOOLREIN_MODE", &given.mode, parse_mode);
+        let level = |text: &str| Ok(text.to_owned());
+        read.log_level = read.one("log.level", "--log-level or TOOLREIN_LOG_LEVEL", &given.log_level, level);
         read
     }
 
@@ -168,6 +200,9 @@ impl Overriding {
         file.mode = self.mode.unwrap_or(file.mode);
         if let Some(url) = &self.url {
             file.upstream.url = url.clone();
+        }
+        if let Some(level) = &self.log_level {
+            file.log.level.clone_from(level);
         }
     }
 

@@ -24,6 +24,7 @@ mod target;
 mod tests;
 mod tiers;
 mod units;
+mod variables;
 mod windows;
 
 pub use caller::Caller;
@@ -46,7 +47,7 @@ use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
-use file::{File, Overriding, Written};
+use file::{Base, File, Overriding, Written};
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -122,18 +123,25 @@ impl Config {
             problems.extend(overriding.problems.iter().cloned());
             Problems::sorted(problems)
         };
-        let name = source.name();
+        let (name, is_shipped) = (source.name(), source == Source::Shipped);
         let text = source.text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
-        let document = Document::parse(&name, &text).map_err(give_up)?;
+        let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
         }
+        let settings = variables::as_toml(&overrides.settings, text.len());
+        let misused =
+            document.apply_variables(&overrides.settings, &settings, &|name| std::env::var(name).ok());
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
         let defaults = shipped::with_all_that_is_off();
         let builder = Builder::new(&document, registry, &defaults);
         let tables = document.tables("policy").unwrap_or_default();
-        let (base, refused) = builder.build(&["policy"], &tables, &Layer::default(), &[]);
+        let under = match std::mem::replace(&mut written.file.base, Base::None) {
+            Base::Shipped if !is_shipped => builder.shipped(),
+            _ => Layer::default(),
+        };
+        let (base, refused) = builder.build(&["policy"], &tables, &under, &[]);
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let check = |written: &Written| {
@@ -143,7 +151,7 @@ impl Config {
         };
         let (mut warnings, wrong) = check(&written);
         let problems =
-            [std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
+            [misused, std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
             return Err(give_up(problems));
         }
@@ -164,10 +172,10 @@ impl Config {
         let shipped = builder.shipped_tools();
         warnings.extend(contradictions(&base, &written.file.reask, &shipped));
         if built.profiles.is_empty() {
-            warnings.extend(check::idle_warning(written.file.mode, base.on.len()));
+            warnings.extend(check::idle_warning(written.file.mode, base.on().count()));
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
-        config.hash = short_hash(&text);
+        config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.source = name;
         config.warnings.extend(config.unset_keys());
         Ok(config)
@@ -232,14 +240,13 @@ impl Config {
     }
 
     fn new(file: File, base: &Layer<'_>, profiles: Profiles, warnings: Vec<String>) -> Self {
-        let policy_settings =
-            base.on.iter().map(|on| (on.rule.name(), setting_lines(&on.settings))).collect();
+        let policy_settings = base.on().map(|on| (on.rule.name(), setting_lines(&on.settings))).collect();
         // Only numbers, strings and lists, which JSON can always represent.
         let mut all = match serde_json::to_value(&file) {
             Ok(Value::Object(all)) => all,
             _ => Map::new(),
         };
-        all.insert("policy".to_owned(), Value::Object(base.settings(|_| true)));
+        all.insert("policy".to_owned(), Value::Object(base.settings()));
         all.insert("profile".to_owned(), profiles.iter().map(Profile::as_written).collect());
         Self {
             mode: file.mode,

@@ -1,9 +1,10 @@
-//! The policies that are on, built from their tables. A key that a table leaves out has the value of the shipped file,
-//! so the file's documentation is always right. Knows no policy and no key of one.
+//! The configured policies, built from their tables. A key that a table leaves out has the value of the shipped file,
+//! so the file's documentation is always right. Knows no policy, and no key of one but `enabled`, which all have.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};
-use super::file::{is_table, not_a_table};
+use super::file::not_a_table;
+use super::shipped;
 use crate::policy;
 use crate::policy::set::{PolicySet, Rule};
 use serde_json::{Map, Value};
@@ -11,21 +12,28 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-/// The policies that are on, in registry order: those of the file, or a profile's applied over them.
+/// The configured policies, in registry order: the shipped ones, those of the file applied over them, or a profile's
+/// applied over those.
 #[derive(Clone, Default)]
 pub(super) struct Layer<'a> {
-    pub on: Vec<On<'a>>,
+    all: Vec<Configured<'a>>,
+    /// What it changes is merged to the last key, so that a file that adds one tool to a list of limits keeps the others.
+    is_shipped: bool,
 }
 
-/// A policy that is on.
+/// A policy that has a table.
 #[derive(Clone)]
-pub(super) struct On<'a> {
+pub(super) struct Configured<'a> {
     pub rule: Arc<dyn Rule>,
     /// Defaults filled in.
     pub settings: Value,
+    pub is_on: bool,
     /// As written, over the table that it extends.
     table: Spanned<DeValue<'a>>,
 }
+
+/// The key of every policy that says whether it is on.
+const ENABLED: &str = "enabled";
 
 /// Builds policies from their tables.
 pub(super) struct Builder<'a> {
@@ -34,16 +42,30 @@ pub(super) struct Builder<'a> {
     defaults: Vec<Entry<'a>>,
 }
 
-impl Layer<'_> {
-    /// The policies as a set.
-    pub(super) fn set(&self) -> PolicySet {
-        PolicySet::new(self.on.iter().map(|on| Arc::clone(&on.rule)).collect())
+impl<'a> Layer<'a> {
+    /// The policies that are on.
+    pub(super) fn on(&self) -> impl Iterator<Item = &Configured<'a>> {
+        self.all.iter().filter(|policy| policy.is_on)
     }
 
-    /// Their settings by name, of those for which `wanted` is true.
-    pub(super) fn settings(&self, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
-        let on = self.on.iter().filter(|on| wanted(on.rule.name()));
-        on.map(|on| (on.rule.name().to_owned(), on.settings.clone())).collect()
+    /// Those as a set.
+    pub(super) fn set(&self) -> PolicySet {
+        PolicySet::new(self.on().map(|on| Arc::clone(&on.rule)).collect())
+    }
+
+    /// The settings by name of those that are on.
+    pub(super) fn settings(&self) -> Map<String, Value> {
+        self.on().map(|on| (on.rule.name().to_owned(), on.settings.clone())).collect()
+    }
+
+    /// The settings by name of those for which `wanted` is true; a policy that is off has only that as a setting.
+    pub(super) fn settings_of(&self, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let wanted = self.all.iter().filter(|policy| wanted(policy.rule.name()));
+        let settings = |policy: &Configured<'_>| match policy.is_on {
+            true => policy.settings.clone(),
+            false => Value::from(Map::from_iter([(ENABLED.to_owned(), Value::Bool(false))])),
+        };
+        wanted.map(|policy| (policy.rule.name().to_owned(), settings(policy))).collect()
     }
 }
 
@@ -68,8 +90,14 @@ impl<'a> Builder<'a> {
         self.registry.iter().map(|entry| entry.name).collect()
     }
 
-    /// Builds the policies of `tables`, which are at `path`, over those of `under`: key by key, a key's whole value
-    /// replaced. Those named in `off` are left out.
+    /// The policies of the shipped file.
+    pub(super) fn shipped(&self) -> Layer<'a> {
+        let shipped = Document::parse("", shipped::TEXT).ok().and_then(|shipped| shipped.tables("policy"));
+        let (layer, _) = self.build(&["policy"], &shipped.unwrap_or_default(), &Layer::default(), &[]);
+        Layer { is_shipped: true, ..layer }
+    }
+
+    /// Builds the policies of `tables`, which are at `path`, over those of `under`. Those named in `off` are off.
     pub(super) fn build(
         &self,
         path: &[&str],
@@ -78,15 +106,18 @@ impl<'a> Builder<'a> {
         off: &[String],
     ) -> (Layer<'a>, Vec<Problem>) {
         let (mut layer, mut problems) = (Layer::default(), self.unknown(path, tables));
-        for entry in self.registry.iter().filter(|entry| !off.iter().any(|off| off == entry.name)) {
-            let below = under.on.iter().find(|on| on.rule.name() == entry.name);
+        for entry in self.registry {
+            let below = under.all.iter().find(|policy| policy.rule.name() == entry.name);
             let Some(table) = tables.iter().find(|table| table.name == entry.name) else {
-                layer.on.extend(below.cloned());
+                let is_off = off.iter().any(|off| off == entry.name);
+                let kept = below.map(|below| Configured { is_on: below.is_on && !is_off, ..below.clone() });
+                layer.all.extend(kept);
                 continue;
             };
             let path: Vec<&str> = path.iter().copied().chain([entry.name]).collect();
+            let below = below.map(|below| (&below.table, under.is_shipped));
             match self.build_one(&path, entry, &table.value, below) {
-                Ok(on) => layer.on.push(on),
+                Ok(policy) => layer.all.push(policy),
                 Err(found) => problems.extend(found),
             }
         }
@@ -103,46 +134,58 @@ impl<'a> Builder<'a> {
         unknown.take(MOST_PROBLEMS).map(problem).collect()
     }
 
+    /// Builds the policy of `table` over the table `below`, whose tables are merged as well if that is so.
     fn build_one(
         &self,
         path: &[&str],
         entry: &policy::Entry,
         table: &Spanned<DeValue<'a>>,
-        below: Option<&On<'a>>,
-    ) -> Result<On<'a>, Vec<Problem>> {
-        if !is_table(table) {
+        below: Option<(&Spanned<DeValue<'a>>, bool)>,
+    ) -> Result<Configured<'a>, Vec<Problem>> {
+        let mut table = table.clone();
+        let DeValue::Table(own) = table.get_mut() else {
             return Err(vec![not_a_table(self.document, &path.join("."))]);
-        }
+        };
+        let enabled = own.remove(ENABLED);
+        let is_on = match enabled.as_ref().map(Spanned::get_ref) {
+            None => Some(true),
+            Some(value) => value.as_bool(),
+        };
         let default = self.defaults.iter().find(|default| default.name == entry.name);
         let default = default.map(|default| &default.value);
-        let table = completed(table.clone(), below.map(|below| &below.table));
-        let reading = self.document.read(path, table.clone(), |table| {
-            let completed = completed(table, default);
-            let settings = settings(&completed, default);
-            (entry.build)(ValueDeserializer::from(completed)).map(|rule| (rule, settings))
+        if let Some((below, merges_tables)) = below {
+            complete(&mut table, below, merges_tables);
+        }
+        let mut reading = self.document.read(path, table.clone(), |mut table| {
+            if let Some(default) = default {
+                complete(&mut table, default, false);
+            }
+            let settings = settings(&table, default);
+            (entry.build)(ValueDeserializer::from(table)).map(|rule| (rule, settings))
         });
-        match reading.value {
-            Some((rule, settings)) if reading.problems.is_empty() => Ok(On { rule, settings, table }),
+        if is_on.is_none() {
+            let key = format!("{}.{ENABLED}", path.join("."));
+            reading.problems.push(self.document.problem_within(&key, "expected true or false".to_owned()));
+        }
+        match (reading.value, is_on) {
+            (Some((rule, settings)), Some(is_on)) if reading.problems.is_empty() => {
+                Ok(Configured { rule, settings, is_on, table })
+            }
             _ => Err(reading.problems),
         }
     }
 }
 
-/// `table` with the keys of `default` that it leaves out.
-fn completed<'a>(
-    mut table: Spanned<DeValue<'a>>,
-    default: Option<&Spanned<DeValue<'a>>>,
-) -> Spanned<DeValue<'a>> {
-    if let (DeValue::Table(own), Some(DeValue::Table(default))) =
-        (table.get_mut(), default.map(Spanned::get_ref))
-    {
-        for (key, value) in default {
-            if !own.contains_key(key.get_ref().as_ref()) {
-                own.insert(key.clone(), value.clone());
-            }
+/// Gives `table` the keys of `default` that it leaves out; where that `merges_tables`, also to its tables.
+fn complete<'a>(table: &mut Spanned<DeValue<'a>>, default: &Spanned<DeValue<'a>>, merges_tables: bool) {
+    let (DeValue::Table(own), DeValue::Table(default)) = (table.get_mut(), default.get_ref()) else { return };
+    for (key, value) in default {
+        match own.get_mut(key.get_ref().as_ref()) {
+            None => drop(own.insert(key.clone(), value.clone())),
+            Some(own) if merges_tables => complete(own, value, true),
+            Some(_) => {}
         }
     }
-    table
 }
 
 /// The settings in the order of `default`.

@@ -110,29 +110,164 @@ fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
 }
 
 #[test]
-fn a_key_left_out_of_a_policy_has_the_value_of_the_shipped_file() {
+fn a_file_changes_the_shipped_policies() {
     let shipped = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let tables: Vec<String> = shipped.policies.names().map(|name| format!("[policy.{name}]\n")).collect();
-    let bare = load(&tables.concat()).unwrap();
-    assert_eq!(bare.effective, shipped.effective);
-    let own = load("[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
+    assert_eq!(load("").unwrap().effective, shipped.effective);
+    let one = load("[policy.budget]\ntool_calls = 20").unwrap();
+    let changes = shipped.effective.changes(&one.effective);
+    let changes: Vec<_> = changes.iter().map(|it| (it.key.as_str(), it.new.as_deref())).collect();
+    assert_eq!(changes, [("policy.budget.tool_calls", Some("20"))]);
+}
+
+#[test]
+fn a_file_with_base_none_has_only_the_policies_that_it_names() {
+    let names = |text: &str| load(text).unwrap().policies.names().collect::<Vec<_>>();
+    assert_eq!(names("base = \"none\"\nmode = \"off\""), [""; 0]);
+    assert_eq!(names("base = \"none\"\n[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
+    let own =
+        load("base = \"none\"\n[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
+    let settings = [r#"default = { calls = 60, per = "60s" }"#, r#"tools.f = { calls = 1, per = "1s" }"#];
+    assert_eq!(own.policy_settings, [("rate_limit", settings.map(str::to_owned).to_vec())]);
+}
+
+#[test]
+fn a_limit_that_a_file_adds_leaves_the_shipped_ones_in_force() {
+    let settings = |text: &str| {
+        let config = load(text).unwrap();
+        let (_, settings) =
+            config.policy_settings.iter().find(|(name, _)| *name == "rate_limit").unwrap().clone();
+        settings
+    };
+    let shipped = settings("");
+    let more = settings("[policy.rate_limit.tools]\nmine = { calls = 1, per = \"1s\" }");
+    assert_eq!(more.len(), shipped.len() + 1);
+    assert!(shipped.iter().all(|limit| more.contains(limit)), "{more:?}");
+    // One member of a limit, and the other stays.
     assert_eq!(
-        own.policy_settings,
-        [(
-            "rate_limit",
-            vec![
-                r#"default = { calls = 60, per = "60s" }"#.to_owned(),
-                r#"tools.f = { calls = 1, per = "1s" }"#.to_owned()
-            ]
-        )]
+        settings("[policy.rate_limit]\ndefault = { calls = 9 }")[0],
+        r#"default = { calls = 9, per = "60s" }"#
     );
 }
 
 #[test]
-fn a_policy_is_on_where_its_table_is_present() {
-    assert_eq!(load("mode = \"off\"").unwrap().policies.names().count(), 0);
+fn enabled_switches_a_policy_on_or_off_and_its_table_is_checked_either_way() {
+    let shipped: Vec<&str> = load("").unwrap().policies.names().collect();
     let names = |text: &str| load(text).unwrap().policies.names().collect::<Vec<_>>();
-    assert_eq!(names("[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
+    let without = |name: &str| shipped.iter().copied().filter(|it| *it != name).collect::<Vec<_>>();
+    assert_eq!(names("[policy.budget]\nenabled = false\ntool_calls = 3"), without("budget"));
+    assert_eq!(names("[policy.budget]\nenabled = true"), shipped);
+    assert!(names("[policy.serial]\nenabled = true").contains(&"serial"));
+    assert_eq!(names("[policy.serial]\nenabled = false"), shipped);
+    each_has_one_problem(&[
+        (
+            "[policy.budget]\nenabled = false\ntool_call = 3",
+            "proxy.toml:3: policy.budget.tool_call: unknown key; did you mean `tool_calls`?",
+        ),
+        ("[policy.budget]\nenabled = 1", "proxy.toml:2: policy.budget.enabled: expected true or false"),
+    ]);
+}
+
+#[test]
+fn what_is_switched_off_can_be_on_in_a_profile_with_its_settings() {
+    let config = load(
+        "[policy.budget]\nenabled = false\ntool_calls = 7\n[profile.a.policy.budget]\n[profile.b.policy.loops]\nenabled = false",
+    )
+    .unwrap();
+    let of = |name: &str| config.profiles.named(name).unwrap();
+    let settings = of("a").policy_settings().next().unwrap();
+    assert_eq!((settings.0, settings.1[0].as_str()), ("budget", "tool_calls = 7"));
+    assert!(!config.policies.names().any(|name| name == "budget"));
+    assert!(!of("b").policies.names().any(|name| name == "loops"));
+    assert_eq!(of("b").policy_settings().next(), Some(("loops", vec!["enabled = false".to_owned()])));
+}
+
+#[test]
+fn the_effective_settings_read_as_a_file_have_the_same_effect() {
+    for text in [
+        "",
+        "base = \"none\"",
+        "[policy.budget]\nenabled = false\n[policy.serial]",
+        "[profile.a.policy.loops]\nenabled = false\n[profile.b]\noff = [\"budget\"]",
+    ] {
+        let config = load(text).unwrap();
+        let again = load(config.effective.as_toml()).unwrap();
+        assert_eq!(again.effective, config.effective, "{text}");
+        assert_eq!(again.policy_names(), config.policy_names(), "{text}");
+    }
+}
+
+fn with_variables(text: &str, settings: &[(&str, &str)]) -> Result<Config, Problems> {
+    let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    load_with(text, &Overrides { settings, ..Overrides::default() })
+}
+
+#[test]
+fn a_variable_sets_any_key_over_the_file() {
+    let file = "mode = \"off\"\n[policy.rate_limit.tools]\nsearchAll = { calls = 1, per = \"1s\" }";
+    let config = with_variables(
+        file,
+        &[
+            ("TOOLREIN__MODE", "observe"),
+            ("TOOLREIN__UPSTREAM__IDLE_TIMEOUT", "7s"),
+            ("TOOLREIN__POLICY__BUDGET__TOOL_CALLS", "20"),
+            ("TOOLREIN__POLICY__RATE_LIMIT__TOOLS__SEARCHALL__CALLS", "4"),
+            ("TOOLREIN__POLICY__COMPACT__ENABLED", "false"),
+        ],
+    )
+    .unwrap();
+    assert_eq!(config.mode, Mode::Observe);
+    assert_eq!(config.upstream.idle_timeout, Duration::from_secs(7));
+    let toml = config.effective.as_toml();
+    assert!(
+        toml.contains("tool_calls = 20\n") && toml.contains("searchAll = { per = \"1s\", calls = 4 }"),
+        "{toml}"
+    );
+    assert!(!config.policies.names().any(|name| name == "compact"));
+    assert_ne!(config.hash, load(file).unwrap().hash, "two pods with other variables differ");
+}
+
+#[test]
+fn a_wrong_variable_is_named_with_what_it_sets() {
+    for (name, value, expected) in [
+        (
+            "TOOLREIN__POLICY__BUGDET__TOOL_CALLS",
+            "2",
+            "policy.bugdet: unknown policy; did you mean `budget`?",
+        ),
+        (
+            "TOOLREIN__POLICY__BUDGET__TOOL_CALL",
+            "2",
+            "policy.budget.tool_call: unknown key; did you mean `tool_calls`?",
+        ),
+        (
+            "TOOLREIN__POLICY__BUDGET__TOOL_CALLS",
+            "many",
+            "policy.budget.tool_calls: expected a whole number, 0 or more, found \"many\"",
+        ),
+        (
+            "TOOLREIN__UPSTREAM__IDLE_TIMEOUT",
+            "0s",
+            "upstream.idle_timeout: expected a duration from 1ms to 1 year, found 0s",
+        ),
+        ("TOOLREIN__MODE__X", "1", "mode.x: mode is not a table"),
+        ("TOOLREIN__", "1", "expected a key after TOOLREIN__, such as TOOLREIN__POLICY__BUDGET__TOOL_CALLS"),
+    ] {
+        let problems = with_variables("mode = \"off\"", &[(name, value)]).err().unwrap().0;
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, [format!("{name}: {expected}")], "{name}");
+    }
+}
+
+#[test]
+fn variables_in_strings_come_from_the_environment() {
+    // PATH is always set where cargo runs.
+    let path = std::env::var("PATH").unwrap();
+    let config = load("[policy.kill]\nmessage = \"${PATH}, ${TOOLREIN_NOT_SET:-else}\"").unwrap();
+    assert!(config.effective.as_json().contains(&format!("{path}, else")), "{config:?}");
+    each_has_one_problem(&[(
+        "\n[policy.kill]\nmessage = \"${TOOLREIN_NOT_SET}\"",
+        "proxy.toml:3: policy.kill.message: the variable TOOLREIN_NOT_SET is not set; write ${TOOLREIN_NOT_SET:-default} to do without it",
+    )]);
 }
 
 /// Each text has this problem and no other.
@@ -150,7 +285,7 @@ fn unknown_names_are_reported_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: mode, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, admin, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: base, mode, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, admin, model, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (
@@ -226,7 +361,10 @@ fn values_of_the_wrong_kind_are_reported() {
 #[test]
 fn durations_sizes_and_policies_own_checks_are_reported() {
     each_has_one_problem(&[
-        ("[upstream]\nremember = 60", "proxy.toml:2: upstream.remember: expected a string, found 60"),
+        (
+            "[upstream]\nremember = 60",
+            "proxy.toml:2: upstream.remember: expected a duration such as \"30s\", found 60",
+        ),
         (
             "[upstream]\nidle_timeout = \"soon\"",
             r#"proxy.toml:2: upstream.idle_timeout: expected a duration with its unit, such as "60s", "10m" or "1h", found "soon""#,
@@ -260,8 +398,8 @@ fn durations_sizes_and_policies_own_checks_are_reported() {
             "proxy.toml:2: policy.rate_limit.tools.\"a.b*\".per: expected a window longer than 0",
         ),
         (
-            "[policy.rate_limit]\ndefault = { calls = 1 }",
-            "proxy.toml:2: policy.rate_limit.default: `per` is missing",
+            "base = \"none\"\n[policy.rate_limit]\ndefault = { calls = 1 }",
+            "proxy.toml:3: policy.rate_limit.default: `per` is missing",
         ),
         (
             "[policy.budget]\nnotify_at = 0.9",
@@ -488,6 +626,8 @@ fn overrides_beat_the_file() {
         admin: Some("127.0.0.1:0".to_owned()),
         upstream: Some("demo:".to_owned()),
         mode: Some("observe".to_owned()),
+        log_level: Some("debug".to_owned()),
+        settings: Vec::new(),
     };
     let text =
         "mode = \"off\"\n[listen]\nproxy = \"127.0.0.1:9\"\n[upstream]\nurl = \"https://h/v1\"\nhttp2 = true";
@@ -506,6 +646,7 @@ fn problems_of_overrides_name_the_flag_and_stand_last() {
         admin: None,
         upstream: Some("https://h".to_owned()),
         mode: Some("of".to_owned()),
+        ..Overrides::default()
     };
     let problems = load_with("x = 1", &overrides).unwrap_err().to_string();
     let lines: Vec<&str> = problems.lines().collect();
@@ -554,7 +695,7 @@ fn what_is_allowed_but_odd_is_warned_of() {
             "policy.turn_limits.categories.a.calls: 4 is never reached, since policy.turn_limits.calls is 3",
         ),
     ] {
-        let warnings = load(text).unwrap().warnings;
+        let warnings = load(&format!("base = \"none\"\n{text}")).unwrap().warnings;
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].starts_with(said), "{warnings:?}");
     }
@@ -563,7 +704,7 @@ fn what_is_allowed_but_odd_is_warned_of() {
         "[policy.allow]\nonly = [\"search\"]\n[policy.rate_limit]",
         "[policy.budget]\ntool_calls = 3\nexhausted = \"inform\"\n[policy.loops]",
     ] {
-        assert_eq!(load(fine).unwrap().warnings, [""; 0], "{fine}");
+        assert_eq!(load(&format!("base = \"none\"\n{fine}")).unwrap().warnings, [""; 0], "{fine}");
     }
 }
 

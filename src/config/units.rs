@@ -31,12 +31,6 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     local.map_or_else(|| text.parse().map_err(|_| found()), Ok)
 }
 
-fn parse_span(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|_| {
-        format!(r#"expected a duration with its unit, such as "60s", "10m" or "1h", found {text:?}"#)
-    })
-}
-
 /// A duration in the largest unit that divides it; a single minute is 60 s, as rates are written.
 pub(super) fn write_span(span: Duration) -> String {
     match span.as_millis() {
@@ -62,15 +56,16 @@ pub(super) fn write_size(bytes: u64) -> String {
 
 /// `#[serde(with)]` of a [`Duration`].
 pub(super) mod span {
-    use super::{Duration, parse_span, write_span};
-    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+    use super::{Duration, write_span};
+    use crate::policy::period::Period;
+    use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(span: &Duration, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_str(&write_span(*span))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        parse_span(&String::deserialize(from)?).map_err(D::Error::custom)
+        Period::deserialize(from).map(|period| period.0)
     }
 }
 
@@ -371,7 +366,7 @@ mod tests {
             ("250ms", "250ms"),
             ("1s 5ms", "1s 5ms"),
         ] {
-            assert_eq!(write_span(parse_span(text).unwrap()), written, "{text}");
+            assert_eq!(write_span(humantime::parse_duration(text).unwrap()), written, "{text}");
         }
     }
 }

@@ -25,7 +25,7 @@ mod min_conversation;
 mod near;
 mod path;
 pub mod pattern;
-mod period;
+pub mod period;
 mod quota;
 mod rate_limit;
 mod read_more;

@@ -2,6 +2,7 @@
 //! before now.
 
 use serde::{Deserialize, Deserializer, de};
+use std::fmt;
 use std::time::Duration;
 
 /// A duration, written with its unit.
@@ -25,12 +26,25 @@ impl Period {
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let read = humantime::parse_duration(&text).map_err(|_| {
-            de::Error::custom(format!(
-                r#"expected a duration with its unit, such as "60s" or "5h", found {text:?}"#
+        deserializer.deserialize_any(Written).map(Self)
+    }
+}
+
+/// Reads a duration with its unit.
+struct Written;
+
+impl de::Visitor<'_> for Written {
+    type Value = Duration;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(r#"a duration such as "30s""#)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Duration, E> {
+        humantime::parse_duration(text).map_err(|_| {
+            E::custom(format!(
+                r#"expected a duration with its unit, such as "60s", "10m" or "1h", found {text:?}"#
             ))
-        })?;
-        Ok(Self(read))
+        })
     }
 }

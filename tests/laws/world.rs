@@ -195,7 +195,7 @@ pub fn set_of(tables: &str) -> PolicySet {
 }
 
 fn text(text: &str) -> Source {
-    Source::Text { name: "laws.toml".to_owned(), text: text.to_owned() }
+    Source::Text { name: "laws.toml".to_owned(), text: format!("base = \"none\"\n{text}") }
 }
 
 fn load(source: Source) -> PolicySet {

@@ -222,10 +222,11 @@ impl Toolrein {
 }
 
 /// A configuration of the program in front of the upstream at `url`, on free ports; `settings` as in
-/// [`Toolrein::before`].
+/// [`Toolrein::before`]. No policy is on that they do not name, unless they say so.
 pub fn before(url: &str, settings: &str) -> String {
     let free = "127.0.0.1:0";
-    format!("listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}")
+    let base = if settings.contains("base = ") { "" } else { "base = \"none\"\n" };
+    format!("{base}listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}")
 }
 
 impl Drop for Toolrein {

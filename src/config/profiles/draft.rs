@@ -132,7 +132,7 @@ impl<'a> Reader<'_, 'a> {
             name: draft.name.as_str().into(),
             policies: layer.set(),
             chosen: draft.chosen.clone(),
-            settings: layer.settings(|policy| tables().any(|table| table.name == policy)),
+            settings: layer.settings_of(|policy| tables().any(|table| table.name == policy)),
         }
     }
 

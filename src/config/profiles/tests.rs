@@ -41,6 +41,7 @@ fn hash(digit: char) -> String {
 fn a_profile_is_laid_over_the_policies_key_by_key() {
     let config = load(
         r#"
+        base = "none"
         [policy.truncate]
         max_chars = 9000
         [policy.budget]
@@ -72,6 +73,7 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
 fn a_keys_whole_value_is_replaced_tables_too() {
     let config = load(
         r#"
+        base = "none"
         [policy.rate_limit.tools]
         weather = { calls = 3, per = "60s" }
         [profile.free.policy.rate_limit]
@@ -89,6 +91,7 @@ fn a_keys_whole_value_is_replaced_tables_too() {
 fn a_profile_may_extend_another_wherever_that_is() {
     let config = load(
         r#"
+        base = "none"
         [policy.truncate]
         [profile.voice-act]
         extends = "voice"
