@@ -2,6 +2,7 @@
 //! probably a mistake, so it is reported as a warning. Knows the settings' names; the policies define their meaning.
 
 use super::policies::Layer;
+use super::profiles::{Profile, Profiles};
 use super::tables::Reask;
 use serde_json::{Map, Value};
 
@@ -10,7 +11,12 @@ const MOST_NAMES: usize = 5;
 
 /// The settings that have no effect because of another policy, one sentence each. `shipped`: tools that are named by
 /// default, which nobody configured.
-pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[String]) -> Vec<String> {
+pub(super) fn contradictions(
+    policies: &Layer<'_>,
+    profiles: &Profiles,
+    reask: &Reask,
+    shipped: &[String],
+) -> Vec<String> {
     let rules = || policies.on().map(|on| &on.rule);
     let mut warnings = Vec::new();
     for judge in rules() {
@@ -39,7 +45,19 @@ pub(super) fn contradictions(policies: &Layer<'_>, reask: &Reask, shipped: &[Str
         }
     }
     warnings.extend(unreached(&policies.settings()));
+    warnings.extend(policies.set().idle());
+    warnings.extend(idle_in_profiles(policies, profiles));
     warnings
+}
+
+/// The policies of each profile that never act, unless they do not act outside of profiles either.
+fn idle_in_profiles(base: &Layer<'_>, profiles: &Profiles) -> Vec<String> {
+    let outside = base.set().idle();
+    let of = |profile: &Profile| {
+        let idle = profile.policies.idle().into_iter().filter(|text| !outside.contains(text));
+        idle.map(|text| format!("profile.{}.{text}", profile.name)).collect::<Vec<_>>()
+    };
+    profiles.iter().flat_map(of).collect()
 }
 
 /// Limits that a smaller one always precedes.
@@ -48,6 +66,10 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
         |policy: &str, key: &str| settings.get(policy)?.get(key)?.as_u64().filter(|limit| *limit > 0);
     let mut limits: Vec<(String, u64)> = Vec::new();
     let mut add = |key: &str, limit: Option<u64>| limits.extend(limit.map(|limit| (key.to_owned(), limit)));
+    let loops = number("loops", "block").zip(number("loops", "notice"));
+    let early = loops.filter(|(block, notice)| block < notice).map(|(block, notice)| {
+        format!("policy.loops.block: {block} is less than notice ({notice}), so calls are blocked before the model is warned")
+    });
     let blocks = settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
     let budget = number("budget", "tool_calls").filter(|_| blocks);
     let in_turn = number("turn_limits", "calls");
@@ -60,7 +82,7 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
         add(&format!("policy.turn_limits.categories.{name}.calls"), limit);
     }
     let bounds = [("policy.budget.tool_calls", budget), ("policy.turn_limits.calls", in_turn)];
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<String> = early.into_iter().collect();
     for (bound_key, bound) in bounds.into_iter().filter_map(|(key, bound)| Some((key, bound?))) {
         for (key, limit) in limits.iter().filter(|(key, limit)| key != bound_key && *limit > bound) {
             warnings.push(format!("{key}: {limit} is never reached, since {bound_key} is {bound}"));

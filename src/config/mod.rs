@@ -170,7 +170,7 @@ impl Config {
         }
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
-        warnings.extend(contradictions(&base, &written.file.reask, &shipped));
+        warnings.extend(contradictions(&base, &built.profiles, &written.file.reask, &shipped));
         if built.profiles.is_empty() {
             warnings.extend(check::idle_warning(written.file.mode, base.on().count()));
         }
@@ -184,10 +184,14 @@ impl Config {
     /// A warning only, since the environment may be different where the program starts.
     fn unset_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
-        let of_store = [("store.url_env", &self.store.url_env), ("store.secret_env", &self.store.secret_env)];
-        let of_store = of_store.into_iter().filter_map(|(key, name)| named(key, name));
+        let of_file = [
+            ("admin.token_env", &self.admin.token_env),
+            ("store.url_env", &self.store.url_env),
+            ("store.secret_env", &self.store.secret_env),
+        ];
+        let of_file = of_file.into_iter().filter_map(|(key, name)| named(key, name));
         let summaries = self.summary_endpoints().filter_map(|endpoint| endpoint.key_env);
-        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_store);
+        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_file);
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
         let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");

@@ -666,6 +666,61 @@ fn problems_of_overrides_name_the_flag_and_stand_last() {
 }
 
 #[test]
+fn policies_that_never_act_are_warned_of() {
+    for (text, said) in [
+        (
+            "[policy.taint]",
+            "policy.taint: has no effect: no policy that is on flags results; policy.injection does",
+        ),
+        (
+            "[policy.read_more]",
+            "policy.read_more: has no effect: no policy that is on shortens or clears results",
+        ),
+        ("[policy.confirm]", "policy.confirm: has no effect: it names no tools"),
+        ("[policy.serial]\ntools = []", "policy.serial: has no effect: it names no tools"),
+        ("[policy.min_conversation]", "policy.min_conversation: has no effect: it names no tools"),
+        ("[policy.duplicates]\ntools = []", "policy.duplicates: has no effect: it names no tools"),
+        ("[policy.fresh]", "policy.fresh: has no effect: it has no rules"),
+        ("[policy.quota]", "policy.quota: has no effect: no limit is set"),
+        ("[policy.turn_limits]\ncategories = {}", "policy.turn_limits: has no effect: no limit is set"),
+        (
+            "[policy.rate_limit]\ndefault = { calls = 0, per = \"1s\" }\ntools = {}",
+            "policy.rate_limit: has no effect: no limit is set",
+        ),
+        ("[policy.loops]\nnotice = 0\nblock = 0\nempty = 0", "policy.loops: has no effect: no limit is set"),
+        (
+            "[policy.truncate]\nmax_chars = 0\nblob_chars = 0\nduplicates = false",
+            "policy.truncate: has no effect: no limit is set",
+        ),
+        (
+            "[policy.allow]\nundeclared = \"pass\"",
+            "policy.allow: has no effect: it names no tools, and undeclared ones pass",
+        ),
+        (
+            "[policy.loops]\nnotice = 4\nblock = 3",
+            "policy.loops.block: 3 is less than notice (4), so calls are blocked before the model is warned",
+        ),
+        (
+            "[policy.loops]\n[profile.a.policy.taint]",
+            "profile.a.policy.taint: has no effect: no policy that is on flags results",
+        ),
+        (
+            "[policy.loops]\n[admin]\ntoken_env = \"TOOLREIN_NOT_SET\"",
+            "admin.token_env: TOOLREIN_NOT_SET is not set here, and without it toolrein does not start",
+        ),
+    ] {
+        has_one_warning(text, said);
+    }
+}
+
+/// Checks the only warning of `text`, over no shipped policy.
+fn has_one_warning(text: &str, said: &str) {
+    let warnings = load(&format!("base = \"none\"\n{text}")).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with(said), "{warnings:?}");
+}
+
+#[test]
 fn what_is_allowed_but_odd_is_warned_of() {
     for (text, said) in [
         (
@@ -695,11 +750,12 @@ fn what_is_allowed_but_odd_is_warned_of() {
             "policy.turn_limits.categories.a.calls: 4 is never reached, since policy.turn_limits.calls is 3",
         ),
     ] {
-        let warnings = load(&format!("base = \"none\"\n{text}")).unwrap().warnings;
-        assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].starts_with(said), "{warnings:?}");
+        has_one_warning(text, said);
     }
     for fine in [
+        "[policy.taint]\n[policy.injection]",
+        "[policy.read_more]\n[policy.truncate]",
+        "[policy.confirm]\n[policy.injection]\n[policy.taint]\naction = \"confirm\"",
         "mode = \"off\"",
         "[policy.allow]\nonly = [\"search\"]\n[policy.rate_limit]",
         "[policy.budget]\ntool_calls = 3\nexhausted = \"inform\"\n[policy.loops]",

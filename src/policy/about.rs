@@ -30,9 +30,25 @@ pub struct About {
     pub quotas: Vec<Counted>,
     /// Where another model is asked for summaries.
     pub summaries: Option<SummaryEndpoint>,
+    /// Why it never acts with these settings, where that is so: a clause.
+    pub idle: Option<&'static str>,
+    /// It flags results that seem to carry instructions for the model.
+    pub flags_results: bool,
+    /// It acts only after a result that was flagged.
+    pub needs_flags: bool,
+    /// It acts only where results are shortened or cleared.
+    pub needs_cuts: bool,
+    /// It wants a person asked about calls, and leaves the asking to another policy.
+    pub wants_approvals: bool,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
 }
+
+/// [`About::idle`] of a policy that names no tool.
+pub const NO_TOOLS: &str = "it names no tools";
+
+/// [`About::idle`] of a policy whose limits are all 0, or that has none.
+pub const NO_LIMITS: &str = "no limit is set";
 
 /// Which tools may be called, by name.
 #[derive(Clone, Debug, Default)]

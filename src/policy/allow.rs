@@ -66,6 +66,14 @@ enum Undeclared {
 #[derive(Clone, Default)]
 pub struct Declared(Vec<String>, bool);
 
+impl Allow {
+    fn idle(&self) -> Option<&'static str> {
+        let names_none = self.callable.only.is_none() && self.callable.except.is_empty();
+        let passes = self.undeclared == Undeclared::Pass;
+        (names_none && passes).then_some("it names no tools, and undeclared ones pass")
+    }
+}
+
 impl Policy for Allow {
     const NAME: &'static str = "allow";
     const SUMMARY: &'static str = "lets only some tools be called, by name, and hides the others if asked to";
@@ -98,6 +106,7 @@ impl Policy for Allow {
             named_tools: exact.map(|pattern| pattern.as_str().to_owned()).collect(),
             callable: self.callable.clone(),
             restricts_calls: true,
+            idle: self.idle(),
             ..About::default()
         }
     }

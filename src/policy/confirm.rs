@@ -24,7 +24,7 @@
 //! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
 //! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
-use super::about::{About, ApprovalForm, Confirming};
+use super::about::{About, ApprovalForm, Confirming, NO_TOOLS};
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::period::Period;
 use super::{ConfigError, Policy};
@@ -123,6 +123,7 @@ impl Policy for Confirm {
         About {
             named_tools: exact_among(&self.config.tools),
             restricts_calls: true,
+            idle: self.config.tools.is_empty().then_some(NO_TOOLS),
             approvals: Some(approvals),
             ..About::default()
         }

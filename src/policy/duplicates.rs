@@ -25,7 +25,7 @@
 
 mod past;
 
-use super::about::About;
+use super::about::{About, NO_TOOLS};
 use super::path::Path;
 use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
 use super::period::Period;
@@ -142,7 +142,9 @@ impl Policy for Duplicates {
     fn about(&self) -> About {
         let mut named_tools = exact_names(&self.keys);
         named_tools.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));
-        About { named_tools, restricts_calls: true, ..About::default() }
+        let names_none = self.tools.is_empty() && self.keys.is_empty() && self.retrieval.is_empty();
+        let idle = names_none.then_some(NO_TOOLS);
+        About { named_tools, restricts_calls: true, idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, past: &mut Past, plan: &mut Plan) {

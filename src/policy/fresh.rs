@@ -131,7 +131,8 @@ impl Policy for Fresh {
     fn about(&self) -> About {
         let tools = |rule: &Rule| exact_among(&[rule.tool.clone(), rule.from.clone()]);
         let named_tools = self.rules.iter().flat_map(tools).collect();
-        About { named_tools, restricts_calls: true, ..About::default() }
+        let idle = self.rules.is_empty().then_some("it has no rules");
+        About { named_tools, restricts_calls: true, idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, known: &mut Known, plan: &mut Plan) {

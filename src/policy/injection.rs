@@ -116,7 +116,12 @@ impl Policy for Injection {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_among(&self.exempt), edits_context: true, ..About::default() }
+        About {
+            named_tools: exact_among(&self.exempt),
+            edits_context: true,
+            flags_results: true,
+            ..About::default()
+        }
     }
 
     fn read(&self, event: &Event<'_>, _state: &mut (), plan: &mut Plan) {

@@ -27,7 +27,7 @@
 mod trail;
 mod words;
 
-use super::about::About;
+use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, exact_among};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
@@ -162,7 +162,8 @@ impl Policy for Loops {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_among(&self.exempt), ..About::default() }
+        let idle = (self.notice == 0 && self.block == 0 && self.empty == 0).then_some(NO_LIMITS);
+        About { named_tools: exact_among(&self.exempt), idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, turn: &mut Turn, plan: &mut Plan) {

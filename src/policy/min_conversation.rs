@@ -18,7 +18,7 @@
 //! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is blocked with
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
-use super::about::About;
+use super::about::{About, NO_TOOLS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::{ConfigError, Policy};
 use crate::conversation::message::Content;
@@ -83,7 +83,8 @@ impl Policy for MinConversation {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_names(&self.tools), ..About::default() }
+        let idle = self.tools.is_empty().then_some(NO_TOOLS);
+        About { named_tools: exact_names(&self.tools), idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, said: &mut Said, _plan: &mut Plan) {

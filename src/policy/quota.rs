@@ -21,7 +21,7 @@
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
 //! blocked with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
 
-use super::about::{About, Counted, MOST_COUNTED};
+use super::about::{About, Counted, MOST_COUNTED, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names, problem_of};
 use super::period::Period;
 use super::{ConfigError, Policy, RequestFacts};
@@ -110,7 +110,8 @@ impl Policy for Quota {
             calls: limit.calls,
             window_ms: limit.per.millis(),
         });
-        About { named_tools: exact_names(&self.tools), quotas: counted.collect(), ..About::default() }
+        let idle = self.limits.is_empty().then_some(NO_LIMITS);
+        About { named_tools: exact_names(&self.tools), quotas: counted.collect(), idle, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {

@@ -18,7 +18,7 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is blocked with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
-use super::about::About;
+use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::{ConfigError, Policy};
@@ -78,7 +78,9 @@ impl Policy for RateLimit {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_names(&self.tools), ..About::default() }
+        let mut limits = self.default.iter().chain(self.tools.iter().map(|(_, limit)| limit));
+        let idle = (!limits.any(|limit| limit.calls > 0)).then_some(NO_LIMITS);
+        About { named_tools: exact_names(&self.tools), idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {

@@ -136,7 +136,7 @@ impl Policy for ReadMore {
     }
 
     fn about(&self) -> About {
-        About { edits_context: true, ..About::default() }
+        About { edits_context: true, needs_cuts: true, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {

@@ -208,6 +208,24 @@ impl PolicySet {
         self.rules.iter().any(|rule| rule.name() == policy && rule.about().edits_context)
     }
 
+    /// The policies that never act, one sentence each: with these settings, or without another policy.
+    pub fn idle(&self) -> Vec<String> {
+        let any = |is: fn(&About) -> bool| self.abouts().any(is);
+        let wants_approvals = any(|about| about.wants_approvals);
+        let why = |about: &About| match about {
+            About { approvals: Some(_), .. } if wants_approvals => None,
+            About { needs_flags: true, .. } if !any(|about| about.flags_results) => {
+                Some("no policy that is on flags results; policy.injection does")
+            }
+            About { needs_cuts: true, .. } if !any(|about| about.cuts_results) => {
+                Some("no policy that is on shortens or clears results")
+            }
+            _ => about.idle,
+        };
+        let rules = self.rules.iter().filter_map(|rule| Some((rule.name(), why(rule.about())?)));
+        rules.map(|(name, why)| format!("policy.{name}: has no effect: {why}")).collect()
+    }
+
     /// What the settings of the policy `name` amount to as a drawing, where it has one.
     pub fn diagram(&self, name: &str) -> Option<&str> {
         self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()

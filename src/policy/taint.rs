@@ -74,7 +74,13 @@ impl Policy for Taint {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_among(&self.config.tools), restricts_calls: true, ..About::default() }
+        About {
+            named_tools: exact_among(&self.config.tools),
+            restricts_calls: true,
+            needs_flags: true,
+            wants_approvals: self.config.action == Action::Confirm,
+            ..About::default()
+        }
     }
 
     fn read(&self, event: &Event<'_>, tainted: &mut Tainted, plan: &mut Plan) {

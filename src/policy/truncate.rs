@@ -29,7 +29,7 @@ mod cut;
 mod earlier_results;
 mod re_request;
 
-use super::about::About;
+use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_match, exact_names};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
@@ -111,10 +111,12 @@ impl Policy for Truncate {
 
     fn about(&self) -> About {
         let limits = self.tools.iter().any(|(_, limit)| *limit > 0);
+        let cuts_results = self.max_chars > 0 || self.duplicates || limits;
         About {
             named_tools: exact_names(&self.tools),
             edits_context: true,
-            cuts_results: self.max_chars > 0 || self.duplicates || limits,
+            cuts_results,
+            idle: (!cuts_results && self.blob_chars == usize::MAX).then_some(NO_LIMITS),
             ..About::default()
         }
     }

@@ -19,7 +19,7 @@
 //! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is blocked
 //! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
 
-use super::about::About;
+use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
 use super::{ConfigError, Policy};
@@ -120,7 +120,9 @@ impl Policy for TurnLimits {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_names(&self.tools), restricts_calls: true, ..About::default() }
+        let limits_none = self.calls == 0 && self.parallel == 0 && self.categories.is_empty();
+        let idle = limits_none.then_some(NO_LIMITS);
+        About { named_tools: exact_names(&self.tools), restricts_calls: true, idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
