@@ -18,6 +18,8 @@ pub(super) struct Document<'a> {
     root: Spanned<DeTable<'a>>,
     /// The keys that environment variables set, dotted, each with its variable.
     variables: Vec<(String, String)>,
+    /// The keys, dotted, whose variables are not set: their values are no second problem.
+    unset: Vec<String>,
 }
 
 /// The result of reading a table.
@@ -36,7 +38,7 @@ impl<'a> Document<'a> {
     /// Every position that is not TOML, one a line.
     pub(super) fn parse(name: &'a str, text: &'a str) -> Result<Self, Vec<Problem>> {
         let (root, errors) = DeTable::parse_recoverable(text);
-        let document = Self { name, text, root, variables: Vec::new() };
+        let document = Self { name, text, root, variables: Vec::new(), unset: Vec::new() };
         let mut problems: Vec<Problem> = Vec::new();
         for error in errors.iter().take(MOST_PROBLEMS) {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
@@ -60,6 +62,7 @@ impl<'a> Document<'a> {
         let mut troubles = variables::expand(self.root.get_mut(), value_of);
         let (set, unset) = variables::set(self.root.get_mut(), settings, written);
         self.variables = set;
+        self.unset = troubles.iter().map(|trouble| trouble.key.clone()).collect();
         troubles.extend(unset);
         troubles.into_iter().map(|trouble| self.problem_within(&trouble.key, trouble.text)).collect()
     }
@@ -135,7 +138,7 @@ impl<'a> Document<'a> {
             // A key that is missing because it was left out before is not a second problem.
             let follows = error.message().starts_with("missing field ")
                 && reading.left_out.iter().any(|earlier| is_within(earlier, &left_out));
-            if !follows {
+            if !follows && !self.unset.contains(&key) {
                 let text = struck.hint(path).unwrap_or_else(|| {
                     reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
                 });

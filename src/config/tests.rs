@@ -268,6 +268,11 @@ fn variables_in_strings_come_from_the_environment() {
         "\n[policy.kill]\nmessage = \"${TOOLREIN_NOT_SET}\"",
         "proxy.toml:3: policy.kill.message: the variable TOOLREIN_NOT_SET is not set; write ${TOOLREIN_NOT_SET:-default} to do without it",
     )]);
+    // What is not replaced is no address, which is not a second problem.
+    each_has_one_problem(&[(
+        "[upstream]\nurl = \"${TOOLREIN_NOT_SET}\"",
+        "proxy.toml:2: upstream.url: the variable TOOLREIN_NOT_SET is not set; write ${TOOLREIN_NOT_SET:-default} to do without it",
+    )]);
 }
 
 /// Each text has this problem and no other.
