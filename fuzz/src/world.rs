@@ -81,7 +81,8 @@ pub fn judging(choices: u8) -> Judging {
 pub fn judging_by(tables: &'static str) -> Judging {
     static SETS: OnceLock<Mutex<HashMap<&'static str, PolicySet>>> = OnceLock::new();
     let load = || {
-        let source = Source::Text { name: "fuzz.toml".to_owned(), text: format!("base = \"none\"\n{tables}") };
+        let source =
+            Source::Text { name: "fuzz.toml".to_owned(), text: format!("base = \"none\"\n{tables}") };
         Config::load(source, &Overrides::default(), REGISTRY).unwrap().policies
     };
     let sets = SETS.get_or_init(Mutex::default);
