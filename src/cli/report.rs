@@ -26,7 +26,21 @@ pub fn policies_report(registry: &[policy::Entry], name: Option<&str>) -> (Strin
     };
     let scope = entry.scope.map_or_else(String::new, |scope| format!("acts on: {scope}\n"));
     let keys = shipped::of_policy(name).unwrap_or_default();
-    (format!("{name}: {}\n{scope}\n{keys}\n", entry.summary), 0)
+    (format!("{name}: {}\n{scope}\n{keys}\n{}", entry.summary, texts_report(entry)), 0)
+}
+
+/// The texts of a policy, as a table of its own in which each can be replaced.
+fn texts_report(entry: &policy::Entry) -> String {
+    if entry.texts.is_empty() {
+        return String::new();
+    }
+    let about = "What the model and people read. Put a text of your own into the table, with any of its placeholders:";
+    let mut report = format!("\n# {about}\n#[policy.{}.texts]\n", entry.name);
+    for text in entry.texts {
+        let setting = toml::Value::from(text.default);
+        put(&mut report, format_args!("#{} = {setting}\n", text.key));
+    }
+    report
 }
 
 fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> String {

@@ -76,6 +76,10 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
     add("policy.turn_limits.calls", in_turn);
     add("policy.loops.block", number("loops", "block"));
     add("policy.turn_limits.parallel", number("turn_limits", "parallel"));
+    let tools = settings.get("turn_limits").and_then(|it| it.get("tools")?.as_object());
+    for (name, calls) in tools.into_iter().flatten() {
+        add(&format!("policy.turn_limits.tools.{name}"), calls.as_u64().filter(|limit| *limit > 0));
+    }
     let categories = settings.get("turn_limits").and_then(|it| it.get("categories")?.as_object());
     for (name, category) in categories.into_iter().flatten() {
         let limit = category.get("calls").and_then(Value::as_u64).filter(|limit| *limit > 0);

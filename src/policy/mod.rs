@@ -36,6 +36,7 @@ mod serial;
 pub mod set;
 mod states;
 mod taint;
+pub mod texts;
 mod truncate;
 mod turn_limits;
 // First line of a new policy: `mod NAME;`.
@@ -47,6 +48,7 @@ use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use set::{Rule, RuleOf};
 use std::sync::Arc;
+use texts::Text;
 
 pub use request::{DeclaredTool, RequestFacts};
 
@@ -88,6 +90,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     const SUMMARY: &'static str;
     /// What it acts on, where that is less than the requests that toolrein governs: a clause of `toolrein check`.
     const SCOPE: Option<&'static str> = None;
+    /// What the model and people read of it; the operator may replace each (`texts` in its table).
+    const TEXTS: &'static [Text] = &[];
     /// Its settings as written in the file; unknown keys are refused.
     type Config: DeserializeOwned;
     /// The fold's state of one conversation, rebuilt for each request and forked for each choice of its reply.
@@ -163,6 +167,8 @@ pub struct Entry {
     pub summary: &'static str,
     /// See [`Policy::SCOPE`].
     pub scope: Option<&'static str>,
+    /// See [`Policy::TEXTS`].
+    pub texts: &'static [Text],
     /// Builds the policy from its table.
     pub build: Build,
 }
@@ -179,7 +185,7 @@ pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, Bu
 impl Entry {
     /// The entry of the policy `P`.
     pub const fn of<P: Policy>() -> Self {
-        Self { name: P::NAME, summary: P::SUMMARY, scope: P::SCOPE, build: build::<P> }
+        Self { name: P::NAME, summary: P::SUMMARY, scope: P::SCOPE, texts: P::TEXTS, build: build::<P> }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Limits on the calls of one turn: in all, by category of tool, and at once.
+//! Limits on the calls of one turn: in all, by tool, by category of tool, and at once.
 //!
 //! # What it does
-//! At most `calls` calls run in a turn, at most `parallel` of one reply, and of each category of tools at most its
-//! own number in a turn; further calls are blocked. When a limit is reached, one notice after the results says so. A
-//! tool belongs to the category that names it, else to that of the longest pattern that fits. A category may have a
-//! latency bound, `slow`: results that take longer are counted and logged, nothing else.
+//! At most `calls` calls run in a turn, at most `parallel` of one reply, of each tool that `tools` names at most its
+//! own number in a turn, and of each category of tools together at most its own; further calls are blocked. When a limit
+//! is reached, one notice after the results says so. A tool belongs to the category that names it, else to that of the
+//! longest pattern that fits. A category may have a latency bound, `slow`: results that take longer are counted and
+//! logged, nothing else.
 //!
 //! # Why
 //! Some tools are cheap and some are not: a limit on retrieval alone leaves the agent its other tools. Many calls at
@@ -17,16 +18,20 @@
 //!
 //! # Example
 //! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is blocked
-//! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on.
+//! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on. With `tools = { "*search*" = 20 }`
+//! each tool that fits may be called 20 times.
 
 use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
+use crate::conversation::names::dispatch_form;
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +41,10 @@ pub struct TurnLimits {
     parallel: u64,
     categories: Vec<Category>,
     /// Names and patterns of tools, each with the index of its category.
-    tools: Vec<(Pattern, usize)>,
+    members: Vec<(Pattern, usize)>,
+    /// Names and patterns of tools, each with the calls of one tool.
+    tools: Vec<(Pattern, u64)>,
+    texts: Texts,
 }
 
 /// `[policy.turn_limits]`.
@@ -47,8 +55,11 @@ pub struct Config {
     calls: u64,
     /// Calls of one reply; 0: no limit.
     parallel: u64,
+    /// Calls of one tool in one turn, by its name or a pattern; 0: no limit.
+    tools: BTreeMap<String, u64>,
     /// By name.
     categories: BTreeMap<String, CategoryConfig>,
+    texts: OwnTexts,
 }
 
 /// One category as written.
@@ -77,6 +88,8 @@ pub struct Used {
     all: Count,
     /// By the index of the category; shorter where the rest was not called.
     categories: Vec<Count>,
+    /// Of tools with a limit of their own, by the name as programs look it up, with the name that was called first.
+    tools: BTreeMap<String, (String, Count)>,
     /// Calls of the reply being judged that were let through.
     in_reply: u64,
 }
@@ -90,7 +103,9 @@ struct Count {
 
 impl Policy for TurnLimits {
     const NAME: &'static str = "turn_limits";
-    const SUMMARY: &'static str = "limits the calls of a turn, in all, at once and by category of tool";
+    const SUMMARY: &'static str =
+        "limits the calls of a turn, in all, at once, by tool and by category of tool";
+    const TEXTS: &'static [Text] = &[BLOCKED, AT_ONCE, NOTICE, FRESH];
     type Config = Config;
     type State = Used;
 
@@ -100,18 +115,20 @@ impl Policy for TurnLimits {
             calls: config.calls,
             parallel: config.parallel,
             categories: Vec::new(),
-            tools: Vec::new(),
+            members: Vec::new(),
+            tools: config.tools.into_iter().map(|(tool, calls)| (Pattern::new(tool), calls)).collect(),
+            texts: config.texts.check(Self::TEXTS, &mut problems),
         };
         for (at, (name, category)) in config.categories.into_iter().enumerate() {
             let name: Arc<str> = name.into();
             let slow_ms = category.slow.millis();
             for tool in category.tools {
-                if let Some((_, other)) = limits.tools.iter().find(|(known, _)| *known == tool) {
+                if let Some((_, other)) = limits.members.iter().find(|(known, _)| *known == tool) {
                     let other = limits.categories.get(*other).map_or(&name, |other| &other.name);
                     let problem = format!("{} is named in {other} already", tool.as_str());
                     problems.push(ConfigError::new(format!("categories.{name}.tools"), problem));
                 } else {
-                    limits.tools.push((tool, at));
+                    limits.members.push((tool, at));
                 }
             }
             limits.categories.push(Category { name, calls: category.calls, slow_ms });
@@ -121,18 +138,16 @@ impl Policy for TurnLimits {
 
     fn about(&self) -> About {
         let limits_none = self.calls == 0 && self.parallel == 0 && self.categories.is_empty();
-        let idle = limits_none.then_some(NO_LIMITS);
-        About { named_tools: exact_names(&self.tools), restricts_calls: true, idle, ..About::default() }
+        let idle = (limits_none && self.tools.iter().all(|(_, calls)| *calls == 0)).then_some(NO_LIMITS);
+        let named_tools = [exact_names(&self.members), exact_names(&self.tools)].concat();
+        About { named_tools, restricts_calls: true, idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
             Event::TurnBegins(_) => {
-                if used.all.was_announced || used.categories.iter().any(|count| count.was_announced) {
-                    plan.notice(
-                        "fresh",
-                        "[toolrein] New turn: the limits on tool calls begin anew.".to_owned(),
-                    );
+                if used.all.was_announced || used.limited().any(|count| count.was_announced) {
+                    plan.notice("fresh", self.texts.fill(&FRESH, &[]));
                 }
                 *used = Used::default();
             }
@@ -142,24 +157,28 @@ impl Policy for TurnLimits {
                     plan.remark_of("slow", category);
                 }
             }
-            Event::ResultsComplete(_) => self.tell(used, plan),
+            Event::ResultsComplete(_) => self.announce(used, plan),
             _ => {}
         }
     }
 
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
+        let all = (used.all.calls, self.calls);
         if self.calls > 0 && used.all.calls >= self.calls {
-            let what = format!("{} of {} tool calls of this turn are used", used.all.calls, self.calls);
-            return Verdict::Block(used_up(&what, ANSWER, (used.all.calls, self.calls)).for_the_turn());
+            return Verdict::Block(self.used_up(all, "tool calls", ANSWER).for_the_turn());
         }
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;
             if calls >= category.calls {
-                let what = format!(
-                    "{calls} of {} calls of {} tools in this turn are used",
-                    category.calls, category.name
-                );
-                return Verdict::Block(used_up(&what, OTHER_TOOLS, (calls, category.calls)));
+                let what = format!("calls of {} tools", category.name);
+                return Verdict::Block(self.used_up((calls, category.calls), &what, OTHER_TOOLS));
+            }
+        }
+        if let Some(limit) = self.limit_of(call.name) {
+            let calls = used.tools.get(&*dispatch_form(call.name)).map_or(0, |(_, count)| count.calls);
+            if calls >= limit {
+                let what = format!("calls of {}", call.name);
+                return Verdict::Block(self.used_up((calls, limit), &what, OTHER_TOOLS));
             }
         }
         if self.parallel > 0 && used.in_reply >= self.parallel {
@@ -182,21 +201,55 @@ impl Policy for TurnLimits {
             used: used.category(at).calls,
             limit: category.calls,
         });
-        all.into_iter().chain(categories).collect()
+        let tools = used.tools.values().filter_map(|(tool, count)| {
+            Some(Usage { tool: tool.clone(), used: count.calls, limit: self.limit_of(tool)? })
+        });
+        all.into_iter().chain(categories).chain(tools).collect()
     }
 }
+
+const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: {used} of {limit} {what} in this turn are used. {advice}",
+    placeholders: &["used", "limit", "what", "advice"],
+};
+const AT_ONCE: Text = Text {
+    key: "at_once",
+    default: "The call was not run: at most {limit} calls of one reply are run at once. Call fewer at once; this one \
+              can be made again in your next reply.",
+    placeholders: &["limit"],
+};
+const NOTICE: Text = Text {
+    key: "notice",
+    default: "[toolrein] {used} of {limit} {what} in this turn are used. {advice}",
+    placeholders: &["used", "limit", "what", "advice"],
+};
+const FRESH: Text = Text {
+    key: "fresh",
+    default: "[toolrein] New turn: the limits on tool calls begin anew.",
+    placeholders: &[],
+};
 
 const ANSWER: &str = "Give your final answer now with what you have, or ask the user how to go on.";
 const OTHER_TOOLS: &str = "Go on with what you have or with other tools.";
 
 impl TurnLimits {
     fn category(&self, tool: &str) -> Option<(usize, &Category)> {
-        let at = *best_concern(&self.tools, tool)?;
+        let at = *best_concern(&self.members, tool)?;
         Some((at, self.categories.get(at)?))
+    }
+
+    /// How often `tool` may be called in a turn, where it has a limit of its own.
+    fn limit_of(&self, tool: &str) -> Option<u64> {
+        best_concern(&self.tools, tool).copied().filter(|calls| *calls > 0)
     }
 
     fn count(&self, tool: &str, used: &mut Used) {
         used.all.calls += 1;
+        if self.limit_of(tool).is_some() {
+            let count = used.tools.entry(dispatch_form(tool).into_owned());
+            count.or_insert_with(|| (tool.to_owned(), Count::default())).1.calls += 1;
+        }
         if let Some((at, _)) = self.category(tool) {
             used.category_mut(at).calls += 1;
         }
@@ -210,24 +263,26 @@ impl TurnLimits {
     }
 
     /// Adds one notice about the limits that were reached.
-    fn tell(&self, used: &mut Used, plan: &mut Plan) {
+    fn announce(&self, used: &mut Used, plan: &mut Plan) {
         let mut lines = Vec::new();
+        let line = |used: u64, limit: u64, what: &str, advice: &str| {
+            let numbers = [("used", &used as &dyn Display), ("limit", &limit)];
+            self.texts.fill(&NOTICE, &[numbers[0], numbers[1], ("what", &what), ("advice", &advice)])
+        };
         if used.all.is_news(self.calls) {
-            lines.push(format!(
-                "[toolrein] {} of {} tool calls of this turn are used. {ANSWER}",
-                used.all.calls, self.calls
-            ));
+            lines.push(line(used.all.calls, self.calls, "tool calls", ANSWER));
         }
         // With no calls left at all, nothing more needs to be said.
         if !used.all.was_announced {
-            for (at, category) in self.categories.iter().enumerate() {
-                if used.category_mut(at).is_news(category.calls) {
-                    let Category { name, calls: limit, .. } = category;
-                    let calls = used.category(at).calls;
-                    lines.push(format!(
-                        "[toolrein] {calls} of {limit} calls of {name} tools in this turn are used. {OTHER_TOOLS}"
-                    ));
+            for (at, Category { name, calls: limit, .. }) in self.categories.iter().enumerate() {
+                if used.category_mut(at).is_news(*limit) {
+                    let what = format!("calls of {name} tools");
+                    lines.push(line(used.category(at).calls, *limit, &what, OTHER_TOOLS));
                 }
+            }
+            for (tool, count) in used.tools.values_mut() {
+                let Some(limit) = self.limit_of(tool).filter(|limit| count.is_news(*limit)) else { continue };
+                lines.push(line(count.calls, limit, &format!("calls of {tool}"), OTHER_TOOLS));
             }
         }
         if !lines.is_empty() {
@@ -235,16 +290,27 @@ impl TurnLimits {
         }
     }
 
+    fn used_up(&self, (used, limit): (u64, u64), what: &str, advice: &str) -> Reason {
+        let numbers = [("used", &used as &dyn Display), ("limit", &limit)];
+        let message =
+            self.texts.fill(&BLOCKED, &[numbers[0], numbers[1], ("what", &what), ("advice", &advice)]);
+        Reason::new(ReasonKind::BudgetExceeded, message)
+            .with(vec![("calls_used", used), ("calls_limit", limit)])
+    }
+
     fn too_many_at_once(&self, in_reply: u64) -> Reason {
-        Reason::new(ReasonKind::BudgetExceeded, format!(
-                "The call was not run: at most {} calls of one reply are run at once. Call fewer at once; this \
-                 one can be made again in your next reply.",
-                self.parallel
-            )).retryable().with(vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)])
+        let message = self.texts.fill(&AT_ONCE, &[("limit", &self.parallel)]);
+        let numbers = vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)];
+        Reason::new(ReasonKind::BudgetExceeded, message).retryable().with(numbers)
     }
 }
 
 impl Used {
+    /// The counts of categories and tools.
+    fn limited(&self) -> impl Iterator<Item = &Count> {
+        self.categories.iter().chain(self.tools.values().map(|(_, count)| count))
+    }
+
     fn category(&self, at: usize) -> Count {
         self.categories.get(at).copied().unwrap_or_default()
     }
@@ -262,11 +328,6 @@ impl Count {
     fn is_news(&mut self, limit: u64) -> bool {
         limit > 0 && self.calls >= limit && !std::mem::replace(&mut self.was_announced, true)
     }
-}
-
-fn used_up(what: &str, advice: &str, (used, limit): (u64, u64)) -> Reason {
-    Reason::new(ReasonKind::BudgetExceeded, format!("The call was not run: {what}. {advice}"))
-        .with(vec![("calls_used", used), ("calls_limit", limit)])
 }
 
 fn no_bound() -> Period {
@@ -313,6 +374,38 @@ mod tests {
     fn next_turn(body: &str) -> String {
         let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
         format!("{}{next}", body.strip_suffix("]}").unwrap())
+    }
+
+    #[test]
+    fn each_tool_that_is_named_has_its_own_limit_in_a_turn() {
+        let table = "tools = { \"*search*\" = 3, web_search = 2, free_search = 0 }";
+        for (tool, made, runs) in [
+            ("web_search", 1, true),
+            ("web_search", 2, false),
+            ("searchAll", 2, true),
+            ("searchAll", 3, false),
+            ("free_search", 9, true),
+            ("weather", 9, true),
+        ] {
+            assert_eq!(allowed(&mut judge(table, &turn(tool, made)), &[tool]), [runs], "{tool} {made}");
+        }
+        let mut used_up = judge(table, &turn("web_search", 2));
+        assert_eq!(allowed(&mut used_up, &["searchAll"]), [true], "another tool of the same pattern");
+        assert_eq!(allowed(&mut used_up, &["Web_Search"]), [false], "as programs look it up");
+        let reason = reason(&mut used_up, "web_search");
+        assert_eq!(reason.numbers, [("calls_used", 2), ("calls_limit", 2)]);
+        assert!(reason.message.contains("2 of 2 calls of web_search in this turn"), "{}", reason.message);
+        assert_eq!(allowed(&mut judge(table, &next_turn(&turn("web_search", 2))), &["web_search"]), [true]);
+        let mut parallel = judge(table, &turn("f", 1));
+        assert_eq!(allowed(&mut parallel, &["web_search", "web_search", "web_search"]), [true, true, false]);
+    }
+
+    #[test]
+    fn the_model_reads_once_that_a_tool_has_no_calls_left() {
+        let notices = notices("tools = { web_search = 2 }", &next_turn(&turn("web_search", 3)));
+        let words: Vec<&str> = notices.iter().map(|(_, word, _)| *word).collect();
+        assert_eq!(words, ["notice", "fresh"]);
+        assert!(notices[0].2.contains("2 of 2 calls of web_search in this turn are used"), "{notices:?}");
     }
 
     #[test]
@@ -390,7 +483,7 @@ mod tests {
         assert!(
             both[0]
                 .2
-                .starts_with("[toolrein] 3 of 3 tool calls of this turn are used. Give your final answer")
+                .starts_with("[toolrein] 3 of 3 tool calls in this turn are used. Give your final answer")
         );
         assert_eq!(notices(SEARCHES, &next_turn(&turn("searchAll", 2))), []);
     }

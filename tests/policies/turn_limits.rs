@@ -41,15 +41,26 @@ fn of_many_calls_at_once_the_first_run_and_the_others_are_made_later() {
 
 #[test]
 fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
+    used_up_and_back(
+        "categories = { retrieval = { tools = [\"sea*\"], calls = 1 } }",
+        "1 of 1 calls of retrieval tools",
+    );
+}
+
+#[test]
+fn a_used_up_tool_leaves_the_others_open_and_a_new_turn_has_it_back() {
+    used_up_and_back("tools = { \"sea*\" = 1 }", "1 of 1 calls of search in this turn");
+}
+
+/// One search, a second one that is blocked, another tool, and a new turn with a search.
+fn used_up_and_back(limit: &str, shown_as: &str) {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 | 1 | 4 => search(nth, request),
             2 => Reply::speech(request, &Speech::calls(&[("f", "fetch", "{}")])),
             _ => text("Here.", request),
         });
-        let settings =
-            "[policy.turn_limits]\ncategories = { retrieval = { tools = [\"sea*\"], calls = 1 } }\n";
-        let program = Toolrein::before(&upstream, settings);
+        let program = Toolrein::before(&upstream, &format!("[policy.turn_limits]\n{limit}\n"));
         let mut talk = Talk::new(form);
         for expected in ["call_0", "f", ""] {
             let said = talk.ask(&program);
@@ -61,12 +72,7 @@ fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
         assert_eq!(talk.ask(&program).calls[0].0, "call_4");
         let shown = upstream.request(1).json()["messages"].as_array().unwrap().last().unwrap().clone();
         assert_eq!(shown["role"], "system");
-        assert!(
-            shown["content"]
-                .as_str()
-                .unwrap()
-                .contains("1 of 1 calls of retrieval tools in this turn are used")
-        );
+        assert!(shown["content"].as_str().unwrap().contains(shown_as), "{shown}");
         program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });

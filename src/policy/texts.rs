@@ -1,0 +1,199 @@
+//! Text templates: what the model and people read of a policy, with placeholders such as `{used}` that the operator may
+//! put into texts of his own (`texts` in the policy's table). Checks and fills templates; decides nothing.
+
+use super::ConfigError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+
+/// The longest template, in characters: a text is sent again in every later request of its conversation.
+const MOST_CHARS: usize = 2_000;
+
+/// A text of a policy.
+#[derive(Debug)]
+pub struct Text {
+    /// Its key in the table `texts`.
+    pub key: &'static str,
+    /// The template that ships.
+    pub default: &'static str,
+    /// The names that stand between braces in it, and may in the operator's.
+    pub placeholders: &'static [&'static str],
+}
+
+/// The table `texts` of a policy, as written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub struct OwnTexts(BTreeMap<String, String>);
+
+/// The templates of a policy: the operator's, and for the rest those that ship.
+#[derive(Clone, Debug, Default)]
+pub struct Texts(BTreeMap<String, String>);
+
+impl OwnTexts {
+    /// The texts of a policy that has those `known`. Adds to `problems` each key that is not one of them, and each
+    /// template that cannot be filled.
+    pub fn check(self, known: &[Text], problems: &mut Vec<ConfigError>) -> Texts {
+        for (key, template) in &self.0 {
+            let found = match known.iter().find(|text| text.key == *key) {
+                None => Some(format!(
+                    "there is no such text; expected {}",
+                    listed(known.iter().map(|text| text.key.to_owned()))
+                )),
+                Some(text) => problem_of(template, text.placeholders),
+            };
+            problems.extend(found.map(|problem| ConfigError::new(format!("texts.{key}"), problem)));
+        }
+        Texts(self.0)
+    }
+}
+
+impl Texts {
+    /// `text` with `values` in place of its placeholders. A value is never read as a template.
+    pub fn fill(&self, text: &Text, values: &[(&str, &dyn Display)]) -> String {
+        let template = self.0.get(text.key).map_or(text.default, String::as_str);
+        let mut filled = String::with_capacity(template.len() + 64);
+        for piece in pieces(template) {
+            match piece {
+                Piece::Text(text) => filled.push_str(text),
+                Piece::Brace(brace) => filled.push(brace),
+                Piece::Placeholder(name) => {
+                    if let Some((_, value)) = values.iter().find(|(known, _)| *known == name) {
+                        // Writing to a string cannot fail.
+                        let _ = write!(filled, "{value}");
+                    }
+                }
+                // Templates are checked before.
+                Piece::Open => {}
+            }
+        }
+        filled
+    }
+}
+
+/// Why `template` cannot be filled by values for `placeholders`, if so.
+fn problem_of(template: &str, placeholders: &[&str]) -> Option<String> {
+    let chars = template.chars().count();
+    if template.trim().is_empty() {
+        return Some("expected a text, found an empty one".to_owned());
+    }
+    if chars > MOST_CHARS {
+        return Some(format!("expected at most {MOST_CHARS} characters, found {chars}"));
+    }
+    if template.chars().any(|char| char.is_control() && char != '\n') {
+        return Some("expected no control characters but line ends".to_owned());
+    }
+    pieces(template).find_map(|piece| match piece {
+        Piece::Placeholder(name) if !placeholders.contains(&name) => {
+            let known = listed(placeholders.iter().map(|name| format!("{{{name}}}")));
+            let known = if placeholders.is_empty() { "none".to_owned() } else { known };
+            Some(format!("there is no placeholder {{{name}}} in this text; expected {known}"))
+        }
+        Piece::Open => Some("a brace has no partner; a plain one is written {{ or }}".to_owned()),
+        _ => None,
+    })
+}
+
+fn listed(names: impl Iterator<Item = String>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A part of a template.
+enum Piece<'a> {
+    Text(&'a str),
+    /// A doubled brace, which is a plain one.
+    Brace(char),
+    Placeholder(&'a str),
+    /// A brace without a partner.
+    Open,
+}
+
+fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = template;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            rest = &rest[2..];
+            return Some(Piece::Brace(first));
+        }
+        if first == '{' {
+            let Some(end) = rest[1..].find(['{', '}']).filter(|end| rest[1 + end..].starts_with('}')) else {
+                rest = &rest[1..];
+                return Some(Piece::Open);
+            };
+            let name = &rest[1..=end];
+            rest = &rest[end + 2..];
+            return Some(Piece::Placeholder(name));
+        }
+        if first == '}' {
+            rest = &rest[1..];
+            return Some(Piece::Open);
+        }
+        let (text, after) = rest.split_at(rest.find(['{', '}']).unwrap_or(rest.len()));
+        rest = after;
+        Some(Piece::Text(text))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::REGISTRY;
+
+    static USED: Text = Text {
+        key: "used",
+        default: "{used} of {limit}: {{{tool}}}",
+        placeholders: &["used", "limit", "tool"],
+    };
+
+    fn checked(table: &str) -> (Texts, Vec<String>) {
+        let mut problems = Vec::new();
+        let texts = toml::from_str::<OwnTexts>(table).unwrap();
+        let texts = texts.check(std::slice::from_ref(&USED), &mut problems);
+        (texts, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn placeholders_are_filled_and_values_are_no_templates() {
+        let values: [(&str, &dyn Display); 3] = [("used", &3), ("limit", &5), ("tool", &"{used}")];
+        for (table, expected) in [
+            ("", "3 of 5: {{used}}"),
+            ("used = \"Noch {limit} minus {used}.\\nEnde\"", "Noch 5 minus 3.\nEnde"),
+            ("used = \"{{used}} {tool}{tool}\"", "{used} {used}{used}"),
+        ] {
+            let (texts, problems) = checked(table);
+            assert_eq!(problems, [""; 0], "{table}");
+            assert_eq!(texts.fill(&USED, &values), expected, "{table}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_cannot_be_filled_is_refused_by_key() {
+        let long = format!("used = \"{}\"", "x".repeat(MOST_CHARS + 1));
+        for (table, expected) in [
+            ("user = \"x\"", "texts.user: there is no such text; expected used"),
+            ("used = \" \"", "texts.used: expected a text, found an empty one"),
+            (
+                "used = \"{limt}\"",
+                "texts.used: there is no placeholder {limt} in this text; expected {used}, {limit}, {tool}",
+            ),
+            ("used = \"{used\"", "texts.used: a brace has no partner; a plain one is written {{ or }}"),
+            ("used = \"used}\"", "texts.used: a brace has no partner; a plain one is written {{ or }}"),
+            ("used = \"a{b{used}\"", "texts.used: a brace has no partner; a plain one is written {{ or }}"),
+            ("used = \"a\\u0007\"", "texts.used: expected no control characters but line ends"),
+            (&long, "texts.used: expected at most 2000 characters, found 2001"),
+        ] {
+            assert_eq!(checked(table).1, [expected], "{table}");
+        }
+    }
+
+    #[test]
+    fn every_text_that_ships_can_be_filled_and_has_a_key_of_its_own() {
+        for entry in REGISTRY {
+            for (at, text) in entry.texts.iter().enumerate() {
+                assert_eq!(problem_of(text.default, text.placeholders), None, "{} {}", entry.name, text.key);
+                let is_first = entry.texts.iter().position(|other| other.key == text.key) == Some(at);
+                assert!(is_first, "{} {}", entry.name, text.key);
+            }
+        }
+    }
+}
