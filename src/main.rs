@@ -15,6 +15,7 @@ use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::serve::Running;
+use toolrein::serve::watch::FileWatch;
 
 /// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -40,6 +41,8 @@ fn main() -> ExitCode {
 }
 
 fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
+    // Before the file is read, so that no change is missed.
+    let watch = FileWatch::of(source);
     let config = match Config::load(source.clone(), overrides, REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
@@ -59,7 +62,9 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         };
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration) => done,
-            done = listen(reload_signal, || _ = running.reload(source, overrides, REGISTRY)) => done,
+            done = listen(reload_signal, watch, &running, || {
+                running.reload(source, overrides, REGISTRY);
+            }) => done,
         };
         match ended {
             Ok(()) if running.stop().await => ExitCode::SUCCESS,
@@ -158,15 +163,27 @@ impl ReloadSignal {
     }
 }
 
-/// Calls `reload` for every SIGHUP, until a signal ends the program.
-async fn listen(mut reload_signal: ReloadSignal, reload: impl Fn()) -> io::Result<()> {
+/// Calls `reload` for every SIGHUP and every change of the file, until a signal ends the program.
+async fn listen(
+    mut reload_signal: ReloadSignal,
+    mut watch: FileWatch,
+    running: &Running,
+    reload: impl Fn(),
+) -> io::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         tokio::select! {
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
-            goes_on = reload_signal.next() => if goes_on { reload() } else { return Ok(()) },
+            goes_on = reload_signal.next() => {
+                if !goes_on {
+                    return Ok(());
+                }
+                watch.mark_loaded();
+            }
+            () = watch.changed(running.watch_interval()) => {}
         }
+        reload();
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod reload;
 mod store;
+pub mod watch;
 
 pub use self::store::StoreError;
 
@@ -216,6 +217,11 @@ impl Running {
     /// The address of the admin server.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()
+    }
+
+    /// How often the configuration file is read for changes; zero: never.
+    pub fn watch_interval(&self) -> Duration {
+        self.handler.0.load().config.reload.watch
     }
 
     /// The simulated model, if it is the upstream.

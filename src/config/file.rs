@@ -3,6 +3,7 @@
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
+use super::reload::Reload;
 use super::responses::Responses;
 use super::tables::{
     Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore, Upstream,
@@ -25,6 +26,7 @@ use toml::de::{DeTable, DeValue};
 pub(super) struct File {
     pub base: Base,
     pub mode: Mode,
+    pub reload: Reload,
     pub listen: Listen,
     pub upstream: Upstream,
     pub limits: Limits,

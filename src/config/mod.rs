@@ -14,6 +14,7 @@ mod kept;
 mod needs;
 mod policies;
 mod profiles;
+mod reload;
 mod responses;
 mod shared;
 pub mod shipped;
@@ -32,8 +33,9 @@ pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use profiles::{Profile, Profiles};
+pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
-pub use source::Source;
+pub use source::{MAX_BYTES, Source};
 pub use tables::{
     Admin, AskUsage, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
     Overflow, PlacementChoice, Reask, StateStore, Tell, ToolsUnsupported, Unjudged, Upstream,
@@ -56,6 +58,7 @@ use std::fmt;
 /// A whole configuration that has been checked.
 pub struct Config {
     pub mode: Mode,
+    pub reload: Reload,
     pub listen: Listen,
     pub upstream: Upstream,
     pub limits: Limits,
@@ -254,6 +257,7 @@ impl Config {
         all.insert("profile".to_owned(), profiles.iter().map(Profile::as_written).collect());
         Self {
             mode: file.mode,
+            reload: file.reload,
             listen: file.listen,
             upstream: file.upstream,
             limits: file.limits,

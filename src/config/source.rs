@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The longest accepted configuration, in bytes: a thousand times what one needs.
-const MAX_BYTES: u64 = 1 << 20;
+pub const MAX_BYTES: u64 = 1 << 20;
 
 /// The source of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -216,3 +216,34 @@ fn the_level_of_the_log_changes_at_once() {
     Connection::open(toolrein.origin()).write(b"no request\r\n\r\n");
     is_told(&toolrein, &["\"debug\"", "a connection ended early"]);
 }
+
+/// A mounted ConfigMap: the file is a link into a folder that is itself a link, and that one is exchanged.
+#[test]
+fn a_changed_file_is_loaded_without_a_signal_and_a_bad_one_changes_nothing() {
+    let upstream = Scripted::start(calling(1));
+    let text =
+        |calls: u32| format!("{}[reload]\nwatch = \"20ms\"\n", before(&upstream.base_url(), &budget(calls)));
+    let toolrein = Toolrein::start(&text(50));
+    let mounted = tempfile::tempdir().unwrap();
+    let map = |name: &str, text: &str| {
+        let version = mounted.path().join(name);
+        std::fs::create_dir(&version).unwrap();
+        std::fs::write(version.join("proxy.toml"), text).unwrap();
+        let next = mounted.path().join("next");
+        std::os::unix::fs::symlink(&version, &next).unwrap();
+        std::fs::rename(next, mounted.path().join("data")).unwrap();
+    };
+    map("first", &text(9));
+    std::fs::remove_file(toolrein.config_file()).unwrap();
+    std::os::unix::fs::symlink(mounted.path().join("data/proxy.toml"), toolrein.config_file()).unwrap();
+    toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 1.0);
+    assert_eq!(shown(&toolrein)["policy"]["budget"]["tool_calls"], 9);
+    map("second", &text(1));
+    toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 2.0);
+    assert_eq!(calls(&chat(&toolrein, after(&["r"], false))), 0, "the new limit is in force");
+    map("third", "[policy.budget]\ntool_calls = \"many\"\n");
+    toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"refused\"}", 1.0);
+    is_told(&toolrein, &["the old one stays in force", "policy.budget.tool_calls: expected"]);
+    assert_eq!(shown(&toolrein)["policy"]["budget"]["tool_calls"], 1);
+    assert!(toolrein.reload(&text(2)), "a signal still works");
+}
