@@ -6,6 +6,7 @@ mod report;
 pub use report::{check_report, policies_report};
 
 use crate::config::{Overrides, Source};
+use crate::doctor::Environment;
 use crate::explain::{self, Form, Which};
 use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -25,6 +26,7 @@ Examples:
   toolrein --upstream http://127.0.0.1:11434/v1  in front of a local server
   toolrein --config proxy.toml --mode observe    count what would be done, change nothing
   toolrein check proxy.toml                      all problems, or the settings in effect
+  toolrein doctor                                what is wrong with a set-up, and what to do about it
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
   toolrein explain conversations.jsonl           one of them, message by message, as the model would see it
@@ -54,6 +56,14 @@ would be blocked. Colours are used on terminals only; NO_COLOR switches them off
 Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the configuration has problems.
 
 Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
+
+const DOCTOR_HELP: &str = "\
+Asks the upstream for its list of models, which costs nothing, and the admin port of a running toolrein for what has
+arrived. Changes nothing; the key goes to the upstream alone.
+
+Exits with 0 if no problem was found, with 1 if one was, with 2 if the configuration has problems.
+
+Example: toolrein doctor --config proxy.toml";
 
 /// The command line. The options of `serve` may also come before a subcommand that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +112,9 @@ pub enum Command {
         #[arg(value_name = "NAME")]
         name: Option<String>,
     },
+    /// Check a set-up: settings, upstream, key, the running proxy and its traffic, and what your program needs.
+    #[command(after_help = DOCTOR_HELP)]
+    Doctor(DoctorArgs),
     /// Write the completion script of a shell.
     #[command(after_help = "Example: toolrein completions bash > /etc/bash_completion.d/toolrein")]
     Completions {
@@ -126,6 +139,19 @@ pub struct CheckArgs {
     /// The configuration file, - for standard input; without it the shipped one.
     #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+/// Options of `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct DoctorArgs {
+    /// The configuration file; without it the shipped one.
+    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    config: Option<PathBuf>,
+    /// The variable that holds the API key with which the upstream is asked for its models.
+    #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
+    key_env: String,
     #[command(flatten)]
     settings: Settings,
 }
@@ -272,14 +298,15 @@ impl Command {
             | Self::Check(CheckArgs { config, .. })
             | Self::Replay(ReplayArgs { config, .. })
             | Self::Explain(ExplainArgs { config, .. })
+            | Self::Doctor(DoctorArgs { config, .. })
                 if option == "config" =>
             {
                 config.clone_from(&before.config);
                 true
             }
-            Self::Serve(ServeArgs { settings, .. }) | Self::Check(CheckArgs { settings, .. }) => {
-                settings.take(option, &before.settings)
-            }
+            Self::Serve(ServeArgs { settings, .. })
+            | Self::Check(CheckArgs { settings, .. })
+            | Self::Doctor(DoctorArgs { settings, .. }) => settings.take(option, &before.settings),
             Self::Demo(DemoArgs { listen, .. }) if option == "listen" => {
                 listen.clone_from(&before.settings.listen);
                 true
@@ -314,6 +341,25 @@ impl CheckArgs {
     /// The overrides of the configuration.
     pub fn overrides(&self) -> Overrides {
         self.settings.overrides()
+    }
+}
+
+impl DoctorArgs {
+    /// The source of the configuration.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// The overrides of the configuration.
+    pub fn overrides(&self) -> Overrides {
+        self.settings.overrides()
+    }
+
+    /// What is needed of the environment.
+    pub fn environment(&self) -> Environment {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+        let (key, base_url) = (set(&self.key_env), set("OPENAI_BASE_URL"));
+        Environment { key_env: self.key_env.clone(), key, base_url }
     }
 }
 

@@ -6,6 +6,7 @@ pub mod config;
 pub mod conversation;
 pub mod demo;
 pub mod dialect;
+pub mod doctor;
 pub mod exchange;
 pub mod explain;
 pub mod plan;

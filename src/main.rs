@@ -8,7 +8,8 @@ use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions, policies_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions,
+    policies_report,
 };
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::demo;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
+        Command::Doctor(args) => return doctor(&args),
         Command::Policies { name } => policies_report(REGISTRY, name.as_deref()),
         Command::Completions { shell } => (completions(shell), 0),
     };
@@ -115,6 +117,20 @@ fn explain(args: &ExplainArgs) -> ExitCode {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut io::stderr()))
+}
+
+fn doctor(args: &DoctorArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, EXIT_FAILED),
+    };
+    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment()));
+    let (report, has_problem) = toolrein::doctor::report(&config, &findings);
+    ended(io::stdout().write_all(report.as_bytes()).map(|()| !has_problem))
 }
 
 /// The exit code of a command that reports whether it found anything.

@@ -23,7 +23,7 @@ const RUNGS: &[&[&str]] = &[
     &["config", "telemetry"],
     &["exchange"],
     &["store", "proxy", "admin", "demo"],
-    &["cli", "serve", "replay", "explain", ""],
+    &["cli", "serve", "replay", "explain", "doctor", ""],
 ];
 
 /// In lines without tests: what no file may exceed, and what half of them may not.

@@ -1,0 +1,101 @@
+//! Whether programs started here would use the proxy, and the line that each framework needs.
+
+use super::proxy::reachable;
+use super::{Environment, Finding};
+use crate::config::Config;
+use std::net::SocketAddr;
+
+/// The page that has each framework's line, in its first table.
+const CLIENTS: &str = include_str!("../../docs/clients.md");
+/// The proxy's address on that page.
+const WRITTEN: &str = "http://127.0.0.1:4242/v1";
+
+/// Looks at `OPENAI_BASE_URL`.
+pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
+    let wanted = base_url(config);
+    match environment.base_url.as_deref().map(|url| url.trim_end_matches('/')) {
+        Some(url) if is_here(url, config.listen.proxy) => {
+            Finding::good("client", format!("OPENAI_BASE_URL is {url}, the proxy"))
+        }
+        Some(url) => Finding::warning(
+            "client",
+            format!("OPENAI_BASE_URL is {url}, which is not the proxy: export OPENAI_BASE_URL={wanted}"),
+        ),
+        None => Finding::warning(
+            "client",
+            format!(
+                "OPENAI_BASE_URL is not set here: export OPENAI_BASE_URL={wanted} where your program starts"
+            ),
+        ),
+    }
+}
+
+/// A line for each framework: its name and what it needs.
+pub(super) fn frameworks(config: &Config) -> String {
+    let rows = CLIENTS.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let lines = rows.filter_map(|row| {
+        let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
+        let (name, line) = (cells.next()?, cells.next()?);
+        Some(format!(
+            "  {}: {}\n",
+            name.replace('`', ""),
+            line.replace('`', "").replace(WRITTEN, &base_url(config))
+        ))
+    });
+    lines.collect()
+}
+
+fn base_url(config: &Config) -> String {
+    format!("http://{}/v1", reachable(config.listen.proxy))
+}
+
+/// Whether `url` has the proxy's port, at an address of this machine where the proxy listens on one of those.
+fn is_here(url: &str, proxy: SocketAddr) -> bool {
+    let Ok(url) = url.parse::<hyper::Uri>() else { return false };
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let is_host = match host.parse::<std::net::IpAddr>() {
+        Ok(ip) => ip == reachable(proxy).ip() || (ip.is_loopback() && proxy.ip().is_unspecified()),
+        Err(_) => host.eq_ignore_ascii_case("localhost") && reachable(proxy).ip().is_loopback(),
+    };
+    is_host && url.port_u16() == Some(proxy.port()) && url.path().trim_end_matches('/').ends_with("/v1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Overrides, Source};
+    use crate::doctor::Outcome;
+    use crate::policy::REGISTRY;
+
+    fn config(listen: &str) -> Config {
+        let overrides = Overrides { listen: Some(listen.to_owned()), ..Overrides::default() };
+        Config::load(Source::Shipped, &overrides, REGISTRY).unwrap()
+    }
+
+    #[test]
+    fn the_variable_of_clients_is_compared_with_the_proxys_address() {
+        for (listen, url, is_good) in [
+            ("127.0.0.1:4242", Some("http://127.0.0.1:4242/v1"), true),
+            ("127.0.0.1:4242", Some("http://localhost:4242/v1/"), true),
+            ("0.0.0.0:80", Some("http://127.0.0.1:80/v1"), true),
+            ("127.0.0.1:4242", Some("http://127.0.0.1:4243/v1"), false),
+            ("127.0.0.1:4242", Some("http://127.0.0.1:4242"), false),
+            ("127.0.0.1:4242", Some("https://api.example.com/v1"), false),
+            ("127.0.0.1:4242", Some("not a url"), false),
+            ("127.0.0.1:4242", None, false),
+        ] {
+            let environment = Environment { base_url: url.map(str::to_owned), ..Environment::default() };
+            let found = examine(&config(listen), &environment);
+            assert_eq!(found.outcome == Outcome::Good, is_good, "{url:?}: {}", found.text);
+        }
+    }
+
+    #[test]
+    fn every_framework_of_the_page_has_a_line_with_the_real_address() {
+        let lines = frameworks(&config("127.0.0.1:9000"));
+        assert!(lines.lines().count() >= 10, "{lines}");
+        assert!(lines.lines().all(|line| line.contains("http://127.0.0.1:9000/v1")), "{lines}");
+        assert!(lines.contains("LangChain.js: new ChatOpenAI({ configuration: {"), "{lines}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Whether a toolrein runs at the configured addresses, and what has arrived there: by its admin port.
+
+use super::{Finding, get};
+use crate::config::Config;
+use hyper::http::{StatusCode, Uri};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The counter of requests by endpoint.
+const REQUESTS: &str = "toolrein_requests_total{";
+
+/// Asks the program at `listen.admin`.
+pub(super) async fn examine(config: &Config) -> Vec<Finding> {
+    let admin = reachable(config.listen.admin);
+    let Some(base) = base(admin) else { return Vec::new() };
+    let status = match get(base.clone(), "/v1/readyz", None, config).await {
+        Ok((status, _)) => status,
+        Err(_) => {
+            let text = format!(
+                "nothing answers at {admin} (listen.admin): start toolrein, or name its address with --admin"
+            );
+            return vec![Finding::warning("proxy", text)];
+        }
+    };
+    let mut findings = vec![match status {
+        StatusCode::OK => Finding::good("proxy", format!("a toolrein is ready at {admin} (admin port)")),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            Finding::warning("proxy", format!("the toolrein at {admin} is shutting down"))
+        }
+        other => {
+            let text = format!(
+                "what answers at {admin} is not a toolrein ({} for /readyz): another program has the port",
+                other.as_u16()
+            );
+            return vec![Finding::problem("proxy", text)];
+        }
+    }];
+    if let Ok((StatusCode::OK, metrics)) = get(base, "/v1/metrics", None, config).await {
+        findings.extend(traffic(&String::from_utf8_lossy(&metrics)));
+    }
+    findings
+}
+
+/// What has arrived, by the page of metrics.
+fn traffic(metrics: &str) -> Vec<Finding> {
+    let mut arrived: BTreeMap<&str, f64> = BTreeMap::new();
+    for line in metrics.lines().filter_map(|line| line.strip_prefix(REQUESTS)) {
+        let Some((labels, count)) = line.rsplit_once("} ") else { continue };
+        let endpoint = labels.split_once("endpoint=\"").and_then(|(_, rest)| rest.split_once('"'));
+        if let (Some((endpoint, _)), Ok(count)) = (endpoint, count.parse::<f64>()) {
+            *arrived.entry(endpoint).or_default() += count;
+        }
+    }
+    arrived.retain(|_, count| *count > 0.0);
+    if arrived.is_empty() {
+        let text = "no request has arrived since the start: point your program at the proxy, see below";
+        return vec![Finding::warning("traffic", text)];
+    }
+    let is_governed = |endpoint: &str| ["chat_completions", "responses"].contains(&endpoint);
+    let list = |governed: bool| {
+        let of_kind = arrived.iter().filter(|(endpoint, _)| is_governed(endpoint) == governed);
+        of_kind.map(|(endpoint, count)| format!("{endpoint} {count}")).collect::<Vec<_>>().join(", ")
+    };
+    let (governed, relayed) = (list(true), list(false));
+    let mut findings = Vec::new();
+    if governed.is_empty() {
+        let text = format!("only requests that toolrein relays without governing have arrived: {relayed}");
+        findings.push(Finding::warning("traffic", text));
+    } else {
+        let others = if relayed.is_empty() { String::new() } else { format!("; relayed: {relayed}") };
+        findings
+            .push(Finding::good("traffic", format!("governed requests since the start: {governed}{others}")));
+    }
+    findings
+}
+
+/// An address to reach a server that listens at `address`.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, address.port()))
+    } else {
+        address
+    }
+}
+
+fn base(address: SocketAddr) -> Option<Uri> {
+    Uri::builder().scheme("http").authority(address.to_string()).path_and_query("/").build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Outcome;
+
+    #[test]
+    fn traffic_is_summed_by_endpoint_and_what_is_relayed_alone_is_a_warning() {
+        let line = |endpoint: &str, status: u32, count: u32| {
+            format!(
+                "toolrein_requests_total{{endpoint=\"{endpoint}\",error=\"\",model=\"m\",status=\"{status}\"}} {count}\n"
+            )
+        };
+        for (metrics, outcome, expected) in [
+            (String::new(), Outcome::Warning, "no request has arrived since the start"),
+            (line("chat_completions", 200, 0), Outcome::Warning, "no request has arrived"),
+            (
+                line("chat_completions", 200, 3)
+                    + &line("chat_completions", 400, 1)
+                    + &line("embeddings", 200, 2),
+                Outcome::Good,
+                "governed requests since the start: chat_completions 4; relayed: embeddings 2",
+            ),
+            (line("messages", 200, 2), Outcome::Warning, "relays without governing have arrived: messages 2"),
+        ] {
+            let found = traffic(&metrics);
+            assert_eq!((found.len(), found[0].outcome), (1, outcome), "{metrics}");
+            assert!(found[0].text.contains(expected), "{}", found[0].text);
+        }
+    }
+
+    #[test]
+    fn a_server_on_all_addresses_is_asked_on_this_machine() {
+        for (listens, asked) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:2", "127.0.0.1:2"), ("10.0.0.1:3", "10.0.0.1:3")]
+        {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), asked);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `toolrein doctor` against real sockets: what it finds of an upstream, a key, a running proxy and its traffic, and
+//! where the key goes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+mod support;
+
+use serde_json::json;
+use std::process::{Command, Output};
+use support::client::{Request, get};
+use support::program::Toolrein;
+use support::reply::Reply;
+use support::scripted::Scripted;
+
+const KEY: &str = "sk-key-of-the-doctor-test";
+
+/// Runs the doctor for this upstream and admin address.
+fn doctor(upstream: &str, admin: &str, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+        command.env_remove(name);
+    }
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+        command.env_remove(name);
+    }
+    let admin = admin.trim_start_matches("http://");
+    let asked =
+        command.args(["doctor", "--upstream", upstream, "--admin", admin]).envs(variables.iter().copied());
+    asked.output().expect("the built program runs")
+}
+
+/// Whether a line of the report begins so and goes on with `text`.
+fn says(output: &Output, outcome: &str, subject: &str, text: &str) -> bool {
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut lines = report.lines();
+    let found = lines.any(|line| {
+        let mut words = line.split_whitespace();
+        words.next() == Some(outcome) && words.next() == Some(subject) && line.contains(text)
+    });
+    assert!(found || report.is_empty() || !report.contains(KEY), "the key is shown");
+    if !found {
+        eprintln!("no line {outcome} {subject} {text:?} in\n{report}");
+    }
+    found
+}
+
+/// An upstream that lists models for the right key.
+fn upstream() -> Scripted {
+    Scripted::start(|_, request| {
+        if request.path != "/v1/models" {
+            return Reply::json(200, &json!({"choices": []}));
+        }
+        match request.header("authorization") {
+            Some(given) if given == format!("Bearer {KEY}") => {
+                Reply::json(200, &json!({"object": "list", "data": []}))
+            }
+            _ => Reply::json(401, &json!({"error": {"message": "Incorrect API key provided"}})),
+        }
+    })
+}
+
+#[test]
+fn a_good_set_up_has_no_problem_and_its_traffic_is_counted() {
+    let upstream = upstream();
+    let program = Toolrein::before(&upstream, "");
+    let silent = doctor(&upstream.base_url(), program.admin_url(), &[("OPENAI_API_KEY", KEY)]);
+    assert!(says(&silent, "ok", "key", "accepts the key in OPENAI_API_KEY"));
+    assert!(says(&silent, "ok", "proxy", "ready"));
+    assert!(says(&silent, "warning", "traffic", "no request has arrived"));
+    assert!(says(&silent, "warning", "client", "OPENAI_BASE_URL is not set"));
+    assert_eq!(silent.status.code(), Some(0));
+    assert_eq!(upstream.request(0).header("authorization").unwrap(), format!("Bearer {KEY}"));
+
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]}).to_string();
+    Request::post(&program.chat_url(), body).send();
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
+    let used = doctor(&upstream.base_url(), program.admin_url(), &[]);
+    assert!(says(&used, "ok", "traffic", "chat_completions 1"));
+    assert!(says(&used, "warning", "key", "OPENAI_API_KEY is not set here"));
+    assert!(get(&format!("{}/livez", program.admin_url())).status == 200);
+}
+
+#[test]
+fn a_wrong_key_a_dead_upstream_and_a_port_of_another_program_are_problems() {
+    let upstream = upstream();
+    let wrong = doctor(&upstream.base_url(), "127.0.0.1:1", &[("OPENAI_API_KEY", "sk-wrong")]);
+    assert!(says(&wrong, "problem", "key", "refuses the key in OPENAI_API_KEY (401)"));
+    assert!(says(&wrong, "warning", "proxy", "nothing answers at 127.0.0.1:1"));
+    assert_eq!(wrong.status.code(), Some(1));
+
+    let other = upstream.base_url().replace("/v1", "");
+    let taken = doctor("http://127.0.0.1:1/v1", &other, &[("OPENAI_API_KEY", KEY)]);
+    assert!(says(&taken, "problem", "upstream", "http://127.0.0.1:1/v1"));
+    assert!(!String::from_utf8_lossy(&taken.stdout).contains(KEY));
+    let to_admin = upstream.requests().into_iter().filter(|request| request.path != "/v1/models");
+    assert!(to_admin.clone().count() >= 1);
+    assert!(
+        to_admin.clone().all(|request| request.header("authorization").is_none()),
+        "the key went elsewhere"
+    );
+}
