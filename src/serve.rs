@@ -28,6 +28,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::tools::OwnSeries;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
 use arc_swap::ArcSwap;
@@ -347,10 +348,27 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
 
 /// The metrics, with the sources of their gauges.
 fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
-    let metrics = Arc::new(Metrics::new(&config.named_tools())?);
+    let metrics = Arc::new(Metrics::new(own_series(config))?);
+    metrics.configure(own_series(config), config.telemetry.gen_ai);
+    metrics.configured(&config.hash, seconds_now());
     let held = Arc::clone(held);
     metrics.count_confirmations_by(move || held.count());
     Ok(metrics)
+}
+
+/// The tools with series of their own: those that the settings name, or all.
+fn own_series(config: &Config) -> OwnSeries {
+    let (settings, named) = (config.telemetry.clone(), config.named_tools());
+    let all = settings.per_tool;
+    let named = move |name: &str| {
+        named.binary_search_by(|known| known.as_str().cmp(name)).is_ok() || settings.names(name)
+    };
+    OwnSeries { all, named: Arc::new(named) }
+}
+
+fn seconds_now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn serve_settings(config: &Config) -> ServeSettings {

@@ -5,14 +5,14 @@
 
 mod support;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use support::client::{Request, post};
 use support::program::Toolrein;
-use support::reply::Reply;
+use support::reply::{Reply, Speech};
 use support::scripted::Scripted;
 use support::until;
 
@@ -137,4 +137,42 @@ fn complaints(output: &Output) -> String {
 
 fn missing(program: &str, error: &std::io::Error) -> String {
     format!("{program}: {error}; `make test` installs Debian's package prometheus")
+}
+
+/// 300 sidecars whose agents have 25 tools each stay under 30,000 series.
+#[test]
+fn a_sidecar_as_shipped_has_less_than_a_hundred_series_whatever_its_tools() {
+    let upstream = Scripted::start(|nth, request| {
+        let tools = request.json()["messages"].as_array().map_or(0, Vec::len);
+        let (id, name) = (format!("call_{nth}"), format!("tool_{}", nth % 25));
+        match nth % 3 {
+            0 => Reply::speech(request, &Speech::text(&format!("{tools} messages"))),
+            _ => Reply::speech(request, &Speech::calls(&[(&id, &name, "{}")])),
+        }
+    });
+    let settings = "base = \"shipped\"\ntelemetry.per_tool = false\n";
+    let program = Toolrein::before(&upstream, settings);
+    let tools: Vec<Value> = (0..25)
+        .map(|nth| {
+            let parameters = json!({"type": "object"});
+            json!({"type": "function", "function": {"name": format!("tool_{nth}"), "parameters": parameters}})
+        })
+        .collect();
+    let (mut messages, mut call) = (vec![json!({"role": "user", "content": "q"})], 0);
+    for nth in 0..60 {
+        let body = json!({"model": "gpt-4o", "messages": messages, "tools": tools, "stream": nth % 2 == 0});
+        assert_eq!(post(&program.chat_url(), body.to_string()).status, 200);
+        call += 1;
+        let made = json!({"id": format!("c{call}"), "type": "function",
+            "function": {"name": format!("tool_{}", nth % 25), "arguments": format!("{{\"n\":{nth}}}")}});
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [made]}));
+        let result =
+            if nth % 7 == 0 { "Error: failed".to_owned() } else { format!("result {nth} ").repeat(300) };
+        messages.push(json!({"role": "tool", "tool_call_id": format!("c{call}"), "content": result}));
+    }
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 60.0);
+    let metrics = program.metrics();
+    let series: Vec<&str> = metrics.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(series.len() < 100, "{} series:\n{}", series.len(), series.join("\n"));
+    assert!(metrics.contains("tool=\"other\""), "tools are counted together");
 }

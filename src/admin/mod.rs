@@ -219,7 +219,7 @@ mod tests {
 
     fn admin(loopback: bool) -> Admin {
         Admin {
-            metrics: Arc::new(Metrics::new(&[]).unwrap()),
+            metrics: Arc::new(Metrics::new(crate::telemetry::tools::OwnSeries::none()).unwrap()),
             config: r#"{"mode":"enforce"}"#.into(),
             readiness: Readiness::starting(),
             loopback,

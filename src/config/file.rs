@@ -9,6 +9,7 @@ use super::tables::{
     Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore, Upstream,
 };
 use super::target::Target;
+use super::telemetry::Telemetry;
 use super::tiers::Tier;
 use super::units::parse_address;
 use super::variables::PREFIX;
@@ -38,6 +39,7 @@ pub(super) struct File {
     pub log: Log,
     pub audit: Audit,
     pub admin: Admin,
+    pub telemetry: Telemetry,
     pub model: BTreeMap<String, Model>,
     pub tier: BTreeMap<String, Tier>,
     /// These two are built from their own tables elsewhere.

@@ -21,6 +21,7 @@ pub mod shipped;
 mod source;
 mod tables;
 mod target;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tiers;
@@ -41,6 +42,7 @@ pub use tables::{
     Overflow, PlacementChoice, Reask, StateStore, Tell, ToolsUnsupported, Unjudged, Upstream,
 };
 pub use target::Target;
+pub use telemetry::Telemetry;
 pub use tiers::{KeyHash, Tier};
 
 use crate::plan::SummaryEndpoint;
@@ -70,6 +72,7 @@ pub struct Config {
     pub log: Log,
     pub audit: Audit,
     pub admin: Admin,
+    pub telemetry: Telemetry,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// The policies of requests without a profile.
@@ -269,6 +272,7 @@ impl Config {
             log: file.log,
             audit: file.audit,
             admin: file.admin,
+            telemetry: file.telemetry,
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

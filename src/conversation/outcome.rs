@@ -28,6 +28,19 @@ pub trait Emptiness {
     fn holds_results(&self, key: &str) -> bool;
 }
 
+/// Nothing but what is empty by its form.
+pub struct NothingElse;
+
+impl Emptiness for NothingElse {
+    fn says_nothing(&self, _text: &str) -> bool {
+        false
+    }
+
+    fn holds_results(&self, key: &str) -> bool {
+        matches!(key, "results" | "items" | "data" | "hits" | "matches" | "documents" | "rows")
+    }
+}
+
 /// The position of a result's content in its request's body: its texts and its other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {

@@ -5,7 +5,7 @@ mod rejoined;
 
 use self::rejoined::rejoined;
 use super::error::ProxyError;
-use super::notes::label;
+use super::notes::{ReaskCause, label};
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::parse;
@@ -368,6 +368,9 @@ impl Running {
                 if !replies.is_stream() {
                     self.note(core, replies, now);
                 }
+                let usage = replies.judge.total_usage();
+                self.reask_causes
+                    .extend(ReaskCause::of(replies.judge.judging(), usage.prompt + usage.completion));
                 let next = next_of(&replies.judge.shown(), choice);
                 self.ask_again(core, (choice, next), hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);

@@ -2,20 +2,42 @@
 //! no decision here uses.
 
 use super::Core;
-use crate::conversation::{ToolResult, Transcript};
+use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
+use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::{Judged, Judging};
 use crate::plan::Plan;
 use crate::plan::decision::Decision;
-use crate::plan::texts::saved_tokens;
+use crate::plan::texts::{added_tokens, removed_tokens};
 use crate::telemetry::request_record::{
-    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, ReRequest, Said, Verdict,
+    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, ReRequest, ResultOutcome, Said, Verdict,
 };
 use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.
 pub(super) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
+
+/// Why the model was asked again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReaskCause {
+    /// The policy that decided on the last call before it.
+    pub(super) policy: &'static str,
+    /// The tokens that had been billed before it.
+    pub(super) billed_before: u64,
+}
+
+impl ReaskCause {
+    /// The cause of asking again after what was judged so far, for which `billed` tokens were billed.
+    pub(super) fn of(judging: &Judging, billed: u64) -> Option<Self> {
+        let policy = judging.record.iter().rev().find_map(|judged| match &judged.decision {
+            Decision::Block { policy, .. } => Some(*policy),
+            Decision::Answer { .. } => judged.acts.first().map(|(policy, _)| *policy),
+            _ => None,
+        })?;
+        Some(Self { policy, billed_before: billed })
+    }
+}
 
 impl Core {
     /// Notes the store's facts: whether the request is a repetition, how many hidden exchanges are lost, and whether
@@ -48,16 +70,40 @@ impl Core {
 
     /// Notes the plan for the request; of the history only what is new, from the message `new_from` on.
     fn note_plan(&mut self, plan: &Plan, new_from: usize) {
+        self.note_sizes(plan);
         let record = &mut self.record;
         for (policy, _) in &plan.hidden {
             record.act(On::Request, policy, "hidden", 1);
         }
-        record.tokens.saved += saved_tokens(plan);
         for dropped in plan.dropped.iter().filter(|dropped| dropped.decided >= new_from) {
             record.act(On::Request, dropped.policy, "turns_dropped", 1);
         }
         for edit in plan.effective_edits().filter(|edit| edit.decided >= new_from) {
             record.act(On::Request, edit.policy, edit.change.word(), 1);
+        }
+    }
+
+    /// Notes what the whole plan removes from the request and adds to it.
+    pub(super) fn note_sizes(&mut self, plan: &Plan) {
+        let record = &mut self.record;
+        record.policy_tokens.clear();
+        for (policy, tokens) in removed_tokens(plan) {
+            record.tokens_of(policy).removed = tokens;
+        }
+        for (policy, tokens) in added_tokens(plan) {
+            record.tokens_of(policy).added = tokens;
+        }
+        record.tokens.saved = record.policy_tokens.iter().map(|policy| policy.removed).sum();
+    }
+
+    /// Notes what asking again has cost so far: of the tokens billed in all, those after each of the `causes`.
+    pub(super) fn note_reasked(&mut self, causes: &[ReaskCause], billed: u64) {
+        for cause in causes {
+            self.record.tokens_of(cause.policy).reasked = 0;
+        }
+        let ends = causes.iter().skip(1).map(|next| next.billed_before).chain([billed]);
+        for (cause, end) in causes.iter().zip(ends) {
+            self.record.tokens_of(cause.policy).reasked += end.saturating_sub(cause.billed_before);
         }
     }
 
@@ -131,7 +177,16 @@ fn new_result(result: &ToolResult<'_>) -> NewResult {
         bytes: result.view.text_bytes() as u64,
         tokens: result.view.about_tokens().tokens(),
         took: result.took_ms.map(Duration::from_millis),
+        outcome: outcome_of(&result.view),
     }
+}
+
+/// What the tool gave, without what an operator's settings add to it.
+fn outcome_of(view: &View<'_>) -> ResultOutcome {
+    if has_failed(view) {
+        return ResultOutcome::Failed;
+    }
+    if is_empty(view, &NothingElse) { ResultOutcome::Empty } else { ResultOutcome::Useful }
 }
 
 /// What policies did to a call: their objections, or other actions.

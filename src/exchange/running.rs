@@ -4,6 +4,7 @@
 use super::answer::Replies;
 use super::error::ProxyError;
 use super::fallback::Fallbacks;
+use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
 use super::store::SentExchanges;
 use super::{Core, Input, Now, Output};
@@ -45,6 +46,8 @@ pub(super) struct Running {
     pub(super) name: Option<Hash>,
     /// How many judged calls are in the record.
     pub(super) noted: usize,
+    /// Why the model was asked again, each time.
+    pub(super) reask_causes: Vec<ReaskCause>,
     /// The calls that wait for a person's decision, for the record if the client leaves.
     pub(super) held: Vec<(u32, JudgedCall)>,
     pub(super) replying: Replying,

@@ -22,7 +22,6 @@ use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::RequestContext;
 use crate::plan::Plan;
 use crate::plan::decision::Next;
-use crate::plan::texts::saved_tokens;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
@@ -104,6 +103,7 @@ impl Running {
             sent: Some(sent),
             name: None,
             noted: 0,
+            reask_causes: Vec::new(),
             held: Vec::new(),
             replying: Replying::Nothing(Box::new(judging)),
         }
@@ -165,7 +165,7 @@ impl Running {
             return false;
         }
         core.record.prefix_breaks.push(PrefixBreak::Overflow);
-        core.record.tokens.saved = saved_tokens(&plan);
+        core.note_sizes(&plan);
         *core.plan = plan;
         true
     }
@@ -192,6 +192,7 @@ impl Running {
     /// Notes the billed tokens, summed over all replies, and stores with which hidden exchanges the history was sent.
     pub(super) fn billed(&mut self, core: &mut Core, usage: Usage) {
         core.note_usage(usage);
+        core.note_reasked(&self.reask_causes, usage.prompt + usage.completion);
         if let Some(sent) = self.sent.take() {
             core.outputs.push_back(Output::Store(News { sent: Some(sent), ..News::default() }));
         }

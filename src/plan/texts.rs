@@ -11,12 +11,20 @@ pub type TextPosition = (usize, usize);
 /// The resolved change of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextChange<'a> {
-    /// The text that replaces it, with the number of removed characters and the rank of the change.
-    by: Option<(Rank, &'a EscapedText, usize)>,
+    by: Option<NewText<'a>>,
     /// Characters that hide text from people are removed from it.
     pub is_cleaned: bool,
     /// Lines that are put before and after it.
     pub around: Vec<(&'static str, &'static str)>,
+}
+
+/// The text that replaces another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NewText<'a> {
+    rank: Rank,
+    text: &'a EscapedText,
+    gone_chars: usize,
+    policy: &'static str,
 }
 
 /// Which new text applies where there are several: the greatest.
@@ -31,12 +39,12 @@ enum Rank {
 impl TextChange<'_> {
     /// The text that replaces it; `None`: its own.
     pub fn by(&self) -> Option<&EscapedText> {
-        self.by.as_ref().map(|(_, by, _)| *by)
+        self.by.as_ref().map(|by| by.text)
     }
 
     /// Characters of the original that the model does not read.
     pub fn gone_chars(&self) -> usize {
-        self.by.as_ref().map_or(0, |(_, _, gone)| *gone)
+        self.by.as_ref().map_or(0, |by| by.gone_chars)
     }
 }
 
@@ -70,8 +78,8 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
             Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
         };
         let change = texts.entry((edit.message, *text)).or_default();
-        if change.by.as_ref().is_none_or(|(known, _, _)| *known < rank) {
-            change.by = Some((rank, by, *gone));
+        if change.by.as_ref().is_none_or(|known| known.rank < rank) {
+            change.by = Some(NewText { rank, text: by, gone_chars: *gone, policy: edit.policy });
         }
     }
     for change in texts.values_mut().filter(|change| change.is_blocked()) {
@@ -80,14 +88,32 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
     texts
 }
 
-/// Tokens that the model is spared by `plan`, estimated.
-pub fn saved_tokens(plan: &Plan) -> u64 {
-    settle(plan).values().map(|change| tokens_of(change.gone_chars())).sum()
+/// Tokens that the model is spared by `plan`, estimated, by the policy whose change applies.
+pub fn removed_tokens(plan: &Plan) -> BTreeMap<&'static str, u64> {
+    let mut removed = BTreeMap::new();
+    for by in settle(plan).values().filter_map(|change| change.by.as_ref()) {
+        *removed.entry(by.policy).or_default() += tokens_of(by.gone_chars);
+    }
+    removed
+}
+
+/// Tokens of the texts that `plan` adds to the request, estimated, by policy: notices, and tools of toolrein's own.
+pub fn added_tokens(plan: &Plan) -> BTreeMap<&'static str, u64> {
+    let mut added = BTreeMap::new();
+    for edit in &plan.edits {
+        if let Change::Notice { text, .. } = &edit.change {
+            *added.entry(edit.policy).or_default() += tokens_of(text.chars().count());
+        }
+    }
+    for declared in &plan.declared {
+        *added.entry(declared.policy).or_default() += tokens_of(declared.tool.chars().count());
+    }
+    added
 }
 
 impl TextChange<'_> {
     fn is_blocked(&self) -> bool {
-        matches!(self.by, Some((Rank::Block, _, _)))
+        self.by.as_ref().is_some_and(|by| by.rank == Rank::Block)
     }
 }
 
@@ -152,7 +178,23 @@ mod tests {
         assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("p"));
         plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
-        assert_eq!(saved_tokens(&plan), 0);
+        assert!(removed_tokens(&plan).is_empty());
+    }
+
+    #[test]
+    fn tokens_count_for_the_policy_whose_change_applies_and_notices_are_added() {
+        let edit = |policy, change| Edit { message: 1, decided: 1, policy, change };
+        let long = "x".repeat(36);
+        let notice = |text: &str| Change::Notice { text: text.to_owned(), word: "notice" };
+        let edits = vec![
+            edit("truncate", shorten(&long)),
+            edit("compact", clear(&long)),
+            edit("budget", notice(&long)),
+            edit("budget", notice(&long)),
+        ];
+        let plan = Plan { edits, ..Plan::default() };
+        assert_eq!(removed_tokens(&plan), BTreeMap::from([("compact", 10)]));
+        assert_eq!(added_tokens(&plan), BTreeMap::from([("budget", 20)]));
     }
 
     #[test]

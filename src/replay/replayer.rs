@@ -19,7 +19,7 @@ use crate::exchange::{
 };
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
-use crate::plan::texts::saved_tokens;
+use crate::plan::texts::removed_tokens;
 use crate::plan::{Change, Edit, Plan, Refusal};
 use crate::secret::random_key;
 use crate::store::memory::MemoCache;
@@ -219,7 +219,7 @@ impl ReplayInProgress<'_> {
                 self.record_action(0, policy, "hidden", (Some(tool), None));
             }
         }
-        self.figures.tokens_saved += saved_tokens(plan);
+        self.figures.tokens_saved += removed_tokens(plan).values().sum::<u64>();
         for Edit { message, decided, policy, change } in plan.effective_edits() {
             let acts = self.acts.entry(policy).or_default();
             acts.tokens_saved += change.saved_tokens();

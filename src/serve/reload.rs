@@ -3,8 +3,8 @@
 //! nothing. The caller decides when to reload.
 
 use super::{
-    Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, patience,
-    upstream_settings,
+    Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, own_series, patience,
+    seconds_now, upstream_settings,
 };
 use crate::admin::{Admin, StopScope};
 use crate::config::{Change, Config, Overrides, Source, Target};
@@ -54,7 +54,8 @@ impl Running {
         };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
-        telemetry.metrics.configure_tools(&config.named_tools());
+        telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
+        telemetry.metrics.configured(&config.hash, seconds_now());
         self.handler.0.store(Arc::new(app));
         self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
         for warning in &config.warnings {

@@ -2,8 +2,8 @@
 
 use super::endpoint::Endpoint;
 use super::request_record::{
-    Context, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, Route, SHORTENED,
-    Said, Times, Tokens, Verdict,
+    Context, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, ResultOutcome, Route,
+    SHORTENED, Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -47,11 +47,10 @@ pub(super) fn rich() -> RequestRecord {
     record.act(On::Request, "budget", "notice", 1);
     record.act(On::Reply, "rate_limit", "blocked", 1);
     record.judged = calls();
-    let result = |tool: &str, bytes, tokens, took| NewResult { tool: tool.to_owned(), bytes, tokens, took };
-    record.results = vec![
-        result("search", 5_120, 1_280, Some(Duration::from_millis(350))),
-        result("weather", 10, 3, None),
-    ];
+    record.results = results();
+    record.tokens_of("truncate").removed = 900;
+    record.tokens_of("budget").added = 30;
+    record.tokens_of("rate_limit").reasked = 1_500;
     record.tokens = Tokens {
         prompt: 3_000,
         cached: 2_048,
@@ -83,6 +82,20 @@ pub(super) fn rich() -> RequestRecord {
     record.reply_bytes = 900;
     record.traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     record
+}
+
+fn results() -> Vec<NewResult> {
+    let result = |tool: &str, bytes, tokens, took, outcome| NewResult {
+        tool: tool.to_owned(),
+        bytes,
+        tokens,
+        took,
+        outcome,
+    };
+    vec![
+        result("search", 5_120, 1_280, Some(Duration::from_millis(350)), ResultOutcome::Useful),
+        result("weather", 10, 3, None, ResultOutcome::Failed),
+    ]
 }
 
 fn calls() -> Vec<JudgedCall> {

@@ -2,7 +2,7 @@
 //! users define names, help texts and what is counted.
 
 use super::endpoint::Endpoint;
-use super::request_record::{Context, Route};
+use super::request_record::Context;
 use prometheus::core::Collector;
 use prometheus::{
     Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
@@ -22,10 +22,11 @@ impl Maker<'_> {
 
     /// The metric with the version.
     pub(super) fn build_info(&self) -> Result<(), Error> {
-        let opts = Opts::new("toolrein_build_info", "Always 1, labelled with the running version.");
-        let info = IntGaugeVec::new(opts, &["version"])?;
-        info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        self.add(info)
+        let help = "Always 1, labelled with the running version.";
+        self.gauges("toolrein_build_info", help, &["version"])?
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
+        Ok(())
     }
 
     pub(super) fn counter(&self, name: &str, help: &str) -> Result<IntCounter, Error> {
@@ -40,21 +41,16 @@ impl Maker<'_> {
         Ok(gauge)
     }
 
+    pub(super) fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntGaugeVec, Error> {
+        let family = IntGaugeVec::new(Opts::new(name, help), labels)?;
+        self.add(family.clone())?;
+        Ok(family)
+    }
+
     pub(super) fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Result<Histogram, Error> {
         let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
         self.add(histogram.clone())?;
         Ok(histogram)
-    }
-
-    pub(super) fn tool_histograms(
-        &self,
-        name: &str,
-        help: &str,
-        buckets: &[f64],
-    ) -> Result<HistogramVec, Error> {
-        let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), &["tool"])?;
-        self.add(family.clone())?;
-        Ok(family)
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {
@@ -63,90 +59,96 @@ impl Maker<'_> {
         Ok(family)
     }
 
-    /// Counters by one label; those of the `known` labels start at 0.
-    pub(super) fn words(
+    pub(super) fn histograms(
         &self,
         name: &str,
         help: &str,
-        label: &str,
-        known: &[&'static str],
-    ) -> Result<Counters, Error> {
-        let family = self.counters(name, help, &[label])?;
-        let known = known.iter().map(|word| (*word, family.with_label_values(&[*word]))).collect();
-        Ok(Counters { family, known })
+        (labels, buckets): (&[&str], &[f64]),
+    ) -> Result<HistogramVec, Error> {
+        let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
+        self.add(family.clone())?;
+        Ok(family)
+    }
+
+    /// Counters by one label of a closed set. Each exists once it was counted: at 0, all of them would be most of a
+    /// sidecar's series.
+    pub(super) fn words(&self, name: &str, help: &str, label: &str) -> Result<Counters, Error> {
+        self.counters(name, help, &[label]).map(Counters)
     }
 }
 
-/// Counters by one label whose usual values are known beforehand.
-pub(super) struct Counters {
-    family: IntCounterVec,
-    known: Vec<(&'static str, IntCounter)>,
-}
+/// Counters by one label of a closed set.
+pub(super) struct Counters(IntCounterVec);
 
 impl Counters {
     pub(super) fn add(&self, word: &'static str, count: u64) {
-        match self.known.iter().find(|(known, _)| *known == word) {
-            Some((_, counter)) => counter.inc_by(count),
-            None => self.family.with_label_values(&[word]).inc_by(count),
+        if count > 0 {
+            self.0.with_label_values(&[word]).inc_by(count);
         }
     }
 }
 
 /// Billed prompts by what was done to their conversations.
 pub(super) struct Contexts {
-    /// All tokens and the cached ones, at the index from [`Self::index`].
-    by_context: [[IntCounter; 2]; 4],
+    all: IntCounterVec,
+    from_cache: IntCounterVec,
 }
 
 impl Contexts {
-    pub(super) fn new(make: &Maker<'_>, name: &str, help: &str) -> Result<Self, Error> {
-        let family = make.counters(name, help, &["touched", "held_out", "kind"])?;
-        let word = |holds: bool| if holds { "yes" } else { "no" };
-        let by_context = [0, 1, 2, 3].map(|index| {
-            let (touched, held_out) = (word(index & 1 > 0), word(index & 2 > 0));
-            ["prompt", "cached"].map(|kind| family.with_label_values(&[touched, held_out, kind]))
-        });
-        Ok(Self { by_context })
+    pub(super) fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        const LABELS: [&str; 2] = ["touched", "held_out"];
+        Ok(Self {
+            all: make.counters(
+                "toolrein_context_tokens_total",
+                "Billed tokens of prompts by whether policies changed the conversation's texts (touched) and by whether \
+                 it was held out, where they only would have done so.",
+                &LABELS,
+            )?,
+            from_cache: make.counters(
+                "toolrein_context_cached_tokens_total",
+                "The part of toolrein_context_tokens_total that providers read from their prompt caches.",
+                &LABELS,
+            )?,
+        })
     }
 
     pub(super) fn count(&self, context: Context, prompt: u64, cached: u64) {
-        let [all, from_cache] = &self.by_context[Self::index(context)];
-        all.inc_by(prompt);
-        from_cache.inc_by(cached);
-    }
-
-    fn index(context: Context) -> usize {
-        usize::from(context.touched) | usize::from(context.held_out) << 1
+        let word = |holds: bool| if holds { "yes" } else { "no" };
+        let labels = [word(context.touched), word(context.held_out)];
+        for (family, count) in [(&self.all, prompt), (&self.from_cache, cached)] {
+            if count > 0 {
+                family.with_label_values(&labels).inc_by(count);
+            }
+        }
     }
 }
 
-/// Requests by route, endpoint and status.
+/// Requests by endpoint, model, status and error.
 pub(super) struct Requests(IntCounterVec);
 
 impl Requests {
     pub(super) fn new(make: &Maker<'_>, name: &str, help: &str) -> Result<Self, Error> {
-        let requests = Self(make.counters(name, help, &["route", "endpoint", "status"])?);
-        for (route, endpoint, status) in [
-            (Route::Chat, Endpoint::ChatCompletions, 200),
-            (Route::Responses, Endpoint::Responses, 200),
-            (Route::Relay, Endpoint::Other, 200),
-            (Route::Upgrade, Endpoint::Realtime, 101),
-        ] {
-            requests.counter(route, endpoint, status);
-        }
-        Ok(requests)
+        Ok(Self(make.counters(name, help, &["endpoint", "model", "status", "error"])?))
     }
 
-    pub(super) fn count(&self, route: Route, endpoint: Endpoint, status: u16) {
-        self.counter(route, endpoint, status).inc();
-    }
-
-    fn counter(&self, route: Route, endpoint: Endpoint, status: u16) -> IntCounter {
+    pub(super) fn count(&self, endpoint: Endpoint, model: &str, status: u16, error: Option<&str>) {
+        let mut digits = [0; 5];
         let status = match status {
-            0 => "none".to_owned(),
-            _ if STATUSES.contains(&status) => status.to_string(),
-            _ => "other".to_owned(),
+            0 => "none",
+            _ if STATUSES.contains(&status) => decimal(status, &mut digits),
+            _ => "other",
         };
-        self.0.with_label_values(&[route.as_str(), endpoint.as_str(), status.as_str()])
+        self.0.with_label_values(&[endpoint.as_str(), model, status, error.unwrap_or_default()]).inc();
     }
+}
+
+/// The decimal digits of `number`.
+fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &str {
+    let mut at = digits.len();
+    while number > 0 || at == digits.len() {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    std::str::from_utf8(&digits[at..]).unwrap_or_default()
 }

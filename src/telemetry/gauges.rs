@@ -2,7 +2,7 @@
 //! nothing itself.
 
 use super::families::Maker;
-use prometheus::{Error, IntGauge};
+use prometheus::{Error, IntGauge, IntGaugeVec};
 use std::sync::OnceLock;
 
 /// See the module's documentation.
@@ -12,6 +12,9 @@ pub(super) struct Gauges {
     pub(super) connections: PolledGauge,
     pub(super) confirmations_pending: PolledGauge,
     pub(super) body_bytes: PolledGauge,
+    /// Labelled with the hash of the configuration in force.
+    config_info: IntGaugeVec,
+    config_loaded: IntGauge,
 }
 
 /// A gauge whose value comes from a source.
@@ -39,7 +42,23 @@ impl Gauges {
                 "toolrein_body_bytes",
                 "Bytes of request and reply bodies in memory; at most limits.total_bytes.",
             )?),
+            config_info: make.gauges(
+                "toolrein_config_info",
+                "Always 1, labelled with the beginning of the SHA-256 of the configuration in force.",
+                &["hash"],
+            )?,
+            config_loaded: make.gauge(
+                "toolrein_config_loaded_timestamp_seconds",
+                "When the configuration in force was loaded, in seconds since the epoch.",
+            )?,
         })
+    }
+
+    /// The configuration with this hash is in force since `at_seconds` since the epoch.
+    pub(super) fn configured(&self, hash: &str, at_seconds: i64) {
+        self.config_info.reset();
+        self.config_info.with_label_values(&[hash]).set(1);
+        self.config_loaded.set(at_seconds);
     }
 
     /// Reads all sources.

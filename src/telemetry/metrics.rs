@@ -3,64 +3,27 @@
 
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
-use super::request_record::{Consent, Fallback, On, PrefixBreak, RequestRecord, SummaryResult, Tokens};
+use super::gen_ai::GenAi;
+use super::models::{Model, Models};
+use super::request_record::{LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens};
 use super::store::{StoreMetrics, StoreOp};
-use super::tools::Tools;
+use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
+use prometheus::{
+    Error, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
+};
 use std::time::Duration;
 
-/// The targets are 0.3 ms at 32 KB and 3 ms at 1 MB.
-const OVERHEAD_SECONDS: [f64; 19] = [
-    0.000_025, 0.000_05, 0.000_075, 0.000_1, 0.000_15, 0.000_2, 0.000_3, 0.000_5, 0.000_75, 0.001, 0.001_5,
-    0.002, 0.003, 0.005, 0.007_5, 0.01, 0.025, 0.1, 1.0,
-];
+/// The targets are 0.5 ms at 32 KB and 3 ms at 1 MB. Few buckets, since each is a series of every sidecar.
+const OVERHEAD_SECONDS: [f64; 6] = [0.000_1, 0.000_5, 0.001, 0.003, 0.01, 0.1];
 /// A model's answer: from a cached word to a long chain of thought.
-const ANSWER_SECONDS: [f64; 14] =
-    [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Reasons known beforehand, so that their counters start at 0. Others are exposed once they are seen.
-const UNJUDGED: [&str; 8] = [
-    "event_too_long",
-    "held_too_much",
-    "reply_too_long",
-    "not_json",
-    "ambiguous",
-    "unreadable_coding",
-    "unanswerable",
-    "stored_response",
-];
-/// The kinds of items that no client runs.
-const CARRIED: [&str; 11] = [
-    "reasoning",
-    "web_search_call",
-    "file_search_call",
-    "code_interpreter_call",
-    "image_generation_call",
-    "mcp_call",
-    "mcp_list_tools",
-    "tool_search_call",
-    "compaction",
-    "program",
-    "other",
-];
-const UNGOVERNED: [&str; 11] = [
-    "not_json",
-    "no_messages",
-    "wrong_type",
-    "duplicate_key",
-    "too_deep",
-    "not_utf8",
-    "too_large",
-    "too_many_parts",
-    "no_memory",
-    "odd_text",
-    "unreadable_coding",
-];
-/// In the order of [`Tokens`], then the estimate for prompts without a bill.
-const TOKEN_KINDS: [&str; 7] =
-    ["prompt", "cached", "cache_written", "completion", "reasoning", "saved", "estimated"];
+const ANSWER_SECONDS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
+/// Shares of a limit at which somebody may want to act.
+const SHARES: [f64; 3] = [0.5, 0.8, 1.0];
+/// In the order of [`PolicyTokens`].
+const EFFECTS: [&str; 3] = ["removed", "added", "reasked"];
 /// The labels of [`Metrics::count_summary_tokens`].
-const SUMMARY_TOKENS: [&str; 2] = ["prompt", "completion"];
+const SUMMARY_TOKENS: [&str; 2] = ["input", "output"];
 /// The labels of [`Metrics::count_reload`].
 const RELOADS: [&str; 2] = ["ok", "refused"];
 /// About how many bytes of a request make a token: for prompts without a bill.
@@ -75,7 +38,11 @@ pub struct Metrics {
     times: Times,
     deeds: Deeds,
     tools: Tools,
-    tokens: Counters,
+    models: Models,
+    policy_tokens: IntCounterVec,
+    unbilled: IntCounter,
+    limits: HistogramVec,
+    gen_ai: GenAi,
     context: Contexts,
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
@@ -126,9 +93,8 @@ impl Drop for StreamGuard {
 }
 
 impl Metrics {
-    /// Fresh metrics. The `configured_tools` always have their own series; of all others the first hundred. An error
-    /// would be a mistake in a name in this folder.
-    pub fn new(configured_tools: &[String]) -> Result<Self, Error> {
+    /// Fresh metrics. An error would be a mistake in a name in this folder.
+    pub fn new(tools: OwnSeries) -> Result<Self, Error> {
         let registry = Registry::new();
         let make = Maker(&registry);
         make.add(ProcessCollector::for_self())?;
@@ -137,8 +103,8 @@ impl Metrics {
             requests: Requests::new(
                 &make,
                 "toolrein_requests_total",
-                "Client requests by route, by endpoint and by the HTTP status that the client got (none: it left \
-                 before one).",
+                "Client requests by endpoint, model, HTTP status that the client got (none: it left before one), and \
+                 error of toolrein's own.",
             )?,
             by_profile: make.counters(
                 "toolrein_profile_requests_total",
@@ -147,21 +113,26 @@ impl Metrics {
             )?,
             times: Times::new(&make)?,
             deeds: Deeds::new(&make)?,
-            tools: Tools::new(&make, configured_tools)?,
-            tokens: make.words(
-                "toolrein_tokens_total",
-                "Tokens by kind: prompt, cached and cache_written (parts of prompt), completion and reasoning (part of \
-                 completion) as billed, re-asks included; estimated: prompts that were answered and not billed; saved \
-                 is an estimate for each request: an old cut counts each time.",
-                "kind",
-                &TOKEN_KINDS,
+            tools: Tools::new(&make, tools)?,
+            models: Models::new(&make)?,
+            policy_tokens: make.counters(
+                "toolrein_policy_tokens_total",
+                "Tokens by policy and effect: removed (not sent, estimated), added (notices and declarations, \
+                 estimated), reasked (billed for asking again). Old changes count in each request, as they would be \
+                 billed.",
+                &["policy", "effect"],
             )?,
-            context: Contexts::new(
-                &make,
-                "toolrein_context_tokens_total",
-                "Billed tokens of prompts, all and cached, by whether policies changed the conversation's texts \
-                 (touched) and by whether it was held out, where they only would have done so.",
+            unbilled: make.counter(
+                "toolrein_unbilled_tokens_total",
+                "Estimated input tokens of answered requests for which the upstream reported no usage.",
             )?,
+            limits: make.histograms(
+                "toolrein_limit_utilization",
+                "The used share of the scarcest limit of each policy, after each request.",
+                (&["policy"], &SHARES),
+            )?,
+            gen_ai: GenAi::new(&make)?,
+            context: Contexts::new(&make)?,
             client_gone: make
                 .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
             lost_log_lines: make.counter(
@@ -177,7 +148,6 @@ impl Metrics {
                 "toolrein_config_reloads_total",
                 "Reloads of the configuration: ok (replaced), refused (unchanged).",
                 "result",
-                &RELOADS,
             )?,
             gauges: Gauges::new(&make)?,
             store: StoreMetrics::new(&make)?,
@@ -196,9 +166,15 @@ impl Metrics {
         self.reloads.add(RELOADS[usize::from(!taken)], 1);
     }
 
-    /// Replaces the configured tools, as in [`Self::new`].
-    pub fn configure_tools(&self, configured_tools: &[String]) {
-        self.tools.configure(configured_tools);
+    /// Sets which tools have series of their own, and whether the semantic conventions' metrics are kept.
+    pub fn configure(&self, tools: OwnSeries, gen_ai: bool) {
+        self.tools.configure(tools);
+        self.gen_ai.switch(gen_ai);
+    }
+
+    /// The configuration with this hash is in force since `at_seconds` since the epoch.
+    pub fn configured(&self, hash: &str, at_seconds: i64) {
+        self.gauges.configured(hash, at_seconds);
     }
 
     /// Counts the result of a summary.
@@ -257,7 +233,9 @@ impl Metrics {
 
     /// Counts one request.
     pub(super) fn record(&self, record: &RequestRecord) {
-        self.requests.count(record.route, record.endpoint, record.status);
+        let is_read = record.route.is_governed() && record.ungoverned.is_none();
+        let model = self.models.model(record.model.as_deref().filter(|_| is_read));
+        self.requests.count(record.endpoint, &model.name, record.status, record.error);
         if let Some(profile) = &record.profile {
             self.by_profile.with_label_values(&[&**profile]).inc();
         }
@@ -265,7 +243,7 @@ impl Metrics {
         record.without_store.into_iter().for_each(|refused| self.store.miss(refused));
         self.times.record(record);
         self.deeds.record(record);
-        self.record_tokens(record);
+        self.record_tokens(record, &model);
         for call in &record.judged {
             self.tools.tool(&call.tool).call(call);
         }
@@ -287,18 +265,35 @@ impl Metrics {
         self.lost_audit_lines.inc_by(lost);
     }
 
-    fn record_tokens(&self, record: &RequestRecord) {
-        let Tokens { prompt, cached, cache_written, completion, reasoning, saved } = record.tokens;
+    fn record_tokens(&self, record: &RequestRecord, model: &Model) {
+        let Tokens { prompt, cached, .. } = record.tokens;
         let is_read = record.route.is_governed() && record.ungoverned.is_none();
-        let is_unbilled = is_read && (200..300).contains(&record.status) && prompt == 0;
-        let estimated = if is_unbilled { record.request_bytes / BYTES_OF_A_TOKEN } else { 0 };
-        let counts = [prompt, cached, cache_written, completion, reasoning, saved, estimated];
-        for (kind, count) in TOKEN_KINDS.into_iter().zip(counts) {
-            if count > 0 {
-                self.tokens.add(kind, count);
+        if is_read && (200..300).contains(&record.status) && prompt == 0 {
+            self.unbilled.inc_by(record.request_bytes / BYTES_OF_A_TOKEN);
+        }
+        model.billed(&record.tokens);
+        self.context.count(record.context, prompt, cached);
+        for PolicyTokens { policy, removed, added, reasked } in &record.policy_tokens {
+            for (effect, count) in EFFECTS.into_iter().zip([*removed, *added, *reasked]) {
+                if count > 0 {
+                    self.policy_tokens.with_label_values(&[*policy, effect]).inc_by(count);
+                }
             }
         }
-        self.context.count(record.context, prompt, cached);
+        self.record_limits(record);
+        if is_read {
+            self.gen_ai.record(record, &model.name);
+        }
+    }
+
+    /// The scarcest limit of each policy; uses of one policy follow each other.
+    fn record_limits(&self, record: &RequestRecord) {
+        let share = |limit: &LimitUse| limit.used as f64 / limit.limit.max(1) as f64;
+        for of_policy in record.usage_of_limits.chunk_by(|one, next| one.policy == next.policy) {
+            let Some(policy) = of_policy.first().and_then(|limit| limit.policy) else { continue };
+            let scarcest = of_policy.iter().map(share).fold(0.0, f64::max);
+            self.limits.with_label_values(&[policy]).observe(scarcest);
+        }
     }
 }
 
@@ -343,13 +338,11 @@ impl Summaries {
                 "Summaries of cleared results, by result: made, late and failed are requests to a model, pinned are \
                  requests that got an earlier summary, lost are batches whose summary is not known any more.",
                 "kind",
-                &SummaryResult::ALL.map(SummaryResult::as_str),
             )?,
             tokens: make.words(
                 "toolrein_summaries_tokens_total",
                 "Tokens billed for summaries; included in no other count.",
-                "kind",
-                &SUMMARY_TOKENS,
+                "type",
             )?,
         })
     }
@@ -367,32 +360,27 @@ impl Deeds {
                 "toolrein_fallbacks_total",
                 "Retries after an upstream's refusal or on a stale connection, by kind.",
                 "kind",
-                &Fallback::ALL.map(Fallback::as_str),
             )?,
             prefix_breaks: make.words(
                 "toolrein_prefix_breaks_total",
                 "Requests whose rewritten history does not continue the one before, so that prompt caches miss, by \
                  cause; a resent identical body counts once.",
                 "cause",
-                &PrefixBreak::ALL.map(PrefixBreak::as_str),
             )?,
             carried: make.words(
                 "toolrein_carried_items_total",
                 "Items of replies that no client runs, so that no policy can block them, by kind.",
                 "kind",
-                &CARRIED,
             )?,
             unjudged: make.words(
                 "toolrein_unjudged_total",
                 "Replies, or parts of them, that passed without being judged, by reason.",
                 "why",
-                &UNJUDGED,
             )?,
             ungoverned: make.words(
                 "toolrein_ungoverned_total",
                 "Governed requests that were relayed unread because they could not be read, by reason.",
                 "why",
-                &UNGOVERNED,
             )?,
             implausible_usage: make.counter(
                 "toolrein_implausible_usage_total",
@@ -409,7 +397,6 @@ impl Deeds {
                 "Results of asking a person about calls: approved, declined, or why no answer came: expired (not in \
                  time), left (the client was gone), stopped (toolrein was), unasked (too many waited).",
                 "outcome",
-                &Consent::ALL.map(Consent::as_str),
             )?,
             overflows_remembered: make.counter(
                 "toolrein_overflows_remembered_total",
@@ -448,7 +435,7 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        Metrics::new(&["search".to_owned()]).unwrap()
+        Metrics::new(OwnSeries { all: true, ..OwnSeries::none() }).unwrap()
     }
 
     /// The samples of ours that are not 0, except buckets and the build.
@@ -468,28 +455,32 @@ mod tests {
 toolrein_actions_total{action="blocked",policy="rate_limit"} 1
 toolrein_actions_total{action="notice",policy="budget"} 1
 toolrein_actions_total{action="shortened",policy="truncate"} 2
+toolrein_cache_written_tokens_total{model="gpt-4o"} 100
+toolrein_cached_tokens_total{model="gpt-4o"} 2048
 toolrein_carried_items_total{kind="web_search_call"} 1
-toolrein_context_tokens_total{held_out="no",kind="cached",touched="yes"} 2048
-toolrein_context_tokens_total{held_out="no",kind="prompt",touched="yes"} 3000
+toolrein_context_cached_tokens_total{held_out="no",touched="yes"} 2048
+toolrein_context_tokens_total{held_out="no",touched="yes"} 3000
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
+toolrein_limit_utilization_sum{policy="rate_limit"} 1
+toolrein_limit_utilization_count{policy="rate_limit"} 1
 toolrein_lost_hidden_exchanges_total 1
 toolrein_overhead_seconds_sum 0.00025
 toolrein_overhead_seconds_count 1
+toolrein_policy_tokens_total{effect="added",policy="budget"} 30
+toolrein_policy_tokens_total{effect="reasked",policy="rate_limit"} 1500
+toolrein_policy_tokens_total{effect="removed",policy="truncate"} 900
 toolrein_prefix_breaks_total{cause="store"} 1
 toolrein_profile_requests_total{profile="chat"} 1
 toolrein_reasks_total 1
-toolrein_requests_total{endpoint="chat_completions",route="chat",status="200"} 1
-toolrein_tokens_total{kind="cache_written"} 100
-toolrein_tokens_total{kind="cached"} 2048
-toolrein_tokens_total{kind="completion"} 70
-toolrein_tokens_total{kind="prompt"} 3000
-toolrein_tokens_total{kind="reasoning"} 20
-toolrein_tokens_total{kind="saved"} 900
-toolrein_tool_calls_total{tool="search",verdict="allowed"} 2
-toolrein_tool_calls_total{tool="weather",verdict="blocked"} 1
-toolrein_tool_calls_total{tool="weather",verdict="unjudged"} 1
+toolrein_reasoning_tokens_total{model="gpt-4o"} 20
+toolrein_requests_total{endpoint="chat_completions",error="",model="gpt-4o",status="200"} 1
+toolrein_tokens_total{model="gpt-4o",type="input"} 3000
+toolrein_tokens_total{model="gpt-4o",type="output"} 70
+toolrein_tool_calls_total{policy="",tool="search",verdict="allow"} 2
+toolrein_tool_calls_total{policy="",tool="weather",verdict="unjudged"} 1
+toolrein_tool_calls_total{policy="rate_limit",tool="weather",verdict="block"} 1
 toolrein_tool_result_bytes_sum{tool="search"} 5120
 toolrein_tool_result_bytes_count{tool="search"} 1
 toolrein_tool_result_bytes_sum{tool="weather"} 10
@@ -498,6 +489,8 @@ toolrein_tool_result_tokens_sum{tool="search"} 1280
 toolrein_tool_result_tokens_count{tool="search"} 1
 toolrein_tool_result_tokens_sum{tool="weather"} 3
 toolrein_tool_result_tokens_count{tool="weather"} 1
+toolrein_tool_results_total{outcome="failed",tool="weather"} 1
+toolrein_tool_results_total{outcome="ok",tool="search"} 1
 toolrein_tool_seconds_sum{tool="search"} 0.35
 toolrein_tool_seconds_count{tool="search"} 1
 toolrein_unjudged_total{why="event_too_long"} 1
@@ -513,9 +506,9 @@ toolrein_upstream_seconds_count 1"#;
         metrics.record(&RequestRecord { repeated: true, ..rich() });
         let samples = samples(&metrics);
         for expected in [
-            r#"toolrein_requests_total{endpoint="chat_completions",route="chat",status="200"} 2"#,
-            r#"toolrein_tokens_total{kind="prompt"} 6000"#,
-            r#"toolrein_tool_calls_total{tool="search",verdict="allowed"} 4"#,
+            r#"toolrein_requests_total{endpoint="chat_completions",error="",model="gpt-4o",status="200"} 2"#,
+            r#"toolrein_tokens_total{model="gpt-4o",type="input"} 6000"#,
+            r#"toolrein_tool_calls_total{policy="",tool="search",verdict="allow"} 4"#,
             r#"toolrein_actions_total{action="blocked",policy="rate_limit"} 2"#,
             r#"toolrein_actions_total{action="shortened",policy="truncate"} 2"#,
             r#"toolrein_actions_total{action="notice",policy="budget"} 1"#,
@@ -529,21 +522,8 @@ toolrein_upstream_seconds_count 1"#;
     }
 
     #[test]
-    fn counters_of_closed_sets_begin_at_zero_and_every_metric_says_what_it_is() {
+    fn plain_counters_begin_at_zero_and_every_metric_says_what_it_is() {
         let text = metrics().render();
-        for (name, label, words) in [
-            ("tokens", "kind", TOKEN_KINDS.to_vec()),
-            ("fallbacks", "kind", Fallback::ALL.map(Fallback::as_str).to_vec()),
-            ("prefix_breaks", "cause", PrefixBreak::ALL.map(PrefixBreak::as_str).to_vec()),
-            ("carried_items", "kind", crate::dialect::CARRIED.to_vec()),
-            ("unjudged", "why", UNJUDGED.to_vec()),
-            ("ungoverned", "why", UNGOVERNED.to_vec()),
-        ] {
-            for word in words {
-                let sample = format!("\ntoolrein_{name}_total{{{label}=\"{word}\"}} 0\n");
-                assert!(text.contains(&sample), "{sample}");
-            }
-        }
         for plain in [
             "client_gone",
             "lost_hidden_exchanges",
@@ -574,7 +554,7 @@ toolrein_upstream_seconds_count 1"#;
         let text = metrics.render();
         for (status, count) in [("none", 1), ("other", 3), ("599", 1), ("101", 1)] {
             let sample = format!(
-                "\ntoolrein_requests_total{{endpoint=\"other\",route=\"upgrade\",status=\"{status}\"}} {count}\n"
+                "\ntoolrein_requests_total{{endpoint=\"other\",error=\"\",model=\"none\",status=\"{status}\"}} {count}\n"
             );
             assert!(text.contains(&sample), "{sample}");
         }
@@ -595,7 +575,7 @@ toolrein_upstream_seconds_count 1"#;
             metrics.record(&record);
         }
         let samples = samples(&metrics);
-        assert!(samples.iter().any(|sample| sample == r#"toolrein_tokens_total{kind="estimated"} 1000"#));
+        assert!(samples.iter().any(|sample| sample == "toolrein_unbilled_tokens_total 1000"));
     }
 
     #[test]
@@ -609,17 +589,59 @@ toolrein_upstream_seconds_count 1"#;
             metrics.record(&RequestRecord { tokens, context, ..RequestRecord::new(Route::Chat) });
         }
         let text = metrics.render();
-        for (held_out, kind, touched, count) in [
-            ("no", "prompt", "yes", 101),
-            ("no", "cached", "yes", 91),
-            ("no", "cached", "no", 5),
-            ("yes", "prompt", "yes", 1_000),
-            ("yes", "cached", "yes", 0),
-            ("yes", "prompt", "no", 0),
+        for (family, held_out, touched, count) in [
+            ("tokens", "no", "yes", 101),
+            ("cached_tokens", "no", "yes", 91),
+            ("cached_tokens", "no", "no", 5),
+            ("tokens", "yes", "yes", 1_000),
         ] {
             let sample = format!(
-                "\ntoolrein_context_tokens_total{{held_out=\"{held_out}\",kind=\"{kind}\",touched=\"{touched}\"}} {count}\n"
+                "\ntoolrein_context_{family}_total{{held_out=\"{held_out}\",touched=\"{touched}\"}} {count}\n"
             );
+            assert!(text.contains(&sample), "{sample}");
+        }
+    }
+
+    #[test]
+    fn the_semantic_conventions_metrics_are_kept_only_where_they_are_wanted() {
+        let metrics = metrics();
+        metrics.record(&rich());
+        assert!(!metrics.render().contains("gen_ai_client_operation_duration_seconds_count"));
+        metrics.configure(OwnSeries::none(), true);
+        metrics.record(&rich());
+        let text = metrics.render();
+        let labels = "gen_ai_operation_name=\"chat\",gen_ai_request_model=\"gpt-4o\"";
+        for sample in [
+            format!("gen_ai_client_operation_duration_seconds_count{{{labels}}} 1\n"),
+            format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"input\"}} 3000\n"),
+            format!("gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type=\"output\"}} 70\n"),
+        ] {
+            assert!(text.contains(&sample), "{sample}");
+        }
+    }
+
+    #[test]
+    fn the_configuration_in_force_is_one_series() {
+        let metrics = metrics();
+        metrics.configured("aaaa", 1);
+        metrics.configured("bbbb", 2);
+        let text = metrics.render();
+        assert!(
+            text.contains("\ntoolrein_config_info{hash=\"bbbb\"} 1\n") && !text.contains("aaaa"),
+            "{text}"
+        );
+        assert!(text.contains("\ntoolrein_config_loaded_timestamp_seconds 2\n"));
+    }
+
+    #[test]
+    fn the_scarcest_limit_of_each_policy_counts() {
+        let metrics = metrics();
+        let limit = |policy, used| LimitUse { policy: Some(policy), tool: "t".to_owned(), used, limit: 10 };
+        let usage_of_limits = vec![limit("budget", 4), limit("rate_limit", 2), limit("rate_limit", 9)];
+        metrics.record(&RequestRecord { usage_of_limits, ..RequestRecord::new(Route::Chat) });
+        let text = metrics.render();
+        for (policy, sum) in [("budget", "0.4"), ("rate_limit", "0.9")] {
+            let sample = format!("\ntoolrein_limit_utilization_sum{{policy=\"{policy}\"}} {sum}\n");
             assert!(text.contains(&sample), "{sample}");
         }
     }
@@ -658,6 +680,6 @@ toolrein_upstream_seconds_count 1"#;
         record.actions.push(Action { policy: "p", action: "q".into(), count: u64::MAX / 2, on: On::Reply });
         metrics.record(&record);
         let text = metrics.render();
-        assert!(text.contains(r#"{tool="a\"}_1_#_TYPE_x\\",verdict="allowed"} 1"#), "{text}");
+        assert!(text.contains(r#"tool="a\"}_1_#_TYPE_x\\",verdict="allow"} 1"#), "{text}");
     }
 }

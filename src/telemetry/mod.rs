@@ -7,14 +7,16 @@ mod bounded;
 pub mod endpoint;
 mod families;
 mod gauges;
+mod gen_ai;
 mod line;
 pub mod log;
 pub mod metrics;
+mod models;
 mod queue;
 mod request;
 pub mod request_record;
 pub mod store;
-mod tools;
+pub mod tools;
 pub mod trace;
 
 #[cfg(test)]
@@ -56,6 +58,7 @@ impl Telemetry {
 mod tests {
     use super::log::{Format, Level, Settings};
     use super::request_record::Route;
+    use super::tools::OwnSeries;
     use super::*;
     use std::io::{self, Write};
 
@@ -74,7 +77,11 @@ mod tests {
     #[test]
     fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
-        let telemetry = Telemetry { metrics: Arc::new(Metrics::new(&[]).unwrap()), log, audit: Audit::off() };
+        let telemetry = Telemetry {
+            metrics: Arc::new(Metrics::new(OwnSeries::none()).unwrap()),
+            log,
+            audit: Audit::off(),
+        };
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();
         // The thread has ended, so this one is lost too.

@@ -45,6 +45,8 @@ pub struct RequestRecord {
     /// Calls that needed a person's decision, and the decisions.
     pub confirmations: Vec<Consent>,
     pub tokens: Tokens,
+    /// What each policy did to the number of tokens.
+    pub policy_tokens: Vec<PolicyTokens>,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
     pub context: Context,
@@ -180,10 +182,6 @@ pub enum Consent {
 }
 
 impl Consent {
-    /// All variants.
-    pub const ALL: [Self; 6] =
-        [Self::Approved, Self::Declined, Self::Expired, Self::Left, Self::Stopped, Self::Unasked];
-
     /// As in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -207,6 +205,42 @@ pub struct NewResult {
     pub tokens: u64,
     /// From the call's release to the request with the result; `None` if the release is not known.
     pub took: Option<Duration>,
+    pub outcome: ResultOutcome,
+}
+
+/// What a tool gave, by its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResultOutcome {
+    #[default]
+    Useful,
+    Empty,
+    Failed,
+}
+
+impl ResultOutcome {
+    /// All variants.
+    pub const ALL: [Self; 3] = [Self::Useful, Self::Empty, Self::Failed];
+
+    /// As in metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Useful => "ok",
+            Self::Empty => "empty",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What one policy did to the number of tokens of a client request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyTokens {
+    pub policy: &'static str,
+    /// Not sent, estimated; old cuts included.
+    pub removed: u64,
+    /// Sent in addition: notices and declarations, estimated; old ones included.
+    pub added: u64,
+    /// Billed for asking the model again after the policy's decision.
+    pub reasked: u64,
 }
 
 /// Tokens as the upstream billed them, summed over all its replies; `saved` is toolrein's own estimate.
@@ -248,9 +282,6 @@ pub enum SummaryResult {
 }
 
 impl SummaryResult {
-    /// Every result.
-    pub const ALL: [Self; 5] = [Self::Made, Self::Late, Self::Failed, Self::Pinned, Self::Lost];
-
     /// As in the metric's label.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -319,6 +350,15 @@ impl RequestRecord {
     /// The record of a request on `route`, otherwise empty.
     pub fn new(route: Route) -> Self {
         Self { route, ..Self::default() }
+    }
+
+    /// The tokens of `policy`.
+    pub fn tokens_of(&mut self, policy: &'static str) -> &mut PolicyTokens {
+        let at = self.policy_tokens.iter().position(|known| known.policy == policy).unwrap_or_else(|| {
+            self.policy_tokens.push(PolicyTokens { policy, ..PolicyTokens::default() });
+            self.policy_tokens.len() - 1
+        });
+        &mut self.policy_tokens[at]
     }
 
     /// Notes that `policy` did `action` on the request or on the reply, `count` more times.
@@ -393,16 +433,6 @@ impl Verdict {
 }
 
 impl Fallback {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Tools,
-        Self::ToolChoice,
-        Self::Flattened,
-        Self::Placement,
-        Self::Overflow,
-        Self::StreamOptions,
-        Self::Stale,
-    ];
-
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -418,9 +448,6 @@ impl Fallback {
 }
 
 impl PrefixBreak {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Compact, Self::History, Self::Overflow, Self::Placement, Self::StateStore];
-
     /// As in labels and fields.
     pub fn as_str(self) -> &'static str {
         match self {

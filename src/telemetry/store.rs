@@ -17,8 +17,6 @@ pub enum StoreOp {
 }
 
 impl StoreOp {
-    const ALL: [Self; 5] = [Self::Connect, Self::LookUp, Self::Record, Self::Claim, Self::Unreadable];
-
     /// As in labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,21 +47,18 @@ impl StoreMetrics {
              replicas share is away, or refuses writes.",
         )?;
         up.set(1);
-        let ops = StoreOp::ALL.map(StoreOp::as_str);
         Ok(Self {
             up,
             errors: make.words(
                 "toolrein_store_errors_total",
                 "Errors of the store that replicas share, by operation; unreadable: records that are not ours.",
                 "op",
-                &ops,
             )?,
             without: make.words(
                 "toolrein_store_away_total",
                 "Requests for which the shared store did not answer: local continued with what this process knows, \
                  refused were refused (store.strict).",
                 "result",
-                &WITHOUT,
             )?,
         })
     }

@@ -3,11 +3,10 @@
 
 use super::bounded;
 use super::families::Maker;
-use super::request_record::{JudgedCall, NewResult, Verdict};
+use super::request_record::{JudgedCall, NewResult, ResultOutcome, Verdict};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -24,11 +23,27 @@ const TOKENS: [f64; 9] = [16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.
 /// Buckets from a look-up in memory to a person's answer.
 const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
 
+/// Which tools have series of their own.
+#[derive(Clone)]
+pub struct OwnSeries {
+    /// Every tool, as long as there are not too many.
+    pub all: bool,
+    /// The configured ones in any case.
+    pub named: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+}
+
+impl OwnSeries {
+    /// No tool has.
+    pub fn none() -> Self {
+        Self { all: false, named: Arc::new(|_| false) }
+    }
+}
+
 /// The metrics of all tools.
 pub(super) struct Tools {
     families: Families,
-    /// A std lock: read when a tool is first seen, written when a configuration is read.
-    configured: RwLock<BTreeSet<String>>,
+    /// A std lock: read for tools without series of their own, written when a configuration is read.
+    own: RwLock<OwnSeries>,
     /// By name. Read for every call, written when a tool is first seen.
     seen: DashMap<String, Arc<Tool>>,
     /// How many of them are not configured.
@@ -37,32 +52,47 @@ pub(super) struct Tools {
 
 struct Families {
     calls: IntCounterVec,
+    results: IntCounterVec,
     re_requests: IntCounterVec,
     bytes: HistogramVec,
     tokens: HistogramVec,
     seconds: HistogramVec,
 }
 
-/// The labels of calls.
-const VERDICTS: [&str; 4] = ["allowed", "blocked", "answered", "unjudged"];
-
 /// The resolved metrics of one tool.
 pub(super) struct Tool {
-    calls: [IntCounter; VERDICTS.len()],
-    re_requests: IntCounter,
+    name: String,
+    /// For calls with any other verdict.
+    calls: IntCounterVec,
+    allowed: IntCounter,
+    results: [IntCounter; ResultOutcome::ALL.len()],
+    re_requests: IntCounterVec,
+    /// Only of tools with series of their own.
+    sizes: Option<Sizes>,
+}
+
+/// The distributions of one tool's results.
+struct Sizes {
     bytes: Histogram,
     tokens: Histogram,
     seconds: Histogram,
 }
 
 impl Tools {
-    /// Registers the families. The `configured` tools always get their own series, once they are seen.
-    pub(super) fn new(make: &Maker<'_>, configured: &[String]) -> Result<Self, Error> {
+    /// Registers the families; a tool gets series of its own once it is seen.
+    pub(super) fn new(make: &Maker<'_>, own: OwnSeries) -> Result<Self, Error> {
         let families = Families {
             calls: make.counters(
                 "toolrein_tool_calls_total",
-                "Tool calls that models made, by tool and verdict; each is counted once, in its reply.",
-                &["tool", "verdict"],
+                "Tool calls that models made, by tool, verdict (allow, block, modify, answer, ask, unjudged) and the \
+                 policy that decided; each is counted once, in its reply.",
+                &["tool", "verdict", "policy"],
+            )?,
+            results: make.counters(
+                "toolrein_tool_results_total",
+                "Tool results by tool and outcome, read from their texts: ok, empty, failed; each counts once, when it \
+                 is new.",
+                &["tool", "outcome"],
             )?,
             re_requests: make.counters(
                 "toolrein_truncation_re_requests_total",
@@ -70,110 +100,105 @@ impl Tools {
                  by the tool that gave them.",
                 &["tool"],
             )?,
-            bytes: make.tool_histograms(
+            bytes: make.histograms(
                 "toolrein_tool_result_bytes",
                 "Sizes of tool results as clients send them, in bytes; each counts once, when it is new.",
-                &BYTES,
+                (&["tool"], &BYTES),
             )?,
-            tokens: make.tool_histograms(
+            tokens: make.histograms(
                 "toolrein_tool_result_tokens",
                 "Sizes of tool results as clients send them, in estimated tokens; each counts once, when it is new.",
-                &TOKENS,
+                (&["tool"], &TOKENS),
             )?,
-            seconds: make.tool_histograms(
+            seconds: make.histograms(
                 "toolrein_tool_seconds",
                 "Time from a call's release to its result, in seconds; counted once, where the release is known.",
-                &SECONDS,
+                (&["tool"], &SECONDS),
             )?,
         };
-        let tools = Self {
-            families,
-            configured: RwLock::default(),
-            seen: DashMap::new(),
-            unknown: AtomicUsize::new(0),
-        };
-        tools.configure(configured);
-        Ok(tools)
+        Ok(Self { families, own: RwLock::new(own), seen: DashMap::new(), unknown: AtomicUsize::new(0) })
     }
 
-    /// Replaces the `configured` tools; existing series stay.
-    pub(super) fn configure(&self, configured: &[String]) {
-        let names = configured.iter().map(|tool| bounded::name(tool).into_owned()).collect();
-        *self.configured.write().unwrap_or_else(PoisonError::into_inner) = names;
+    /// Replaces which tools have series of their own; existing series stay.
+    pub(super) fn configure(&self, own: OwnSeries) {
+        *self.own.write().unwrap_or_else(PoisonError::into_inner) = own;
     }
 
-    /// The metrics of the tool with this name, or those of all others if there are too many.
+    /// The metrics of the tool with this name, or those of all tools without series of their own.
     pub(super) fn tool(&self, raw: &str) -> Arc<Tool> {
         let name = bounded::name(raw);
         if let Some(tool) = self.seen.get(name.as_ref()) {
             return Arc::clone(&tool);
         }
+        let OwnSeries { all, named } = self.own.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if named(&name) {
+            return self.meet(&name, true);
+        }
         // Beyond the cap no unknown name is kept, however many there are.
         let is_full = self.unknown.load(Ordering::Relaxed) >= MAX_UNKNOWN;
-        if is_full && !self.is_configured(&name) {
-            return self.meet(OTHER);
-        }
-        self.meet(&name)
+        self.meet(if all && !is_full { &name } else { OTHER }, false)
     }
 
     /// Resolves the metrics of a tool that is seen for the first time.
-    fn meet(&self, name: &str) -> Arc<Tool> {
+    fn meet(&self, name: &str, is_named: bool) -> Arc<Tool> {
         let tool = match self.seen.entry(name.to_owned()) {
             Entry::Occupied(known) => return Arc::clone(known.get()),
             Entry::Vacant(vacant) => {
-                let is_unknown = name != OTHER && !self.is_configured(name);
+                let is_unknown = name != OTHER && !is_named;
                 // Counted while the entry is locked, so that two at once cannot exceed the cap together.
                 let fits = !is_unknown || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
                 fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
             }
         };
-        tool.unwrap_or_else(|| self.meet(OTHER))
-    }
-
-    fn is_configured(&self, name: &str) -> bool {
-        self.configured.read().unwrap_or_else(PoisonError::into_inner).contains(name)
+        tool.unwrap_or_else(|| self.meet(OTHER, false))
     }
 }
 
 impl Families {
     fn tool(&self, name: &str) -> Tool {
-        Tool {
-            calls: VERDICTS.map(|verdict| self.calls.with_label_values(&[name, verdict])),
-            re_requests: self.re_requests.with_label_values(&[name]),
+        let sizes = || Sizes {
             bytes: self.bytes.with_label_values(&[name]),
             tokens: self.tokens.with_label_values(&[name]),
             seconds: self.seconds.with_label_values(&[name]),
+        };
+        Tool {
+            name: name.to_owned(),
+            calls: self.calls.clone(),
+            allowed: self.calls.with_label_values(&[name, Verdict::Allow.as_str(), ""]),
+            results: ResultOutcome::ALL
+                .map(|outcome| self.results.with_label_values(&[name, outcome.as_str()])),
+            re_requests: self.re_requests.clone(),
+            sizes: (name != OTHER).then(sizes),
         }
-    }
-}
-
-/// Which of [`VERDICTS`] a call has.
-fn label(call: &JudgedCall) -> usize {
-    match call.verdict {
-        _ if call.unjudged => 3,
-        Verdict::Allow | Verdict::Modify => 0,
-        Verdict::Block | Verdict::Ask => 1,
-        Verdict::Answer => 2,
     }
 }
 
 impl Tool {
     /// Counts one call.
     pub(super) fn call(&self, call: &JudgedCall) {
-        self.calls[label(call)].inc();
+        match call.verdict {
+            Verdict::Allow if !call.unjudged => self.allowed.inc(),
+            verdict => {
+                let verdict = if call.unjudged { "unjudged" } else { verdict.as_str() };
+                let policy = call.said.first().map_or("", |said| said.policy);
+                self.calls.with_label_values(&[self.name.as_str(), verdict, policy]).inc();
+            }
+        }
     }
 
     /// Counts one cut result that was requested again.
     pub(super) fn re_request(&self) {
-        self.re_requests.inc();
+        self.re_requests.with_label_values(&[self.name.as_str()]).inc();
     }
 
     /// Counts one result.
     pub(super) fn result(&self, result: &NewResult) {
-        self.bytes.observe(result.bytes as f64);
-        self.tokens.observe(result.tokens as f64);
+        self.results[result.outcome as usize].inc();
+        let Some(sizes) = &self.sizes else { return };
+        sizes.bytes.observe(result.bytes as f64);
+        sizes.tokens.observe(result.tokens as f64);
         if let Some(took) = result.took {
-            self.seconds.observe(took.as_secs_f64());
+            sizes.seconds.observe(took.as_secs_f64());
         }
     }
 }
@@ -191,18 +216,22 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    fn tools(registry: &Registry, configured: &[&str]) -> Tools {
-        let configured: Vec<String> = configured.iter().map(|name| (*name).to_owned()).collect();
-        Tools::new(&Maker(registry), &configured).unwrap()
+    fn own(all: bool, named: &'static [&'static str]) -> OwnSeries {
+        OwnSeries { all, named: Arc::new(|name| named.contains(&name)) }
+    }
+
+    fn tools(registry: &Registry, named: &'static [&'static str]) -> Tools {
+        Tools::new(&Maker(registry), own(true, named)).unwrap()
     }
 
     /// Every tool with series, and its allowed calls.
     fn allowed(registry: &Registry) -> BTreeMap<String, u64> {
         let families = registry.gather();
         let calls = families.iter().find(|family| family.name() == "toolrein_tool_calls_total").unwrap();
+        // In the order of their names: policy, tool, verdict.
         let label = |metric: &prometheus::proto::Metric, at: usize| metric.get_label()[at].value().to_owned();
-        let allowed = calls.get_metric().iter().filter(|metric| label(metric, 1) == "allowed");
-        allowed.map(|metric| (label(metric, 0), metric.get_counter().get_value() as u64)).collect()
+        let allowed = calls.get_metric().iter().filter(|metric| label(metric, 2) == "allow");
+        allowed.map(|metric| (label(metric, 1), metric.get_counter().get_value() as u64)).collect()
     }
 
     #[test]
@@ -215,7 +244,7 @@ mod tests {
                 tools.tool(&format!("invented_{n}")).call(&passed());
             }
         }
-        tools.configure(&["late".to_owned()]);
+        tools.configure(own(true, &["late"]));
         tools.tool("late").call(&passed());
         tools.tool("search").call(&passed());
         let allowed = allowed(&registry);
@@ -252,23 +281,41 @@ mod tests {
     }
 
     #[test]
+    fn without_series_for_all_tools_only_named_ones_have_their_own_and_sizes() {
+        let registry = Registry::new();
+        let tools = Tools::new(&Maker(&registry), own(false, &["search"])).unwrap();
+        for name in ["search", "fetch", "pay"] {
+            tools.tool(name).call(&passed());
+            tools.tool(name).result(&rich().results[0]);
+        }
+        assert_eq!(allowed(&registry), BTreeMap::from([("search".to_owned(), 1), (OTHER.to_owned(), 2)]));
+        assert!(tools.tool("search").sizes.is_some() && tools.tool("pay").sizes.is_none());
+        tools.configure(own(true, &[]));
+        tools.tool("pay").call(&passed());
+        assert_eq!(allowed(&registry)["pay"], 1);
+    }
+
+    #[test]
     fn verdicts_and_results_are_counted_by_tool() {
         let registry = Registry::new();
         let tools = tools(&registry, &[]);
-        let tool = tools.tool("search");
+        let tool = tools.tool("weather");
         let call = |verdict, unjudged| JudgedCall { verdict, unjudged, ..passed() };
-        for (call, verdict, times) in [
-            (passed(), "allowed", 3),
-            (call(Verdict::Block, false), "blocked", 2),
-            (call(Verdict::Allow, true), "unjudged", 1),
+        for (call, labels, times) in [
+            (passed(), ["allow", ""], 3),
+            (rich().judged[2].clone(), ["block", "rate_limit"], 2),
+            (call(Verdict::Allow, true), ["unjudged", ""], 1),
         ] {
             (0..times).for_each(|_| tool.call(&call));
-            assert_eq!(tools.families.calls.with_label_values(&["search", verdict]).get(), times);
+            let [verdict, policy] = labels;
+            assert_eq!(tools.families.calls.with_label_values(&["weather", verdict, policy]).get(), times);
         }
-        let result = |took| NewResult { tool: "search".to_owned(), bytes: 5_000, tokens: 1_250, took };
-        tool.result(&result(None));
-        tool.result(&result(Some(Duration::from_millis(500))));
-        assert_eq!((tool.bytes.get_sample_sum(), tool.tokens.get_sample_sum()), (10_000.0, 2_500.0));
-        assert_eq!((tool.seconds.get_sample_count(), tool.seconds.get_sample_sum()), (1, 0.5));
+        let result = |took, outcome| NewResult { took, outcome, ..rich().results[0].clone() };
+        tool.result(&result(None, ResultOutcome::Empty));
+        tool.result(&result(Some(Duration::from_millis(500)), ResultOutcome::Failed));
+        let sizes = tool.sizes.as_ref().unwrap();
+        assert_eq!((sizes.bytes.get_sample_sum(), sizes.tokens.get_sample_sum()), (10_240.0, 2_560.0));
+        assert_eq!((sizes.seconds.get_sample_count(), sizes.seconds.get_sample_sum()), (1, 0.5));
+        assert_eq!(tool.results.each_ref().map(|counter| counter.get()), [0, 1, 1]);
     }
 }

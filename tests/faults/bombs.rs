@@ -224,7 +224,7 @@ fn schemas_made_to_take_long_do_not() {
         eprintln!(
             "{name}: {:?} {}",
             started.elapsed(),
-            toolrein.metric("toolrein_tool_calls_total{verdict=\"allowed\"}")
+            toolrein.metric("toolrein_tool_calls_total{verdict=\"allow\"}")
         );
         assert_eq!(reply.status, 200, "{name}");
         assert!(peak(&toolrein) < 128 << 20, "{name}: {} MiB", peak(&toolrein) >> 20);

@@ -155,9 +155,9 @@ fn flips_under_load(start: fn(&str) -> Toolrein) {
         let series = format!("toolrein_tool_calls_total{{tool=\"{tool}\",verdict=\"{verdict}\"}}");
         toolrein.wait_for_metric(&series, count as f64);
     };
-    calls("f", "allowed", all);
-    calls("g", "blocked", answered[0]);
-    calls("h", "blocked", answered[1]);
+    calls("f", "allow", all);
+    calls("g", "block", answered[0]);
+    calls("h", "block", answered[1]);
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", FLIPS as f64);
     toolrein.wait_for_metric("toolrein_requests_total", all as f64);
     // With the last configuration that knew them go the connections to its upstream.

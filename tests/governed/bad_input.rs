@@ -87,7 +87,7 @@ fn a_body_that_cannot_be_read_is_relayed_untouched_both_ways_and_counted() {
     for (why, count) in reasons {
         toolrein.wait_for_metric(&format!("toolrein_ungoverned_total{{why=\"{why}\"}}"), count.into());
     }
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", sent as f64);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", sent as f64);
 }
 
 /// Requests that are no JSON by the letter, or nested deeper than most read, and that servers read all the same.
@@ -165,7 +165,7 @@ fn where_calls_are_restricted_a_request_that_another_may_read_is_refused() {
         Request::post(&strict.chat_url(), b"\x1f\x8b\x08\x00x").header("content-encoding", "gzip").send();
     own_error(&coded, 400, "request_unreadable");
     assert!(upstream.requests().is_empty());
-    strict.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"400\"}", 8.0);
+    strict.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\",status=\"400\"}", 8.0);
     strict.wait_for_metric("toolrein_ungoverned_total{why=\"duplicate_key\"}", 2.0);
     // Where the operator wants it, where nothing may change, and where no policy restricts calls, it passes.
     let free = [settings("upstream.unjudged = \"pass\"\n"), settings("mode = \"observe\"\n"), budget(1)];
@@ -240,7 +240,7 @@ fn a_request_over_the_limit_is_refused_on_governed_routes_only() {
     let elsewhere = Request::post(&format!("{}/embeddings", toolrein.base_url()), &long).send();
     assert_eq!(elsewhere.status, 200);
     assert_eq!(upstream.requests().len(), 2);
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"413\"}", 2.0);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\",status=\"413\"}", 2.0);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_client_that_stops_in_the_middle_of_its_body_is_told_so_in_time() {
         own_error(&connection.response().rest(), 408, "request_timeout");
     }
     assert!(upstream.requests().is_empty());
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"408\"}", 2.0);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\",status=\"408\"}", 2.0);
     assert!(toolrein.metric("toolrein_client_gone_total").abs() < 0.5, "they were all there");
 }
 

@@ -8,7 +8,7 @@ use crate::talk::{BOTH, GENEROUS, after, bytes_of, chat, long_text, question};
 use serde_json::{Value, json};
 
 const ASK: &str = "upstream.ask_usage = true\n[policy.truncate]\n";
-const CHAT: &str = "toolrein_requests_total{route=\"chat\"}";
+const CHAT: &str = "toolrein_requests_total{endpoint=\"chat_completions\"}";
 
 fn asks(request: &Recorded) -> bool {
     request.json()["stream_options"]["include_usage"] == true
@@ -29,7 +29,7 @@ fn usage_that_the_client_did_not_order_is_asked_for_counted_and_cut_out() {
     assert!(asks(&upstream.request(0)));
     assert!(!reply.text().contains("usage"), "{}", reply.text());
     toolrein.wait_for_metric(CHAT, 1.0);
-    assert!(toolrein.metric("toolrein_tokens_total{kind=\"prompt\"}") > 0.0);
+    assert!(toolrein.metric("toolrein_tokens_total{type=\"input\"}") > 0.0);
     let mut ordered: Value = serde_json::from_str(&question(true)).unwrap();
     ordered["stream_options"] = json!({"include_usage": true});
     assert!(chat(&toolrein, ordered.to_string()).text().contains("prompt_tokens"), "what it ordered it gets");
@@ -100,8 +100,8 @@ fn prompts_that_nobody_bills_are_counted_as_estimated() {
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     chat(&toolrein, question(true));
     toolrein.wait_for_metric(CHAT, 1.0);
-    assert!(toolrein.metric("toolrein_tokens_total{kind=\"estimated\"}") > 5.0);
-    assert!(toolrein.metric("toolrein_tokens_total{kind=\"prompt\"}") < 1.0);
+    assert!(toolrein.metric("toolrein_unbilled_tokens_total") > 5.0);
+    assert!(toolrein.metric("toolrein_tokens_total{type=\"input\"}") < 1.0);
 }
 
 #[test]
@@ -116,11 +116,9 @@ fn cached_tokens_are_counted_under_each_providers_name_and_usage_passes_as_it_ca
         let upstream = Scripted::start(move |_, _| sent.clone());
         let toolrein = Toolrein::before(&upstream, GENEROUS);
         assert_eq!(chat(&toolrein, question(false)).body, expected);
-        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"cached\"}", cached);
-        toolrein.wait_for_metric(
-            "toolrein_context_tokens_total{touched=\"no\",held_out=\"no\",kind=\"cached\"}",
-            cached,
-        );
+        toolrein.wait_for_metric("toolrein_cached_tokens_total", cached);
+        toolrein
+            .wait_for_metric("toolrein_context_cached_tokens_total{touched=\"no\",held_out=\"no\"}", cached);
     }
 }
 
@@ -147,9 +145,9 @@ fn usage_that_cannot_be_spoils_no_count_and_is_told_once_a_reply() {
             assert_eq!(chat(&toolrein, question(stream)).status, 200, "{nth}");
         }
         toolrein.wait_for_metric("toolrein_implausible_usage_total", 2.0);
-        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"prompt\"}", 20.0);
-        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"completion\"}", 3.0);
-        toolrein.wait_for_metric("toolrein_tokens_total{kind=\"cached\"}", 0.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", 20.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"output\"}", 3.0);
+        toolrein.wait_for_metric("toolrein_cached_tokens_total", 0.0);
     }
 }
 
@@ -162,7 +160,7 @@ fn groqs_usage_is_found_where_it_tells_it_unasked() {
     });
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     chat(&toolrein, question(true));
-    toolrein.wait_for_metric("toolrein_tokens_total{kind=\"prompt\"}", 77.0);
+    toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", 77.0);
 }
 
 #[test]
@@ -179,11 +177,11 @@ fn conversations_that_are_held_out_are_left_alone_and_told_apart() {
         assert_eq!(upstream.request(0).body == body.as_bytes(), is_left);
         assert_eq!(reply.header("x-toolrein-actions").is_none(), is_left);
         chat(&toolrein, question(false));
-        for (kind, touched, count) in
-            [("prompt", "yes", 1_000.0), ("cached", "yes", 600.0), ("prompt", "no", 1_000.0)]
+        for (family, touched, count) in
+            [("tokens", "yes", 1_000.0), ("cached_tokens", "yes", 600.0), ("tokens", "no", 1_000.0)]
         {
-            let series = format!("touched=\"{touched}\",held_out=\"{held_out}\",kind=\"{kind}\"");
-            toolrein.wait_for_metric(&format!("toolrein_context_tokens_total{{{series}}}"), count);
+            let labels = format!("touched=\"{touched}\",held_out=\"{held_out}\"");
+            toolrein.wait_for_metric(&format!("toolrein_context_{family}_total{{{labels}}}"), count);
         }
     }
 }

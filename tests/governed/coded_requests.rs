@@ -36,7 +36,7 @@ fn a_coded_request_that_nothing_changes_goes_up_as_it_came_and_its_reply_is_judg
         assert_eq!(seen.header("content-encoding"), Some(*coding));
         assert_eq!(seen.header("content-length"), Some(body.len().to_string().as_str()));
         assert_eq!(seen.header("content-digest"), Some("sha-256=:x:"));
-        let counted = "toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}";
+        let counted = "toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}";
         toolrein.wait_for_metric(counted, (nth + 1) as f64);
         assert_eq!(log_line(&toolrein, nth)["model"], "m", "{coding}");
     }

@@ -42,7 +42,7 @@ fn a_whole_reply_in_any_known_coding_is_judged_and_forwarded_as_it_came() {
         assert_eq!(got.header("vary"), Some("accept-encoding"));
         assert_eq!(got.body, bytes_of(&reply(coding)), "{coding:?}");
         let tool = tool(coding);
-        let counted = format!("toolrein_tool_calls_total{{tool=\"{tool}\",verdict=\"allowed\"}}");
+        let counted = format!("toolrein_tool_calls_total{{tool=\"{tool}\",verdict=\"allow\"}}");
         toolrein.wait_for_metric(&counted, 1.0);
     }
     assert!(toolrein.metric("toolrein_unjudged_total").abs() < 0.5);
@@ -66,7 +66,7 @@ fn members_and_several_codings_of_a_whole_reply_are_decoded() {
     let toolrein = Toolrein::before(&upstream, GENEROUS);
     for (nth, (name, body)) in sent.iter().enumerate() {
         assert!(&chat(&toolrein, question(false)).body == body, "{name}");
-        let counted = "toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}";
+        let counted = "toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}";
         toolrein.wait_for_metric(counted, (nth + 1) as f64);
     }
 }
@@ -156,7 +156,7 @@ fn a_compressed_stream_is_byte_for_byte_the_plain_one_however_its_bytes_are_cut(
             let reply = chat(&toolrein, question(true));
             assert!(reply.body == plain && !reply.cut, "{coding:?} {size}: {}", reply.text());
         }
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", 5.0);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", 5.0);
     }
 }
 

@@ -10,7 +10,7 @@ const SHORTENED: &str = "toolrein_actions_total{policy=\"truncate\",action=\"sho
 const TRUNCATE: &str = "[policy.truncate]\nmax_chars = 1000\n";
 
 fn requests(toolrein: &Toolrein, count: u32) {
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", count.into());
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", count.into());
 }
 
 #[test]
@@ -66,7 +66,10 @@ fn a_history_that_is_sent_again_does_not_count_old_cuts_and_results_again() {
         toolrein.wait_for_metric(SHORTENED, cuts.into());
         toolrein.wait_for_metric("toolrein_tool_result_bytes_count{tool=\"f\"}", nth as f64 + 1.0);
     }
-    assert!(toolrein.metric("toolrein_tokens_total{kind=\"saved\"}") > 1000.0, "saved anew in each request");
+    assert!(
+        toolrein.metric("toolrein_policy_tokens_total{effect=\"removed\"}") > 1000.0,
+        "saved anew in each request"
+    );
 }
 
 #[test]
@@ -82,11 +85,11 @@ fn calls_are_counted_by_tool_and_verdict_in_the_reply_that_brought_them() {
         // One call is used: one of three is left.
         chat(&toolrein, after(&["r"], stream));
         let times = nth as f64 + 1.0;
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", times);
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}", 2.0 * times);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", times);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"block\"}", 2.0 * times);
         // Sent again with their results, they are not counted again; and an answer tool has no limit.
         chat(&toolrein, after(&["r", "r", "r"], stream));
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"submit\",verdict=\"allowed\"}", times);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"submit\",verdict=\"allow\"}", times);
         toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\"}", 3.0 * times);
     }
 }
@@ -112,11 +115,13 @@ fn tokens_are_counted_as_billed_over_all_replies_of_a_request() {
     for stream in BOTH {
         let toolrein = Toolrein::before(&upstream, &format!("reask.max = 0\n{}", budget(1)));
         let expect = |replies: f64| {
-            for (kind, each) in
-                [("prompt", 100.0), ("completion", 10.0), ("cached", 60.0), ("reasoning", 4.0)]
-            {
-                toolrein
-                    .wait_for_metric(&format!("toolrein_tokens_total{{kind=\"{kind}\"}}"), replies * each);
+            for (series, each) in [
+                ("toolrein_tokens_total{type=\"input\"}", 100.0),
+                ("toolrein_tokens_total{type=\"output\"}", 10.0),
+                ("toolrein_cached_tokens_total", 60.0),
+                ("toolrein_reasoning_tokens_total", 4.0),
+            ] {
+                toolrein.wait_for_metric(series, replies * each);
             }
         };
         chat(&toolrein, question(stream));

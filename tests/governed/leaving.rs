@@ -88,7 +88,7 @@ fn a_client_that_leaves_while_the_model_is_asked_again_lets_the_upstream_go() {
         upstream.request(1);
         drop(connection);
         gone(&toolrein, &upstream, 1);
-        let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}";
+        let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"block\"}";
         assert!((toolrein.metric(blocked) - 1.0).abs() < 0.5, "what was blocked is told, streamed: {stream}");
     }
 }
@@ -114,6 +114,6 @@ fn a_client_that_leaves_behind_the_done_had_it_all() {
     stream.until("[DONE]");
     stream.hang_up();
     upstream.wait_for_hang_up(0);
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 1.0);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
     assert!(toolrein.metric("toolrein_client_gone_total").abs() < 0.5);
 }

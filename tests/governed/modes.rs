@@ -108,10 +108,10 @@ fn calls_that_are_only_observed_are_counted_as_allowed() {
     for (nth, stream) in BOTH.into_iter().enumerate() {
         chat(&toolrein, after(&["r"], stream));
         let both = 2.0 * (nth + 1) as f64;
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", both);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", both);
         toolrein.wait_for_metric("toolrein_actions_total{policy=\"budget\",action=\"blocked\"}", both);
     }
-    assert!(toolrein.metric("toolrein_tool_calls_total{verdict=\"blocked\"}").abs() < 0.5);
+    assert!(toolrein.metric("toolrein_tool_calls_total{verdict=\"block\"}").abs() < 0.5);
 }
 
 #[test]
@@ -132,9 +132,11 @@ fn off_relays_everything_and_reads_nothing() {
         assert_eq!(reply.body, bytes_of(&calling(2)(nth, &seen)));
         assert!(reply.head.headers.iter().all(|(name, _)| !name.starts_with("x-toolrein")));
     }
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"relay\",status=\"200\"}", 3.0);
+    toolrein.wait_for_metric(
+        "toolrein_requests_total{endpoint=\"chat_completions\",model=\"none\",status=\"200\"}",
+        3.0,
+    );
     for metric in [
-        "toolrein_requests_total{route=\"chat\"}",
         "toolrein_actions_total",
         "toolrein_tool_calls_total",
         "toolrein_ungoverned_total",

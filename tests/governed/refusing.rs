@@ -24,5 +24,5 @@ fn a_request_over_a_budget_that_rejects_never_reaches_the_upstream() {
         assert_eq!((&line["error"], &line["status"]), (&"budget_exceeded".into(), &400.into()));
         assert_eq!(line.get("upstream_requests"), None);
     }
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"400\"}", 2.0);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\",status=\"400\"}", 2.0);
 }

@@ -62,7 +62,7 @@ fn a_bad_file_changes_nothing_and_every_problem_is_told() {
     let no_token = "[policy.budget]\ntool_calls = 9\n[admin]\ntoken_env = \"IS_SET_NOWHERE\"\n";
     assert!(!toolrein.reload(&before(&upstream.base_url(), bad)));
     for problem in
-        [":6: policy.budget.tool_calls: expected", ":8: limits.conections: unknown key", ":10: admin"]
+        [":7: policy.budget.tool_calls: expected", ":9: limits.conections: unknown key", ":11: admin"]
     {
         is_told(&toolrein, &["\"error\"", "the old one stays in force", problem]);
     }

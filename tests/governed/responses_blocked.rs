@@ -257,7 +257,7 @@ fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_
         let mut talk = Talk::new(stream).with_tools(json!([tool("f"), tool("parallel")]));
         let answer = talk.ask(&toolrein);
         assert_eq!(answer.kinds().len(), 1, "{:?}", answer.kinds());
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", 2.0);
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", 2.0);
         // Two of three are used, and two more in one call are too many. Such clients name the calls by their place.
         talk.called("0_0", "{}", &json!("r")).called("0_1", "{}", &json!("r"));
         let again = talk.ask(&toolrein);

@@ -95,7 +95,7 @@ fn every_kind_of_call_is_blocked_answered_and_put_back() {
             talk.go_on(&answer).say("more").ask(&toolrein);
             assert_eq!(input(&upstream.request(2))[..4], items[..4], "{name}");
             upstream.assert_clean();
-            toolrein.wait_for_metric("toolrein_tool_calls_total{verdict=\"blocked\"}", 1.0);
+            toolrein.wait_for_metric("toolrein_tool_calls_total{verdict=\"block\"}", 1.0);
         }
     }
 }

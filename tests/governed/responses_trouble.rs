@@ -173,8 +173,8 @@ fn the_log_line_and_the_metrics_are_those_of_chat_completions() {
         assert_eq!(line.get("client_gone"), None::<&Value>);
         for (series, value) in [
             ("toolrein_requests_total{endpoint=\"responses\",status=\"200\"}", 1.0),
-            ("toolrein_tool_calls_total{verdict=\"allowed\"}", 1.0),
-            ("toolrein_tool_calls_total{verdict=\"blocked\"}", 1.0),
+            ("toolrein_tool_calls_total{verdict=\"allow\"}", 1.0),
+            ("toolrein_tool_calls_total{verdict=\"block\"}", 1.0),
             ("toolrein_actions_total{policy=\"budget\",action=\"blocked\"}", 1.0),
         ] {
             toolrein.wait_for_metric(series, value);

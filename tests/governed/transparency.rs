@@ -58,7 +58,7 @@ fn requests_and_replies_that_no_policy_touches_keep_every_byte() {
             sent += 1;
         }
     }
-    toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", sent as f64);
+    toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", sent as f64);
     let odd = toolrein.metric("toolrein_ungoverned_total{why=\"odd_text\"}");
     assert!((toolrein.metric("toolrein_ungoverned_total") - odd).abs() < 0.5, "all of them were read");
 }

@@ -172,7 +172,7 @@ fn an_event_over_the_limit_passes_unread_and_is_counted_and_the_rest_is_judged()
         let reply = chat(&toolrein, question(true));
         assert_eq!((reply.text() == sent, reply.cut), (true, false), "{}", reply.text());
         toolrein.wait_for_metric("toolrein_unjudged_total{why=\"event_too_long\"}", nth.into());
-        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allowed\"}", nth.into());
+        toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", nth.into());
     }
 }
 
@@ -299,8 +299,8 @@ fn what_was_blocked_is_told_though_asking_again_fails() {
                 assert_eq!((reply.status, reply.json()["error"]["code"].as_str()), (status, Some(code)));
             }
             assert!(!reply.text().contains("tool_calls"), "{}", reply.text());
-            let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"blocked\"}";
-            toolrein.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 1.0);
+            let blocked = "toolrein_tool_calls_total{tool=\"f\",verdict=\"block\"}";
+            toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
             assert!((toolrein.metric(blocked) - 1.0).abs() < 0.5, "failure {nth}, streamed: {stream}");
             let line = log_line(&toolrein, 0);
             assert_eq!((&line["reasks"], &line["upstream_requests"]), (&1.into(), &2.into()), "{line}");

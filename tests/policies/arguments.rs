@@ -196,6 +196,6 @@ fn unsafe_keys_are_stripped_where_the_operator_asked_for_it_and_the_next_request
         assert_eq!(said.calls, [("a".into(), "weather".into(), r#"{"city":"Paris","days":3}"#.into())]);
         assert_eq!(upstream.requests().len(), 1);
         program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"rewritten\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"weather\",verdict=\"allowed\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"weather\",verdict=\"modify\"}", 1.0);
     });
 }

@@ -72,7 +72,7 @@ fn an_approved_call_goes_out_as_it_was_shown() {
         );
         assert_eq!(upstream.requests().len(), 1);
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"approved\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"allowed\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"allow\"}", 1.0);
         assert_eq!(program.metric("toolrein_confirmations_pending"), 0.0);
     });
 }
@@ -136,7 +136,7 @@ fn a_declined_call_never_goes_out_and_the_model_answers_instead() {
         assert_eq!(refusal["error"]["type"], "CONFIRMATION_REQUIRED");
         assert!(refusal["error"]["message"].as_str().unwrap().contains("the user declined it"));
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"declined\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"blocked\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"block\"}", 1.0);
         // The round is put back, as any other.
         talk.add(&said);
         talk.say("And now?");
@@ -215,7 +215,7 @@ fn a_client_that_leaves_takes_its_call_with_it() {
         person.sees(0);
         own_error(&person.says(&call["token"], true), 404, "confirmation_gone");
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"left\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"blocked\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"ask\"}", 1.0);
         assert_eq!(upstream.requests().len(), 1);
     });
 }

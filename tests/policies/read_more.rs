@@ -81,7 +81,7 @@ fn a_line_that_was_cut_is_found_and_the_client_sees_one_answer() {
         );
         program.wait_for_metric("toolrein_actions_total{policy=\"read_more\",action=\"answered\"}", 1.0);
         program.wait_for_metric("toolrein_truncation_re_requests_total{tool=\"fetch\"}", 1.0);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"read_more\",verdict=\"answered\"}", 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"read_more\",verdict=\"answer\"}", 1.0);
 
         talk.add(&said);
         talk.say("Thanks.");
@@ -186,6 +186,6 @@ fn nearly_the_same_call_after_a_cut_is_counted_once_as_re_request() {
     talk.add(&said);
     talk.say("And?");
     talk.ask(&program);
-    program.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"200\"}", 2.0);
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\",status=\"200\"}", 2.0);
     assert_eq!(program.metric("toolrein_truncation_re_requests_total{tool=\"fetch\"}"), 1.0);
 }

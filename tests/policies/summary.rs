@@ -83,9 +83,9 @@ fn a_summary_made_in_time_is_in_the_request_and_in_every_later_one() {
         counted(&program, "made", 1.0);
         counted(&program, "pinned", 2.0);
         program.wait_for_metric("toolrein_actions_total{policy=\"compact\",action=\"summarised\"}", 1.0);
-        program.wait_for_metric("toolrein_summaries_tokens_total{kind=\"prompt\"}", 20.0);
-        program.wait_for_metric("toolrein_summaries_tokens_total{kind=\"completion\"}", 5.0);
-        program.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 3.0);
+        program.wait_for_metric("toolrein_summaries_tokens_total{type=\"input\"}", 20.0);
+        program.wait_for_metric("toolrein_summaries_tokens_total{type=\"output\"}", 5.0);
+        program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 3.0);
         upstream.assert_clean();
     });
 }
@@ -125,7 +125,7 @@ fn a_late_summary_is_shown_with_the_next_batch() {
         ask_twice(&mut talk, &program);
         counted(&program, "late", 1.0);
         gate.open();
-        program.wait_for_metric("toolrein_summaries_tokens_total{kind=\"completion\"}", 5.0);
+        program.wait_for_metric("toolrein_summaries_tokens_total{type=\"output\"}", 5.0);
         // It does not change what was sent.
         talk.say("More.");
         talk.add(&talk.ask(&program));

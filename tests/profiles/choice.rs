@@ -124,7 +124,7 @@ fn the_profile_is_logged_counted_and_shown_and_no_key_is() {
     let program = Toolrein::before(&upstream, PROFILES);
     ask(&talk(Form::Whole, "gpt-4o"), &program, &[("x-api-key", "sk-free")]);
     ask(&talk(Form::Whole, "gpt-4o"), &program, &[]);
-    program.wait_for_metric("toolrein_requests_total{route=\"chat\"}", 2.0);
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 2.0);
     assert!((program.metric("toolrein_profile_requests_total") - 1.0).abs() < 1e-9);
     let shown: Value = get(&format!("{}/config", program.admin_url())).json();
     assert_eq!(shown["profile"]["free"]["policy"]["allow"]["except"], json!(["free"]));

@@ -309,7 +309,10 @@ fn slow_results(system: &str, takes: Duration) -> f64 {
         // From the call's release, which was before the client had it, to the request that brings the result.
         std::thread::sleep(takes);
         said = ask(&talk, &program, &[]);
-        program.wait_for_metric("toolrein_requests_total{route=\"chat\",status=\"200\"}", 1.0 + expected);
+        program.wait_for_metric(
+            "toolrein_requests_total{endpoint=\"chat_completions\",status=\"200\"}",
+            1.0 + expected,
+        );
     }
     let told = said.response.header("x-toolrein-actions").unwrap_or_default().to_owned();
     let logged = program.logs().concat();

@@ -18,6 +18,7 @@ use toolrein::store::{
     Ask, Claim, Facts, ModelFacts, News, Overflow, Quota, SentExchanges, Spent, StateStore, Stop,
 };
 use toolrein::telemetry::metrics::Metrics;
+use toolrein::telemetry::tools::OwnSeries;
 
 /// A state store that is told, and one that is asked: the same, or two that share.
 struct Pair {
@@ -53,7 +54,7 @@ async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {
 
 /// With what it counts.
 async fn open_at(port: u16, prefix: &str) -> (Arc<dyn StateStore>, Arc<Metrics>) {
-    let metrics = Arc::new(Metrics::new(&[]).unwrap());
+    let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
     let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
     let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));

@@ -226,7 +226,10 @@ impl Toolrein {
 pub fn before(url: &str, settings: &str) -> String {
     let free = "127.0.0.1:0";
     let base = if settings.contains("base = ") { "" } else { "base = \"none\"\n" };
-    format!("{base}listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}")
+    let series = if settings.contains("telemetry") { "" } else { "telemetry.per_tool = true\n" };
+    format!(
+        "{base}{series}listen.proxy = {free:?}\nlisten.admin = {free:?}\nupstream.url = {url:?}\n{settings}"
+    )
 }
 
 impl Drop for Toolrein {

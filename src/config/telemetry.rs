@@ -1,0 +1,26 @@
+//! `[telemetry]`: which series the metrics have.
+
+use super::units::patterns;
+use crate::policy::pattern::{Pattern, any_fits};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `[telemetry]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Telemetry {
+    /// Whether every tool has series of its own, up to a hundred tools.
+    pub per_tool: bool,
+    /// The tools that have series of their own in any case.
+    #[serde(with = "patterns")]
+    pub tools: Arc<[Pattern]>,
+    /// Whether the metrics of the semantic conventions for generative AI are kept as well.
+    pub gen_ai: bool,
+}
+
+impl Telemetry {
+    /// Whether the tool `name` is one of those that have series of their own in any case.
+    pub fn names(&self, name: &str) -> bool {
+        any_fits(&self.tools, name)
+    }
+}
