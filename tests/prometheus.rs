@@ -176,3 +176,52 @@ fn a_sidecar_as_shipped_has_less_than_a_hundred_series_whatever_its_tools() {
     assert!(series.len() < 100, "{} series:\n{}", series.len(), series.join("\n"));
     assert!(metrics.contains("tool=\"other\""), "tools are counted together");
 }
+
+#[test]
+fn the_shipped_rules_and_alerts_pass_their_own_tests() {
+    let rules = deployed("prometheus/rules.yml");
+    let output = promtool(&["check", "rules", &rules.to_string_lossy()], "");
+    assert!(output.status.success(), "{}", complaints(&output));
+    let tests = deployed("prometheus/rules_test.yml");
+    let output = promtool(&["test", "rules", &tests.to_string_lossy()], "");
+    assert!(output.status.success(), "{}", complaints(&output));
+    let [rules, tests] = [rules, tests].map(|path| std::fs::read_to_string(path).unwrap());
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let untested: Vec<&str> =
+        alerts.filter(|alert| !tests.contains(&format!("alertname: {alert}"))).collect();
+    assert_eq!(untested, [""; 0]);
+}
+
+/// Every name that a rule or a panel asks for is a family that the program has.
+#[test]
+fn rules_and_the_grafana_dashboard_ask_for_metrics_that_exist() {
+    let families: Vec<String> = {
+        let sources = ["metrics", "families", "gauges", "models", "store", "tools"];
+        let read = |name: &str| std::fs::read_to_string(source(&format!("src/telemetry/{name}.rs"))).unwrap();
+        let text: String = sources.into_iter().map(read).collect();
+        text.split('"').filter(|word| word.starts_with("toolrein_")).map(str::to_owned).collect()
+    };
+    let rules = std::fs::read_to_string(deployed("prometheus/rules.yml")).unwrap();
+    let dashboard = std::fs::read_to_string(deployed("grafana/dashboard.json")).unwrap();
+    let parsed: Value = serde_json::from_str(&dashboard).unwrap();
+    let panels = parsed["panels"].as_array().unwrap();
+    assert!(panels.iter().filter(|panel| panel["type"] != "row").count() >= 15);
+    let recorded = |name: &str| rules.contains(&format!("record: {name}"));
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    let mut asked = 0;
+    for name in [&rules, &dashboard].into_iter().flat_map(|text| text.split(|letter| !is_name(letter))) {
+        let family =
+            ["_bucket", "_count", "_sum"].into_iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+        if family.starts_with("toolrein_") {
+            asked += 1;
+            assert!(families.iter().any(|known| known == family), "{name}");
+        } else if name.starts_with("toolrein:") {
+            assert!(recorded(name), "{name}");
+        }
+    }
+    assert!(asked > 50, "{asked} names");
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
