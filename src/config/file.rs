@@ -6,12 +6,13 @@ use super::error::{Problem, reworded};
 use super::reload::Reload;
 use super::responses::Responses;
 use super::tables::{
-    Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore, Upstream,
+    Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore,
 };
 use super::target::Target;
 use super::telemetry::Telemetry;
 use super::tiers::Tier;
 use super::units::parse_address;
+use super::upstream::Upstream;
 use super::variables::PREFIX;
 use serde::de::value::StrDeserializer;
 use serde::de::{IgnoredAny, IntoDeserializer};

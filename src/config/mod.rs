@@ -26,6 +26,7 @@ mod telemetry;
 mod tests;
 mod tiers;
 mod units;
+mod upstream;
 mod variables;
 mod windows;
 
@@ -38,12 +39,15 @@ pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
 pub use source::{MAX_BYTES, Source};
 pub use tables::{
-    Admin, AskUsage, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
-    Overflow, PlacementChoice, Reask, StateStore, Tell, ToolsUnsupported, Unjudged, Upstream,
+    Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    PlacementChoice, Reask, StateStore,
 };
 pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{KeyHash, Tier};
+pub use upstream::{
+    AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
+};
 
 use crate::plan::SummaryEndpoint;
 use crate::policy;

@@ -2,10 +2,9 @@
 //! of each key; rules between keys are checked elsewhere.
 
 use super::caller::Caller;
-use super::target::Target;
-use super::units::{address, ask_usage, headers, paths, patterns, percent, share, size, span, target};
+use super::units::{address, headers, paths, patterns, percent, share, size, span};
 use crate::policy::pattern::Pattern;
-use hyper::http::{HeaderName, Uri};
+use hyper::http::HeaderName;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -35,95 +34,6 @@ pub struct Listen {
     /// Metrics, health and the effective configuration.
     #[serde(with = "address")]
     pub admin: SocketAddr,
-}
-
-/// `[upstream]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Upstream {
-    /// The upstream's URL; a client's `/v1/...` maps to its path.
-    #[serde(with = "target")]
-    pub url: Target,
-    /// What happens when a model refuses tools.
-    pub tools_unsupported: ToolsUnsupported,
-    /// How the user is informed that tools were dropped.
-    pub tools_unsupported_tell: Tell,
-    /// What happens when a request is longer than the model's context window.
-    pub overflow: Overflow,
-    /// What happens to requests and replies that cannot be judged, where a policy that restricts calls is on.
-    pub unjudged: Unjudged,
-    /// How long a model's refusal of tools or of a notice's placement is remembered; 0: not at all.
-    #[serde(with = "span")]
-    pub remember: Duration,
-    /// Whether streams are asked for `usage` that the client did not request; it is removed again.
-    #[serde(with = "ask_usage")]
-    pub ask_usage: AskUsage,
-    /// The limit for a connection to be made, TLS included.
-    #[serde(with = "span")]
-    pub connect_timeout: Duration,
-    /// The limit from the request's end to the response's head; reasoning models are slow.
-    #[serde(with = "span")]
-    pub first_byte_timeout: Duration,
-    /// The longest silence within a response.
-    #[serde(with = "span")]
-    pub idle_timeout: Duration,
-    /// Certificates (PEM) trusted besides the system's; a relative path starts at the working directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca_file: Option<PathBuf>,
-    /// Whether HTTP/2 is spoken to an `http://` upstream without negotiation (prior knowledge).
-    pub http2: bool,
-}
-
-/// What happens when a model refuses tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolsUnsupported {
-    /// The request is sent again without them.
-    Retry,
-    /// The refusal is passed on.
-    Pass,
-}
-
-/// What happens when a request is longer than the model's context window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overflow {
-    /// The request is sent again with old results cleared, and turns dropped, where the policies can.
-    Retry,
-    /// The error is passed on.
-    Pass,
-}
-
-/// What happens to a request or a reply that cannot be judged, where a policy that restricts calls is on: see
-/// [`Policy::RESTRICTS_CALLS`](crate::policy::Policy::RESTRICTS_CALLS). Without such a policy it passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unjudged {
-    /// The client gets an error of toolrein's own instead.
-    Refuse,
-    /// It is passed on and counted.
-    Pass,
-}
-
-/// How the user is informed that tools were dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tell {
-    /// Only by `x-toolrein-actions`.
-    Header,
-    /// Also by one line before the answer.
-    Text,
-}
-
-/// When streams are asked for `usage` that the client did not request. Never in observe mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskUsage {
-    /// `false`.
-    Never,
-    /// `"auto"`: where a policy needs it.
-    Auto,
-    /// `true`.
-    Always,
 }
 
 /// `[limits]`: limits of memory and time. Source of the sizes: the design's section 10.14.
@@ -348,25 +258,6 @@ impl Default for Listen {
     fn default() -> Self {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Self { proxy: local(4242), admin: local(4243) }
-    }
-}
-
-impl Default for Upstream {
-    fn default() -> Self {
-        Self {
-            url: Target::Url(Uri::from_static("https://api.openai.com/v1")),
-            tools_unsupported: ToolsUnsupported::Retry,
-            tools_unsupported_tell: Tell::Header,
-            overflow: Overflow::Retry,
-            unjudged: Unjudged::Refuse,
-            remember: Duration::from_secs(3_600),
-            ask_usage: AskUsage::Never,
-            connect_timeout: Duration::from_secs(10),
-            first_byte_timeout: Duration::from_secs(600),
-            idle_timeout: Duration::from_secs(300),
-            ca_file: None,
-            http2: false,
-        }
     }
 }
 

@@ -177,7 +177,7 @@ pub(super) mod share {
 
 /// `#[serde(with)]` of when to ask for usage: `true`, `false` or `"auto"`.
 pub(super) mod ask_usage {
-    use crate::config::tables::AskUsage;
+    use crate::config::upstream::AskUsage;
     use serde::{Deserializer, Serializer, de};
 
     pub(crate) fn serialize<S: Serializer>(ask: &AskUsage, out: S) -> Result<S::Ok, S::Error> {

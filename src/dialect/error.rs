@@ -4,6 +4,9 @@
 //! validation errors, JSON wrapped as text in JSON) into plain messages, wherever it occurs: with an error status, in a
 //! 200 body, in a stream event. `refusal` classifies the error; statuses and retries are decided elsewhere.
 
+pub mod friendly;
+mod sanitised;
+
 use crate::wire::members::Member;
 use memchr::memmem;
 use serde::Deserialize;

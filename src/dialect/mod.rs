@@ -15,6 +15,7 @@ pub mod markup;
 pub mod other_readers;
 pub mod prefix;
 pub mod refusal;
+pub mod repair;
 pub mod reply;
 pub mod responses;
 pub mod summary;
@@ -23,7 +24,7 @@ pub mod usage_sum;
 pub mod variant;
 
 use self::reply::{Form, Limits, Options, Reply};
-use self::variant::{Source, Variant};
+use self::variant::{Repairs, Source, Variant};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::identity::{Domain, Hash, HashKey};
@@ -83,6 +84,9 @@ pub trait Dialect<J>: Send + Sync {
 
     /// The bytes of a request in this variant; slices of the original wherever nothing changes.
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope;
+
+    /// What strict upstreams refuse in the history of `request`, as far as `of` asks.
+    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs;
 
     /// The reader, judge and writer of the replies to a request that the client gets in this form.
     fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>>;

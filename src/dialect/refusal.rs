@@ -1,5 +1,6 @@
 //! A classifier of upstream refusals: of tools, a choice of tool, tool calls in the history, a system message in a late
-//! position, and, in `overflow`, of a request that is too long.
+//! position; in `overflow`, of a request that is too long; in `broken`, of a broken history; in `streams`, of tools in
+//! streams.
 //!
 //! Recognises, by its wording, a refusal that a changed request can avoid; statuses are no guide (400, 404, 405, 500
 //! and 200 all occur). Deliberately ignores everything that dropping tools would only hide: a bad schema, a missing
@@ -9,17 +10,21 @@
 
 use crate::dialect::error::UpstreamError;
 
+mod broken;
 mod foreign;
 mod form;
 mod groups;
 mod overflow;
 mod pattern;
 mod rules;
+mod streams;
 mod words;
 
+pub use broken::{Broken, breaks};
 pub use form::may_be_about_the_form;
 pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
+pub use streams::refuses_streamed_tools;
 use words::{COMMA, STOP, normalise};
 
 /// A feature that an upstream, or its model, does not support.
@@ -35,6 +40,8 @@ pub enum Refusal {
     LateSystem,
     /// `stream_options`, with which toolrein asks for the usage of a stream.
     StreamOptions,
+    /// Tools in a stream; without streaming they are supported.
+    StreamedTools,
 }
 
 /// How many messages of one error are judged.

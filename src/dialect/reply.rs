@@ -36,6 +36,8 @@ pub struct Options {
     pub cut_usage: bool,
     /// A line to the person, put before the answer.
     pub preface: Option<String>,
+    /// People read texts of toolrein's about the upstream's errors in a stream.
+    pub friendly: bool,
 }
 
 /// Why something passed unjudged, or was broken off because it must not pass.
@@ -146,6 +148,9 @@ pub trait Reply<J>: Send {
 
     /// Whether part of this reply does not reach the client, for now or for good.
     fn is_hiding(&self) -> bool;
+
+    /// Whether nothing has come of the present reply that says anything.
+    fn is_at_head(&self) -> bool;
 
     /// Whether toolrein may write an event of its own now.
     fn at_boundary(&self) -> bool;

@@ -1,5 +1,5 @@
-//! The variants of a request: with or without its tools, with the history as text, as a re-ask after blocked calls.
-//! Data; the dialects write it.
+//! The variants of a request: with or without its tools, with the history as text or repaired, without streaming, as a
+//! re-ask after blocked calls. Data; the dialects write it.
 
 use crate::conversation::request::Request;
 use crate::plan::Plan;
@@ -41,6 +41,10 @@ pub struct Variant {
     pub tools: Tools,
     /// The calls and results of the history become plain text.
     pub flat: bool,
+    /// What is repaired of the history.
+    pub repairs: Repairs,
+    /// The reply is asked for whole, although the client wants a stream.
+    pub whole: bool,
     /// The stream is to end with usage, although the client did not ask for it.
     pub ask_usage: bool,
     pub asking: Option<Asking>,
@@ -52,6 +56,28 @@ pub enum Tools {
     Kept,
     WithoutChoice,
     Dropped,
+}
+
+/// What is broken in a history, or repaired of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Calls without a result directly after them, and results without such a call.
+    pub pairs: bool,
+    /// Arguments of calls that are no JSON object.
+    pub arguments: bool,
+}
+
+impl Repairs {
+    /// Whether there is anything to repair.
+    pub fn any(self) -> bool {
+        self.pairs || self.arguments
+    }
+
+    /// What both have.
+    #[must_use]
+    pub fn of_both(self, other: Self) -> Self {
+        Self { pairs: self.pairs && other.pairs, arguments: self.arguments && other.arguments }
+    }
 }
 
 /// A re-ask for one choice of a reply.
@@ -66,6 +92,14 @@ pub struct Asking {
 impl Variant {
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
-        Self { placement, tools: Tools::Kept, flat: false, ask_usage: false, asking: None }
+        Self {
+            placement,
+            tools: Tools::Kept,
+            flat: false,
+            repairs: Repairs::default(),
+            whole: false,
+            ask_usage: false,
+            asking: None,
+        }
     }
 }

@@ -1,14 +1,18 @@
 //! The phases judge and answer: replies are judged as they come, and the client gets one coherent reply, as a stream or
 //! whole, however often the model is asked again. A whole reply is a stream of one chunk.
 
+mod held_head;
 mod rejoined;
+mod upstream_error;
 
+use self::held_head::HeldHead;
 use self::rejoined::rejoined;
+use self::upstream_error::is_success;
 use super::error::ProxyError;
 use super::notes::{ReaskCause, label};
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::dialect::error::parse;
+use crate::dialect::error::parse_in_200;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
 use crate::exchange::judging::Judging;
@@ -28,6 +32,8 @@ pub(super) struct Replies {
     source: Source,
     /// What the client gets of a whole reply; for a stream, the buffer for the pieces of a chunk.
     out: Vec<Bytes>,
+    /// The head of the client's stream, while it waits for the first event.
+    head: Option<HeldHead>,
     /// How many choices were finished at the last report to the store.
     remembered: usize,
 }
@@ -77,6 +83,7 @@ impl Running {
         core.outputs.push_back(Output::BeginStream { own: false });
         let mut replies = self.replies_of(core, judging, Form::Streamed, Source::Own(Bytes::new()));
         replies.upstream = Upstream::Reading { ends_by_closing };
+        replies.head = core.gives_status().then(HeldHead::default);
         Replying::Judged(replies)
     }
 
@@ -124,12 +131,18 @@ impl Running {
             present: (0, form),
             source,
             out,
+            head: None,
             remembered: 0,
         })
     }
 
     fn options(&self, core: &Core) -> Options {
-        Options { cut_usage: self.variant.ask_usage, preface: self.preface(core) }
+        let is_unasked = self.variant.whole && core.request.stream && !core.request.include_usage;
+        Options {
+            cut_usage: self.variant.ask_usage || is_unasked,
+            preface: self.preface(core),
+            friendly: core.is_friendly(),
+        }
     }
 
     /// Handles an input.
@@ -166,8 +179,10 @@ impl Running {
             (_, Input::NotSent(error)) => replies.fail(core, error, Break::Upstream),
             (_, Input::Cut(error, how)) => replies.fail(core, error, how),
             (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
+            (_, Input::HeadDue) => replies.release_head(core),
             // Keeps the client's connection alive while it has to wait.
             (_, Input::Silence) if replies.is_stream() && replies.judge.at_boundary() => {
+                replies.release_head(core);
                 core.outputs.push_back(Output::Emit(replies.judge.heartbeat()));
             }
             _ => {}
@@ -177,7 +192,7 @@ impl Running {
     /// A whole reply that was read to its end, or as far as possible.
     fn take_whole(&mut self, core: &mut Core, replies: &mut Replies, reply: WholeReply, now: Now) {
         let WholeReply { id, status, body } = reply;
-        let is_success = (200..300).contains(&status);
+        let is_success = is_success(status);
         replies.status = status;
         if replies.is_stream() && !is_success {
             return self.refused_stream(core, replies, &body.unwrap_or_default());
@@ -188,6 +203,10 @@ impl Running {
         };
         if self.variant.asking.is_none() {
             replies.source = Source::Upstream(id);
+        }
+        let is_whole_for_stream = self.variant.whole && core.request.stream && !replies.is_stream();
+        if is_whole_for_stream && is_success && parse_in_200(&body).is_none() {
+            replies.stream_whole(core, id);
         }
         // A first reply in the other form is taken as a stream before it comes here; an error of events stays one.
         let may_be_events = self.variant.asking.is_some() || replies.is_stream();
@@ -238,21 +257,6 @@ impl Running {
         replies.answer(core, Answer::AsItCame(id));
     }
 
-    /// The upstream refuses by its status to be asked again in the middle of a stream.
-    fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8]) {
-        let status = replies.status;
-        let again = self.lands_bare(core, status)
-            || (self.variant.asking.is_none()
-                && self.falls_back(core, status, &parse(body).unwrap_or_default()));
-        if again {
-            return self.ask(core, replies);
-        }
-        core.outputs.push_back(Output::Emit(replies.judge.error_event(status, body)));
-        core.record.error = Some("reask_failed");
-        core.outputs.push_back(Output::BreakOff(Break::Upstream));
-        replies.upstream = Upstream::Over;
-    }
-
     /// Another form of the request is answered by a stream, although a whole reply was asked for.
     fn turn_to_stream(&mut self, core: &mut Core, replies: &mut Replies, ends_by_closing: bool) {
         core.record.streamed = true;
@@ -269,6 +273,12 @@ impl Running {
             return;
         }
         if replies.is_stream() {
+            if replies.waits_with_head() {
+                return;
+            }
+            if replies.judge.broken_off().is_none() {
+                replies.release_head(core);
+            }
             let outputs = &mut core.outputs;
             rejoined(data, &mut replies.out, |piece| outputs.push_back(Output::Emit(piece)));
             if let Some(why) = replies.judge.broken_off() {
@@ -319,7 +329,7 @@ impl Running {
     fn asks_anew(&mut self, core: &mut Core, replies: &mut Replies, now: Now) -> bool {
         let Some(refusal) = replies.judge.refusal() else { return false };
         let error = &refusal.error;
-        let is_success = (200..300).contains(&replies.status);
+        let is_success = is_success(replies.status);
         let said = error.status.filter(|_| is_success);
         let again = match self.variant.asking {
             // An error without a status is a refusal of what was asked.
@@ -333,13 +343,14 @@ impl Running {
         }
         // The upstream accepted no variant.
         self.tried.clear();
+        if replies.answer_in_head(core) {
+            return true;
+        }
         if replies.is_stream() {
             replies.judge.let_refusal_stand(now.ms, &mut replies.out);
             return false;
         }
-        let (id, form) = replies.present;
-        let converted = (form == Form::Streamed).then(|| vec![refusal.raw.clone()]);
-        replies.answer(core, converted.map_or(Answer::AsItCame(id), |body| Answer::Edited(id, body)));
+        replies.answer_refusal(core);
         true
     }
 
@@ -398,6 +409,7 @@ impl Running {
             Self::remember_history(core, &*replies.judge);
         } else {
             replies.upstream = Upstream::Over;
+            replies.release_head(core);
             return core.outputs.push_back(Output::Done);
         }
         self.note(core, replies, now);
@@ -439,8 +451,18 @@ impl Replies {
     /// Gives out the judged part of a stream.
     fn give(&mut self, core: &mut Core) {
         if self.is_stream() {
+            if !self.out.is_empty() {
+                self.release_head(core);
+            }
             core.outputs.extend(self.out.drain(..).map(Output::Emit));
         }
+    }
+
+    /// Whether what was judged waits with the head, since nothing has come yet that says anything.
+    fn waits_with_head(&mut self) -> bool {
+        let Some(head) = &mut self.head else { return false };
+        let fits = head.add(self.out.drain(..));
+        fits && self.judge.is_at_head()
     }
 
     /// The whole reply for the client.
@@ -453,11 +475,12 @@ impl Replies {
     /// one can be written, and then breaks off.
     fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
         self.upstream = Upstream::Over;
-        if !self.is_stream() {
+        if !self.is_stream() || self.holds_head() {
+            self.take_head(core);
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let event = self.judge.own_error_event(&error.message(), error.code());
+            let event = self.judge.own_error_event(&error.message_for_strangers(), error.code());
             core.outputs.push_back(Output::Emit(event));
         }
         core.record.error = Some(error.code());

@@ -171,6 +171,40 @@ impl ProxyError {
         }
     }
 
+    /// The same for those who may not know the upstream: no address, and no detail that may hold one.
+    pub fn message_for_strangers(&self) -> String {
+        const AGAIN: &str =
+            "Send the request again; if it persists, whoever runs toolrein finds the reason in its log.";
+        match self {
+            Self::UpstreamConnect { .. } => {
+                format!(
+                    "toolrein could not connect to the upstream, so the request was not processed. {AGAIN}"
+                )
+            }
+            Self::UpstreamTls { .. } => {
+                format!("toolrein could not establish TLS with the upstream. {AGAIN}")
+            }
+            Self::UpstreamTimeout { waited_ms, .. } => {
+                format!("The upstream did not begin to answer within {waited_ms} ms. {AGAIN}")
+            }
+            Self::UpstreamHints { .. } => format!("The upstream did not begin to answer. {AGAIN}"),
+            Self::UpstreamCut { .. } => format!("The upstream broke off before it had answered. {AGAIN}"),
+            other => other.message(),
+        }
+    }
+
+    /// Whether the message names the upstream's address, or may.
+    pub fn names_the_upstream(&self) -> bool {
+        matches!(
+            self,
+            Self::UpstreamConnect { .. }
+                | Self::UpstreamTls { .. }
+                | Self::UpstreamTimeout { .. }
+                | Self::UpstreamHints { .. }
+                | Self::UpstreamCut { .. }
+        )
+    }
+
     /// The message of an error that is the upstream's.
     fn of_the_upstream(&self) -> String {
         match self {
@@ -287,3 +321,62 @@ impl std::fmt::Display for ProxyError {
 }
 
 impl std::error::Error for ProxyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of each.
+    fn every() -> Vec<ProxyError> {
+        let (host, detail) = (String::new, String::new);
+        vec![
+            ProxyError::RequestTooLong { limit: 1 },
+            ProxyError::ClientTimeout,
+            ProxyError::ClientCut,
+            ProxyError::UpstreamConnect { host: host(), detail: detail() },
+            ProxyError::UpstreamTls { host: host(), detail: detail(), transient: false },
+            ProxyError::UpstreamTimeout { host: host(), waited_ms: 1 },
+            ProxyError::UpstreamHints { host: host(), count: 1 },
+            ProxyError::UpstreamCut { host: host(), detail: detail() },
+            ProxyError::ReplyUnjudged { why: "w" },
+            ProxyError::BadTarget { target: String::new() },
+            ProxyError::MethodNotAllowed { method: String::new() },
+            ProxyError::WebSocketNotGoverned,
+            ProxyError::AmbiguousCredentials { caller: String::new() },
+            ProxyError::ConversationBusy { waited_ms: 1 },
+            ProxyError::RequestUnreadable { why: "w", answered: false },
+            ProxyError::StoreAway,
+            ProxyError::NoMemory,
+            ProxyError::Refused { code: "unknown_profile", message: String::new() },
+            ProxyError::Refused { code: "history_unknown", message: String::new() },
+            ProxyError::Refused { code: "budget_exceeded", message: String::new() },
+            ProxyError::Internal { detail: detail() },
+        ]
+    }
+
+    #[test]
+    fn the_page_on_errors_lists_every_code_with_its_status_and_no_other() {
+        let page = include_str!("../../docs/errors.md");
+        let rows: Vec<(&str, &str)> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+            .filter_map(|(code, rest)| Some((code, rest.split_once(" |")?.0)))
+            .collect();
+        let mut listed: Vec<(String, String)> =
+            rows.iter().map(|(code, status)| ((*code).to_owned(), (*status).to_owned())).collect();
+        let mut known: Vec<(String, String)> =
+            every().iter().map(|error| (error.code().to_owned(), error.status().to_string())).collect();
+        listed.sort_unstable();
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!(listed, known);
+    }
+
+    #[test]
+    fn every_error_that_names_the_upstream_says_it_to_callers_on_this_machine_alone() {
+        for error in every() {
+            let named = error.message() != error.message_for_strangers();
+            assert_eq!(named, error.names_the_upstream(), "{error:?}");
+        }
+    }
+}

@@ -1,15 +1,16 @@
 //! Fallbacks: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
-//! the tool history as text, with notices placed elsewhere, or without asking for usage. Chooses the variant; sends
-//! nothing.
+//! the tool history as text or repaired, with notices placed elsewhere, without asking for usage, or without streaming.
+//! Chooses the variant; sends nothing.
 
-use crate::config::{Overflow, PlacementChoice, ToolsUnsupported};
+use crate::config::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
 use crate::conversation::message::Role;
 use crate::conversation::request::{Choice, Request};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{
-    Refusal, alternative, classify, may_be_about_the_form, misses_tools, refuses_stream_options,
+    Broken, Refusal, alternative, breaks, classify, may_be_about_the_form, misses_tools,
+    refuses_stream_options, refuses_streamed_tools,
 };
-use crate::dialect::variant::{Placement, Tools, Variant};
+use crate::dialect::variant::{Placement, Repairs, Tools, Variant};
 use crate::exchange::store::ModelFacts;
 use crate::plan::Plan;
 use crate::policy::pattern::Pattern;
@@ -24,6 +25,10 @@ pub struct Fallbacks {
     left: u32,
     /// The request may be shortened.
     overflow: bool,
+    /// A broken history may be repaired.
+    repair: bool,
+    /// The request may be sent without streaming.
+    unstreamed: bool,
     /// Tools may be taken away.
     tools: bool,
     declares_tools: bool,
@@ -38,6 +43,7 @@ pub struct Fallbacks {
 pub struct Subject {
     pub mode: ToolsUnsupported,
     pub overflow: Overflow,
+    pub broken_history: BrokenHistory,
     /// The client needs a call as its answer, so an answer without tools is of no use to it.
     pub forced: bool,
     /// A policy wants to add a notice, and may.
@@ -55,6 +61,8 @@ impl Fallbacks {
             left: MOST,
             // Nothing is changed in a body whose strings parsers read differently.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
+            repair: subject.broken_history == BrokenHistory::Repair && !request.odd,
+            unstreamed: subject.mode == ToolsUnsupported::Retry && request.stream && request.declares_tools,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
             declares_tools: request.declares_tools,
             has_history: subject.restored
@@ -73,7 +81,41 @@ impl Fallbacks {
             variant.tools = Tools::WithoutChoice;
         }
         variant.flat = self.tools && self.has_history && known.no_tool_history;
+        variant.whole = self.unstreamed && known.no_streamed_tools && variant.tools != Tools::Dropped;
         variant
+    }
+
+    /// What of a broken history to repair from the start, by what is known of the model.
+    pub fn first_repairs(&self, known: ModelFacts) -> Repairs {
+        let known = Repairs { pairs: known.no_broken_pairs, arguments: known.no_broken_arguments };
+        if self.repair { known } else { Repairs::default() }
+    }
+
+    /// The variant to try after the upstream refused a broken history, and the fallback's name; `None` if there is none.
+    /// `broken`: which of these is broken in this history.
+    pub fn after_broken(
+        &mut self,
+        (status, error): (u16, &UpstreamError),
+        variant: &Variant,
+        broken: impl FnOnce(Repairs) -> Repairs,
+    ) -> Option<(Variant, Fallback)> {
+        if !self.repair || variant.flat {
+            return None;
+        }
+        let none = Repairs::default();
+        let (refused, fallback) = match breaks(status, error)? {
+            Broken::Pairs => (Repairs { pairs: true, ..none }, Fallback::Pairs),
+            Broken::Arguments => (Repairs { arguments: true, ..none }, Fallback::Arguments),
+        };
+        // An error about a history that is not broken in this way means something else.
+        if variant.repairs.of_both(refused).any() || !broken(refused).any() {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let mut next = variant.clone();
+        next.repairs.pairs |= refused.pairs;
+        next.repairs.arguments |= refused.arguments;
+        Some((next, fallback))
     }
 
     /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
@@ -84,6 +126,12 @@ impl Fallbacks {
         error: &UpstreamError,
         variant: &Variant,
     ) -> Option<(Variant, Fallback)> {
+        if self.unstreamed
+            && refuses_streamed_tools(status, error)
+            && let Some(next) = self.next(Refusal::StreamedTools, variant)
+        {
+            return Some(next);
+        }
         let refusal = refused(status, error, variant);
         if let Some(next) = refusal.and_then(|refusal| self.next(refusal, variant)) {
             return Some(next);
@@ -103,7 +151,7 @@ impl Fallbacks {
         let mut next = variant.clone();
         let fallback = match refusal {
             Refusal::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
-                next.tools = Tools::Dropped;
+                (next.tools, next.whole) = (Tools::Dropped, false);
                 Fallback::Tools
             }
             Refusal::ToolChoice if self.tools && self.has_choice && variant.tools == Tools::Kept => {
@@ -119,6 +167,12 @@ impl Fallbacks {
             Refusal::LateSystem if self.places_late_system(variant) => {
                 next.placement = Placement::Suffix;
                 Fallback::Placement
+            }
+            Refusal::StreamedTools
+                if self.unstreamed && !variant.whole && variant.tools != Tools::Dropped =>
+            {
+                next.whole = true;
+                Fallback::Streaming
             }
             Refusal::StreamOptions if variant.ask_usage => {
                 next.ask_usage = false;
@@ -173,6 +227,9 @@ pub fn learned(tried: &[Fallback]) -> ModelFacts {
         no_tool_history: tried.contains(&Fallback::Flattened),
         no_late_system: tried.contains(&Fallback::Placement),
         no_stream_options: tried.contains(&Fallback::StreamOptions),
+        no_broken_pairs: tried.contains(&Fallback::Pairs),
+        no_broken_arguments: tried.contains(&Fallback::Arguments),
+        no_streamed_tools: tried.contains(&Fallback::Streaming),
     }
 }
 
@@ -202,6 +259,7 @@ mod tests {
     const RETRY: Subject = Subject {
         mode: ToolsUnsupported::Retry,
         overflow: Overflow::Retry,
+        broken_history: BrokenHistory::Repair,
         forced: false,
         notices: true,
         restored: false,
@@ -286,6 +344,57 @@ mod tests {
         assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Fallback::StreamOptions));
         assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
         assert!(learned(&[fallback]).no_stream_options && !learned(&[]).no_stream_options);
+    }
+
+    fn said(message: &str) -> UpstreamError {
+        UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() }
+    }
+
+    #[test]
+    fn a_broken_history_is_repaired_once_if_it_is_broken_in_the_way_that_was_refused() {
+        let (pairs, arguments) = (
+            said("No tool output found for function call call_1."),
+            said("Failed to parse tool call arguments as JSON"),
+        );
+        let plain = Variant::plain(Placement::System);
+        let all = |of: Repairs| of;
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let (next, first) = fallbacks.after_broken((400, &pairs), &plain, all).unwrap();
+        assert_eq!(fallbacks.after_broken((400, &pairs), &next, all), None, "once");
+        let (last, second) = fallbacks.after_broken((500, &arguments), &next, all).unwrap();
+        assert_eq!((first, second), (Fallback::Pairs, Fallback::Arguments));
+        assert_eq!(last.repairs, Repairs { pairs: true, arguments: true });
+        assert!(learned(&[first]).no_broken_pairs && !learned(&[first]).no_broken_arguments);
+        let healthy = |_| Repairs::default();
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert_eq!(fallbacks.after_broken((400, &pairs), &plain, healthy), None);
+        let flat = Variant { flat: true, ..plain.clone() };
+        assert_eq!(fallbacks.after_broken((400, &pairs), &flat, all), None, "there are no calls any more");
+        let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
+        assert_eq!(Fallbacks::new(&with_tools(), subject).after_broken((400, &pairs), &plain, all), None);
+        let odd = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"\u0000"}]}"#);
+        assert_eq!(Fallbacks::new(&odd, RETRY).after_broken((400, &pairs), &plain, all), None);
+    }
+
+    #[test]
+    fn a_stream_with_tools_that_is_refused_for_streaming_is_asked_for_whole_and_keeps_its_tools() {
+        let refusal = said("This model doesn't support tool use in streaming mode.");
+        let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
+        let plain = Variant::plain(Placement::System);
+        for forced in [false, true] {
+            let mut fallbacks = Fallbacks::new(&streamed, Subject { forced, notices: false, ..RETRY });
+            let (next, fallback) = fallbacks.after(400, &refusal, &plain).unwrap();
+            assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Fallback::Streaming));
+            assert_eq!(fallbacks.after(400, &refusal, &next), None, "once");
+        }
+        let known = learned(&[Fallback::Streaming]);
+        assert!(Fallbacks::new(&streamed, RETRY).first(&streamed, Placement::System, known).whole);
+        for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
+            let mut fallbacks = Fallbacks::new(&other, RETRY);
+            assert!(!fallbacks.first(&other, Placement::System, known).whole);
+            let next = fallbacks.after(400, &refusal, &plain).map(|(_, fallback)| fallback);
+            assert_ne!(next, Some(Fallback::Streaming));
+        }
     }
 
     #[test]

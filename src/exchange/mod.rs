@@ -150,6 +150,8 @@ pub enum Input {
     Decided(u32, ApprovalDecision),
     /// Nothing was sent to the client for the heartbeat interval.
     Silence,
+    /// The head of the stream has waited long enough for its first event.
+    HeadDue,
     /// There is no memory left for what is held back.
     NoMemory,
 }
@@ -210,6 +212,8 @@ pub enum Output {
     Answer(Answer),
     /// The reply to the client is a stream: the upstream's head goes out, or (`own`) toolrein's.
     BeginStream { own: bool },
+    /// The reply to the client is a stream: the head of the upstream's whole reply of this number goes out.
+    BeginStreamOf(u32),
     /// The next bytes of the stream to the client.
     Emit(Bytes),
     /// The stream to the client breaks off.
@@ -225,6 +229,13 @@ pub enum Answer {
     AsItCame(u32),
     /// That reply with another body, in pieces.
     Edited(u32, Vec<Bytes>),
+    /// The upstream's error with another status or body. `id`: the number of its reply, or none for a stream whose head
+    /// was not sent.
+    Restated {
+        id: Option<u32>,
+        status: u16,
+        body: Bytes,
+    },
     /// toolrein's own reply, in pieces.
     Own(Vec<Bytes>),
     Error(ProxyError),
@@ -366,6 +377,11 @@ impl Exchange {
     /// Whether part of the reply is held back from the client, so that it may need heartbeats.
     pub fn is_hiding(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.is_hiding())
+    }
+
+    /// Whether the head of the stream to the client waits for its first event.
+    pub fn holds_head(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.holds_head())
     }
 
     /// Whether the upstream has marked its stream as ended.

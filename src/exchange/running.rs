@@ -187,6 +187,10 @@ impl Running {
         self.replies().is_some_and(|replies| replies.judge.is_hiding() || self.reasks.count() > 0)
     }
 
+    pub(super) fn holds_head(&self) -> bool {
+        self.replies().is_some_and(Replies::holds_head)
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.replies().is_some_and(|replies| replies.is_stream() && replies.judge.is_done())
     }

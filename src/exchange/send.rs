@@ -2,7 +2,7 @@
 //! calls. Decides when the final-answer request is sent.
 
 use super::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
-use super::notes::{TOOLS_UNSUPPORTED, action};
+use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
 use super::running::{Replying, Running};
 use super::store::{News, Overflow, ReplyContext, Spent};
@@ -32,9 +32,13 @@ impl Core {
             (variant.tools == Tools::Dropped, Fallback::Tools),
             (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
             (variant.flat, Fallback::Flattened),
+            (variant.whole, Fallback::Streaming),
         ];
         for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
             self.record.act(On::Request, TOOLS_UNSUPPORTED, action(*fallback), 1);
+        }
+        if variant.repairs.any() {
+            self.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
         }
     }
 }
@@ -71,6 +75,7 @@ impl Running {
         let subject = Subject {
             mode: config.upstream.tools_unsupported,
             overflow: config.upstream.overflow,
+            broken_history: config.upstream.broken_history,
             forced: keeps_tools,
             notices: core.plan.has_notices() && !observes,
             restored: !restored.is_empty(),
@@ -79,6 +84,8 @@ impl Running {
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
         let mut variant = fallbacks.first(&core.request, placed, facts.model);
+        variant.repairs =
+            core.dialect.broken(&core.request, &core.body, fallbacks.first_repairs(facts.model));
         if observes {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
@@ -124,14 +131,18 @@ impl Running {
         if overflows(status, error) {
             return self.makes_room(core);
         }
-        let Some((variant, fallback)) = self.fallbacks.after(status, error, &self.variant) else {
-            return false;
-        };
+        let broken = |of| core.dialect.broken(&core.request, &core.body, of);
+        let repaired = self.fallbacks.after_broken((status, error), &self.variant, broken);
+        let next = repaired.or_else(|| self.fallbacks.after(status, error, &self.variant));
+        let Some((variant, fallback)) = next else { return false };
         self.try_next(core, &[fallback]);
         match fallback {
             Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
             // Neither the client nor the model notices it.
             Fallback::StreamOptions => {}
+            Fallback::Pairs | Fallback::Arguments => {
+                core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+            }
             other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
         }
         if core.is_observing() {

@@ -162,6 +162,12 @@ pub struct ModelFacts {
     pub no_late_system: bool,
     /// Requests for the usage of a stream.
     pub no_stream_options: bool,
+    /// Calls without results, and results without calls.
+    pub no_broken_pairs: bool,
+    /// Calls whose arguments are no JSON object.
+    pub no_broken_arguments: bool,
+    /// Tools in a stream.
+    pub no_streamed_tools: bool,
 }
 
 impl ModelFacts {
@@ -172,6 +178,9 @@ impl ModelFacts {
         no_tool_history: true,
         no_late_system: true,
         no_stream_options: true,
+        no_broken_pairs: true,
+        no_broken_arguments: true,
+        no_streamed_tools: true,
     };
 
     /// The union of both.
@@ -183,6 +192,9 @@ impl ModelFacts {
             no_tool_history: self.no_tool_history || other.no_tool_history,
             no_late_system: self.no_late_system || other.no_late_system,
             no_stream_options: self.no_stream_options || other.no_stream_options,
+            no_broken_pairs: self.no_broken_pairs || other.no_broken_pairs,
+            no_broken_arguments: self.no_broken_arguments || other.no_broken_arguments,
+            no_streamed_tools: self.no_streamed_tools || other.no_streamed_tools,
         }
     }
 }

@@ -80,6 +80,7 @@ impl Driver {
                 Output::BeginStream { own: true } => {
                     return self.stream(own_head(), |driver| Streaming::new(driver, FromUpstream::Nothing));
                 }
+                Output::BeginStreamOf(id) => return self.stream_of(id),
                 Output::Admit { conversation, patience } => {
                     let entry = self.app.conversation_lock.enter(conversation, patience).await;
                     self.record.mark_idle();
@@ -113,7 +114,7 @@ impl Driver {
                 Output::Send(outgoing) => {
                     self.record.own_time();
                     if let Some(start) = self.send(outgoing).await {
-                        return self.begin(start);
+                        return self.begin(start).await;
                     }
                 }
                 other => self.perform(other),
@@ -243,7 +244,7 @@ impl Driver {
     }
 
     /// The reply to the client: a stream that starts at once.
-    fn begin(mut self: Box<Self>, start: StreamStart) -> Response<ReplyBody> {
+    async fn begin(mut self: Box<Self>, start: StreamStart) -> Response<ReplyBody> {
         let StreamStart { mut head, pieces, body, decoder, ends_by_closing } = start;
         self.exchange.shrink();
         self.head.shrink();
@@ -256,7 +257,21 @@ impl Driver {
         }
         let idle = self.app.config.upstream.idle_timeout;
         let from = FromUpstream::reading(body, Instant::now() + idle);
+        if self.exchange.holds_head() {
+            // In a box, so that nearly all requests, which are others, need not reserve room for it.
+            return Box::pin(Streaming::new(self, from).with_body(decoder, pieces).after_head(head)).await;
+        }
         self.stream(head, |driver| Streaming::new(driver, from).with_body(decoder, pieces))
+    }
+
+    /// The reply to the client: a stream under the head of the upstream's whole reply.
+    fn stream_of(mut self: Box<Self>, id: u32) -> Response<ReplyBody> {
+        if id as usize >= self.replies.len() {
+            return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
+        }
+        let head = self.replies.swap_remove(id as usize).into_stream_head();
+        self.exchange.shrink();
+        self.stream(head, |driver| Streaming::new(driver, FromUpstream::Nothing))
     }
 
     fn stream(
@@ -264,18 +279,45 @@ impl Driver {
         mut head: Parts,
         streaming: impl FnOnce(Box<Self>) -> Streaming,
     ) -> Response<ReplyBody> {
-        self.exchange.record().status = head.status.as_u16();
-        self.write_head(&mut head);
+        self.write_stream_head(&mut head);
         streaming(self).into_response(head)
+    }
+
+    /// Notes and completes the head of a stream.
+    pub(super) fn write_stream_head(&mut self, head: &mut Parts) {
+        self.exchange.record().status = head.status.as_u16();
+        self.write_head(head);
+    }
+
+    /// The whole reply to the client instead of a stream whose head was not sent.
+    pub(super) fn answer_instead(self: Box<Self>, answer: Answer, head: Parts) -> Response<ReplyBody> {
+        match answer {
+            Answer::Restated { id: None, status, body } => {
+                let mut read = Read::with_head(head);
+                read.restate(status, body);
+                self.respond(*read)
+            }
+            other => self.answer(other),
+        }
     }
 
     /// The whole reply to the client.
     fn answer(mut self: Box<Self>, answer: Answer) -> Response<ReplyBody> {
-        let mut read = match answer {
+        let number = match &answer {
+            Answer::AsItCame(id) | Answer::Edited(id, _) => Some(*id),
+            Answer::Restated { id, .. } => Some(id.unwrap_or(u32::MAX)),
+            Answer::Own(_) | Answer::Error(_) => None,
+        };
+        if number.is_some_and(|id| id as usize >= self.replies.len()) {
+            return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
+        }
+        let read = match answer {
             Answer::Error(error) => return self.fail(&error),
             Answer::Own(pieces) => *Read::own(pieces),
-            Answer::AsItCame(id) | Answer::Edited(id, _) if id as usize >= self.replies.len() => {
-                return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
+            Answer::Restated { id, status, body } => {
+                let mut read = self.replies.swap_remove(id.unwrap_or_default() as usize);
+                read.restate(status, body);
+                read
             }
             Answer::AsItCame(id) => self.replies.swap_remove(id as usize),
             Answer::Edited(id, pieces) => {
@@ -284,6 +326,10 @@ impl Driver {
                 read
             }
         };
+        self.respond(read)
+    }
+
+    fn respond(mut self: Box<Self>, mut read: Read) -> Response<ReplyBody> {
         self.write_head(&mut read.head);
         self.exchange.record().status = read.head.status.as_u16();
         let read = match read.into_unread() {

@@ -295,6 +295,7 @@ impl Drop for Served {
 
 impl<S: Service> Connection<S> {
     async fn serve(self, stream: TcpStream, activity: Arc<ConnectionActivity>) {
+        let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let service = service_fn({
@@ -309,7 +310,8 @@ impl<S: Service> Connection<S> {
                 }
                 activity.answering.store(true, Ordering::Relaxed);
                 let served = Served(activity.clone());
-                answer(*request.method() == Method::HEAD, service.clone().call(request), served)
+                let is_head = *request.method() == Method::HEAD;
+                answer((is_head, is_local), service.clone().call(request), served)
             }
         });
         let mut first_within = pin!(sleep(self.header_timeout));
@@ -384,11 +386,12 @@ impl<S: Service> Connection<S> {
 }
 
 async fn answer(
-    is_head: bool,
+    (is_head, is_local): (bool, bool),
     answering: ResponseFuture,
     served: Served,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let response = answering.await;
+    let response = if is_local { response } else { respond::for_strangers(response) };
     // Over HTTP/2 hyper would send the body of an error response to HEAD.
     let mut response = if is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())

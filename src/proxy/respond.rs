@@ -37,6 +37,19 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     response
 }
 
+/// The response for a caller on another machine: where it is an error of toolrein's that names the upstream's address, the
+/// caller does not get it, and the log does.
+pub fn for_strangers(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
+    let Some(error) = response.extensions().get::<ProxyError>().filter(|error| error.names_the_upstream())
+    else {
+        return response;
+    };
+    tracing::warn!(code = error.code(), "{error}");
+    let body = own_error_body(&error.message_for_strangers(), error.code());
+    *response.body_mut() = ReplyBody::full(Bytes::from(body));
+    response
+}
+
 /// When there may be memory again: most replies take a few seconds.
 const RETRY_AFTER_SECONDS: &str = "5";
 
@@ -57,6 +70,33 @@ mod tests {
         assert_eq!(body["error"]["type"], "toolrein_error");
         assert!(body["error"]["param"].is_null());
         assert!(body["error"]["message"].as_str().unwrap().contains("h:1"));
+    }
+
+    #[tokio::test]
+    async fn strangers_learn_nothing_of_the_upstream_and_everything_else() {
+        let (host, detail) = ("gpu-7.internal:8000".to_owned(), "10.0.0.7 refused".to_owned());
+        for error in [
+            ProxyError::UpstreamConnect { host: host.clone(), detail: detail.clone() },
+            ProxyError::UpstreamTls { host: host.clone(), detail: detail.clone(), transient: true },
+            ProxyError::UpstreamTimeout { host: host.clone(), waited_ms: 5 },
+            ProxyError::UpstreamHints { host: host.clone(), count: 5 },
+            ProxyError::UpstreamCut { host: host.clone(), detail },
+        ] {
+            let response = for_strangers(error_response(&error));
+            assert_eq!(response.status(), error.status());
+            assert!(response.headers().contains_key("x-should-retry"));
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["error"]["code"], error.code());
+            let message = body["error"]["message"].as_str().unwrap();
+            assert!(
+                !message.contains("gpu-7") && !message.contains("10.0.0.7") && message.len() > 40,
+                "{message}"
+            );
+        }
+        let own = ProxyError::RequestTooLong { limit: 7 };
+        let body = for_strangers(error_response(&own)).into_body().collect().await.unwrap().to_bytes();
+        assert!(String::from_utf8_lossy(&body).contains("7 bytes"), "other errors say what they say to all");
     }
 
     #[test]

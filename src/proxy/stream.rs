@@ -14,7 +14,7 @@ use super::record::note_sent;
 use super::upstream::EndsByClosing;
 use super::wait::{Step, wait};
 use super::whole::Read;
-use crate::exchange::{Break, Input, Output, WholeReply};
+use crate::exchange::{Answer, Break, Input, Output, WholeReply};
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming};
@@ -78,6 +78,10 @@ pub(super) struct Streaming {
     /// In observe mode: compressed bytes that go to the client as they came.
     coded: VecDeque<Bytes>,
     trailers: Option<HeaderMap>,
+    /// What the exchange answers instead of this stream, before its head was sent.
+    answer: Option<Answer>,
+    /// A frame that was ready when the head was sent.
+    first: Option<Result<Frame<Bytes>, BodyError>>,
     /// When the client last got something.
     shown: Instant,
     /// The reservation for the memory in use.
@@ -96,6 +100,8 @@ impl Streaming {
             decoder: None,
             coded: VecDeque::new(),
             trailers: None,
+            answer: None,
+            first: None,
             shown: Instant::now(),
             reserved: Reserved::default(),
             uncounted: 0,
@@ -110,6 +116,21 @@ impl Streaming {
         self
     }
 
+    /// The stream with this head, which goes out with the first event, or when the client has waited for a heartbeat's
+    /// interval; or the answer that the exchange gives instead.
+    pub(super) async fn after_head(mut self, mut head: Parts) -> Response<ReplyBody> {
+        let due = Instant::now() + self.driver.app.config.limits.keepalive_comment;
+        match timeout_at(due, self.next()).await {
+            Ok(first) => self.first = first,
+            Err(_) => self.driver.give(Input::HeadDue),
+        }
+        if let Some(answer) = self.answer.take() {
+            return self.driver.answer_instead(answer, head);
+        }
+        self.driver.write_stream_head(&mut head);
+        self.into_response(head)
+    }
+
     pub(super) fn into_response(self, head: Parts) -> Response<ReplyBody> {
         let frames = futures_util::stream::unfold(Box::new(self), |mut streaming| async move {
             let frame = streaming.next().await?;
@@ -120,6 +141,9 @@ impl Streaming {
 
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
         loop {
             if let Some(bytes) = self.coded.pop_front() {
                 return Some(Ok(self.shown(bytes)));
@@ -141,6 +165,10 @@ impl Streaming {
                         // What is left of the earlier reply does not matter any more.
                         self.decoder = None;
                         self.from = FromUpstream::Asking(Box::pin(asking));
+                    }
+                    Output::Answer(answer) => {
+                        self.answer = Some(answer);
+                        return None;
                     }
                     Output::Done => {
                         self.driver.answered = true;

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
-use hyper::http::{HeaderMap, HeaderValue, Response};
+use hyper::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -123,6 +123,29 @@ impl Read {
             None => self.decoded.clone().ok_or("unreadable_coding"),
         };
         (self.head.status.as_u16(), body)
+    }
+
+    /// An error with this status and body, under the head of another reply.
+    pub(crate) fn restate(&mut self, status: u16, body: Bytes) {
+        self.head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+        self.edit(vec![body]);
+        let kind = self.head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+        if kind.is_none_or(|kind| memchr::memmem::find(kind, b"json").is_none()) {
+            self.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        self.trailers = None;
+    }
+
+    /// The head of a stream of events instead of this reply.
+    pub(crate) fn into_stream_head(mut self) -> Parts {
+        coding::describe_no_bytes(&mut self.head.headers);
+        self.head.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        self.head
+    }
+
+    /// A reply with this head and no body.
+    pub(crate) fn with_head(head: Parts) -> Box<Self> {
+        Self::begin(head)
     }
 
     /// Replaces the body.

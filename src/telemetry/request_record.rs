@@ -309,6 +309,12 @@ pub enum Fallback {
     Overflow,
     /// Without requesting the usage of the stream.
     StreamOptions,
+    /// With missing results and results without a call repaired.
+    Pairs,
+    /// With broken arguments of calls wrapped.
+    Arguments,
+    /// Without streaming.
+    Streaming,
     /// On a new connection, since the old one was stale.
     Stale,
 }
@@ -442,6 +448,9 @@ impl Fallback {
             Self::Placement => "placement",
             Self::Overflow => "overflow",
             Self::StreamOptions => "stream_options",
+            Self::Pairs => "repaired_pairs",
+            Self::Arguments => "repaired_arguments",
+            Self::Streaming => "streaming",
             Self::Stale => "stale",
         }
     }

@@ -111,3 +111,22 @@ fn a_conversation_that_is_not_known_is_refused_where_the_store_is_strict() {
     assert_eq!((refused.status, &refused.json()["error"]["code"]), (400, &json!("history_unknown")));
     assert_eq!(ask(&toolrein, None, &json!("Use searchAll to find cats"), "one").status, 200);
 }
+
+#[test]
+fn a_call_that_the_client_abandons_gets_an_honest_output_where_the_upstream_refuses_to_go_on_without() {
+    let toolrein = toolrein("");
+    let first = ask(&toolrein, None, &json!("Use searchAll to find cats"), "c").json();
+    let (id, calls) = (first["id"].as_str().unwrap().to_owned(), results(&first).len());
+    assert!(calls > 0);
+    for _ in 0..2 {
+        let next = ask(&toolrein, Some(&id), &json!("Never mind, what else is new?"), "c");
+        assert_eq!(next.status, 200, "{}", next.text());
+        assert!(next.header("x-toolrein-actions").unwrap_or_default().contains("broken_history=repaired"));
+    }
+    toolrein.wait_for_metric("toolrein_fallbacks_total{kind=\"repaired_pairs\"}", 1.0);
+    // A chain that lacks nothing is not touched, and one whose calls are not known here is refused as ever.
+    let answered = ask(&toolrein, Some(&id), &results(&first).into(), "c");
+    assert_eq!(answered.status, 200);
+    assert!(!answered.header("x-toolrein-actions").unwrap_or_default().contains("broken_history"));
+    assert_eq!(ask(&toolrein, Some(&id), &json!("And?"), "another caller").status, 400);
+}

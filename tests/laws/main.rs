@@ -13,11 +13,14 @@ mod leaks;
 mod memory;
 mod panics;
 mod recordings;
+mod repair;
 mod repetition;
 mod sequence;
 mod spelling;
 #[path = "../support/strict.rs"]
 mod strict;
+#[path = "../support/strict_responses.rs"]
+mod strict_responses;
 #[path = "../support/tolerant.rs"]
 mod tolerant;
 mod transparency;

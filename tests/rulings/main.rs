@@ -13,5 +13,6 @@ mod crossing;
 mod fallback;
 mod landing;
 mod placement;
+mod repair;
 mod restoring;
 mod talk;

@@ -168,7 +168,9 @@ impl<'a> Driver<'a> {
                 let (given, has_failed) = (self.given.concat(), matches!(output, Output::BreakOff(_)));
                 self.end(given.into(), has_failed);
             }
-            Output::BeginStream { .. } | Output::Dismiss => assert!(!self.has_ended),
+            Output::BeginStream { .. } | Output::BeginStreamOf(_) | Output::Dismiss => {
+                assert!(!self.has_ended);
+            }
             Output::Admit { .. } | Output::AskApproval(..) | Output::WithdrawApproval(_) => {
                 panic!("no configuration here asks for {output:?}")
             }
@@ -271,6 +273,7 @@ impl<'a> Driver<'a> {
     fn answer(&mut self, answer: Answer) {
         match answer {
             Answer::AsItCame(id) => self.end(self.replies[id as usize].clone(), false),
+            Answer::Restated { body, .. } => self.end(body, false),
             Answer::Edited(_, pieces) | Answer::Own(pieces) => self.end(pieces.concat().into(), false),
             // By a policy.
             Answer::Error(ProxyError::Refused { .. }) => self.has_ended = true,

@@ -52,7 +52,7 @@ fn flat_calls(message: &Message, body: &[u8]) -> Vec<u8> {
 }
 
 /// The results of one group as one user message, since many templates want roles to alternate.
-fn flat_results(results: &[Message], calls: &HashMap<String, String>, body: &[u8]) -> Vec<u8> {
+pub(super) fn flat_results(results: &[Message], calls: &HashMap<String, String>, body: &[u8]) -> Vec<u8> {
     let only_text = results.iter().all(|result| match &result.content {
         Content::Parts { parts, .. } => parts.iter().all(|part| part.text.is_some()),
         _ => true,

@@ -2,8 +2,8 @@
 //! re-ask and for every later request. Writes JSON; decides nothing.
 
 use crate::conversation::assembled::Assembled;
-use crate::wire::body::{Kind, Scanner};
-use crate::wire::json::{escape_into, quote};
+use crate::dialect::repair::{harmless_arguments, is_object};
+use crate::wire::json::escape_into;
 use bytes::Bytes;
 
 /// A call that the client was not shown.
@@ -97,22 +97,6 @@ fn write_function(call: &Assembled, out: &mut Vec<u8>) {
         escape_into(&harmless_arguments(&call.arguments()), out);
     }
     out.extend_from_slice(b"\"}");
-}
-
-/// Arguments that chat templates can parse, instead of those that they could not: templates of vLLM and others refuse
-/// the whole request if a call in the history has broken JSON, or JSON that is no object (Venice's `2`).
-fn harmless_arguments(text: &str) -> String {
-    if text.trim().is_empty() {
-        "{}".to_owned()
-    } else {
-        format!("{{\"invalid_arguments\":{}}}", quote(text))
-    }
-}
-
-fn is_object(text: &str) -> bool {
-    let mut scanner = Scanner::new(text.as_bytes());
-    let begins_one = matches!(scanner.peek(), Ok(Kind::Object));
-    begins_one && !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
 }
 
 fn write_result(blocked: &Blocked, out: &mut Vec<u8>) {

@@ -11,6 +11,7 @@ pub mod hidden_exchange;
 pub mod message;
 pub mod notice;
 pub mod recorded;
+mod repair;
 pub mod reply;
 pub mod request;
 pub mod write;
@@ -21,7 +22,7 @@ pub use write::write;
 use super::judge::CallJudge;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
-use super::variant::{Source, Variant};
+use super::variant::{Repairs, Source, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::message::Message;
@@ -52,6 +53,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
 
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
         write(source, variant)
+    }
+
+    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs {
+        repair::broken(request, body, of)
     }
 
     fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {

@@ -265,6 +265,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
     }
 
+    fn is_at_head(&self) -> bool {
+        matches!(self.phase, Phase::Head)
+    }
+
     fn at_boundary(&self) -> bool {
         self.reader.at_boundary()
     }

@@ -6,7 +6,8 @@ use crate::dialect::chat::edit::{
     without_choice, without_tools,
 };
 use crate::dialect::chat::flatten::flatten;
-use crate::dialect::edit::plan_without_tools;
+use crate::dialect::chat::repair::repaired;
+use crate::dialect::edit::{plan_without_tools, set_member};
 use crate::dialect::variant::{Source, Tools, Variant};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
@@ -38,7 +39,12 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         }
     }
     restore(source.request, source.plan, source.restored, &mut splices);
-    if variant.ask_usage {
+    if variant.whole {
+        set_member(source.request, source.body, "stream", "false", &mut splices);
+        if source.request.value(source.body, "stream_options").is_some() {
+            set_member(source.request, source.body, "stream_options", "null", &mut splices);
+        }
+    } else if variant.ask_usage {
         ask_for_usage(source.request, source.body, &mut splices);
     }
     if let Some(asking) = &variant.asking {
@@ -51,7 +57,10 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     if is_closed && variant.tools == Tools::Kept {
         ask_for_answer(source.request, source.body, &mut splices);
     }
-    let rope = splices.apply(source.body);
+    let mut rope = splices.apply(source.body);
+    if variant.repairs.any() {
+        rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
+    }
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 

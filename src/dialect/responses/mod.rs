@@ -5,6 +5,7 @@ mod flatten;
 mod history;
 pub mod item;
 mod notice;
+mod repair;
 pub mod reply;
 mod request;
 mod restore;
@@ -20,7 +21,7 @@ pub use write::write;
 use super::judge::CallJudge;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
-use super::variant::{Source, Variant};
+use super::variant::{Repairs, Source, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::message::Message;
@@ -58,6 +59,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
 
     fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
         write(source, variant)
+    }
+
+    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs {
+        repair::broken(request, body, of)
     }
 
     fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {

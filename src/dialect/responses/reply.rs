@@ -449,6 +449,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         !self.queue.is_empty() || self.shown.is_edited()
     }
 
+    fn is_at_head(&self) -> bool {
+        matches!(self.phase, Phase::Head)
+    }
+
     fn at_boundary(&self) -> bool {
         !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
     }

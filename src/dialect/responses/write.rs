@@ -3,6 +3,7 @@
 
 use super::flatten::flatten;
 use super::notice::place;
+use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
 use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
@@ -33,6 +34,12 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
             set_member(request, body, "parallel_tool_calls", "false", &mut splices);
         }
     }
+    if variant.whole {
+        set_member(request, body, "stream", "false", &mut splices);
+        if request.value(body, "stream_options").is_some() {
+            set_member(request, body, "stream_options", "null", &mut splices);
+        }
+    }
     if request.own_ids {
         forget_own_ids(request, body, &mut splices);
     }
@@ -42,20 +49,33 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         None => write_input(source, variant, rounds, &mut splices),
     }
     if let Some(history) = &request.upstream_history {
-        if splices.is_empty() && history.owed.is_empty() && history.upstream_id.is_none() {
+        let open = if variant.repairs.pairs { open_upstream(request, body) } else { Vec::new() };
+        let is_changed = !open.is_empty() || !history.owed.is_empty() || history.upstream_id.is_some();
+        if splices.is_empty() && !is_changed {
             return Rope::whole(history.original.clone());
         }
-        leave_out(request, body, history, &mut splices);
+        leave_out((request, body), history, &open, &mut splices);
     }
-    let rope = splices.apply(body);
+    let mut rope = splices.apply(body);
+    if variant.repairs.any() {
+        rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
+    }
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// Takes out again what the upstream has, and puts in what it waits for.
-fn leave_out(request: &Request, body: &[u8], history: &UpstreamHistory, splices: &mut Splices) {
+/// Takes out again what the upstream has, and puts in what it waits for, with the synthetic outputs of calls that are
+/// `open` there.
+fn leave_out(
+    (request, body): (&Request, &[u8]),
+    history: &UpstreamHistory,
+    open: &[Bytes],
+    splices: &mut Splices,
+) {
     let is_last = body[history.span.range().end..].trim_ascii_start().starts_with(b"]");
-    let comma: &[u8] = if history.owed.is_empty() || is_last { b"" } else { b"," };
-    splices.replace(history.span, [&history.owed[..], comma].concat());
+    let owed = [&[history.owed.clone()], open].concat();
+    let owed: Vec<Bytes> = owed.into_iter().filter(|items| !items.is_empty()).collect();
+    let comma: &[u8] = if owed.is_empty() || is_last { b"" } else { b"," };
+    splices.replace(history.span, [&owed.join(&b","[..])[..], comma].concat());
     if let (Some(id), Some(span)) = (&history.upstream_id, request.value(body, "previous_response_id")) {
         splices.insert(span.start, quote(id));
         splices.replace(span, "");

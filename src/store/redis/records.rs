@@ -131,12 +131,15 @@ impl Record for ModelFacts {
 
 type Refused = fn(&mut ModelFacts) -> &mut bool;
 
-const REFUSED: [(&str, Refused); 5] = [
+const REFUSED: [(&str, Refused); 8] = [
     ("tools", |facts| &mut facts.no_tools),
     ("choice", |facts| &mut facts.no_tool_choice),
     ("tool_history", |facts| &mut facts.no_tool_history),
     ("late_system", |facts| &mut facts.no_late_system),
     ("usage_in_streams", |facts| &mut facts.no_stream_options),
+    ("broken_pairs", |facts| &mut facts.no_broken_pairs),
+    ("broken_arguments", |facts| &mut facts.no_broken_arguments),
+    ("tools_in_streams", |facts| &mut facts.no_streamed_tools),
 ];
 
 /// The same facts, one at a time.

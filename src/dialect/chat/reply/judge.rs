@@ -10,6 +10,8 @@ use super::{Form, OK, Phase, Refusal, ReplyJudge, Unjudged};
 use crate::conversation::call::ToolCall;
 use crate::dialect::chat::choice::{AddedCall, ChoiceState};
 use crate::dialect::chat::completion::{Choice, Reply};
+use crate::dialect::error::UpstreamError;
+use crate::dialect::error::friendly::friendly_event;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::reply::Reply as _;
 use crate::wire::json::{decode, quote};
@@ -33,6 +35,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             _ if matches!(self.phase, Phase::Unjudged) => self.pass(raw, now_ms, out),
             Kind::Chunk(chunk) => self.chunk(raw, chunk, now_ms, out),
             Kind::Error { error, may_be_reply } => {
+                let raw = self.for_people(raw, &error);
                 if may_be_reply && (self.judging.is_strict() || self.continuing.is_some()) {
                     self.break_off(Unjudged::NotJson);
                 } else if matches!(self.phase, Phase::Head) {
@@ -46,6 +49,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             Kind::Opaque => self.pass(raw, now_ms, out),
             Kind::Unread(why) => self.unread(why, raw, now_ms, out),
         }
+    }
+
+    /// The event with an error, as people get it.
+    fn for_people(&self, raw: Bytes, error: &UpstreamError) -> Bytes {
+        let is_event = self.options.friendly && self.form == Form::Streamed;
+        is_event.then(|| friendly_event(&raw, error)).flatten().unwrap_or(raw)
     }
 
     /// Handles an event that cannot be read, or that clients may read differently.

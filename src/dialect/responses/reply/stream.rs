@@ -6,7 +6,8 @@ use super::last::{Last, response_members};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
 use crate::conversation::call::Arguments;
-use crate::dialect::error::parse_event;
+use crate::dialect::error::friendly::friendly_event;
+use crate::dialect::error::{UpstreamError, parse_event};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::{hides_lines, single_events};
 use crate::dialect::reply::Refusal;
@@ -85,6 +86,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         let holds_calls = may_hold_calls(&event, &data);
         if let Some(error) = error.filter(|_| !holds_calls) {
+            let (raw, event, data) = self.for_people(raw, (event, data), &error);
             if matches!(self.phase, Phase::Head) {
                 self.phase = Phase::Refused(Refusal { error, raw });
                 return;
@@ -94,8 +96,25 @@ impl<J: CallJudge> ReplyJudge<J> {
                 let bytes = raw.len();
                 return self.enqueue(Held { raw, event: Some((event, data)), item: None, bytes }, out);
             }
+            return self.read(raw, (event, data), now_ms, out);
         }
         self.read(raw, (event, data), now_ms, out);
+    }
+
+    /// The event with an error, as people get it.
+    fn for_people(
+        &self,
+        raw: Bytes,
+        (event, data): (Event, Bytes),
+        error: &UpstreamError,
+    ) -> (Bytes, Event, Bytes) {
+        let friendly = self.options.friendly.then(|| friendly_event(&raw, error)).flatten();
+        let read = friendly.and_then(|new| {
+            let place = parse_fields(&new).place?;
+            let data = new.slice(place.range());
+            Some((new, Event::parse(&data).ok()?, data))
+        });
+        read.unwrap_or((raw, event, data))
     }
 
     /// What comes after the last event goes out after it.

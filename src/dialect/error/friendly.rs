@@ -1,0 +1,331 @@
+//! Errors for people: one plain sentence on what to do, in OpenAI's shape, beside a sanitised copy of the upstream's own
+//! error. What programs decide by (`type`, `code`, `param`) stays.
+
+use super::sanitised::{sanitised, sanitised_text};
+use super::{UpstreamError, parse};
+use crate::dialect::refusal::{Refusal, classify, overflows};
+use crate::wire::sse::{parse_fields, write_event};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+/// What a person can do something about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    Key,
+    Credit,
+    NotFound,
+    TooLong,
+    Rate,
+    Provider,
+    NoTools,
+}
+
+impl Trouble {
+    /// What kind of trouble an error of this status is; `None` for one that is for programmers.
+    pub fn of(status: u16, error: &UpstreamError) -> Option<Self> {
+        if classify(status, error) == Some(Refusal::Tools) {
+            return Some(Self::NoTools);
+        }
+        if overflows(status, error) {
+            return Some(Self::TooLong);
+        }
+        match (error.code.as_deref().unwrap_or_default(), status) {
+            ("insufficient_quota" | "billing_hard_limit_reached", _) | (_, 402) => Some(Self::Credit),
+            ("invalid_api_key", _) | (_, 401) => Some(Self::Key),
+            ("model_not_found", _) | (_, 404) => Some(Self::NotFound),
+            (_, 413) => Some(Self::TooLong),
+            ("rate_limit_exceeded", _) | (_, 429) => Some(Self::Rate),
+            (_, 500..=599) => Some(Self::Provider),
+            _ => None,
+        }
+    }
+
+    /// What to do, in one sentence.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Key => {
+                "The provider does not accept the API key: check that it is complete, still valid, and from this \
+                 provider."
+            }
+            Self::Credit => {
+                "The account at the provider has no credit left or has reached its spending limit: add credit or raise \
+                 the limit, then try again."
+            }
+            Self::NotFound => {
+                "The provider does not know this model or address: check the model's name, whether your account may use \
+                 it, and the base URL."
+            }
+            Self::TooLong => {
+                "The request is too long for the model or its provider: start a new conversation, send less, or choose a \
+                 model with a larger context."
+            }
+            Self::Rate => {
+                "Too much was asked of the provider in a short time: wait a little, then try again, or ask for a higher \
+                 rate limit."
+            }
+            Self::Provider => {
+                "The provider has a fault of its own and could not answer: try again in a minute, and check its status \
+                 page if it persists."
+            }
+            Self::NoTools => {
+                "This model cannot use tools: choose a model that can, or send the request without them."
+            }
+        }
+    }
+}
+
+/// The status that an error inside a successful reply means: the one that it names, or one by its code, or 502.
+pub fn status_of(error: &UpstreamError) -> u16 {
+    error.status.unwrap_or_else(|| match error.code.as_deref().unwrap_or_default() {
+        "invalid_api_key" | "authentication_error" => 401,
+        "insufficient_quota" | "rate_limit_exceeded" | "rate_limit_error" => 429,
+        "model_not_found" => 404,
+        "context_length_exceeded" | "invalid_request_error" | "content_filter" => 400,
+        "server_error" => 500,
+        "overloaded_error" => 503,
+        _ => 502,
+    })
+}
+
+/// The body of an error response with this status, for people; `None` where it stays as it is.
+pub fn friendly_body(status: u16, body: &[u8]) -> Option<Bytes> {
+    let error = parse(body).unwrap_or_default();
+    let advice = Trouble::of(status, &error)?.advice();
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    let said = said(&value);
+    let upstream = if value.is_null() { text_of(body) } else { sanitised(&value) };
+    let mut new = Map::from_iter([("message".to_owned(), advice.into())]);
+    for name in ["type", "param", "code"] {
+        new.insert(name.to_owned(), said.and_then(|said| said.get(name)).cloned().unwrap_or_default());
+    }
+    new.insert("metadata".to_owned(), json!({ "upstream": upstream }));
+    // A response of the Responses API that failed is one all the same.
+    if value["object"] == "response" {
+        let mut whole = value;
+        whole["error"] = new.into();
+        return Some(whole.to_string().into());
+    }
+    Some(json!({ "error": new }).to_string().into())
+}
+
+/// The event of a stream with this error in it, for people; `None` where it stays as it is.
+pub fn friendly_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
+    let fields = parse_fields(raw);
+    let advice = Trouble::of(status_of(error), error)?.advice();
+    let Ok(mut value) = serde_json::from_slice::<Value>(&fields.data) else {
+        let data = friendly_body(status_of(error), &fields.data)?;
+        return Some(write_event(&data));
+    };
+    let upstream = sanitised(&value);
+    let is_typed = value["type"].is_string();
+    let place = match () {
+        () if value["error"].is_object() => value.get_mut("error"),
+        () if value["response"]["error"].is_object() => value["response"].get_mut("error"),
+        () if is_typed => Some(&mut value),
+        () => None,
+    };
+    let Some(Value::Object(place)) = place else {
+        return friendly_body(status_of(error), &fields.data).map(|data| write_event(&data));
+    };
+    // The members that programs decide by, and no others of the upstream's.
+    place.retain(|name, _| ["type", "param", "code", "sequence_number"].contains(&name.as_str()));
+    place.insert("message".to_owned(), advice.into());
+    place.insert("metadata".to_owned(), json!({ "upstream": upstream }));
+    if !is_typed {
+        let only = json!({ "error": value["error"] });
+        return Some(named(fields.name, only.to_string().as_bytes()));
+    }
+    Some(named(fields.name, value.to_string().as_bytes()))
+}
+
+/// The data of an error event as the body of an error response, in OpenAI's shape.
+pub fn body_of_event(raw: &[u8], error: &UpstreamError) -> Bytes {
+    let data = parse_fields(raw).data.into_owned();
+    let value: Value = serde_json::from_slice(&data).unwrap_or_default();
+    let body = match said(&value) {
+        Some(said) if said.contains_key("message") => {
+            let mut said = said.clone();
+            said.retain(|name, value| {
+                name != "sequence_number"
+                    && !(name == "type" && (value == "error" || value == "response.failed"))
+            });
+            json!({ "error": said })
+        }
+        _ => {
+            let message = error.messages.join("; ");
+            let message =
+                if message.is_empty() { "The upstream reported an error.".to_owned() } else { message };
+            json!({"error": {"message": message, "type": null, "param": error.param, "code": error.code}})
+        }
+    };
+    body.to_string().into()
+}
+
+fn named(name: Option<&[u8]>, data: &[u8]) -> Bytes {
+    let event = write_event(data);
+    match name.and_then(|name| std::str::from_utf8(name).ok()) {
+        Some(name) => [format!("event: {name}\n").as_bytes(), &event[..]].concat().into(),
+        None => event,
+    }
+}
+
+/// The object that says what is wrong.
+fn said(value: &Value) -> Option<&Map<String, Value>> {
+    let list = value.as_array().and_then(|list| list.first());
+    let value = list.unwrap_or(value);
+    let inner = [&value["error"], &value["response"]["error"]].into_iter().find_map(Value::as_object);
+    inner.or_else(|| value.as_object())
+}
+
+fn text_of(body: &[u8]) -> Value {
+    sanitised_text(&String::from_utf8_lossy(body)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(status: u16, body: &str) -> Option<Value> {
+        friendly_body(status, body.as_bytes()).map(|body| serde_json::from_slice(&body).unwrap())
+    }
+
+    /// Status, body, the trouble, and what of `code` and `type` is kept.
+    const TROUBLES: [(u16, &str, Trouble, &str, &str); 10] = [
+        (
+            401,
+            r#"{"error":{"message":"Incorrect API key provided: sk-abc***xyz.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+            Trouble::Key,
+            r#""invalid_api_key""#,
+            r#""invalid_request_error""#,
+        ),
+        (402, r#"{"error":{"message":"Insufficient credits","code":402}}"#, Trouble::Credit, "402", "null"),
+        (
+            429,
+            r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","param":null,"code":"insufficient_quota"}}"#,
+            Trouble::Credit,
+            r#""insufficient_quota""#,
+            r#""insufficient_quota""#,
+        ),
+        (
+            429,
+            r#"{"error":{"message":"Rate limit reached","type":"tokens","param":null,"code":"rate_limit_exceeded"}}"#,
+            Trouble::Rate,
+            r#""rate_limit_exceeded""#,
+            r#""tokens""#,
+        ),
+        (404, r#"{"detail":"Not Found"}"#, Trouble::NotFound, "null", "null"),
+        (413, "<html><body>413 Request Entity Too Large</body></html>", Trouble::TooLong, "null", "null"),
+        (
+            400,
+            r#"{"error":{"message":"This model's maximum context length is 4096 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
+            Trouble::TooLong,
+            r#""context_length_exceeded""#,
+            r#""invalid_request_error""#,
+        ),
+        (503, "upstream connect error or disconnect/reset before headers", Trouble::Provider, "null", "null"),
+        (
+            400,
+            r#"{"error":{"message":"registry.ollama.ai/library/gemma3:4b does not support tools","type":"api_error","param":null,"code":null}}"#,
+            Trouble::NoTools,
+            "null",
+            r#""api_error""#,
+        ),
+        (
+            400,
+            r#"{"object":"error","message":"maximum context length","type":"BadRequestError","param":null,"code":400}"#,
+            Trouble::TooLong,
+            "400",
+            r#""BadRequestError""#,
+        ),
+    ];
+
+    #[test]
+    fn what_a_person_can_do_is_said_and_what_programs_decide_by_is_kept() {
+        for (status, text, trouble, code, kind) in TROUBLES {
+            let said = body(status, text).unwrap();
+            let error = &said["error"];
+            assert_eq!(error["message"], trouble.advice(), "{text}");
+            assert_eq!(
+                (error["code"].to_string(), error["type"].to_string()),
+                (code.to_owned(), kind.to_owned()),
+                "{text}"
+            );
+            assert!(!error["metadata"]["upstream"].is_null(), "{text}");
+            assert_eq!(said.as_object().unwrap().len(), 1);
+            assert!(!trouble.advice().contains(". "), "one sentence");
+        }
+    }
+
+    #[test]
+    fn errors_for_programmers_stay_as_they_are() {
+        for (status, text) in [
+            (
+                400,
+                r#"{"error":{"message":"Invalid schema for function 'f'","type":"invalid_request_error","code":null}}"#,
+            ),
+            (403, r#"{"error":{"message":"Country not supported"}}"#),
+            (422, r#"{"detail":[{"loc":["body","n"],"msg":"bad"}]}"#),
+            (400, ""),
+        ] {
+            assert_eq!(body(status, text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_event_keeps_its_kind_and_its_number() {
+        for (raw, at) in [
+            (
+                "data: {\"error\":{\"message\":\"overloaded at 10.0.0.7\",\"type\":\"server_error\"}}\n\n",
+                "/error",
+            ),
+            ("event: error\ndata: {\"error\":{\"message\":\"slow down\",\"code\":429}}\n\n", "/error"),
+            (
+                "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"down\",\"param\":null,\"sequence_number\":3}\n\n",
+                "",
+            ),
+            (
+                "event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":4,\"response\":{\"id\":\"r\",\"error\":{\"code\":\"server_error\",\"message\":\"down\"}}}\n\n",
+                "/response/error",
+            ),
+        ] {
+            let error = crate::dialect::error::parse(&parse_fields(raw.as_bytes()).data).unwrap();
+            let event = friendly_event(raw.as_bytes(), &error).unwrap();
+            let (old, new) = (parse_fields(raw.as_bytes()), parse_fields(&event));
+            assert_eq!(old.name, new.name);
+            let old: Value = serde_json::from_slice(&old.data).unwrap();
+            let new: Value = serde_json::from_slice(&new.data).unwrap();
+            let place = new.pointer(at).unwrap();
+            assert!(place["message"].as_str().unwrap().contains(':'), "{new}");
+            assert!(!place["metadata"]["upstream"].is_null());
+            assert_eq!((&old["type"], &old["sequence_number"]), (&new["type"], &new["sequence_number"]));
+            assert!(!String::from_utf8_lossy(&event).contains("10.0.0.7"));
+        }
+    }
+
+    #[test]
+    fn an_error_event_becomes_the_body_of_an_error_response() {
+        for (raw, message, code) in [
+            ("data: {\"error\":{\"message\":\"a\",\"code\":400}}\n\n", "a", json!(400)),
+            ("data: {\"object\":\"error\",\"message\":\"b\",\"code\":500}\n\n", "b", json!(500)),
+            (
+                "data: {\"type\":\"error\",\"code\":\"x\",\"message\":\"c\",\"sequence_number\":0}\n\n",
+                "c",
+                json!("x"),
+            ),
+            (
+                "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"y\",\"message\":\"d\"}}}\n\n",
+                "d",
+                json!("y"),
+            ),
+            ("event: error\ndata: gone\n\n", "gone", Value::Null),
+        ] {
+            let error = crate::dialect::error::parse(&parse_fields(raw.as_bytes()).data).unwrap();
+            let body: Value = serde_json::from_slice(&body_of_event(raw.as_bytes(), &error)).unwrap();
+            assert_eq!(
+                (&body["error"]["message"], &body["error"]["code"]),
+                (&json!(message), &code),
+                "{raw}"
+            );
+        }
+    }
+}

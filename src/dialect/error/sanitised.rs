@@ -1,0 +1,211 @@
+//! A copy of an upstream's error without what looks like a secret, an address, an internal host, a file's path or a stack
+//! trace, and bounded. For people who are not meant to know the upstream from within.
+
+use regex::Regex;
+use serde_json::{Map, Value};
+use std::sync::LazyLock;
+
+/// Longest text that is kept.
+const TEXT_BYTES: usize = 1024;
+/// How much of a text is looked at.
+const READ_BYTES: usize = 16 * 1024;
+/// Most members, elements and texts that are kept.
+const MOST_VALUES: usize = 64;
+/// How deep values may nest.
+const MOST_DEPTH: usize = 6;
+
+/// A pattern, and what takes its place.
+struct Rule {
+    pattern: Regex,
+    by: &'static str,
+}
+
+/// In this order: what is part of something else comes first.
+const RULES: [(&str, &str); 9] = [
+    // Credentials in an address, after a word for one, by their form, and long words of letters and digits mixed.
+    (r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@]*:[^\s/@]*@", "[secret]@"),
+    (
+        r#"(?i)\b(bearer|basic|api[_ -]?key|access[_ -]?token|token|secret|password|passwd|authorization|key provided)(["']?\s*[:=]\s*["']?|\s+)((?:bearer|basic)\s+)?[A-Za-z0-9+/=_.*~-]{8,}"#,
+        "$1$2[secret]",
+    ),
+    (
+        r"\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|AKIA|ASIA|AIza|org|proj|pplx|nvapi|fw|key)[-_]?[A-Za-z0-9_*-]*[A-Za-z0-9*]{8,}",
+        "[secret]",
+    ),
+    (r"\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,2}", "[secret]"),
+    // E-mail addresses.
+    (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+", "[address]"),
+    // Addresses of machines: IPv4, IPv6, internal names, names without a dot but with a port.
+    (r"(?:[a-z][a-z0-9+.-]*://)?\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d{1,5})?(?:/[^\s,;)]*)?", "[address]"),
+    (
+        r"\[?\b(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f]{0,4}\]?(?::\d{1,5})?|\[?::1\]?(?::\d{1,5})?\b",
+        "[address]",
+    ),
+    (
+        r"(?i)(?:[a-z][a-z0-9+.-]*://)?(?:\b(?:[a-z0-9_-]+\.)+(?:local|internal|lan|corp|intra|intranet|private|home|svc|localdomain)\b(?::\d{1,5})?|\blocalhost\b(?::\d{1,5})?|\b[a-z][a-z0-9_-]*:\d{4,5}\b)(?:/[^\s,;)]*)?",
+        "[address]",
+    ),
+    (
+        r"(?:[A-Za-z]:\\|/)(?:usr|home|opt|var|root|app|srv|Users|mnt|tmp|etc|workspace|data|code)[/\\][^\s,;:)'\x22]*",
+        "[path]",
+    ),
+];
+
+/// Where a stack trace begins.
+const TRACE: &str = r#"(?m)Traceback \(most recent call last\)|^\s{2,}at \S.*:\d+|^\s*File "[^"]*", line \d+|\bgoroutine \d+ \[|stack backtrace:|\n\s+at [\w.$<>]+\("#;
+
+static COMPILED: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
+    RULES.iter().map(|(pattern, by)| Some(Rule { pattern: Regex::new(pattern).ok()?, by })).collect()
+});
+static TRACES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TRACE).ok());
+/// Runs that may be keys.
+static RUNS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/]{20,}={0,2}").ok());
+
+/// Names of members whose values are secrets or traces, whatever they look like.
+const DROPPED: [&str; 12] = [
+    "traceback",
+    "stack",
+    "stacktrace",
+    "stack_trace",
+    "trace",
+    "api_key",
+    "apikey",
+    "authorization",
+    "headers",
+    "token",
+    "password",
+    "secret",
+];
+
+/// The copy of `value`.
+pub fn sanitised(value: &Value) -> Value {
+    let mut left = MOST_VALUES;
+    copy(value, 0, &mut left)
+}
+
+fn copy(value: &Value, depth: usize, left: &mut usize) -> Value {
+    if *left == 0 || depth > MOST_DEPTH {
+        return "[left out]".into();
+    }
+    *left -= 1;
+    match value {
+        Value::String(text) => sanitised_text(text).into(),
+        Value::Array(items) => items.iter().take(*left).map(|item| copy(item, depth + 1, left)).collect(),
+        Value::Object(members) => {
+            let mut kept = Map::new();
+            for (name, value) in members.iter().take(*left) {
+                let is_dropped = DROPPED.contains(&name.to_lowercase().as_str());
+                let value = if is_dropped { "[left out]".into() } else { copy(value, depth + 1, left) };
+                kept.insert(sanitised_text(name), value);
+            }
+            kept.into()
+        }
+        other => other.clone(),
+    }
+}
+
+/// The copy of a text. Where the patterns are not to be had, nothing of it is kept.
+pub fn sanitised_text(text: &str) -> String {
+    let (Some(rules), Some(traces), Some(runs)) = (&*COMPILED, &*TRACES, &*RUNS) else {
+        return "[left out]".to_owned();
+    };
+    let mut text = text[..text.floor_char_boundary(READ_BYTES)].to_owned();
+    if let Some(found) = traces.find(&text) {
+        text.truncate(found.start());
+        text = format!("{} [stack trace left out]", text.trim_end());
+    }
+    for Rule { pattern, by } in rules {
+        text = pattern.replace_all(&text, *by).into_owned();
+    }
+    text = runs.replace_all(&text, |run: &regex::Captures<'_>| mixed(&run[0])).into_owned();
+    if text.len() > TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES));
+        text.push_str(" [the rest is left out]");
+    }
+    text
+}
+
+/// A long word without letters and digits mixed is a word.
+fn mixed(run: &str) -> String {
+    let digits = run.bytes().filter(u8::is_ascii_digit).count();
+    let letters = run.bytes().filter(u8::is_ascii_alphabetic).count();
+    if digits >= 2 && letters >= 2 { "[secret]".to_owned() } else { run.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_looks_like_a_secret_or_names_a_machine_goes() {
+        for (text, gone) in [
+            ("Incorrect API key provided: sk-proj-abcDEF123456789_xyz.", "abcDEF123456789"),
+            ("Incorrect API key provided: sk-****************************1234.", "1234"),
+            ("invalid x-api-key gsk_9fKe82hdYwq71Lmn", "9fKe82"),
+            ("Authorization: Bearer abcdefghij.klmnop", "abcdefghij"),
+            ("bad token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "eyJ"),
+            ("password=hunter2hunter2", "hunter2"),
+            ("redis://user:pa55word@cache:6379/0", "pa55word"),
+            ("key AKIAIOSFODNN7EXAMPLE is not known", "IOSFODNN7"),
+            ("id 3f1b9a7c2d4e5f60718293a4b5c6d7e8", "3f1b9a7c"),
+            ("organization org-AbCdEf123456 has no access", "AbCdEf123456"),
+            ("connect to 10.1.2.3:8000 refused", "10.1.2.3"),
+            ("http://192.168.0.9:8080/v1/models failed", "192.168"),
+            ("fe80:0:0:1::1 is away, and so is [2001:db8:0:0:1::2]:443", "db8"),
+            ("dial tcp vllm-0.models.svc.cluster.local:8000", "vllm-0"),
+            ("lookup gpu7.corp.internal failed", "gpu7"),
+            ("http://llm-backend:8000/v1 timed out", "llm-backend"),
+            ("localhost:11434 refused", "11434"),
+            ("ask ops@example.com", "ops@"),
+            ("open /home/alice/models/x.gguf: no such file", "alice"),
+            (
+                "boom\nTraceback (most recent call last):\n  File \"/srv/a.py\", line 3, in f\nKeyError: 'x'",
+                "KeyError",
+            ),
+            ("boom\n    at Object.f (/app/x.js:3:4)\n    at g (/app/y.js:5:6)", "Object.f"),
+            ("panic\n\ngoroutine 1 [running]:\nmain.main()", "main.main"),
+            ("fail\n\tat com.acme.Gate.call(Gate.java:41)", "com.acme"),
+        ] {
+            let out = sanitised_text(text);
+            assert!(!out.contains(gone), "{text} -> {out}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_needs_stays() {
+        for text in [
+            "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 4000. Please try again in 6s.",
+            "You exceeded your current quota. See https://platform.openai.com/docs/guides/error-codes/api-errors.",
+            "The model `claude-3-5-sonnet-20241022` does not exist",
+            "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens.",
+            "Error code: 400 at 2024-05-01T10:20:30Z",
+            "model mistralai/Mixtral-8x7B-Instruct-v0.1 is overloaded",
+        ] {
+            assert_eq!(sanitised_text(text), text);
+        }
+    }
+
+    #[test]
+    fn members_that_hold_traces_and_credentials_are_left_out_and_everything_is_bounded() {
+        let out =
+            sanitised(&json!({"error": {"message": "x", "code": 5, "api_key": "abc", "Stack": ["f", "g"]}}));
+        assert_eq!(out["error"]["code"], 5);
+        assert_eq!(out["error"]["api_key"], "[left out]");
+        assert_eq!(out["error"]["Stack"], "[left out]");
+        let mut deep = json!("end");
+        for _ in 0..100 {
+            deep = json!([deep, "x".repeat(5_000)]);
+        }
+        assert!(sanitised(&deep).to_string().len() < 20_000);
+        assert!(sanitised(&json!(vec!["y".repeat(2_000); 1_000])).to_string().len() < 100_000);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic_and_none_grows_beyond_its_bound(text in any::<String>()) {
+            prop_assert!(sanitised_text(&text.repeat(50)).len() < TEXT_BYTES + 64);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the client gets of an upstream's error that is final: as it came, or, where the operator wants that, with the
+//! status that it means and with a text for people. Calls and text never come here.
+
+use super::{Replies, Source, Upstream};
+use crate::config::{ErrorIn200, Errors};
+use crate::dialect::error::friendly::{body_of_event, friendly_body, status_of};
+use crate::dialect::error::{UpstreamError, parse};
+use crate::dialect::reply::{Form, Refusal};
+use crate::exchange::running::Running;
+use crate::exchange::{Answer, Break, Core, Output};
+use bytes::Bytes;
+
+/// Whether a status is a success.
+pub(super) fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+impl Core {
+    /// Whether people read texts of their own about the upstream's errors.
+    pub(super) fn is_friendly(&self) -> bool {
+        self.shared.config.upstream.errors == Errors::Friendly && !self.is_observing()
+    }
+
+    /// Whether errors inside of successful replies get a status of their own.
+    pub(super) fn gives_status(&self) -> bool {
+        self.shared.config.upstream.error_in_200 == ErrorIn200::Status && !self.is_observing()
+    }
+
+    /// The status and the body for an error that came whole; `None` where it stays as it came.
+    fn restated(&self, status: u16, error: &UpstreamError, raw: &Bytes) -> Option<(u16, Bytes)> {
+        let meant = if is_success(status) { status_of(error) } else { status };
+        let friendly = if self.is_friendly() { friendly_body(meant, raw) } else { None };
+        let new = if is_success(status) && self.gives_status() { meant } else { status };
+        let is_changed = friendly.is_some() || new != status;
+        is_changed.then(|| (new, friendly.unwrap_or_else(|| raw.clone())))
+    }
+
+    /// The body of an error with this status in a stream.
+    pub(super) fn error_in_stream(&self, status: u16, body: &[u8]) -> Bytes {
+        let friendly = if self.is_friendly() { friendly_body(status, body) } else { None };
+        friendly.unwrap_or_else(|| Bytes::copy_from_slice(body))
+    }
+}
+
+impl Running {
+    /// The upstream refuses by its status to be asked again in the middle of a stream.
+    pub(super) fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8]) {
+        let status = replies.status;
+        let again = self.lands_bare(core, status)
+            || (self.variant.asking.is_none()
+                && self.falls_back(core, status, &parse(body).unwrap_or_default()));
+        if again {
+            replies.judge.set_options(self.options(core));
+            return self.ask(core, replies);
+        }
+        core.record.error = Some("reask_failed");
+        if replies.holds_head() {
+            return replies.answer_instead(core, status, body);
+        }
+        let body = core.error_in_stream(status, body);
+        core.outputs.push_back(Output::Emit(replies.judge.error_event(status, &body)));
+        core.outputs.push_back(Output::BreakOff(Break::Upstream));
+        replies.upstream = Upstream::Over;
+    }
+}
+
+impl Replies {
+    /// The answer for a whole reply that is the upstream's error.
+    pub(super) fn answer_refusal(&mut self, core: &mut Core) {
+        let (id, form) = self.present;
+        let Some(Refusal { error, raw }) = self.judge.refusal() else { return };
+        let answer = match core.restated(self.status, error, raw) {
+            Some((status, body)) => Answer::Restated { id: Some(id), status, body },
+            None if form == Form::Streamed => Answer::Edited(id, vec![raw.clone()]),
+            None => Answer::AsItCame(id),
+        };
+        self.answer(core, answer);
+    }
+
+    /// Answers with the error in the first event of a stream whose head was not sent; false if it was.
+    pub(super) fn answer_in_head(&mut self, core: &mut Core) -> bool {
+        let Some(Refusal { error, raw }) = self.judge.refusal().filter(|_| self.holds_head()) else {
+            return false;
+        };
+        let (status, body) = (status_of(error), body_of_event(raw, error));
+        self.answer_instead(core, status, &body);
+        true
+    }
+
+    /// Answers with an error response instead of a stream whose head was not sent.
+    pub(super) fn answer_instead(&mut self, core: &mut Core, status: u16, body: &[u8]) {
+        let body = core.error_in_stream(status, body);
+        self.take_head(core);
+        self.answer(core, Answer::Restated { id: None, status, body });
+    }
+
+    /// Whether the head of the client's stream waits for its first event.
+    pub(in crate::exchange) fn holds_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Takes the head away from the client's stream: the reply is a whole one.
+    pub(super) fn take_head(&mut self, core: &mut Core) {
+        if self.head.take().is_some() {
+            core.record.streamed = false;
+        }
+    }
+
+    /// Lets the head of the client's stream go out, with what waited for it.
+    pub(super) fn release_head(&mut self, core: &mut Core) {
+        if let Some(head) = self.head.take() {
+            core.outputs.extend(head.into_pieces().into_iter().map(Output::Emit));
+        }
+    }
+
+    /// The client's stream begins with the upstream's whole reply of this number, which is not an error.
+    pub(super) fn stream_whole(&mut self, core: &mut Core, id: u32) {
+        core.record.streamed = true;
+        core.outputs.push_back(Output::BeginStreamOf(id));
+        self.form = Form::Streamed;
+        self.judge.turn_to(Form::Streamed);
+        (self.source, self.upstream) = (Source::Upstream(id), Upstream::AskedAgain);
+    }
+}
