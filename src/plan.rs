@@ -5,6 +5,7 @@ pub mod approval;
 pub mod decision;
 mod envelope;
 mod facts;
+mod question;
 mod summaries;
 pub mod texts;
 mod verdict;
@@ -12,8 +13,9 @@ pub(crate) mod work;
 
 pub use envelope::envelope;
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
-pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
+pub use verdict::{Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;

@@ -159,9 +159,15 @@ impl Running {
                     replies.give(core);
                     self.note_finished(core, replies, now);
                 }
-                if upstream == Upstream::Waiting && !replies.judge.is_waiting() {
-                    self.finish(core, replies, now);
-                }
+                self.go_on(core, replies, now);
+            }
+            (_, Input::Answered(id, answer)) => {
+                self.heard(core, id, answer.is_some());
+                replies.judge.answer(id, answer, &mut replies.out);
+                replies.give(core);
+                self.ask_approvals(core, replies.judge.judging());
+                self.note_finished(core, replies, now);
+                self.go_on(core, replies, now);
             }
             (_, Input::NotSent(error)) => replies.fail(core, error, Break::Upstream),
             (_, Input::Cut(error, how)) => replies.fail(core, error, how),
@@ -171,6 +177,13 @@ impl Running {
                 core.outputs.push_back(Output::Emit(replies.judge.heartbeat()));
             }
             _ => {}
+        }
+    }
+
+    /// Ends the reply if nothing but calls that waited were left of it.
+    fn go_on(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        if replies.upstream == Upstream::Waiting && !replies.judge.is_waiting() {
+            self.finish(core, replies, now);
         }
     }
 
@@ -275,6 +288,7 @@ impl Running {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 replies.fail(core, error, Break::Upstream);
             }
+            self.ask_models(core, replies.judge.judging());
             self.ask_approvals(core, replies.judge.judging());
             self.note_finished(core, replies, now);
         }
@@ -355,6 +369,7 @@ impl Running {
             }
         };
         replies.give(core);
+        self.ask_models(core, replies.judge.judging());
         self.ask_approvals(core, replies.judge.judging());
         match ending {
             Ending::Waits => {

@@ -6,12 +6,13 @@ use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
 use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage;
-use crate::exchange::judging::{Judged, Judging};
-use crate::plan::Plan;
+use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::plan::decision::Decision;
+use crate::plan::Plan;
 use crate::plan::texts::{added_tokens, removed_tokens};
 use crate::telemetry::request_record::{
-    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, ReRequest, ResultOutcome, Said, Verdict,
+    Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
+    Verdict,
 };
 use std::time::Duration;
 
@@ -113,6 +114,8 @@ impl Core {
             self.note_call(judged);
         }
         *noted = judging.record.len();
+        let known = self.record.new_texts.len();
+        self.record.new_texts.extend(judging.reworded[known..].iter().map(new_text));
         let limits = judging.usage(now_ms).into_iter();
         let limits = limits.map(|(policy, usage)| LimitUse {
             policy: Some(policy),
@@ -169,6 +172,11 @@ impl Core {
             self.record.unjudged.push(why);
         }
     }
+}
+
+fn new_text(reworded: &RewordedCall) -> NewText {
+    let RewordedCall { tool, policy, before, after } = reworded.clone();
+    NewText { policy, tool, before, after }
 }
 
 fn new_result(result: &ToolResult<'_>) -> NewResult {

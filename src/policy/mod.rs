@@ -15,6 +15,7 @@ mod compact;
 mod confirm;
 mod context;
 mod duplicates;
+mod endpoint;
 mod fresh;
 mod history;
 mod injection;
@@ -30,6 +31,7 @@ mod quota;
 mod rate_limit;
 mod read_more;
 mod request;
+mod rewrite_query;
 #[cfg(test)]
 mod scenario;
 mod serial;
@@ -56,6 +58,8 @@ pub use request::{DeclaredTool, RequestFacts};
 pub const REGISTRY: &[Entry] = &[
     // First, since its reason ends the turn.
     Entry::of::<kill::Kill>(),
+    // Before whatever looks at arguments: what runs is what is counted, compared, checked and shown.
+    Entry::of::<rewrite_query::RewriteQuery>(),
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<quota::Quota>(),

@@ -38,6 +38,8 @@ pub struct RequestRecord {
     pub actions: Vec<Action>,
     /// The calls that the model made in this reply.
     pub judged: Vec<JudgedCall>,
+    /// Texts of arguments that policies wrote anew, where the operator wants them recorded. For the audit log alone.
+    pub new_texts: Vec<NewText>,
     /// The results since the last assistant message of the request.
     pub results: Vec<NewResult>,
     /// Cut results that the model requested again.
@@ -140,6 +142,15 @@ pub struct JudgedCall {
     pub said: Vec<Said>,
     /// The model gets the text of the first of them.
     pub is_spoken: bool,
+}
+
+/// A text among a call's arguments, before and after a policy wrote it anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewText {
+    pub policy: &'static str,
+    pub tool: String,
+    pub before: String,
+    pub after: String,
 }
 
 /// The decision of one policy on a call.

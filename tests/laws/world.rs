@@ -125,6 +125,10 @@ down_to = 0.5
 
 /// What rules on calls and cuts nothing.
 const RULED: &str = r#"
+[policy.rewrite_query]
+tools = ["look", "search"]
+argument = ["q", "query", "path"]
+min_words = 1
 [policy.turn_limits]
 calls = 3
 parallel = 1
