@@ -8,8 +8,8 @@ use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::plan::decision::Decision;
-use crate::plan::Plan;
 use crate::plan::texts::{added_tokens, removed_tokens};
+use crate::plan::{Change, Edit, Plan};
 use crate::telemetry::request_record::{
     Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
     Verdict,
@@ -58,8 +58,11 @@ impl Core {
         let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         self.note_plan(plan, new_from);
         let record = &mut self.record;
+        let new_cleared = || plan.cleared().filter(|edit| edit.decided >= new_from);
+        let is_hidden = |edit: &Edit| matches!(edit.change, Change::Hide { .. });
         let breaks = [
-            (plan.cleared().any(|edit| edit.decided >= new_from), PrefixBreak::Compact),
+            (new_cleared().any(|edit| !is_hidden(edit)), PrefixBreak::Compact),
+            (new_cleared().any(is_hidden), PrefixBreak::ShownOnce),
             (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
         ];
         record.prefix_breaks.extend(breaks.into_iter().filter_map(|(is_new, cause)| is_new.then_some(cause)));

@@ -114,6 +114,7 @@ pub enum ReasonKind {
     ConversationTooShort,
     TurnLocked,
     Stopped,
+    ToolIntent,
 }
 
 impl ReasonKind {
@@ -137,6 +138,7 @@ impl ReasonKind {
             Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
             Self::TurnLocked => "TURN_LOCKED",
             Self::Stopped => "STOPPED",
+            Self::ToolIntent => "TOOL_INTENT",
         }
     }
 }

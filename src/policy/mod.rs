@@ -19,6 +19,7 @@ mod endpoint;
 mod fresh;
 mod history;
 mod injection;
+mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
@@ -75,6 +76,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<injection::Injection>(),
     // After whatever flags results.
     Entry::of::<taint::Taint>(),
+    Entry::of::<intents::Intents>(),
     // After what keeps results from the model, before what cuts them.
     Entry::of::<read_more::ReadMore>(),
     // After whatever else objects: nobody is asked about a call that does not run anyway.

@@ -109,7 +109,8 @@ pub struct Action {
 }
 
 /// The actions that change an existing text: reported by their number instead of their name.
-pub const EDITS: [&str; 6] = ["cleared", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
+pub const EDITS: [&str; 7] =
+    ["cleared", "shown_once", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
 /// A text was shortened.
 pub const SHORTENED: &str = "shortened";
 
@@ -332,6 +333,8 @@ pub enum PrefixBreak {
     Overflow,
     Placement,
     StateStore,
+    /// A result that was to be shown once was hidden.
+    ShownOnce,
 }
 
 /// How much of a limit is used.
@@ -467,6 +470,7 @@ impl PrefixBreak {
             Self::Overflow => "overflow",
             Self::Placement => "placement",
             Self::StateStore => "store",
+            Self::ShownOnce => "shown_once",
         }
     }
 }

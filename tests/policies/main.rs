@@ -24,6 +24,7 @@ mod duplicates;
 mod fresh;
 mod held;
 mod injection;
+mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
