@@ -5,6 +5,7 @@ pub mod approval;
 pub mod decision;
 mod envelope;
 mod facts;
+mod question;
 mod summaries;
 pub mod texts;
 mod verdict;
@@ -12,8 +13,9 @@ pub(crate) mod work;
 
 pub use envelope::envelope;
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
-pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
+pub use verdict::{Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
@@ -101,11 +103,13 @@ pub struct Edit {
 }
 
 /// A change. Indexes `text` count the message's strings of text. Of several new texts for one string the highest in
-/// this list applies: clear, block, point, shorten; surrounding lines apply to whichever it is.
+/// this list applies: hide, clear, block, point, shorten; surrounding lines apply to whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An old text is cleared to make room.
     Clear { text: usize, by: EscapedText, gone_chars: usize },
+    /// The text was shown to the model once, and is not shown again.
+    Hide { text: usize, by: EscapedText, gone_chars: usize },
     /// The text is hidden from the model.
     BlockText { text: usize, by: EscapedText, gone_chars: usize },
     /// The text equals one in the message `original`; not done where that one is cleared or dropped.
@@ -133,6 +137,7 @@ impl Change {
     pub fn text(&self) -> &str {
         match self {
             Self::Clear { by, .. }
+            | Self::Hide { by, .. }
             | Self::BlockText { by, .. }
             | Self::Point { by, .. }
             | Self::Shorten { by, .. } => by,
@@ -145,6 +150,7 @@ impl Change {
     pub fn gone_chars(&self) -> usize {
         match self {
             Self::Clear { gone_chars, .. }
+            | Self::Hide { gone_chars, .. }
             | Self::BlockText { gone_chars, .. }
             | Self::Point { gone_chars, .. }
             | Self::Shorten { gone_chars, .. }
@@ -157,6 +163,7 @@ impl Change {
     pub fn word(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Clear { .. } => "cleared",
+            Self::Hide { .. } => "shown_once",
             Self::BlockText { .. } => "text_blocked",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
@@ -215,11 +222,19 @@ impl Plan {
         self.edit(Change::Surround { text, before, after });
     }
 
-    /// Clears the `text`-th string of text of the earlier `message`. The only edit of an earlier event: decided only
-    /// from the history, in batches, since it costs the prompt cache.
+    /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
+    /// history, in batches, since it costs the prompt cache.
     pub fn clear(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
         let Cursor { message: decided, policy } = self.at;
         self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
+    }
+
+    /// Hides the `text`-th string of text of the earlier `message`, which the model was shown in its last request. Decided
+    /// only from the history, and at the first message that follows the model's reply, so that little of the prompt cache
+    /// is lost.
+    pub fn hide_shown(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
+        let Cursor { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Hide { text, by, gone_chars } });
     }
 
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
@@ -236,9 +251,9 @@ impl Plan {
         self.edits.push(Edit { message, decided, policy, change });
     }
 
-    /// The edits that clear old texts.
+    /// The edits that clear or hide old texts.
     pub fn cleared(&self) -> impl Iterator<Item = &Edit> {
-        self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }))
+        self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. } | Change::Hide { .. }))
     }
 
     /// Whether the model reads notices.

@@ -21,6 +21,7 @@ use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{Summariser, SummaryEndpointError, SummaryEndpoints};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
+use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
@@ -176,7 +177,8 @@ impl Running {
         metrics.count_body_bytes_by(move || held_bytes.held());
         let for_pages = Arc::clone(&store);
         let services = Services { telemetry: telemetry.clone(), store, key, held: Arc::clone(&held), memory };
-        let summaries = Summariser::new(pins, endpoints, drain.clone());
+        let answers = ModelAnswers::new(config.store.ttl);
+        let summaries = Summariser::new((pins, answers), endpoints, drain.clone());
         let app = services.app(&config, Upstream::new(settings)?, summaries);
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;

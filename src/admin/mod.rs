@@ -267,7 +267,7 @@ mod tests {
         let admin = admin(true);
         for (path, status, kind, within) in [
             ("/", 200, TEXT, "/readyz"),
-            ("/metrics", 200, EXPOSITION, "# TYPE toolrein_requests_total counter\n"),
+            ("/metrics", 200, EXPOSITION, "# TYPE toolrein_overhead_seconds histogram\n"),
             ("/metrics?name=x", 200, EXPOSITION, "toolrein_build_info"),
             ("/livez", 200, TEXT, "live\n"),
             ("/readyz", 503, TEXT, "starting\n"),

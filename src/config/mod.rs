@@ -200,8 +200,9 @@ impl Config {
             ("store.secret_env", &self.store.secret_env),
         ];
         let of_file = of_file.into_iter().filter_map(|(key, name)| named(key, name));
-        let summaries = self.summary_endpoints().filter_map(|endpoint| endpoint.key_env);
-        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_file);
+        let of_models = self.model_endpoints();
+        let of_models = of_models.filter_map(|(table, at)| Some((format!("{table}.key_env"), at.key_env?)));
+        let names = of_models.chain(of_file.map(|(key, name)| (key.to_owned(), name)));
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
         let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
@@ -243,6 +244,15 @@ impl Config {
     /// The endpoints to which the policies of any profile send summary requests, each once.
     pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> {
         self.sets().flat_map(PolicySet::summary_endpoints).collect::<HashSet<_>>().into_iter()
+    }
+
+    /// The endpoints at which the policies of any profile ask other models, each once, with the table that names it.
+    pub fn model_endpoints(&self) -> impl Iterator<Item = (String, SummaryEndpoint)> {
+        let about_calls =
+            self.sets().flat_map(PolicySet::model_endpoints).collect::<HashSet<_>>().into_iter();
+        let about_calls = about_calls.map(|(policy, at)| (format!("policy.{policy}.model"), at));
+        let summaries = self.summary_endpoints();
+        summaries.map(|at| ("policy.compact.summary".to_owned(), at)).chain(about_calls)
     }
 
     /// The tools that the settings of any policy name.

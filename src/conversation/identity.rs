@@ -43,6 +43,7 @@ pub enum Domain {
     Record,
     Hidden,
     Response,
+    Question,
 }
 
 impl std::fmt::Display for Hash {

@@ -5,6 +5,7 @@ use crate::conversation::assembled::Assembled;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
 use crate::plan::decision::{Decision, Known};
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// See the file's head. `choice` is the number of the choice that a call belongs to.
 pub trait CallJudge: Send {
@@ -48,6 +49,13 @@ pub trait CallJudge: Send {
 
     /// The calls that wait for a person's decision.
     fn held(&self) -> Vec<&HeldCall>;
+
+    /// The numbers of the calls that wait for another model's answer.
+    fn asking(&self) -> Vec<u32>;
+
+    /// Takes the answer that the call of this number waits for, `None` where there is none, and returns what happens to
+    /// it, which may be to wait again; `None` if it does not wait.
+    fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision>;
 
     /// Takes a person's decision on the call of this number and returns what happens to it; `None` if it does not wait.
     fn settle(&mut self, id: u32, decision: ApprovalDecision) -> Option<Decision>;

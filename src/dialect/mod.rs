@@ -14,6 +14,7 @@ pub mod lines;
 pub mod markup;
 pub mod other_readers;
 pub mod prefix;
+pub mod question;
 pub mod refusal;
 pub mod repair;
 pub mod reply;

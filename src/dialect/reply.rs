@@ -8,6 +8,7 @@ use crate::dialect::usage::Usage;
 use crate::plan::approval::{ApprovalDecision, Question};
 use crate::plan::decision::Next;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// The form of the client's reply, or of one reply of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,9 @@ pub trait Reply<J>: Send {
 
     /// Takes a person's decision on a held call, and gives out what waited for it.
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>);
+
+    /// Takes the answer of another model that a held call waits for, and gives out what waited for it.
+    fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>);
 
     /// The choices in the client's view.
     fn shown(&self) -> Vec<&dyn ShownChoice>;

@@ -172,9 +172,15 @@ impl Running {
                     replies.give(core);
                     self.note_finished(core, replies, now);
                 }
-                if upstream == Upstream::Waiting && !replies.judge.is_waiting() {
-                    self.finish(core, replies, now);
-                }
+                self.go_on(core, replies, now);
+            }
+            (_, Input::Answered(id, answer)) => {
+                self.heard(core, id, answer.is_some());
+                replies.judge.answer(id, answer, &mut replies.out);
+                replies.give(core);
+                self.ask_approvals(core, replies.judge.judging());
+                self.note_finished(core, replies, now);
+                self.go_on(core, replies, now);
             }
             (_, Input::NotSent(error)) => replies.fail(core, error, Break::Upstream),
             (_, Input::Cut(error, how)) => replies.fail(core, error, how),
@@ -186,6 +192,13 @@ impl Running {
                 core.outputs.push_back(Output::Emit(replies.judge.heartbeat()));
             }
             _ => {}
+        }
+    }
+
+    /// Ends the reply if nothing but calls that waited were left of it.
+    fn go_on(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        if replies.upstream == Upstream::Waiting && !replies.judge.is_waiting() {
+            self.finish(core, replies, now);
         }
     }
 
@@ -285,6 +298,7 @@ impl Running {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 replies.fail(core, error, Break::Upstream);
             }
+            self.ask_models(core, replies.judge.judging());
             self.ask_approvals(core, replies.judge.judging());
             self.note_finished(core, replies, now);
         }
@@ -366,6 +380,7 @@ impl Running {
             }
         };
         replies.give(core);
+        self.ask_models(core, replies.judge.judging());
         self.ask_approvals(core, replies.judge.judging());
         match ending {
             Ending::Waits => {

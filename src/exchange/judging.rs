@@ -1,6 +1,7 @@
 //! The tool call judge of one client request: which calls of its replies are released, blocked or dropped, and the
 //! record of that. Shared by whole and streamed replies; knows neither spans nor sockets.
 
+mod asking;
 mod calls;
 mod holding;
 mod names;
@@ -32,6 +33,15 @@ pub struct Judged {
     pub re_request: Option<String>,
     /// It was let through because it could not be judged.
     pub unjudged: bool,
+}
+
+/// A text among a call's arguments that a policy wrote anew, for the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewordedCall {
+    pub tool: String,
+    pub policy: &'static str,
+    pub before: String,
+    pub after: String,
 }
 
 /// Answer tools: some clients need a call as their answer, so these calls stay allowed beyond every limit.
@@ -103,6 +113,8 @@ pub struct Judging {
     /// Whether every tool is closed for the rest of the turn, once a call was blocked.
     all_closed: Option<bool>,
     pub record: Vec<Judged>,
+    /// What was written anew, of calls that run or that a person is asked about.
+    pub reworded: Vec<RewordedCall>,
 }
 
 impl Judging {
@@ -119,6 +131,7 @@ impl Judging {
             holding,
             all_closed,
             record,
+            reworded: Vec::new(),
         }
     }
 
@@ -176,6 +189,12 @@ impl Judging {
 
     fn is_operators(&self, name: &str) -> bool {
         self.answers.named.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// Notes what was written anew in a call of `tool`; returns all that was done to the call.
+    fn note_acts(&mut self, tool: &str, ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
+        self.note_reworded(tool, ruling);
+        acts(ruling)
     }
 
     /// What the conversation has used of each limit, by policy.

@@ -37,7 +37,7 @@ use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
 use crate::plan::approval::{ApprovalDecision, HeldCall};
-use crate::plan::{Plan, SummaryWanted};
+use crate::plan::{ModelTerms, Plan, SummaryWanted};
 use crate::policy::set::PolicySet;
 use crate::telemetry::request_record::{On, RequestRecord};
 use crate::wire::body::{Fault, Scanner};
@@ -148,6 +148,8 @@ pub enum Input {
     Reply(WholeReply),
     /// A decision on the call that waits under this number.
     Decided(u32, ApprovalDecision),
+    /// The answer of the model that was asked about the call of this number; `None`: there is none.
+    Answered(u32, Option<Arc<str>>),
     /// Nothing was sent to the client for the heartbeat interval.
     Silence,
     /// The head of the stream has waited long enough for its first event.
@@ -208,6 +210,8 @@ pub enum Output {
     AskApproval(HeldCall, u64),
     /// The call of this number no longer needs a decision.
     WithdrawApproval(u32),
+    /// Ask another model about a call, and give [`Input::Answered`] with the call's number.
+    AskModel(AskedModel),
     /// The reply to the client, whole.
     Answer(Answer),
     /// The reply to the client is a stream: the upstream's head goes out, or (`own`) toolrein's.
@@ -220,6 +224,18 @@ pub enum Output {
     BreakOff(Break),
     /// The stream to the client has ended.
     Done,
+}
+
+/// A question to another model about a call that waits for the answer.
+#[derive(Debug)]
+pub struct AskedModel {
+    /// The call's number.
+    pub id: u32,
+    /// Equal for equal questions of one caller.
+    pub key: Hash,
+    pub terms: Arc<ModelTerms>,
+    /// The body of the request.
+    pub question: Bytes,
 }
 
 /// A whole reply to the client.

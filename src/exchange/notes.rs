@@ -6,12 +6,13 @@ use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
 use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage;
-use crate::exchange::judging::{Judged, Judging};
-use crate::plan::Plan;
+use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::plan::decision::Decision;
 use crate::plan::texts::{added_tokens, removed_tokens};
+use crate::plan::{Change, Edit, Plan};
 use crate::telemetry::request_record::{
-    Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, ReRequest, ResultOutcome, Said, Verdict,
+    Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
+    Verdict,
 };
 use std::time::Duration;
 
@@ -59,8 +60,11 @@ impl Core {
         let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         self.note_plan(plan, new_from);
         let record = &mut self.record;
+        let new_cleared = || plan.cleared().filter(|edit| edit.decided >= new_from);
+        let is_hidden = |edit: &Edit| matches!(edit.change, Change::Hide { .. });
         let breaks = [
-            (plan.cleared().any(|edit| edit.decided >= new_from), PrefixBreak::Compact),
+            (new_cleared().any(|edit| !is_hidden(edit)), PrefixBreak::Compact),
+            (new_cleared().any(is_hidden), PrefixBreak::ShownOnce),
             (plan.dropped.iter().any(|dropped| dropped.decided >= new_from), PrefixBreak::History),
         ];
         record.prefix_breaks.extend(breaks.into_iter().filter_map(|(is_new, cause)| is_new.then_some(cause)));
@@ -115,6 +119,8 @@ impl Core {
             self.note_call(judged);
         }
         *noted = judging.record.len();
+        let known = self.record.new_texts.len();
+        self.record.new_texts.extend(judging.reworded[known..].iter().map(new_text));
         let limits = judging.usage(now_ms).into_iter();
         let limits = limits.map(|(policy, usage)| LimitUse {
             policy: Some(policy),
@@ -171,6 +177,11 @@ impl Core {
             self.record.unjudged.push(why);
         }
     }
+}
+
+fn new_text(reworded: &RewordedCall) -> NewText {
+    let RewordedCall { tool, policy, before, after } = reworded.clone();
+    NewText { policy, tool, before, after }
 }
 
 fn new_result(result: &ToolResult<'_>) -> NewResult {

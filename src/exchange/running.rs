@@ -7,18 +7,21 @@ use super::fallback::Fallbacks;
 use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
 use super::store::SentExchanges;
-use super::{Core, Input, Now, Output};
+use super::{AskedModel, Core, Input, Now, Output};
 use crate::config::Tell;
-use crate::conversation::identity::Hash;
+use crate::conversation::identity::{Domain, Hash};
 use crate::dialect::Handed;
 use crate::dialect::judge::CallJudge;
+use crate::dialect::question::written;
 use crate::dialect::reply::{Form, ShownChoice};
 use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
+use crate::plan::ModelQuestion;
 use crate::plan::approval::ApprovalDecision;
-use crate::telemetry::request_record::{Consent, Fallback, JudgedCall, Verdict};
+use crate::telemetry::request_record::{Consent, Fallback, JudgedCall, On, Verdict};
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// The line to the person where a model does not support tools.
 const NO_TOOLS: &str = "(This model does not support tools. It answered without them.)";
@@ -50,6 +53,8 @@ pub(super) struct Running {
     pub(super) reask_causes: Vec<ReaskCause>,
     /// The calls that wait for a person's decision, for the record if the client leaves.
     pub(super) held: Vec<(u32, JudgedCall)>,
+    /// The calls that wait for another model's answer, each with the policy that asks.
+    pub(super) asking: Vec<(u32, &'static str)>,
     pub(super) replying: Replying,
 }
 
@@ -127,6 +132,29 @@ impl Running {
             let (said, unjudged, is_spoken) = (Vec::new(), false, false);
             self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
             core.outputs.push_back(Output::AskApproval(call.clone(), judging.hold_ms()));
+        }
+    }
+
+    /// Has other models asked about calls that were held since.
+    pub(super) fn ask_models(&mut self, core: &mut Core, judging: &Judging) {
+        for (id, (policy, question)) in judging.questions() {
+            if self.asking.iter().any(|(known, _)| *known == id) {
+                continue;
+            }
+            self.asking.push((id, policy));
+            core.record.act(On::Reply, policy, "asked_model", 1);
+            let key = core.question_key(question);
+            let (terms, question) = (Arc::clone(&question.terms), written(question));
+            core.outputs.push_back(Output::AskModel(AskedModel { id, key, terms, question }));
+        }
+    }
+
+    /// Notes that a question was answered, or not.
+    pub(super) fn heard(&mut self, core: &mut Core, id: u32, is_answered: bool) {
+        for (_, policy) in self.asking.extract_if(.., |(known, _)| *known == id) {
+            if !is_answered {
+                core.record.act(On::Reply, policy, "unanswered", 1);
+            }
         }
     }
 
@@ -213,5 +241,17 @@ impl Running {
 
     fn replies(&self) -> Option<&Replies> {
         if let Replying::Judged(replies) = &self.replying { Some(replies) } else { None }
+    }
+}
+
+impl Core {
+    /// The name of a question: equal for equal questions of the caller.
+    fn question_key(&self, question: &ModelQuestion) -> Hash {
+        let ModelQuestion { terms, system, text } = question;
+        let place = [&terms.endpoint.url, &terms.endpoint.key_env].map(|at| at.as_deref().unwrap_or(""));
+        let caller = self.identity.caller.0.to_le_bytes();
+        let parts = [terms.model.as_bytes(), place[0].as_bytes(), place[1].as_bytes(), system.as_bytes()];
+        let parts = [&caller[..], parts[0], parts[1], parts[2], parts[3], text.as_bytes()];
+        self.shared.key.hash(Domain::Question, &parts)
     }
 }

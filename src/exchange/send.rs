@@ -112,6 +112,7 @@ impl Running {
             noted: 0,
             reask_causes: Vec::new(),
             held: Vec::new(),
+            asking: Vec::new(),
             replying: Replying::Nothing(Box::new(judging)),
         }
     }

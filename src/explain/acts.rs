@@ -31,6 +31,7 @@ pub(super) fn acts_of(
     for edit in plan.effective_edits().filter(|edit| edit.message == message) {
         let applies = match &edit.change {
             Change::Clear { text, by, .. }
+            | Change::Hide { text, by, .. }
             | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. } => {
@@ -79,6 +80,7 @@ impl Text<'_> {
         };
         let (before, after) = match change {
             Change::Clear { text, by, .. }
+            | Change::Hide { text, by, .. }
             | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. } => (original(*text), estimate_text(by)),
@@ -104,6 +106,7 @@ fn why(edit: &Edit, applies: bool) -> String {
         Change::Clear { .. } => {
             format!("an old text is cleared, as decided at message {}: {gone}", edit.decided)
         }
+        Change::Hide { .. } => format!("it was shown once: {gone}"),
         Change::BlockText { .. } => format!("the model must not see it: {gone}"),
         Change::Point { original, .. } => {
             format!("equal to message {original}, which is still sent: {gone}")

@@ -54,6 +54,7 @@ impl<'a> ResultFacts<'a> {
     fn take(&mut self, change: &'a Change) {
         let text = match change {
             Change::Clear { text, .. }
+            | Change::Hide { text, .. }
             | Change::BlockText { text, .. }
             | Change::Point { text, .. }
             | Change::Shorten { text, .. }
@@ -69,8 +70,11 @@ impl<'a> ResultFacts<'a> {
             Change::Clean { .. } => facts.cleaned = true,
             Change::Surround { before, after, .. } => facts.around.push((before, after)),
             // Only earlier messages are cleared.
-            Change::Shorten { .. } | Change::Clear { .. } | Change::Notice { .. } | Change::Remark { .. } => {
-            }
+            Change::Shorten { .. }
+            | Change::Clear { .. }
+            | Change::Hide { .. }
+            | Change::Notice { .. }
+            | Change::Remark { .. } => {}
         }
     }
 }
@@ -112,7 +116,9 @@ impl Plan {
         let TakenIn { edits, dropped } = *taken_in;
         *taken_in = TakenIn { edits: self.edits.len(), dropped: self.dropped.len() };
         let cleared = self.edits[edits..].iter().filter_map(|edit| match edit.change {
-            Change::Clear { text, .. } => Some(Gone::Text { message: edit.message, text }),
+            Change::Clear { text, .. } | Change::Hide { text, .. } => {
+                Some(Gone::Text { message: edit.message, text })
+            }
             _ => None,
         });
         cleared.chain(self.dropped[dropped..].iter().map(|dropped| Gone::Messages(dropped.messages.clone())))

@@ -34,6 +34,7 @@ enum Rank {
     Point,
     Block,
     Clear,
+    Hide,
 }
 
 impl TextChange<'_> {
@@ -55,11 +56,11 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
         return texts;
     }
     let is_gone = |message: usize| plan.drops(message);
-    let cleared = plan.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. }));
-    let cleared: BTreeSet<usize> = cleared.map(|edit| edit.message).collect();
+    let cleared: BTreeSet<usize> = plan.cleared().map(|edit| edit.message).collect();
     for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
         let (rank, text, by, gone) = match &edit.change {
             Change::Clear { text, by, gone_chars } => (Rank::Clear, text, by, gone_chars),
+            Change::Hide { text, by, gone_chars } => (Rank::Hide, text, by, gone_chars),
             Change::BlockText { text, by, gone_chars } => (Rank::Block, text, by, gone_chars),
             Change::Point { text, by, gone_chars, original }
                 if !is_gone(*original) && !cleared.contains(original) =>
@@ -146,6 +147,11 @@ mod tests {
         Change::Clear { text, by, gone_chars }
     }
 
+    fn hide(with: &str) -> Change {
+        let (text, by, gone_chars) = by(with);
+        Change::Hide { text, by, gone_chars }
+    }
+
     fn block(with: &str) -> Change {
         let (text, by, gone_chars) = by(with);
         Change::BlockText { text, by, gone_chars }
@@ -158,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_strongest_new_text_counts_whatever_the_order() {
-        let strengths = [shorten("s"), point("po", 9), block("wit"), clear("clea")];
+        let strengths = [shorten("s"), point("po", 9), block("wit"), clear("clea"), hide("hidde")];
         for (at, weaker) in strengths.iter().enumerate() {
             for stronger in &strengths[at + 1..] {
                 for pair in [[weaker, stronger], [stronger, weaker]] {

@@ -1,5 +1,6 @@
 //! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
+use super::{Answers, ModelQuestion};
 use crate::conversation::identity::Hash;
 
 /// A call that the model has just made, as far as it is known when it is judged.
@@ -13,6 +14,8 @@ pub struct Proposed<'a> {
     pub arguments_hash: Option<Hash>,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
+    /// The answers to questions about calls of this request.
+    pub answers: &'a Answers,
 }
 
 /// A policy's decision on a call.
@@ -26,6 +29,14 @@ pub enum Verdict {
     Ask(Reason),
     /// The client sees the call with these arguments instead, JSON text. Policies after this one judge the new ones.
     Modify(String),
+    /// The same, where one text among the arguments was written anew.
+    Reword(Reworded),
+    /// The call waits until another model has answered; then it is judged again, with the answer among the known ones.
+    /// Where nobody can be asked, `meanwhile` applies, or the call as it is.
+    AskModel {
+        question: ModelQuestion,
+        meanwhile: Option<Reworded>,
+    },
     /// The client does not see the call; the model reads `content` as its result.
     Answer {
         content: String,
@@ -34,6 +45,15 @@ pub enum Verdict {
     },
     /// It depends on the arguments, which are not known yet. A call whose arguments can never be known is allowed.
     NeedsArguments,
+}
+
+/// Arguments in which one text was written anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reworded {
+    /// All of them, JSON text.
+    pub arguments: String,
+    /// That text before and after, where it may be recorded.
+    pub shown: Option<(String, String)>,
 }
 
 /// Why a call is blocked, in words that the model can act on.
@@ -94,6 +114,7 @@ pub enum ReasonKind {
     ConversationTooShort,
     TurnLocked,
     Stopped,
+    ToolIntent,
 }
 
 impl ReasonKind {
@@ -117,6 +138,7 @@ impl ReasonKind {
             Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
             Self::TurnLocked => "TURN_LOCKED",
             Self::Stopped => "STOPPED",
+            Self::ToolIntent => "TOOL_INTENT",
         }
     }
 }

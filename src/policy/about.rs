@@ -30,6 +30,8 @@ pub struct About {
     pub quotas: Vec<Counted>,
     /// Where another model is asked for summaries.
     pub summaries: Option<SummaryEndpoint>,
+    /// Where another model is asked about calls.
+    pub model: Option<SummaryEndpoint>,
     /// Why it never acts with these settings, where that is so: a clause.
     pub idle: Option<&'static str>,
     /// It flags results that seem to carry instructions for the model.

@@ -15,9 +15,11 @@ mod compact;
 mod confirm;
 mod context;
 mod duplicates;
+mod endpoint;
 mod fresh;
 mod history;
 mod injection;
+mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
@@ -30,6 +32,7 @@ mod quota;
 mod rate_limit;
 mod read_more;
 mod request;
+mod rewrite_query;
 #[cfg(test)]
 mod scenario;
 mod serial;
@@ -56,6 +59,8 @@ pub use request::{DeclaredTool, RequestFacts};
 pub const REGISTRY: &[Entry] = &[
     // First, since its reason ends the turn.
     Entry::of::<kill::Kill>(),
+    // Before whatever looks at arguments: what runs is what is counted, compared, checked and shown.
+    Entry::of::<rewrite_query::RewriteQuery>(),
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<quota::Quota>(),
@@ -71,6 +76,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<injection::Injection>(),
     // After whatever flags results.
     Entry::of::<taint::Taint>(),
+    Entry::of::<intents::Intents>(),
     // After what keeps results from the model, before what cuts them.
     Entry::of::<read_more::ReadMore>(),
     // After whatever else objects: nobody is asked about a call that does not run anyway.

@@ -162,6 +162,11 @@ impl PolicySet {
         self.abouts().filter_map(|about| about.summaries.clone())
     }
 
+    /// Where other models are asked about calls, with the policy that asks.
+    pub fn model_endpoints(&self) -> impl Iterator<Item = (&'static str, SummaryEndpoint)> + '_ {
+        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().model.clone()?)))
+    }
+
     /// The names of the enabled policies.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.names.iter().copied()

@@ -29,6 +29,7 @@ use hyper::http::response::Parts;
 use hyper::http::{HeaderValue, Response, Version};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// See the module's documentation.
@@ -41,6 +42,8 @@ pub(super) struct Driver {
     replies: Vec<Read>,
     /// The calls that wait for a person's decision.
     tickets: Vec<(u32, Ticket)>,
+    /// The calls that wait for another model's answer.
+    asked: Vec<(u32, oneshot::Receiver<Option<Arc<str>>>)>,
     /// When the wait for decisions ends for all calls: set by the first one.
     until: Option<Instant>,
     /// The lock on the conversation, where its requests go one at a time.
@@ -58,6 +61,7 @@ impl Driver {
             head,
             replies: Vec::new(),
             tickets: Vec::new(),
+            asked: Vec::new(),
             until: None,
             guard: None,
             answered: false,
@@ -69,7 +73,7 @@ impl Driver {
         loop {
             let Some(output) = self.exchange.next_output() else {
                 match self.decision().await {
-                    Some((id, decision)) => self.give(Input::Decided(id, decision)),
+                    Some(decided) => self.give(decided),
                     // Nothing is awaited, and an exchange without outputs should have answered.
                     None => return self.fail(&ProxyError::Internal { detail: "no reply".to_owned() }),
                 }
@@ -137,6 +141,10 @@ impl Driver {
                 let ticket = self.hold(&call, hold_ms);
                 self.tickets.push((call.id, ticket));
             }
+            Output::AskModel(asked) => {
+                let answer = self.app.ask_model(&asked, self.head.came());
+                self.asked.push((asked.id, answer));
+            }
             Output::WithdrawApproval(id) => self.tickets.retain(|(held, _)| *held != id),
             _ => {}
         }
@@ -153,8 +161,15 @@ impl Driver {
         Now { at, ms: ms_at(at) }
     }
 
-    /// The next decision on a call that waits; `None` if none does. Cancel-safe.
-    pub(super) async fn decision(&mut self) -> Option<(u32, ApprovalDecision)> {
+    /// The next decision or answer for a call that waits; `None` if none does. Cancel-safe.
+    pub(super) async fn decision(&mut self) -> Option<Input> {
+        if let Some((id, answer)) = self.asked.first_mut() {
+            // At once where the question could not be asked.
+            let (id, answer) = (*id, answer.await.unwrap_or_default());
+            self.asked.remove(0);
+            self.record.mark_idle();
+            return Some(Input::Answered(id, answer));
+        }
         let (id, ticket) = self.tickets.first_mut()?;
         let (id, end) = (*id, ticket.decision().await);
         self.tickets.remove(0);
@@ -166,7 +181,7 @@ impl Driver {
             End::Stopped => ApprovalDecision::Stopped,
             End::Refused | End::Left => ApprovalDecision::Unasked,
         };
-        Some((id, decision))
+        Some(Input::Decided(id, decision))
     }
 
     fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {

@@ -214,7 +214,7 @@ impl Streaming {
                 Err(_) => self.silence(),
             },
             FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
-                Ok(Some((id, word))) => self.driver.give(Input::Decided(id, word)),
+                Ok(Some(decided)) => self.driver.give(decided),
                 // An exchange that awaits nothing should have ended; this reply must not look complete.
                 Ok(None) => {
                     let error =

@@ -3,6 +3,7 @@
 //! what is asked and how the request uses it.
 
 mod endpoints;
+mod questions;
 
 pub use endpoints::SummaryEndpointError;
 pub(crate) use endpoints::SummaryEndpoints;
@@ -14,7 +15,8 @@ use super::read::{Patience, read_body};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::Summaries as _;
 use crate::dialect::summary::{Answer, answer};
-use crate::plan::SummaryWanted;
+use crate::plan::{SummaryEndpoint, SummaryWanted};
+use crate::store::answers::ModelAnswers;
 use crate::store::summaries::Pins;
 use crate::telemetry::request_record::SummaryResult;
 use bytes::Bytes;
@@ -23,7 +25,8 @@ use hyper::http::request::Parts;
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 /// The limit on concurrent questions; batches beyond it are cleared without a summary.
@@ -37,6 +40,10 @@ pub struct Summariser {
     endpoints: SummaryEndpoints,
     /// By batch: becomes true when the batch is decided. A std mutex, held for a look-up.
     running: Arc<Mutex<HashMap<Hash, watch::Receiver<bool>>>>,
+    /// The answers to questions about calls.
+    answers: Arc<ModelAnswers>,
+    /// Limits how many of these questions are asked at once.
+    asking: Arc<Semaphore>,
     drain: Drain,
 }
 
@@ -54,14 +61,17 @@ enum Entry {
 
 impl Summariser {
     /// No questions yet; they go to these endpoints, and the drain ends every question.
-    pub fn new(pins: Pins, endpoints: SummaryEndpoints, drain: Drain) -> Self {
-        Self { pins: Arc::new(pins), endpoints, running: Arc::default(), drain }
+    pub fn new((pins, answers): (Pins, ModelAnswers), endpoints: SummaryEndpoints, drain: Drain) -> Self {
+        let asking = Arc::new(Semaphore::new(MOST_RUNNING));
+        let (pins, answers) = (Arc::new(pins), Arc::new(answers));
+        Self { pins, endpoints, running: Arc::default(), answers, asking, drain }
     }
 
     /// The same decisions and questions, with other endpoints for the next questions.
     pub fn at(&self, endpoints: SummaryEndpoints) -> Self {
         let (pins, running, drain) = (Arc::clone(&self.pins), Arc::clone(&self.running), self.drain.clone());
-        Self { pins, endpoints, running, drain }
+        let (answers, asking) = (Arc::clone(&self.answers), Arc::clone(&self.asking));
+        Self { pins, endpoints, running, answers, asking, drain }
     }
 
     fn enter(&self, batch: Hash) -> Entry {
@@ -171,16 +181,24 @@ impl AppState {
     }
 
     async fn answer_of(&self, wanted: &SummaryWanted, request: Request<UpBody>) -> Option<Arc<str>> {
-        let upstream = self.summaries.endpoints.upstream(&wanted.terms.endpoint).unwrap_or(&self.upstream);
+        let body = self.reply_of((&wanted.terms.endpoint, wanted.terms.timeout), request).await?;
+        let Answer { text, usage } = answer(&body, wanted.terms.words);
+        self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
+        text
+    }
+
+    /// The reply of the model at `endpoint`, if it comes whole within `timeout` and is no error.
+    async fn reply_of(
+        &self,
+        (endpoint, timeout): (&SummaryEndpoint, Duration),
+        request: Request<UpBody>,
+    ) -> Option<Bytes> {
+        let upstream = self.summaries.endpoints.upstream(endpoint).unwrap_or(&self.upstream);
         let response = upstream.send(request).await.ok()?;
         if !response.status().is_success() {
             return None;
         }
-        let timeout = wanted.terms.timeout;
         let patience = Patience { pause: timeout, whole: timeout };
-        let body = read_body(&mut response.into_body(), None, MOST_BYTES, patience).await.ok()?;
-        let Answer { text, usage } = answer(&body, wanted.terms.words);
-        self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
-        text
+        read_body(&mut response.into_body(), None, MOST_BYTES, patience).await.ok()
     }
 }

@@ -65,8 +65,11 @@ impl Deref for Enforced {
 /// A warning to print before the results of a replay with `config`, if there is one.
 pub fn caveat(config: &Config) -> Option<&'static str> {
     let summarises = config.summary_endpoints().next().is_some();
-    summarises
-        .then_some("no model is asked for summaries here: results that would get one are shown as cleared")
+    if summarises {
+        return Some("no model is asked for summaries here: results that would get one are shown as cleared");
+    }
+    let asks = config.model_endpoints().next().is_some();
+    asks.then_some("no model is asked about calls here: they are shown as they run where it does not answer")
 }
 
 /// Replays the conversations in `files` (`-` is standard input) through the policies of `config` and writes to

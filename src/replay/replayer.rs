@@ -294,6 +294,7 @@ impl ReplayInProgress<'_> {
                 Output::AskApproval(call, _) => {
                     exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
                 }
+                Output::AskModel(asked) => exchange.on(Input::Answered(asked.id, None), now),
                 Output::Answer(Answer::Error(_)) => is_refused = true,
                 // What the model would say if it were asked again is not known.
                 Output::Send(_) => break,

@@ -2,6 +2,7 @@
 //! were hidden from the client, what a model refuses, what histories cost, and what a person has stopped. Each fact has
 //! a bound and a lifetime; losing one never breaks a conversation. Stores and finds; decides nothing.
 
+pub mod answers;
 mod cache;
 pub mod held;
 pub mod memory;

@@ -1,10 +1,11 @@
 //! The audit log: one JSON line for each client request in which a policy acted or a call was judged, appended to its
-//! own file. Defines the fields and bounds them. Never contains a body, an argument or a credential; no request waits
-//! for it, and lines that cannot be written are counted.
+//! own file. Defines the fields and bounds them. Never contains a body or a credential, and of arguments only the texts
+//! that a policy wrote anew, where the operator wants both forms recorded; no request waits for it, and lines that
+//! cannot be written are counted.
 
 use super::bounded;
 use super::queue::Queue;
-use super::request_record::{Action, JudgedCall, On, RequestRecord};
+use super::request_record::{Action, JudgedCall, NewText, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -19,6 +20,9 @@ const MAX_TEXT_CHARS: usize = 200;
 /// The most decisions and the most actions of a line; the rest is only counted. More than any provider's parallel
 /// calls.
 const MAX_ITEMS: usize = 200;
+/// The most texts of a line that were written anew, and the longest form of one, in characters.
+const MAX_TEXTS: usize = 20;
+const MAX_REWRITTEN_CHARS: usize = 400;
 /// Only the owner may read and write the file: it shows who did what.
 const FILE_MODE: u32 = 0o600;
 
@@ -73,6 +77,9 @@ struct Entry<'a> {
     mode: &'static str,
     decisions: Vec<Decision<'a>>,
     actions: Vec<Deed<'a>>,
+    /// Texts of arguments that were written anew, up to [`MAX_TEXTS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rewritten: Vec<Rewritten<'a>>,
     /// How many decisions and actions are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
@@ -93,6 +100,15 @@ struct Decision<'a> {
     reason: Option<&'static str>,
     /// The model gets this policy's text.
     spoke: bool,
+}
+
+/// A text of a call's arguments in both forms.
+#[derive(Serialize)]
+struct Rewritten<'a> {
+    policy: &'static str,
+    tool: Cow<'a, str>,
+    before: Cow<'a, str>,
+    after: Cow<'a, str>,
 }
 
 /// What a policy did, `count` times.
@@ -122,6 +138,7 @@ fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
         mode: record.mode,
         decisions: record.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
         actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
+        rewritten: record.new_texts.iter().take(MAX_TEXTS).map(rewritten).collect(),
         left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
     };
     let mut line = serde_json::to_vec(&entry).ok()?;
@@ -155,6 +172,12 @@ fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
 
 fn deed(action: &Action) -> Deed<'_> {
     Deed { policy: action.policy, action: bounded::text(&action.action, MAX_TEXT_CHARS), count: action.count }
+}
+
+fn rewritten(text: &NewText) -> Rewritten<'_> {
+    let NewText { policy, tool, before, after } = text;
+    let bounded = |raw| bounded::text(raw, MAX_REWRITTEN_CHARS);
+    Rewritten { policy, tool: bounded::name(tool), before: bounded(before), after: bounded(after) }
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -38,6 +38,8 @@ pub struct RequestRecord {
     pub actions: Vec<Action>,
     /// The calls that the model made in this reply.
     pub judged: Vec<JudgedCall>,
+    /// Texts of arguments that policies wrote anew, where the operator wants them recorded. For the audit log alone.
+    pub new_texts: Vec<NewText>,
     /// The results since the last assistant message of the request.
     pub results: Vec<NewResult>,
     /// Cut results that the model requested again.
@@ -107,7 +109,8 @@ pub struct Action {
 }
 
 /// The actions that change an existing text: reported by their number instead of their name.
-pub const EDITS: [&str; 6] = ["cleared", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
+pub const EDITS: [&str; 7] =
+    ["cleared", "shown_once", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
 /// A text was shortened.
 pub const SHORTENED: &str = "shortened";
 
@@ -140,6 +143,15 @@ pub struct JudgedCall {
     pub said: Vec<Said>,
     /// The model gets the text of the first of them.
     pub is_spoken: bool,
+}
+
+/// A text among a call's arguments, before and after a policy wrote it anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewText {
+    pub policy: &'static str,
+    pub tool: String,
+    pub before: String,
+    pub after: String,
 }
 
 /// The decision of one policy on a call.
@@ -327,6 +339,8 @@ pub enum PrefixBreak {
     Overflow,
     Placement,
     StateStore,
+    /// A result that was to be shown once was hidden.
+    ShownOnce,
 }
 
 /// How much of a limit is used.
@@ -465,6 +479,7 @@ impl PrefixBreak {
             Self::Overflow => "overflow",
             Self::Placement => "placement",
             Self::StateStore => "store",
+            Self::ShownOnce => "shown_once",
         }
     }
 }

@@ -198,6 +198,7 @@ fn result() -> BoxedStrategy<Value> {
         1 => (words(), 1..12_usize).prop_map(|(text, count)| json!([
             {"type": "text", "text": lines(&text, count)}, {"type": "text", "text": document(&text, count)}
         ])),
+        1 => prop::sample::subsequence(INTENTS.to_vec(), 0..4).prop_map(|intents| envelope(&intents).into()),
         1 => Just(json!([{"type": "image_url", "image_url": {"url": "data:,x"}}])),
         1 => Just(json!([])),
         1 => Just(Value::Null),
@@ -205,6 +206,19 @@ fn result() -> BoxedStrategy<Value> {
         1 => Just(ABSENT.into()),
     ]
     .boxed()
+}
+
+/// What results may ask of the conversation.
+const INTENTS: [&str; 5] = [
+    r#"{"type":"end_turn"}"#,
+    r#"{"type":"close_tool","tool":"look"}"#,
+    r#"{"type":"open_tool","tool":"look"}"#,
+    r#"{"type":"queue_text","text":"Ask the user."}"#,
+    r#"{"type":"hide_after"}"#,
+];
+
+fn envelope(intents: &[&str]) -> String {
+    format!(r#"{{"ok":true,"data":[1.0],"intents":[{}],"meta":{{}}}}"#, intents.join(","))
 }
 
 /// What `injection` flags and cleans.

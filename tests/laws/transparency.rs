@@ -126,12 +126,12 @@ fn only_named_spans_change(reading: &Reading, placement: Placement) -> Result<()
     Ok(())
 }
 
-/// The spans that edits may replace: texts to be shortened, and null content that gets a notice.
+/// The spans that edits may replace: texts to be shortened or hidden, and null content that gets a notice.
 fn replaceable(reading: &Reading) -> Vec<std::ops::Range<usize>> {
     let spans = reading.plan.edits.iter().filter_map(|edit| {
         let content = &reading.request.messages[edit.message].content;
         match (&edit.change, content) {
-            (Change::Shorten { text, .. } | Change::Point { text, .. }, _) => {
+            (Change::Shorten { text, .. } | Change::Point { text, .. } | Change::Hide { text, .. }, _) => {
                 content.texts().nth(*text).map(|text| text.span.range())
             }
             (Change::Notice { .. }, Content::Null(span)) => Some(span.range()),

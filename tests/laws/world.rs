@@ -30,6 +30,11 @@ pub const STEADY: [Placement; 2] = [Placement::System, Placement::Suffix];
 
 /// Low limits, so that every policy acts often.
 const LOW: &str = r#"
+[policy.intents]
+tools = ["*"]
+allow = ["end_turn", "close_tool", "open_tool", "queue_text", "hide_after"]
+closable = ["look"]
+own_text = 100
 [policy.budget]
 tool_calls = 4
 notify_at = 0.3
@@ -91,6 +96,10 @@ down_to = 0.5
 
 /// Policies that flag, clean and block results, read them again, and a context whose old results are summarised.
 const GUARDED: &str = r#"
+[policy.intents]
+tools = ["*"]
+allow = ["queue_text", "hide_after"]
+own_text = 100
 [policy.injection]
 action = "annotate"
 [policy.read_more]
@@ -125,6 +134,10 @@ down_to = 0.5
 
 /// What rules on calls and cuts nothing.
 const RULED: &str = r#"
+[policy.rewrite_query]
+tools = ["look", "search"]
+argument = ["q", "query", "path"]
+min_words = 1
 [policy.turn_limits]
 calls = 3
 parallel = 1

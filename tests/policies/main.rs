@@ -6,6 +6,9 @@
 #[macro_use]
 #[path = "../support/each_client.rs"]
 mod each_client;
+#[allow(dead_code, reason = "shared with tests/governed; each uses a part")]
+#[path = "../governed/responses_kit.rs"]
+mod responses_kit;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
@@ -21,11 +24,13 @@ mod duplicates;
 mod fresh;
 mod held;
 mod injection;
+mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
 mod quota;
 mod read_more;
+mod rewrite_query;
 mod serial;
 mod states;
 mod summary;

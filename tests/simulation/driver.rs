@@ -171,7 +171,10 @@ impl<'a> Driver<'a> {
             Output::BeginStream { .. } | Output::BeginStreamOf(_) | Output::Dismiss => {
                 assert!(!self.has_ended);
             }
-            Output::Admit { .. } | Output::AskApproval(..) | Output::WithdrawApproval(_) => {
+            Output::Admit { .. }
+            | Output::AskApproval(..)
+            | Output::AskModel(_)
+            | Output::WithdrawApproval(_) => {
                 panic!("no configuration here asks for {output:?}")
             }
         }

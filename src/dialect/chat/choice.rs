@@ -135,10 +135,9 @@ impl ChoiceState {
     pub fn settle(&mut self, id: u32, decision: &Decision) {
         let waits =
             |known: &Option<Decision>| matches!(known, Some(Decision::Hold { id: own, .. }) if *own == id);
-        if let Some((at, known)) = self.decisions.iter_mut().enumerate().find(|(_, known)| waits(known)) {
-            *known = Some(decision.clone());
+        if let Some(at) = self.decisions.iter().position(waits) {
             self.written.extend(decision.is_released().then_some(at));
-            self.recount();
+            self.set(at, decision.clone());
         }
     }
 

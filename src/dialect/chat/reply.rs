@@ -27,9 +27,11 @@ use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, Shown
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
+use crate::plan::decision::Decision;
 use crate::wire::sse::write_event;
 use bytes::Bytes;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// The default status of a reply.
 const OK: u16 = 200;
@@ -244,6 +246,13 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.drain(out);
     }
 
+    fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
+        // A question to a person comes before the rest, when all calls are decided on.
+        if !matches!(self.answer_one(id, answer), Some(Decision::Ask { .. })) {
+            self.drain(out);
+        }
+    }
+
     fn shown(&self) -> Vec<&dyn ShownChoice> {
         self.choices.iter().map(|choice| choice as &dyn ShownChoice).collect()
     }
@@ -304,8 +313,17 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    /// Settles all held calls: no person can be asked about them.
+    fn answer_one(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
+        let decision = self.judging.answered(id, answer)?;
+        self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
+        Some(decision)
+    }
+
+    /// Settles all held calls: nobody can be asked about them.
     fn settle_all(&mut self) {
+        for id in self.judging.asking() {
+            self.answer_one(id, None);
+        }
         let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
         ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
     }

@@ -7,6 +7,7 @@ mod event;
 mod hidden;
 mod items;
 mod last;
+mod settling;
 mod shown;
 mod stream;
 mod words;
@@ -15,7 +16,7 @@ pub mod written;
 
 pub use words::NO_ANSWER;
 
-use self::items::{CHOICE, OutItem, decide, release_rest, set};
+use self::items::{CHOICE, OutItem, decide, release_rest};
 use self::last::Last;
 use self::shown::Shown;
 use self::stream::Held;
@@ -27,10 +28,10 @@ use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, Shown
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
-use crate::plan::decision::Decision;
 use crate::wire::sse::{Piece, Splitter};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 const OK: u16 = 200;
 
@@ -176,17 +177,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         may_ask && self.shown.is_wholly_blocked() && !matches!(self.phase, Phase::Failed)
     }
 
-    fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
-        let Some(decision) = self.judging.settle(id, decision) else { return };
-        let waits = |call: &&mut items::Call| matches!(&call.decision, Some(Decision::Hold { id: own, .. }) if *own == id);
-        if let Some(call) = self.items.iter_mut().filter_map(|item| item.call.as_mut()).find(waits) {
-            // What the person saw is what runs.
-            call.differs = true;
-            set(call, decision);
-        }
-        self.update();
-    }
-
     /// Reads the events that have come, up to an error on which the exchange decides.
     fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         while !self.is_stopped()
@@ -255,8 +245,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             return Ending::BrokenOff(why);
         }
         if matches!(self.phase, Phase::Failed) {
-            let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
-            ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
+            self.settle_all();
             self.drain(out);
         }
         self.shown.ask(&mut self.items, &self.judging);
@@ -388,6 +377,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
         self.settle_one(id, decision);
         self.drain(out);
+    }
+
+    fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
+        self.answer_call(id, answer, out);
     }
 
     fn shown(&self) -> Vec<&dyn ShownChoice> {

@@ -1,13 +1,14 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
 use super::holding::Waiting;
-use super::{Judged, Judging, acts, changed, wrapper};
+use super::{Judged, Judging, changed, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
 use crate::plan::decision::{Decision, Known};
 use crate::policy::set::Ruling;
+use std::sync::Arc;
 
 impl CallJudge for Judging {
     fn is_strict(&self) -> bool {
@@ -90,7 +91,10 @@ impl CallJudge for Judging {
         let is_answer =
             self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
         let ruling = if is_answer { Ruling::default() } else { ruling };
-        let acts = acts(&ruling);
+        if whole && let Some(hold) = self.ask_first((choice, now_ms), call, &ruling) {
+            return hold;
+        }
+        let acts = self.note_acts(&name, &ruling);
         let needs_approval = ruling.needs_approval_alone();
         if whole
             && !self.landing
@@ -100,7 +104,7 @@ impl CallJudge for Judging {
         {
             return self.hold((choice, now_ms), call, (policy, &reason), ruling);
         }
-        let Ruling { objections, answer, rewritten, own, re_request } = ruling;
+        let Ruling { objections, answer, rewritten, own, re_request, .. } = ruling;
         let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe || answers => Decision::Release,
@@ -167,6 +171,14 @@ impl CallJudge for Judging {
 
     fn held(&self) -> Vec<&HeldCall> {
         self.holding.waiting.iter().map(|waiting| &waiting.call).collect()
+    }
+
+    fn asking(&self) -> Vec<u32> {
+        self.questions().map(|(id, _)| id).collect()
+    }
+
+    fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
+        self.take_answer(id, answer)
     }
 
     fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {

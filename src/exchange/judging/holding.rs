@@ -1,6 +1,7 @@
 //! Held calls, which wait for a person's decision: they count against limits as if they were made, and are settled by
 //! the decision. Holds data; waits for nothing.
 
+use super::asking::AskedCall;
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Hash;
@@ -15,11 +16,21 @@ use crate::policy::set::Ruling;
 #[derive(Default)]
 pub(super) struct Holding {
     pub(super) waiting: Vec<Waiting>,
+    /// The calls that wait for another model's answer.
+    pub(super) asking: Vec<AskedCall>,
     /// The declined tools with their arguments: these are not asked about twice.
     pub(super) declined: Vec<(String, Hash)>,
     /// Why no person can be asked any more.
     pub(super) silent: Option<ApprovalDecision>,
     next: u32,
+}
+
+impl Holding {
+    /// The number of the next call that waits, for whatever reason.
+    pub(super) fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
 }
 
 pub(super) struct Waiting {
@@ -54,7 +65,7 @@ impl Judging {
         (policy, reason): (&'static str, &Reason),
         ruling: Ruling,
     ) -> Decision {
-        let (tool, id) = (call.name(), self.holding.next);
+        let tool = call.name();
         let fixed = ruling.rewritten.map(|(_, arguments)| arguments);
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         let hash = self.judge.arguments_hash(&arguments);
@@ -68,7 +79,7 @@ impl Judging {
                 self.judge.approve(true);
                 self.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
                 self.judge.approve(false);
-                self.holding.next += 1;
+                let id = self.holding.number();
                 self.holding.waiting.push(Waiting {
                     call: HeldCall { id, call_id: call.id(), tool, arguments, shown },
                     choice,

@@ -112,6 +112,9 @@ impl Judging {
             self.judge.go_back(choice, checkpoint);
         }
         for (call, ruling) in calls.into_iter().zip(rulings) {
+            if decision.is_released() {
+                self.note_reworded(&call.name, &ruling);
+            }
             let (decision, objections) = (decision.clone(), ruling.objections);
             let (id, acts, re_request, unjudged) = (id.clone(), Vec::new(), None, false);
             self.record.push(Judged {

@@ -1,6 +1,7 @@
 //! The summaries of style "summary": their settings, the batch's name, and the summary that is wanted where nothing
 //! was decided yet. Asks nobody and waits for nobody.
 
+use super::super::endpoint::{is_address, is_variable};
 use super::super::period::Period;
 use super::super::{ConfigError, RequestFacts};
 use super::marker::Old;
@@ -99,19 +100,6 @@ impl Settings {
             endpoint: SummaryEndpoint { url: given(&self.url), key_env: given(&self.key_env) },
         }
     }
-}
-
-/// Whether it looks like an address that `upstream.url` accepts.
-fn is_address(url: &str) -> bool {
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let has_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', ':']));
-    has_host && url.chars().all(|letter| letter.is_ascii_graphic() && !"@?#".contains(letter))
-}
-
-/// Whether it can be a variable's name. Keys of providers contain dashes.
-fn is_variable(name: &str) -> bool {
-    name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-        && !name.starts_with(|letter: char| letter.is_ascii_digit())
 }
 
 /// The summaries as one request's caller may read them.

@@ -8,7 +8,7 @@ use super::{Fold, Folds, PolicySet, Ruling};
 use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::meant;
-use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use crate::plan::{Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
 use passed::Passed;
@@ -28,6 +28,10 @@ pub struct Judge {
     /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
+    /// Other models may be asked about calls.
+    asks_models: bool,
+    /// Shared, since it is read while the folds are in use.
+    answers: Arc<Answers>,
     /// A person has approved the calls that follow.
     approved: bool,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
@@ -48,6 +52,8 @@ impl Judge {
             declares_elsewhere: facts.declares_elsewhere,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
+            asks_models: set.model_endpoints().next().is_some(),
+            answers: Arc::default(),
             approved: false,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
@@ -63,7 +69,8 @@ impl Judge {
         // A person who is asked while the reply waits is shown the whole call.
         let asks = self.confirming().and_then(Confirming::hold_ms).is_some();
         // Whether arguments are needed does not depend on the time.
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0 };
+        let answers = &Answers::default();
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers };
         let needs = |verdict| match verdict {
             Verdict::NeedsArguments => true,
             Verdict::Ask(_) => asks,
@@ -95,11 +102,13 @@ impl Judge {
     /// Judges the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
         let (key, approved) = (self.key.clone(), self.approved);
+        let answers = Arc::clone(&self.answers);
+        let answers = &*answers;
         let name = &*self.meant(name).into_owned();
         let mut arguments_hash = arguments.map(|text| canonical_hash(text, &key));
         let mut arguments = arguments.map(Cow::Borrowed);
         if let Some(owner) = self.owner(name) {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
             let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
             if ruling.answer.is_some() {
                 self.keep_passed(choice, &call);
@@ -109,26 +118,42 @@ impl Judge {
         let mut ruling = Ruling::default();
         let folds = self.folds_of(choice);
         for fold in folds.iter() {
-            match fold.judge(&Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms }) {
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
+            let new_arguments = match fold.judge(&call) {
                 Verdict::Answer { content, .. } => {
                     ruling.answer.get_or_insert((fold.name(), content));
+                    None
                 }
-                Verdict::Modify(text) => {
-                    arguments_hash = Some(canonical_hash(&text, &key));
-                    arguments = Some(Cow::Owned(text.clone()));
-                    ruling.rewritten = Some((fold.name(), text));
+                Verdict::Modify(text) => Some(text),
+                Verdict::Reword(reworded) => Some(ruling.note(fold.name(), reworded)),
+                Verdict::AskModel { question, meanwhile } => {
+                    ruling.question.get_or_insert((fold.name(), question));
+                    meanwhile.map(|reworded| ruling.note(fold.name(), reworded))
                 }
-                other => ruling.objections.extend(objection(&**fold, other, approved)),
+                other => {
+                    ruling.objections.extend(objection(&**fold, other, approved));
+                    None
+                }
+            };
+            if let Some(text) = new_arguments {
+                arguments_hash = Some(canonical_hash(&text, &key));
+                arguments = Some(Cow::Owned(text.clone()));
+                ruling.rewritten = Some((fold.name(), text));
             }
         }
         if ruling.is_allowed() {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
             for fold in folds {
                 fold.release(&call);
             }
             self.keep_passed(choice, &call);
         }
         ruling
+    }
+
+    /// Takes the answer of another model to `question`; `None`: there is none.
+    pub fn learn(&mut self, question: ModelQuestion, answer: Option<Arc<str>>) {
+        Arc::make_mut(&mut self.answers).learn(question, answer);
     }
 
     /// The hash of arguments, equal for every form of the same JSON.
@@ -165,6 +190,14 @@ impl Judge {
             self.choices.len() - 1
         });
         &mut self.choices[at].1
+    }
+}
+
+impl Ruling {
+    /// Notes a text that `policy` wrote anew; returns the arguments with it.
+    fn note(&mut self, policy: &'static str, reworded: Reworded) -> String {
+        self.reworded = reworded.shown.map(|shown| (policy, shown));
+        reworded.arguments
     }
 }
 

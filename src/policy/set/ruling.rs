@@ -1,6 +1,6 @@
 //! The combined decision of all policies on one call, as data.
 
-use crate::plan::Reason;
+use crate::plan::{ModelQuestion, Reason};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,10 @@ pub struct Ruling {
     pub answer: Option<(&'static str, String)>,
     /// The call's new arguments, with the policy that wrote them last.
     pub rewritten: Option<(&'static str, String)>,
+    /// One of its texts before and after, with the policy that wrote it anew, where it may be recorded.
+    pub reworded: Option<(&'static str, (String, String))>,
+    /// What another model is to be asked before the call goes on, with the policy that wants it.
+    pub question: Option<(&'static str, ModelQuestion)>,
     /// The call is one of a tool of ours.
     pub own: bool,
     /// The tool whose cut result the call asks for.

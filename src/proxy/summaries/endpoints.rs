@@ -1,4 +1,4 @@
-//! The addresses and keys for summary requests: the caller's upstream with the caller's credentials, or an operator's
+//! The addresses and keys for requests to other models, for summaries and about calls: the caller's upstream with the caller's credentials, or an operator's
 //! address and key. A caller's credential never goes to an operator's address.
 
 use crate::config::Config;
@@ -21,10 +21,10 @@ const PATH: &str = "/v1/chat/completions";
 /// Something that the settings name does not exist.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryEndpointError {
-    #[error("policy.compact.summary.key_env: the environment variable {name} {problem}")]
-    Key { name: String, problem: &'static str },
-    #[error("policy.compact.summary.url: {0}")]
-    Url(UpstreamSetupError),
+    #[error("{table}.key_env: the environment variable {name} {problem}")]
+    Key { table: String, name: String, problem: &'static str },
+    #[error("{table}.url: {error}")]
+    Url { table: String, error: UpstreamSetupError },
 }
 
 /// The endpoints that the settings of all profiles name.
@@ -39,8 +39,8 @@ struct Known {
 impl SummaryEndpoints {
     /// Reads the keys from the environment; connects to nothing. `like`: the connection settings for upstreams.
     pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, SummaryEndpointError> {
-        let known = config.summary_endpoints().map(|endpoint| {
-            let known = Known::of(&endpoint, like)?;
+        let known = config.model_endpoints().map(|(table, endpoint)| {
+            let known = Known::of((&table, &endpoint), like)?;
             Ok((endpoint, known))
         });
         known.collect::<Result<_, _>>().map(Self)
@@ -81,28 +81,31 @@ fn of_chat(uri: &Uri) -> Uri {
 }
 
 impl Known {
-    fn of(endpoint: &SummaryEndpoint, like: &UpstreamSettings) -> Result<Self, SummaryEndpointError> {
+    fn of(
+        (table, endpoint): (&str, &SummaryEndpoint),
+        like: &UpstreamSettings,
+    ) -> Result<Self, SummaryEndpointError> {
+        let of_url = |error| SummaryEndpointError::Url { table: table.to_owned(), error };
         let upstream = |url: &String| {
-            let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
-                SummaryEndpointError::Url(UpstreamSetupError::Url {
-                    url: url.clone(),
-                    problem: "is not a URL",
-                })
-            })?;
+            let base: Uri = url
+                .trim_end_matches('/')
+                .parse()
+                .map_err(|_| of_url(UpstreamSetupError::Url { url: url.clone(), problem: "is not a URL" }))?;
             // Prior knowledge of HTTP/2 concerns the caller's upstream alone.
             let settings = UpstreamSettings { base, http2: false, ..like.clone() };
-            Upstream::new(settings).map_err(SummaryEndpointError::Url)
+            Upstream::new(settings).map_err(of_url)
         };
         Ok(Self {
             upstream: endpoint.url.as_ref().map(upstream).transpose()?,
-            key: endpoint.key_env.as_ref().map(|name| key(name)).transpose()?,
+            key: endpoint.key_env.as_ref().map(|name| key(table, name)).transpose()?,
         })
     }
 }
 
 /// The `authorization` value with the key in the variable `name`; marked sensitive, so that it is kept out of logs.
-fn key(name: &str) -> Result<HeaderValue, SummaryEndpointError> {
-    let trouble = |problem| SummaryEndpointError::Key { name: name.to_owned(), problem };
+fn key(table: &str, name: &str) -> Result<HeaderValue, SummaryEndpointError> {
+    let trouble =
+        |problem| SummaryEndpointError::Key { table: table.to_owned(), name: name.to_owned(), problem };
     let key = std::env::var(name).map_err(|_| trouble("is not set"))?;
     if key.trim().is_empty() {
         return Err(trouble("is empty"));

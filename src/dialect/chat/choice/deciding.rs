@@ -303,7 +303,7 @@ impl ChoiceState {
     }
 
     /// Notes the decision on the call `at`.
-    fn set(&mut self, at: usize, decision: Decision) {
+    pub(super) fn set(&mut self, at: usize, decision: Decision) {
         if let Decision::Rewrite { arguments }
         | Decision::Ask { arguments: Some(arguments), .. }
         | Decision::Hold { arguments: Some(arguments), .. } = &decision

@@ -1,5 +1,5 @@
 //! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it,
-//! and declined. Kept only where people are asked while a reply waits.
+//! and declined; or another model is asked about it. Kept only where that may be.
 
 use super::{Folds, Judge};
 use crate::conversation::identity::Hash;
@@ -26,7 +26,8 @@ impl Judge {
         for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
             let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
             let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms };
+            let answers = &*self.answers;
+            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
             match self.owner(name) {
                 Some(owner) => folds[owner].release(&call),
                 None => folds.iter_mut().for_each(|fold| fold.release(&call)),
@@ -42,7 +43,7 @@ impl Judge {
     }
 
     pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
-        if self.confirming().and_then(Confirming::hold_ms).is_none() {
+        if !self.asks_models && self.confirming().and_then(Confirming::hold_ms).is_none() {
             return;
         }
         let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));

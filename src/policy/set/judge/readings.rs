@@ -4,6 +4,7 @@
 use super::{Folds, Judge, objection};
 use crate::conversation::names::meant;
 use crate::plan::{Proposed, Reason};
+use std::sync::Arc;
 
 /// Objections with the policies that raise them, in registry order.
 pub type Objections = Vec<(&'static str, Reason)>;
@@ -64,7 +65,9 @@ impl Judge {
     fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
         let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
         let name = &*self.meant(name).into_owned();
-        let call = Proposed { name, arguments, arguments_hash, now_ms };
+        let answers = Arc::clone(&self.answers);
+        let answers = &*answers;
+        let call = Proposed { name, arguments, arguments_hash, now_ms, answers };
         let approved = self.approved;
         let folds = self.folds_of(choice).iter();
         folds.filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()

@@ -1,0 +1,52 @@
+//! Held calls of a reply, settled: by a person's decision, by another model's answer, or because nobody can be asked.
+//! The judge decides; this brings its decisions to the items.
+
+use super::ReplyJudge;
+use super::items::{self, set};
+use crate::dialect::judge::CallJudge;
+use crate::plan::approval::ApprovalDecision;
+use crate::plan::decision::Decision;
+use bytes::Bytes;
+use std::sync::Arc;
+
+impl<J: CallJudge> ReplyJudge<J> {
+    pub(super) fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
+        if let Some(decision) = self.judging.settle(id, decision) {
+            self.settle_call(id, decision);
+        }
+    }
+
+    /// Takes the answer that a held call waits for, and gives out what waited for it.
+    pub(super) fn answer_call(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
+        // A question to a person comes before the rest, when all calls are decided on.
+        if !matches!(self.answer_one(id, answer), Some(Decision::Ask { .. })) {
+            self.drain(out);
+        }
+    }
+
+    /// Settles all held calls: nobody can be asked about them.
+    pub(super) fn settle_all(&mut self) {
+        for id in self.judging.asking() {
+            self.answer_one(id, None);
+        }
+        let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
+        ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
+    }
+
+    fn answer_one(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
+        let decision = self.judging.answered(id, answer)?;
+        self.settle_call(id, decision.clone());
+        Some(decision)
+    }
+
+    /// Takes the decision on the call that waited under the number `id`.
+    fn settle_call(&mut self, id: u32, decision: Decision) {
+        let waits = |call: &&mut items::Call| matches!(&call.decision, Some(Decision::Hold { id: own, .. }) if *own == id);
+        if let Some(call) = self.items.iter_mut().filter_map(|item| item.call.as_mut()).find(waits) {
+            // What was decided on is what runs.
+            call.differs = true;
+            set(call, decision);
+        }
+        self.update();
+    }
+}

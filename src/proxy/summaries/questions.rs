@@ -1,0 +1,59 @@
+//! Questions to another model about calls: asked at once, answered within their time or not at all. Answers are kept, so
+//! that an equal question is asked once. The core decides what is asked and what becomes of the answer.
+
+use super::{AppState, SummaryEndpoints};
+use crate::dialect::summary::answer;
+use crate::exchange::AskedModel;
+use crate::proxy::body::UpBody;
+use hyper::http::Request;
+use hyper::http::request::Parts;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// So many words of an answer are read: more than any question allows.
+const MOST_WORDS: usize = 500;
+
+impl AppState {
+    /// Asks, with the credentials that the endpoint takes; the receiver gets the answer, or `None`.
+    pub(crate) fn ask_model(
+        self: &Arc<Self>,
+        asked: &AskedModel,
+        parts: &Parts,
+    ) -> oneshot::Receiver<Option<Arc<str>>> {
+        let (sender, receiver) = oneshot::channel();
+        let summaries = &self.summaries;
+        let known = summaries.answers.find(asked.key);
+        let permit = Arc::clone(&summaries.asking).try_acquire_owned().ok();
+        let Some(permit) = permit.filter(|_| known.is_none() && !summaries.drain.is_started()) else {
+            // Whoever asks may have left, which does not matter.
+            let _ = sender.send(known);
+            return receiver;
+        };
+        let endpoints: &SummaryEndpoints = &summaries.endpoints;
+        let request = endpoints.post(&asked.terms.endpoint, parts, asked.question.clone());
+        let (app, key, terms) = (Arc::clone(self), asked.key, Arc::clone(&asked.terms));
+        let guard = summaries.drain.guard();
+        tokio::spawn(async move {
+            let (endpoint, within) = (&terms.endpoint, terms.timeout);
+            let answer = tokio::select! {
+                () = app.summaries.drain.started() => None,
+                answer = timeout(within, app.model_answer((endpoint, within), request)) => answer.ok().flatten(),
+            };
+            if let Some(answer) = &answer {
+                app.summaries.answers.keep(key, Arc::clone(answer));
+            }
+            let _ = sender.send(answer);
+            drop((permit, guard));
+        });
+        receiver
+    }
+
+    async fn model_answer(
+        &self,
+        endpoint: (&crate::plan::SummaryEndpoint, std::time::Duration),
+        request: Request<UpBody>,
+    ) -> Option<Arc<str>> {
+        answer(&self.reply_of(endpoint, request).await?, MOST_WORDS).text
+    }
+}

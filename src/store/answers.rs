@@ -1,0 +1,31 @@
+//! Answers of other models about calls, kept within a bound and a lifetime. Sends no requests; an evicted answer is asked
+//! for again, no more.
+
+use super::cache::{ENTRY_BYTES, weighed};
+use crate::conversation::identity::Hash;
+use moka::sync::Cache;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The memory limit for all of them: some ten thousand short answers.
+const BYTES: u64 = 4 << 20;
+
+/// See the module's documentation.
+pub struct ModelAnswers(Cache<Hash, Arc<str>>);
+
+impl ModelAnswers {
+    /// None yet; each is kept for `lifetime`.
+    pub fn new(lifetime: Duration) -> Self {
+        Self(weighed(BYTES, lifetime, |answer: &Arc<str>| ENTRY_BYTES + answer.len()))
+    }
+
+    /// The answer to the question `key`.
+    pub fn find(&self, key: Hash) -> Option<Arc<str>> {
+        self.0.get(&key)
+    }
+
+    /// Keeps the answer to the question `key`.
+    pub fn keep(&self, key: Hash, answer: Arc<str>) {
+        self.0.insert(key, answer);
+    }
+}
