@@ -10,7 +10,7 @@ pub mod texts;
 mod verdict;
 pub(crate) mod work;
 
-pub use envelope::envelope;
+pub use envelope::{envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
 pub use verdict::{Proposed, Reason, ReasonKind, Verdict};

@@ -146,7 +146,7 @@ pub enum Input {
     Cut(ProxyError, Break),
     /// A whole reply came.
     Reply(WholeReply),
-    /// A decision on the call that waits under this number.
+    /// A decision on the call that waits under this number; for one that waits for time alone, whether it has passed.
     Decided(u32, ApprovalDecision),
     /// Nothing was sent to the client for the heartbeat interval.
     Silence,
@@ -204,7 +204,9 @@ pub enum Output {
     Store(News),
     /// Ask a person about a call, for at most so many ms, and give [`Input::Decided`].
     AskApproval(HeldCall, u64),
-    /// The call of this number no longer needs a decision.
+    /// Hold the call of this number for so many ms, and give [`Input::Decided`] then.
+    Wait { id: u32, ms: u64 },
+    /// The call of this number no longer needs a decision, or its time.
     WithdrawApproval(u32),
     /// The reply to the client, whole.
     Answer(Answer),

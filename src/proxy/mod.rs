@@ -19,6 +19,7 @@ mod driver;
 pub mod handler;
 mod head;
 pub mod headers;
+mod held;
 mod hints;
 mod idle_timeout;
 pub mod memory;

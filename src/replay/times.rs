@@ -12,18 +12,27 @@ const SECONDS_BELOW: f64 = 1e11;
 pub(super) struct Clock {
     pub now_ms: u64,
     pace_ms: u64,
+    /// By how much everything is later than recorded, since calls were held.
+    late_ms: u64,
 }
 
 impl Clock {
     /// A clock that takes one `pace` for each call.
     pub(super) fn new(pace: Duration) -> Self {
-        Self { now_ms: 0, pace_ms: u64::try_from(pace.as_millis()).unwrap_or(u64::MAX) }
+        Self { now_ms: 0, pace_ms: u64::try_from(pace.as_millis()).unwrap_or(u64::MAX), late_ms: 0 }
     }
 
     /// The time of the next call, in a message with this recorded time, if there is one.
     pub(super) fn call(&mut self, recorded_ms: Option<u64>) -> u64 {
+        let recorded_ms = recorded_ms.map(|ms| ms.saturating_add(self.late_ms));
         self.now_ms = recorded_ms.unwrap_or_else(|| self.now_ms.saturating_add(self.pace_ms));
         self.now_ms
+    }
+
+    /// Calls were held for so long: whatever follows comes as much later.
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.now_ms = self.now_ms.saturating_add(ms);
+        self.late_ms = self.late_ms.saturating_add(ms);
     }
 }
 

@@ -6,6 +6,9 @@
 #[macro_use]
 #[path = "../support/each_client.rs"]
 mod each_client;
+#[allow(dead_code, reason = "shared with tests/governed; each uses a part")]
+#[path = "../governed/responses_kit.rs"]
+mod responses_kit;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
@@ -25,6 +28,7 @@ mod kill;
 mod loops;
 mod min_conversation;
 mod quota;
+mod rate_limit;
 mod read_more;
 mod serial;
 mod states;

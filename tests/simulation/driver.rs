@@ -169,7 +169,10 @@ impl<'a> Driver<'a> {
                 self.end(given.into(), has_failed);
             }
             Output::BeginStream { .. } | Output::Dismiss => assert!(!self.has_ended),
-            Output::Admit { .. } | Output::AskApproval(..) | Output::WithdrawApproval(_) => {
+            Output::Admit { .. }
+            | Output::AskApproval(..)
+            | Output::Wait { .. }
+            | Output::WithdrawApproval(_) => {
                 panic!("no configuration here asks for {output:?}")
             }
         }

@@ -82,7 +82,7 @@ fn a_keys_whole_value_is_replaced_tables_too() {
     )
     .unwrap();
     let expected =
-        [r#"default = { calls = 60, per = "60s" }"#, r#"tools.search = { calls = 1, per = "60s" }"#];
+        [r#"default = { calls = 60, per = "60s" }"#, r#"wait = "0s""#, r#"tools.search = { calls = 1, per = "60s" }"#];
     assert_eq!(settings(&config, "free", "rate_limit"), expected);
     assert_eq!(config.named_tools(), ["search", "weather"]);
 }

@@ -28,6 +28,7 @@ pub struct Judge {
     /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
+    longest_wait_ms: u64,
     /// A person has approved the calls that follow.
     approved: bool,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
@@ -48,6 +49,7 @@ impl Judge {
             declares_elsewhere: facts.declares_elsewhere,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
+            longest_wait_ms: set.longest_wait_ms,
             approved: false,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
@@ -80,6 +82,11 @@ impl Judge {
     /// See [`PolicySet::confirming`].
     pub fn confirming(&self) -> Option<&Confirming> {
         self.confirming.as_deref()
+    }
+
+    /// See [`About::longest_wait_ms`](crate::policy::about::About::longest_wait_ms).
+    pub fn longest_wait_ms(&self) -> u64 {
+        self.longest_wait_ms
     }
 
     /// Whether a person has approved the calls that follow: then no policy objects for lack of approval.
@@ -172,6 +179,7 @@ impl Judge {
 fn objection(fold: &dyn Fold, verdict: Verdict, approved: bool) -> Option<(&'static str, Reason)> {
     match verdict {
         Verdict::Block(reason) => Some((fold.name(), reason)),
+        Verdict::Wait(ms, reason) => Some((fold.name(), Reason { wait_ms: Some(ms), ..reason })),
         Verdict::Ask(reason) if !approved => {
             Some((fold.name(), Reason { kind: ReasonKind::ConfirmationRequired, ..reason }))
         }

@@ -1,5 +1,5 @@
-//! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it,
-//! and declined. Kept only where people are asked while a reply waits.
+//! The calls that a judge has let through, where one of them may have to be taken back: it was held, and then not
+//! released. Kept only where calls are held: for a person's decision, or until a limit allows them.
 
 use super::{Folds, Judge};
 use crate::conversation::identity::Hash;
@@ -42,7 +42,7 @@ impl Judge {
     }
 
     pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
-        if self.confirming().and_then(Confirming::hold_ms).is_none() {
+        if self.confirming().and_then(Confirming::hold_ms).is_none() && self.longest_wait_ms == 0 {
             return;
         }
         let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));
