@@ -43,7 +43,7 @@ pub use tables::{
 };
 pub use target::Target;
 pub use telemetry::Telemetry;
-pub use tiers::{KeyHash, Tier};
+pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 
 use crate::plan::SummaryEndpoint;
 use crate::policy;

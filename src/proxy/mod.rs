@@ -22,6 +22,7 @@ pub mod headers;
 mod held;
 mod hints;
 mod idle_timeout;
+mod jwt;
 pub mod memory;
 mod open_connections;
 mod profile;
