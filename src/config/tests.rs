@@ -126,7 +126,12 @@ fn a_file_with_base_none_has_only_the_policies_that_it_names() {
     assert_eq!(names("base = \"none\"\n[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
     let own =
         load("base = \"none\"\n[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
-    let settings = [r#"default = { calls = 60, per = "60s" }"#, r#"tools.f = { calls = 1, per = "1s" }"#];
+    let settings = [
+        r#"default = { calls = 60, per = "60s" }"#,
+        r#"wait = "0s""#,
+        "texts = {}",
+        r#"tools.f = { calls = 1, per = "1s" }"#,
+    ];
     assert_eq!(own.policy_settings, [("rate_limit", settings.map(str::to_owned).to_vec())]);
 }
 

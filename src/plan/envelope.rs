@@ -2,7 +2,7 @@
 //! again.
 
 use super::Reason;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The last second that RFC 3339 can write, at the end of the year 9999.
@@ -15,13 +15,16 @@ pub fn envelope(policy: &str, reason: &Reason) -> String {
         "message": reason.message,
         "retryable": reason.retryable,
     });
-    for (name, number) in &reason.numbers {
-        error[*name] = json!(number);
-    }
-    for (name, ms) in &reason.times {
-        error[*name] = json!(rfc3339(*ms));
+    for (name, value) in details(reason) {
+        error[name] = value;
     }
     json!({ "ok": false, "error": error, "meta": { "by": "toolrein", "policy": policy } }).to_string()
+}
+
+/// The numbers and times of a reason, as programs read them.
+pub fn details(reason: &Reason) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+    let numbers = reason.numbers.iter().map(|(name, number)| (*name, json!(number)));
+    numbers.chain(reason.times.iter().map(|(name, ms)| (*name, json!(rfc3339(*ms)))))
 }
 
 /// A point in time, given in ms since the epoch, as RFC 3339 in UTC. Begun seconds count whole, so that what is

@@ -115,4 +115,6 @@ pub struct Counted {
     pub calls: usize,
     /// How long a call counts, in ms.
     pub window_ms: u64,
+    /// The tiers of callers that have a number of their own.
+    pub tiers: Vec<String>,
 }

@@ -84,6 +84,7 @@ fn a_keys_whole_value_is_replaced_tables_too() {
     let expected = [
         r#"default = { calls = 60, per = "60s" }"#,
         r#"wait = "0s""#,
+        "texts = {}",
         r#"tools.search = { calls = 1, per = "60s" }"#,
     ];
     assert_eq!(settings(&config, "free", "rate_limit"), expected);
