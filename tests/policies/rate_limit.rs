@@ -58,7 +58,7 @@ fn calls_are_held_each_for_its_time_and_go_out_in_their_order() {
         assert_eq!(upstream.requests().len(), 1, "nobody is asked again");
         program.wait_for_metric(WAITED, 2.0);
         assert_eq!(program.metric(BLOCKED), 0.0);
-        assert_eq!(program.metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"allowed\"}"), 3.0);
+        assert_eq!(program.metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"allow\"}"), 3.0);
     });
 }
 
@@ -154,8 +154,8 @@ fn of_a_client_that_leaves_nothing_is_counted_that_it_did_not_get() {
         connection.write(&Request::post(&program.chat_url(), talk.body().to_string()).bytes());
         until("the second reply", || (upstream.requests().len() == 2).then_some(()));
         drop(connection);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"blocked\"}", 1.0);
-        assert_eq!(program.metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"allowed\"}"), 1.0);
+        program.wait_for_metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"block\"}", 1.0);
+        assert_eq!(program.metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"allow\"}"), 1.0);
         assert_eq!(program.metric(WAITED), 0.0);
         assert_eq!(program.metric("toolrein_confirmations_total{outcome=\"left\"}"), 0.0, "nobody was asked");
     });
