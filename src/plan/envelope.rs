@@ -27,7 +27,7 @@ pub fn details(reason: &Reason) -> impl Iterator<Item = (&'static str, Value)> +
     numbers.chain(reason.times.iter().map(|(name, ms)| (*name, json!(rfc3339(*ms)))))
 }
 
-/// A point in time, given in ms since the epoch, as RFC 3339 in UTC. Begun seconds count whole, so that what is
+/// A point in time, given in ms since the epoch, as RFC 3339 in UTC. A part of a second counts as whole, so that what is
 /// promised for a time holds then.
 pub fn rfc3339(ms: u64) -> String {
     let seconds = ms.div_ceil(1000).min(LAST_SECOND);

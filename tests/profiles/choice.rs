@@ -1,11 +1,11 @@
 //! Which profile a request takes, as the client sees it, and what reaches the upstream, the log and the metrics.
 
 use crate::ask;
-use crate::support::client::get;
+use crate::support::client::{Request, get};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
-use crate::talk::{Form, Talk, in_both_forms, text};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 /// In each of these profiles another tool is denied, so that the calls let through tell which one was taken.
@@ -137,6 +137,14 @@ fn the_profile_is_logged_counted_and_shown_and_no_key_is() {
     assert!(logs.iter().all(|line| !line.contains("sk-free")), "{logs:#?}");
 }
 
+/// Sends the conversation with no key but those among these headers.
+fn ask_with(talk: &Talk, program: &Toolrein, headers: &[(&str, &str)]) -> Said {
+    let request = Request::new("POST", &program.chat_url(), talk.body().to_string());
+    let request = request.header("content-type", "application/json");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+    Said::read(request.send(), talk.form)
+}
+
 #[test]
 fn guests_take_their_profile_and_so_do_callers_with_a_key_of_no_tier() {
     let profiles = r#"
@@ -165,7 +173,7 @@ policy.allow.except = ["small"]
             (&[("authorization", "Bearer sk-mine")], "small"),
             (&[("authorization", "Bearer sk-free")], "base"),
         ] {
-            let said = ask(&talk(form, "gpt-4o"), &program, headers);
+            let said = ask_with(&talk(form, "gpt-4o"), &program, headers);
             said.assert_coherent(form);
             let released: Vec<&str> = said.calls.iter().map(|(_, name, _)| name.as_str()).collect();
             assert!(!released.contains(&denied) && released.len() == 3, "{headers:?} {released:?}");
@@ -190,7 +198,7 @@ fn a_renewed_token_keeps_its_quota() {
     let ask = |claims: &str| {
         let mut talk = talk(Form::Whole, "gpt-4o");
         talk.messages[0]["content"] = json!(claims);
-        ask(&talk, &program, &[("authorization", &token(claims))]).calls.len()
+        ask_with(&talk, &program, &[("authorization", &token(claims))]).calls.len()
     };
     assert_eq!(ask(r#"{"iss":"i","sub":"ann","exp":1}"#), 4);
     assert_eq!(ask(r#"{"iss":"i","sub":"ann","exp":2}"#), 0, "renewed");

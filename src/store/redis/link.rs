@@ -1,4 +1,4 @@
-//! The connection to the shared state store, behind a circuit breaker: made and kept by its own task, given up after a
+//! The connection to the shared state store, with a circuit breaker: made and kept by its own task, given up after a
 //! few failures, so that a state store that is away or slow never delays requests for long. While the circuit is open,
 //! nothing is asked; after a cool-down its task, and no request, makes one probe. Knows nothing of the commands.
 
