@@ -898,6 +898,22 @@ fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
 }
 
 #[test]
+fn a_quota_names_only_tiers_that_there_are() {
+    let quota = |tier: &str| {
+        format!(
+            "[policy.quota.limits.images]\ntools = [\"image\"]\nper = \"5h\"\n[policy.quota.limits.images.tiers]\n\
+             {tier} = 1\n[tier.free]\n"
+        )
+    };
+    for tier in ["guest", "auth", "free"] {
+        assert_eq!(problems(&quota(tier)), [""; 0], "{tier}");
+    }
+    let reported = problems(&quota("gest"));
+    let text = "policy.quota.limits.images.tiers: there is no [tier.gest]; did you mean `guest`?";
+    assert!(reported.len() == 1 && reported[0].ends_with(text), "{reported:?}");
+}
+
+#[test]
 fn a_quota_reaches_no_further_than_what_is_remembered() {
     let quota = "[policy.quota.limits]\nimages = { tools = [\"image\"], calls = 1, per = \"5h\" }\n";
     assert_eq!(problems(quota), [""; 0]);

@@ -104,4 +104,12 @@ mod tests {
             [None, None, Some(90_000), None].into_iter().map(|time| clock.call(time)).collect();
         assert_eq!(times, [2_000, 4_000, 90_000, 92_000]);
     }
+
+    #[test]
+    fn after_a_wait_everything_is_as_much_later() {
+        let mut clock = Clock::new(Duration::from_secs(2));
+        assert_eq!([clock.call(None), clock.call(Some(90_000))], [2_000, 90_000]);
+        clock.wait(7_000);
+        assert_eq!([clock.call(Some(91_000)), clock.call(None)], [98_000, 100_000]);
+    }
 }
