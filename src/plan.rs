@@ -11,7 +11,7 @@ pub mod texts;
 mod verdict;
 pub(crate) mod work;
 
-pub use envelope::envelope;
+pub use envelope::{details, envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
@@ -188,6 +188,8 @@ pub struct Refusal {
     /// A stable code for programs.
     pub code: &'static str,
     pub message: String,
+    /// Why, with its numbers, where the request may be sent again later.
+    pub reason: Option<Reason>,
 }
 
 impl Plan {
@@ -359,7 +361,13 @@ impl Plan {
     /// Refuses the request; the first refusal counts.
     pub fn refuse(&mut self, code: &'static str, message: String) {
         let policy = self.at.policy;
-        self.refusal.get_or_insert(Refusal { policy, code, message });
+        self.refusal.get_or_insert(Refusal { policy, code, message, reason: None });
+    }
+
+    /// The same for a limit that opens again: the client is given the numbers and times of `reason`.
+    pub fn refuse_for(&mut self, code: &'static str, reason: Reason) {
+        let (policy, message) = (self.at.policy, reason.message.clone());
+        self.refusal.get_or_insert(Refusal { policy, code, message, reason: Some(reason) });
     }
 
     /// Takes back every change to the request.

@@ -8,12 +8,18 @@ use std::fmt;
 /// The prefix of a header's name.
 const HEADER: &str = "header:";
 
+/// The value for a token's issuer and subject.
+const JWT: &str = "jwt";
+
 /// What identifies the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Caller {
     /// The one credential of the request, wherever it is.
     #[default]
     Credential,
+    /// The issuer and the subject of the JSON web token that is the credential, unverified; of another credential
+    /// itself.
+    Jwt,
     /// Only this header, which a trusted gateway sets.
     Header(HeaderName),
 }
@@ -22,6 +28,7 @@ impl fmt::Display for Caller {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Credential => out.write_str("credential"),
+            Self::Jwt => out.write_str(JWT),
             Self::Header(name) => write!(out, "{HEADER}{name}"),
         }
     }
@@ -39,9 +46,10 @@ impl<'de> Deserialize<'de> for Caller {
         let header = || text.strip_prefix(HEADER)?.parse().ok();
         match text.as_str() {
             "credential" => Ok(Self::Credential),
+            JWT => Ok(Self::Jwt),
             _ => header().map(Self::Header).ok_or_else(|| {
                 de::Error::custom(format!(
-                    r#"expected "credential" or the name of a header, such as "header:x-user", found {text:?}"#
+                    r#"expected "credential", "jwt" or the name of a header, such as "header:x-user", found {text:?}"#
                 ))
             }),
         }

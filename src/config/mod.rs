@@ -44,7 +44,7 @@ pub use tables::{
 };
 pub use target::Target;
 pub use telemetry::Telemetry;
-pub use tiers::{KeyHash, Tier};
+pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use upstream::{
     AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
 };

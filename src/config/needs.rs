@@ -2,9 +2,10 @@
 //! lasts as long as their windows. Reported as problems, since such policies could not work.
 
 use super::document::Document;
-use super::error::Problem;
+use super::error::{Problem, suggestion};
 use super::file::File;
 use super::profiles::Profiles;
+use super::tiers::{AUTH, GUEST, is_built_in};
 use super::units::write_span;
 use crate::policy::about::Confirming;
 use crate::policy::set::PolicySet;
@@ -36,7 +37,14 @@ fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &Po
         let key = format!("{before}policy.confirm.form");
         problems.push(document.problem_at(&[&key], text.to_owned()));
     }
+    let is_known = |tier: &str| is_built_in(tier) || file.tier.contains_key(tier);
     for counted in policies.counted() {
+        for tier in counted.tiers.iter().filter(|tier| !is_known(tier)) {
+            let known: Vec<&str> = file.tier.keys().map(String::as_str).chain([GUEST, AUTH]).collect();
+            let key = format!("{before}policy.quota.limits.{}.tiers", counted.name);
+            let text = format!("there is no [tier.{tier}]; {}", suggestion(tier, &known));
+            problems.push(document.problem_at(&[&key], text));
+        }
         let window = Duration::from_millis(counted.window_ms);
         if window > file.store.ttl {
             let key = format!("{before}policy.quota.limits.{}.per", counted.name);

@@ -10,7 +10,7 @@ pub(super) use checks::shared_keys;
 pub(super) use draft::build;
 
 use super::setting_lines;
-use super::tiers::KeyHash;
+use super::tiers::{AUTH, GUEST, KeyHash};
 use super::units::patterns;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
@@ -71,13 +71,34 @@ pub struct Chosen {
 }
 
 /// All profiles, and their selection rules.
-#[derive(Default)]
 pub struct Profiles {
     /// In the file's order.
     all: Vec<Profile>,
     by_model: Vec<(Pattern, usize)>,
     /// The tier of each key, and the tier's profile.
     by_key: HashMap<KeyHash, (Arc<str>, Option<usize>)>,
+    /// The tiers of callers without a key of any tier.
+    guest: BuiltIn,
+    auth: BuiltIn,
+}
+
+/// A tier that there always is, and its profile.
+struct BuiltIn {
+    name: Arc<str>,
+    profile: Option<usize>,
+}
+
+impl BuiltIn {
+    fn new(name: &str) -> Self {
+        Self { name: name.into(), profile: None }
+    }
+}
+
+impl Default for Profiles {
+    fn default() -> Self {
+        let (guest, auth) = (BuiltIn::new(GUEST), BuiltIn::new(AUTH));
+        Self { all: Vec::new(), by_model: Vec::new(), by_key: HashMap::new(), guest, auth }
+    }
 }
 
 impl Profiles {
@@ -110,13 +131,18 @@ impl Profiles {
         })
     }
 
-    /// The tier of the caller with `key`, and the tier's profile. Without tiers no key is hashed.
-    pub fn tier_of(&self, key: &[u8]) -> Option<(&Arc<str>, Option<&Profile>)> {
-        if self.by_key.is_empty() {
-            return None;
-        }
-        let (tier, profile) = self.by_key.get(&KeyHash::of(key)?)?;
-        Some((tier, profile.and_then(|at| self.all.get(at))))
+    /// The tier of a caller with these keys, and the tier's profile: the tier of the first key that is in one. Without
+    /// configured keys none is hashed.
+    pub fn tier_of<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> (&Arc<str>, Option<&Profile>) {
+        let mut keys = keys.peekable();
+        let built_in = if keys.peek().is_none() { &self.guest } else { &self.auth };
+        let named = match self.by_key.is_empty() {
+            true => None,
+            false => keys.find_map(|key| self.by_key.get(&KeyHash::of(key)?)),
+        };
+        let (tier, profile) =
+            named.map_or((&built_in.name, built_in.profile), |(tier, profile)| (tier, *profile));
+        (tier, profile.and_then(|at| self.all.get(at)))
     }
 
     /// The profile of `model`: by its exact name, else by the longest matching pattern.

@@ -126,7 +126,12 @@ fn a_file_with_base_none_has_only_the_policies_that_it_names() {
     assert_eq!(names("base = \"none\"\n[policy.truncate]\n[policy.budget]"), ["budget", "truncate"]);
     let own =
         load("base = \"none\"\n[policy.rate_limit]\ntools = { f = { calls = 1, per = \"1s\" } }").unwrap();
-    let settings = [r#"default = { calls = 60, per = "60s" }"#, r#"tools.f = { calls = 1, per = "1s" }"#];
+    let settings = [
+        r#"default = { calls = 60, per = "60s" }"#,
+        r#"wait = "0s""#,
+        "texts = {}",
+        r#"tools.f = { calls = 1, per = "1s" }"#,
+    ];
     assert_eq!(own.policy_settings, [("rate_limit", settings.map(str::to_owned).to_vec())]);
 }
 
@@ -890,6 +895,22 @@ fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
         itself[0].starts_with("proxy.toml:1: admin.token_env: expected the name of an environment variable")
     );
     assert!(!itself[0].contains("s3cret"), "{itself:?}");
+}
+
+#[test]
+fn a_quota_names_only_tiers_that_there_are() {
+    let quota = |tier: &str| {
+        format!(
+            "[policy.quota.limits.images]\ntools = [\"image\"]\nper = \"5h\"\n[policy.quota.limits.images.tiers]\n\
+             {tier} = 1\n[tier.free]\n"
+        )
+    };
+    for tier in ["guest", "auth", "free"] {
+        assert_eq!(problems(&quota(tier)), [""; 0], "{tier}");
+    }
+    let reported = problems(&quota("gest"));
+    let text = "policy.quota.limits.images.tiers: there is no [tier.gest]; did you mean `guest`?";
+    assert!(reported.len() == 1 && reported[0].ends_with(text), "{reported:?}");
 }
 
 #[test]

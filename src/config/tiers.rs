@@ -10,6 +10,17 @@ use std::fmt;
 const PREFIX: &str = "sha256:";
 const EXPECTED: &str = r#""sha256:" and 64 hexadecimal digits (printf %s "$KEY" | sha256sum)"#;
 
+/// The tier of requests without a credential, and of those with one of its keys.
+pub const GUEST: &str = "guest";
+
+/// The tier of requests with a credential that is in no other tier.
+pub const AUTH: &str = "auth";
+
+/// Whether `name` is that of a tier that there always is.
+pub fn is_built_in(name: &str) -> bool {
+    [GUEST, AUTH].contains(&name)
+}
+
 /// `[tier.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -69,6 +69,9 @@ pub struct Known {
     pub hidden_exchanges: Vec<(usize, Bytes)>,
     /// When calls of each counted thing were handed out to the caller, in any conversation, in ms since the epoch.
     pub spent: Vec<Vec<u64>>,
+    /// The state store that replicas share does not answer, or takes no writes: what is known of other conversations may
+    /// be less than what was.
+    pub store_away: bool,
     /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,

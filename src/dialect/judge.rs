@@ -23,7 +23,7 @@ pub trait CallJudge: Send {
     fn is_complete_name(&self, call: &Assembled) -> bool;
 
     /// Whether the name of `call`, to which no policy objected, is enough to decide on it.
-    fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool;
+    fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool;
 
     /// Blocks `call` if a policy objects to it by its name alone.
     fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision>;
@@ -47,7 +47,7 @@ pub trait CallJudge: Send {
     /// What policies did to calls so far, in order: the policy and the name of the action.
     fn acts(&self) -> Vec<(&'static str, &'static str)>;
 
-    /// The calls that wait for a person's decision.
+    /// The calls that wait: for a person's decision, or until a limit allows them.
     fn held(&self) -> Vec<&HeldCall>;
 
     /// The numbers of the calls that wait for another model's answer.
@@ -57,7 +57,7 @@ pub trait CallJudge: Send {
     /// it, which may be to wait again; `None` if it does not wait.
     fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision>;
 
-    /// Takes a person's decision on the call of this number and returns what happens to it; `None` if it does not wait.
+    /// Takes the decision on the waiting call of this number and returns what happens to it; `None` if it does not wait.
     fn settle(&mut self, id: u32, decision: ApprovalDecision) -> Option<Decision>;
 }
 

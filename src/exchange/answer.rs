@@ -45,7 +45,7 @@ enum Upstream {
     Reading { ends_by_closing: bool },
     /// A reply to another request: it was asked once more.
     AskedAgain,
-    /// Its reply has ended, but for calls that wait for a person's decision.
+    /// Its reply has ended, but for calls that wait: for a person's decision, or for their time.
     Waiting,
     /// Nothing more.
     Over,

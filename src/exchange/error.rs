@@ -3,6 +3,8 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
+use crate::plan::Reason;
+
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProxyError {
@@ -44,6 +46,8 @@ pub enum ProxyError {
     NoMemory,
     /// The operator's configuration refuses this request.
     Refused { code: &'static str, message: String },
+    /// A limit is used up for which the operator's configuration refuses requests until it opens again.
+    Exhausted { code: &'static str, reason: Box<Reason> },
     /// An internal error; the text is for the log and holds no secret.
     Internal { detail: String },
 }
@@ -80,6 +84,7 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::Refused { .. } => 400,
             Self::ConversationBusy { .. } => 409,
+            Self::Exhausted { .. } => 429,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
             | Self::UpstreamCut { .. }
@@ -111,7 +116,7 @@ impl ProxyError {
             Self::RequestUnreadable { .. } => "request_unreadable",
             Self::StoreAway => "store_away",
             Self::NoMemory => "out_of_memory",
-            Self::Refused { code, .. } => code,
+            Self::Refused { code, .. } | Self::Exhausted { code, .. } => code,
             Self::Internal { .. } => "internal_error",
         }
     }
@@ -159,6 +164,7 @@ impl ProxyError {
                     .into()
             }
             Self::Refused { message, .. } => message.clone(),
+            Self::Exhausted { reason, .. } => reason.message.clone(),
             Self::Internal { .. } => {
                 "toolrein failed on this request. Its log has the details; please report the problem.".into()
             }
@@ -257,7 +263,8 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
-            | Self::Refused { .. } => Some(false),
+            | Self::Refused { .. }
+            | Self::Exhausted { .. } => Some(false),
             Self::ClientTimeout | Self::ClientCut | Self::Internal { .. } => None,
         }
     }
@@ -274,7 +281,8 @@ impl ProxyError {
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
-            | Self::Refused { .. } => Fault::Client,
+            | Self::Refused { .. }
+            | Self::Exhausted { .. } => Fault::Client,
             Self::UpstreamConnect { .. }
             | Self::UpstreamTls { .. }
             | Self::UpstreamTimeout { .. }

@@ -146,7 +146,7 @@ pub enum Input {
     Cut(ProxyError, Break),
     /// A whole reply came.
     Reply(WholeReply),
-    /// A decision on the call that waits under this number.
+    /// A decision on the call that waits under this number; for one that waits for time alone, whether it has passed.
     Decided(u32, ApprovalDecision),
     /// The answer of the model that was asked about the call of this number; `None`: there is none.
     Answered(u32, Option<Arc<str>>),
@@ -208,7 +208,9 @@ pub enum Output {
     Store(News),
     /// Ask a person about a call, for at most so many ms, and give [`Input::Decided`].
     AskApproval(HeldCall, u64),
-    /// The call of this number no longer needs a decision.
+    /// Hold the call of this number for so many ms, and give [`Input::Decided`] then.
+    Wait { id: u32, ms: u64 },
+    /// The call of this number no longer needs a decision, or its time.
     WithdrawApproval(u32),
     /// Ask another model about a call, and give [`Input::Answered`] with the call's number.
     AskModel(AskedModel),

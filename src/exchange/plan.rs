@@ -14,7 +14,7 @@ use crate::exchange::confirm::{Answer, answer, token};
 use crate::exchange::restore::{HiddenPosition, hidden_positions, names, restored};
 use crate::exchange::sent::Sent;
 use crate::plan::approval::Confirmation;
-use crate::plan::{BatchSummaries, Plan};
+use crate::plan::{BatchSummaries, Plan, Refusal};
 use crate::policy::about::Counted;
 use crate::policy::set::Judge;
 use crate::telemetry::request_record::{Consent, Context, On, PrefixBreak, SummaryResult};
@@ -169,6 +169,7 @@ impl Core {
         transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
+        transcript.store_away = facts.away || facts.unwritten;
         transcript.stopped = facts.stopped;
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let (mut plan, judge) = self.policies().read(&transcript);
@@ -255,7 +256,11 @@ impl Core {
         }
         let refusal = self.plan.refusal.clone()?;
         self.record.act(On::Request, refusal.policy, "rejected", 1);
-        let error = ProxyError::Refused { code: refusal.code, message: refusal.message };
+        let Refusal { code, message, reason, .. } = refusal;
+        let error = match reason {
+            Some(reason) => ProxyError::Exhausted { code, reason: Box::new(reason) },
+            None => ProxyError::Refused { code, message },
+        };
         (!observes).then_some(error)
     }
 

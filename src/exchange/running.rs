@@ -51,7 +51,7 @@ pub(super) struct Running {
     pub(super) noted: usize,
     /// Why the model was asked again, each time.
     pub(super) reask_causes: Vec<ReaskCause>,
-    /// The calls that wait for a person's decision, for the record if the client leaves.
+    /// The calls that wait, for the record if the client leaves.
     pub(super) held: Vec<(u32, JudgedCall)>,
     /// The calls that wait for another model's answer, each with the policy that asks.
     pub(super) asking: Vec<(u32, &'static str)>,
@@ -114,24 +114,30 @@ impl Running {
         (wanted && is_without && !self.bare && !core.is_observing()).then(|| NO_TOOLS.to_owned())
     }
 
-    /// Asks people about newly held calls, and withdraws the questions about calls that the judge no longer holds.
+    /// Asks people about newly held calls, or has their time awaited, and withdraws what concerns calls that the judge no
+    /// longer holds.
     pub(super) fn ask_approvals(&mut self, core: &mut Core, judging: &Judging) {
         if self.held.is_empty() && judging.held().is_empty() {
             return;
         }
         let is_held = |id: u32| judging.held().iter().any(|call| call.id == id);
-        for (id, _) in self.held.extract_if(.., |(id, _)| !is_held(*id)) {
-            core.record.confirmations.push(Consent::Unasked);
+        for (id, call) in self.held.extract_if(.., |(id, _)| !is_held(*id)) {
+            core.record.confirmations.extend(consent(&call, Consent::Unasked));
             core.outputs.push_back(Output::WithdrawApproval(id));
         }
         for call in judging.held() {
             if self.held.iter().any(|(id, _)| *id == call.id) {
                 continue;
             }
-            let (tool, id, verdict) = (call.tool.clone(), call.call_id.clone(), Verdict::Ask);
+            // Without a decision, one that waits for its time is not made.
+            let verdict = if call.wait_ms.is_some() { Verdict::Block } else { Verdict::Ask };
+            let (tool, id) = (call.tool.clone(), call.call_id.clone());
             let (said, unjudged, is_spoken) = (Vec::new(), false, false);
             self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
-            core.outputs.push_back(Output::AskApproval(call.clone(), judging.hold_ms()));
+            core.outputs.push_back(match call.wait_ms {
+                Some(ms) => Output::Wait { id: call.id, ms },
+                None => Output::AskApproval(call.clone(), judging.hold_ms()),
+            });
         }
     }
 
@@ -160,25 +166,23 @@ impl Running {
 
     /// Notes a decision; false if no call waits for it.
     pub(super) fn decided(&mut self, core: &mut Core, id: u32, approval: ApprovalDecision) -> bool {
-        let waited = self.held.len();
-        self.held.retain(|(held, _)| *held != id);
-        if self.held.len() == waited {
-            return false;
-        }
-        core.record.confirmations.push(match approval {
+        let Some(at) = self.held.iter().position(|(held, _)| *held == id) else { return false };
+        let (_, call) = self.held.remove(at);
+        let outcome = match approval {
             ApprovalDecision::Approved => Consent::Approved,
             ApprovalDecision::Declined => Consent::Declined,
             ApprovalDecision::Expired => Consent::Expired,
             ApprovalDecision::Stopped => Consent::Stopped,
             ApprovalDecision::Unasked => Consent::Unasked,
-        });
+        };
+        core.record.confirmations.extend(consent(&call, outcome));
         true
     }
 
     /// Notes the outcome of calls, also of an incomplete reply.
     pub(super) fn close(&mut self, core: &mut Core, now: Now) {
         for (_, call) in self.held.drain(..) {
-            core.record.confirmations.push(Consent::Left);
+            core.record.confirmations.extend(consent(&call, Consent::Left));
             core.record.judged.push(call);
         }
         if let Replying::Judged(mut replies) = std::mem::replace(&mut self.replying, Replying::Over) {
@@ -254,4 +258,9 @@ impl Core {
         let parts = [&caller[..], parts[0], parts[1], parts[2], parts[3], text.as_bytes()];
         self.shared.key.hash(Domain::Question, &parts)
     }
+}
+
+/// The `outcome` for the record, where a person was asked about the call.
+fn consent(call: &JudgedCall, outcome: Consent) -> Option<Consent> {
+    (call.verdict == Verdict::Ask).then_some(outcome)
 }

@@ -111,11 +111,13 @@ pub struct HeldCall {
     pub tool: String,
     /// Byte for byte as the program would get them.
     pub arguments: String,
-    /// The same for people: a line for each value, nothing invisible.
+    /// The same for people: a line for each value, nothing invisible. Empty where nobody is asked.
     pub shown: String,
+    /// It waits for nobody, but until so many ms have passed.
+    pub wait_ms: Option<u64>,
 }
 
-/// The decision on a call that waited.
+/// The decision on a call that waited. For one that waited for time alone, `Approved` says that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
     Approved,

@@ -24,6 +24,9 @@ pub enum Verdict {
     Allow,
     /// The client does not see the call; the model reads why.
     Block(Reason),
+    /// The call would be allowed after so many ms. Where it can be held for as long, the client gets it then; otherwise
+    /// it is blocked for this reason.
+    Wait(u64, Reason),
     /// The call needs a person's approval; without one it is blocked for this reason. The person is asked about the
     /// whole call.
     Ask(Reason),
@@ -67,12 +70,17 @@ pub struct Reason {
     pub is_final: bool,
     /// Numbers with units in their names, for the model and for programs.
     pub numbers: Vec<(&'static str, u64)>,
+    /// Points in time, in ms since the epoch; written as RFC 3339 in UTC.
+    pub times: Vec<(&'static str, u64)>,
+    /// After how many ms the reason holds no longer, where the call may be held until then.
+    pub wait_ms: Option<u64>,
 }
 
 impl Reason {
     /// A reason for which the call must not be made again, without numbers.
     pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retryable: false, is_final: false, numbers: Vec::new() }
+        let (message, numbers, times) = (message.into(), Vec::new(), Vec::new());
+        Self { kind, message, retryable: false, is_final: false, numbers, times, wait_ms: None }
     }
 
     /// The same for a call that may be made again later.
@@ -91,6 +99,13 @@ impl Reason {
     #[must_use]
     pub fn with(self, numbers: Vec<(&'static str, u64)>) -> Self {
         Self { numbers, ..self }
+    }
+
+    /// The same with a point in time, in ms since the epoch.
+    #[must_use]
+    pub fn at(mut self, name: &'static str, ms: u64) -> Self {
+        self.times.push((name, ms));
+        self
     }
 
     /// Whether a person's approval is all that is missing.

@@ -26,6 +26,9 @@ pub struct About {
     pub needs_usage: bool,
     /// How a person is asked about calls that need an approval, whichever policy wants it.
     pub approvals: Option<Confirming>,
+    /// How long calls of one client request may be held, in ms, until they are allowed: see
+    /// [`Verdict::Wait`](crate::plan::Verdict::Wait).
+    pub longest_wait_ms: u64,
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
     /// Where another model is asked for summaries.
@@ -114,4 +117,6 @@ pub struct Counted {
     pub calls: usize,
     /// How long a call counts, in ms.
     pub window_ms: u64,
+    /// The tiers of callers that have a number of their own.
+    pub tiers: Vec<String>,
 }

@@ -2,8 +2,11 @@
 //!
 //! # What it does
 //! The tools of a quota may be called `calls` times within any window of `per` by one caller, all of them together and
-//! whatever the conversation. A call over the quota is blocked; the model reads how many calls were used, how many
-//! are allowed and how long to wait. Parallel calls of one reply are judged in order.
+//! whatever the conversation; callers of a tier that `tiers` names have its number instead. A call over the quota is
+//! blocked; the model reads how many calls were used, how many are allowed and when the next one is. Parallel calls of
+//! one reply are judged in order. With `exhausted = "reject"` a turn is refused that could call nothing but what is used
+//! up. With `notify` the model is shown how many calls are left: once when there are no more than that, and once when
+//! there are none.
 //!
 //! # Why
 //! What costs money or storage is budgeted for a customer, not for a conversation: a new conversation must not begin
@@ -14,89 +17,59 @@
 //! When calls of each quota were handed out to this caller: facts of the state store, since a conversation knows
 //! nothing of the others. All requests with the same credentials are one caller; all without credentials are one too.
 //! A state store in memory counts for its process alone and starts from zero with it; requests in flight at the same
-//! time, and several choices of one reply, do not see each other's calls. A replay knows one conversation, and counts
-//! the calls of each reply alone.
+//! time, and several choices of one reply, do not see each other's calls. While a shared one is away, each process
+//! counts for itself, or with `store_away = "block"` nothing of a quota may be called. A replay knows one
+//! conversation, and counts the calls of each reply alone. A notice follows the results of the call that left so few;
+//! it depends on the times of calls alone, and is gone once the store has forgotten them.
 //!
 //! # Example
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
-//! blocked with `RATE_LIMIT`, `used = 20`, `limit = 20`, `window_ms = 18000000` and the wait in `retry_after_ms`.
+//! blocked with `RATE_LIMIT`, `used = 20`, `limit = 20`, `remaining = 0`, `window_ms = 18000000`, the wait in
+//! `retry_after_ms` and its end in `reset_at`. With `tiers = { guest = 3 }` so is the fourth of callers without a key.
 
-use super::about::{About, Counted, MOST_COUNTED, NO_LIMITS};
-use super::pattern::{Pattern, best_concern, exact_names, problem_of};
-use super::period::Period;
+mod settings;
+mod spent;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+pub use self::settings::Config;
+use self::settings::{Exhausted, Limit, StoreAway};
+use self::spent::{Spent, Use};
+use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
+use super::about::{About, Counted, NO_LIMITS};
+use super::pattern::{Pattern, best_concern, exact_names};
+use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
-use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use crate::conversation::Event;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
+use std::fmt::Display;
 use std::sync::Arc;
+
+/// When a call is worth another try while the state store is away, in ms: its connection is tried again sooner.
+const AWAY_RETRY_MS: u64 = 5_000;
 
 /// See the module.
 pub struct Quota {
-    limits: Vec<(Arc<str>, Limit)>,
+    limits: Vec<Limit>,
     /// Names and patterns of tools, each with the index of its quota.
     tools: Vec<(Pattern, usize)>,
+    exhausted: Exhausted,
+    store_away: StoreAway,
+    notify: usize,
+    texts: Texts,
 }
-
-/// `[policy.quota]`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// By name.
-    limits: BTreeMap<String, Written>,
-}
-
-/// One quota as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Written {
-    /// Its tools, by name or pattern.
-    tools: Vec<Pattern>,
-    /// For all of them together.
-    calls: usize,
-    per: Period,
-}
-
-#[derive(Clone, Copy)]
-struct Limit {
-    calls: usize,
-    per: Period,
-}
-
-/// When the calls of each quota were handed out, in ms since the epoch.
-#[derive(Clone, Default)]
-pub struct Spent(Vec<Vec<u64>>);
 
 impl Policy for Quota {
     const NAME: &'static str = "quota";
     const SUMMARY: &'static str =
         "limits how often a caller may call certain tools, over all its conversations";
+    const TEXTS: &'static [Text] = &[BLOCKED, CLOSED, AWAY, NOTICE, REFUSED];
     type Config = Config;
     type State = Spent;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = Vec::new();
-        let mut quota = Self { limits: Vec::new(), tools: Vec::new() };
-        for (at, (name, written)) in config.limits.into_iter().enumerate() {
-            let key = |key: &str| format!("limits.{name}.{key}");
-            let mut problem = |name: &str, text: String| problems.push(ConfigError::new(key(name), text));
-            if let Some(wrong) = problem_of("tools", &written.tools) {
-                problem("tools", wrong.problem);
-            }
-            if written.calls == 0 || written.calls > MOST_COUNTED {
-                problem("calls", format!("expected 1 to {MOST_COUNTED}, found {}", written.calls));
-            }
-            if written.per.millis() == 0 {
-                problem("per", "expected a window longer than 0".to_owned());
-            }
-            for tool in written.tools {
-                match quota.tools.iter().find(|(known, _)| *known == tool) {
-                    Some(_) => problem("tools", format!("{} is named twice", tool.as_str())),
-                    None => quota.tools.push((tool, at)),
-                }
-            }
-            quota.limits.push((name.into(), Limit { calls: written.calls, per: written.per }));
-        }
-        if problems.is_empty() { Ok(quota) } else { Err(problems) }
+        config.check()
     }
 
     fn about(&self) -> About {
@@ -104,163 +77,168 @@ impl Policy for Quota {
             let tools = self.tools.iter().filter(move |(_, of)| *of == quota);
             tools.map(|(tool, _)| tool.clone()).collect()
         };
-        let counted = self.limits.iter().enumerate().map(|(at, (name, limit))| Counted {
-            name: Arc::clone(name),
+        let counted = self.limits.iter().enumerate().map(|(at, limit)| Counted {
+            name: Arc::clone(&limit.name),
             tools: tools(at),
-            calls: limit.calls,
+            calls: limit.most_calls(),
             window_ms: limit.per.millis(),
+            tiers: limit.tiers.keys().cloned().collect(),
         });
         let idle = self.limits.is_empty().then_some(NO_LIMITS);
         About { named_tools: exact_names(&self.tools), quotas: counted.collect(), idle, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
-        spent.0 = request.spent.to_vec();
-        spent.0.resize(self.limits.len(), Vec::new());
+        let uses = self.limits.iter().enumerate().map(|(at, limit)| {
+            let times = request.spent.get(at).cloned().unwrap_or_default();
+            Use::new(limit.of_tier(request.tier), times)
+        });
+        spent.uses = uses.collect();
+        spent.is_away = request.store_away && self.store_away == StoreAway::Block;
+        if self.exhausted == Exhausted::Reject && !request.declares_elsewhere {
+            let tools = request.tools.iter().map(|tool| self.used_up(&tool.name, spent, request.now_ms));
+            // The first tool's reason, if there is one for each of them.
+            spent.refusal = tools.reduce(|first, other| other.and(first)).flatten();
+        }
+    }
+
+    fn read(&self, event: &Event<'_>, spent: &mut Spent, plan: &mut Plan) {
+        match event {
+            Event::TurnBegins(_) => spent.has_called = false,
+            Event::Call(call) => {
+                spent.has_called = true;
+                let of = best_concern(&self.tools, &call.name).and_then(|at| spent.uses.get_mut(*at));
+                if let Some(of) = of {
+                    of.note(call.released_ms);
+                }
+            }
+            Event::ResultsComplete(_) if self.notify > 0 => self.announce(spent, plan),
+            _ => {}
+        }
+    }
+
+    fn close(&self, spent: &Spent, plan: &mut Plan) {
+        // A turn that runs ends in an answer.
+        if let Some(reason) = spent.refusal.as_ref().filter(|_| !spent.has_called) {
+            plan.refuse_for("quota_exhausted", reason.clone());
+        }
     }
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
-        let Some((name, limit, times)) = self.of(call.name, spent) else { return Verdict::Allow };
-        let inside = limit.per.inside(times, call.now_ms);
-        if inside.len() < limit.calls {
-            return Verdict::Allow;
+        let is_counted =
+            self.of(call.name, spent).is_some_and(|(_, of)| of.allowed.is_some_and(|most| most > 0));
+        if spent.is_away && is_counted {
+            return Verdict::Block(self.uncounted(call.name));
         }
-        // The wait ends when so many calls have left the window that one more fits.
-        let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
-        let retry_after_ms = leaves.saturating_sub(call.now_ms);
-        Verdict::Block(limit.reason((call.name, name), inside.len(), retry_after_ms))
+        self.over(call.name, spent, call.now_ms).map_or(Verdict::Allow, Verdict::Block)
     }
 
     fn release(&self, call: &Proposed<'_>, spent: &mut Spent) {
-        let quota = best_concern(&self.tools, call.name).and_then(|at| spent.0.get_mut(*at));
-        if let Some(times) = quota {
-            times.push(call.now_ms);
+        let of = best_concern(&self.tools, call.name).and_then(|at| spent.uses.get_mut(*at));
+        if let Some(of) = of {
+            of.times.push(call.now_ms);
         }
     }
 
     fn usage(&self, spent: &Spent, now_ms: u64) -> Vec<Usage> {
-        let used = self.limits.iter().zip(&spent.0).map(|((name, limit), times)| Usage {
-            tool: name.to_string(),
-            used: limit.per.inside(times, now_ms).len() as u64,
-            limit: limit.calls as u64,
+        let rows = self.limits.iter().zip(&spent.uses).filter_map(|(limit, of)| {
+            let (used, most) = (limit.per.inside(&of.times, now_ms).len() as u64, of.allowed?);
+            (used > 0).then(|| Usage { tool: limit.name.to_string(), used, limit: most as u64 })
         });
-        used.filter(|usage| usage.used > 0).collect()
+        rows.collect()
     }
 }
 
 impl Quota {
-    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a str, Limit, &'a [u64])> {
+    /// The quota of a tool, and what is used of it.
+    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a Limit, &'a Use)> {
         let at = *best_concern(&self.tools, tool)?;
-        let (name, limit) = self.limits.get(at)?;
-        Some((name, *limit, spent.0.get(at).map_or(&[], Vec::as_slice)))
+        Some((self.limits.get(at)?, spent.uses.get(at)?))
     }
-}
 
-impl Limit {
-    fn reason(self, (tool, name): (&str, &str), used: usize, retry_after_ms: u64) -> Reason {
+    /// Why a call of `tool` at `now_ms` is over its quota, if it is.
+    fn over(&self, tool: &str, spent: &Spent, now_ms: u64) -> Option<Reason> {
+        let (limit, of) = self.of(tool, spent)?;
+        let most = of.allowed?;
+        if most == 0 {
+            let message = self.texts.fill(&CLOSED, &[("name", &limit.name), ("tool", &tool)]);
+            return Some(
+                Reason::new(ReasonKind::RateLimit, message).with(vec![("limit", 0), ("remaining", 0)]),
+            );
+        }
+        let inside = limit.per.inside(&of.times, now_ms);
+        let used = inside.len();
+        // The wait ends when so many calls have left the window that one more fits.
+        let reset_ms = inside.get(used.checked_sub(most)?)?.saturating_add(limit.per.millis());
+        Some(self.reason(&BLOCKED, limit, tool, (used, most), (now_ms, reset_ms)))
+    }
+
+    /// The same as the reason to refuse a request.
+    fn used_up(&self, tool: &str, spent: &Spent, now_ms: u64) -> Option<Reason> {
+        let reason = self.over(tool, spent, now_ms)?;
+        let Some((_, reset_ms)) = reason.times.first() else { return Some(reason) };
+        let (limit, of) = self.of(tool, spent)?;
+        let used = limit.per.inside(&of.times, now_ms).len();
+        Some(self.reason(&REFUSED, limit, tool, (used, of.allowed?), (now_ms, *reset_ms)))
+    }
+
+    fn reason(
+        &self,
+        text: &Text,
+        limit: &Limit,
+        tool: &str,
+        (used, most): (usize, usize),
+        (now_ms, reset_ms): (u64, u64),
+    ) -> Reason {
+        let retry_after_ms = reset_ms.saturating_sub(now_ms);
+        let (window, reset_at) = (humantime::format_duration(limit.per.0), rfc3339(reset_ms));
         let minutes = retry_after_ms.div_ceil(60_000);
-        Reason::new(ReasonKind::RateLimit, format!(
-                "The call was not run: the user's quota \"{name}\" of {} calls within {} is used up. {tool} can be \
-                 called again in {minutes} min. Go on without it, or tell the user what is missing.",
-                self.calls,
-                humantime::format_duration(self.per.0),
-            )).retryable().with(vec![
-                ("used", used as u64),
-                ("limit", self.calls as u64),
-                ("window_ms", self.per.millis()),
-                ("retry_after_ms", retry_after_ms),
-            ])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::cases::{policy, read_spent};
-    use super::super::scenario::problem;
-    use super::super::set::Judge;
-    use super::*;
-
-    const HOUR: u64 = 3_600_000;
-    const IMAGES: &str = r#"limits = { images = { tools = ["*image*", "*Image*"], calls = 3, per = "5h" } }"#;
-
-    /// A judge of a caller whose calls were handed out at these times.
-    fn judge(table: &str, spent: &[Vec<u64>]) -> Judge {
-        read_spent(&policy::<Quota>(table), spent)
+        let values: [(&str, &dyn Display); 7] = [
+            ("name", &limit.name),
+            ("tool", &tool),
+            ("used", &used),
+            ("limit", &most),
+            ("window", &window),
+            ("minutes", &minutes),
+            ("reset_at", &reset_at),
+        ];
+        let numbers = vec![
+            ("used", used as u64),
+            ("limit", most as u64),
+            ("remaining", 0),
+            ("window_ms", limit.per.millis()),
+            ("retry_after_ms", retry_after_ms),
+        ];
+        let message = self.texts.fill(text, &values);
+        Reason::new(ReasonKind::RateLimit, message).retryable().with(numbers).at("reset_at", reset_ms)
     }
 
-    fn blocked(judge: &mut Judge, tool: &str, now_ms: u64) -> Option<Reason> {
-        judge.rule(0, tool, None, now_ms).objections.pop().map(|(_, reason)| reason)
+    /// Why a call is blocked whose quota cannot be known.
+    fn uncounted(&self, tool: &str) -> Reason {
+        let message = self.texts.fill(&AWAY, &[("tool", &tool), ("seconds", &(AWAY_RETRY_MS / 1000))]);
+        Reason::new(ReasonKind::RateLimit, message).retryable().with(vec![("retry_after_ms", AWAY_RETRY_MS)])
     }
 
-    #[test]
-    fn the_calls_of_other_conversations_count_and_age() {
-        for (spent, now, expected) in [
-            (vec![], HOUR, None),
-            (vec![HOUR, HOUR + 1], 2 * HOUR, None),
-            (vec![HOUR, HOUR + 1, HOUR + 2], 2 * HOUR, Some((3, 4 * HOUR))),
-            (vec![HOUR, HOUR + 1, HOUR + 2], 6 * HOUR, None),
-            (vec![HOUR, 2 * HOUR, 2 * HOUR, 2 * HOUR], 3 * HOUR, Some((4, 4 * HOUR))),
-        ] {
-            let reason = blocked(&mut judge(IMAGES, std::slice::from_ref(&spent)), "make_image", now);
-            let numbers = expected.map(|(used, wait)| {
-                vec![("used", used), ("limit", 3), ("window_ms", 5 * HOUR), ("retry_after_ms", wait)]
-            });
-            assert_eq!(reason.map(|reason| reason.numbers), numbers, "{spent:?}");
+    /// Shows the model how many calls the latest ones have left, where that is few and news.
+    fn announce(&self, spent: &mut Spent, plan: &mut Plan) {
+        let mut lines = Vec::new();
+        for (limit, of) in self.limits.iter().zip(&mut spent.uses) {
+            let Some((left, free_ms)) = of.left_by_latest(limit.per) else { continue };
+            let most = of.allowed.unwrap_or_default();
+            if of.is_news(left, self.notify) {
+                let (window, reset_at) = (humantime::format_duration(limit.per.0), rfc3339(free_ms));
+                let values: [(&str, &dyn Display); 5] = [
+                    ("name", &limit.name),
+                    ("remaining", &left),
+                    ("limit", &most),
+                    ("window", &window),
+                    ("reset_at", &reset_at),
+                ];
+                lines.push(self.texts.fill(&NOTICE, &values));
+            }
         }
-    }
-
-    #[test]
-    fn all_tools_of_a_quota_share_it_and_others_have_their_own() {
-        let table = format!(
-            "{}, pages = {{ tools = [\"*page*\"], calls = 1, per = \"1h\" }} }}",
-            &IMAGES[..IMAGES.len() - 2]
-        );
-        let mut judge = judge(&table, &[vec![HOUR], vec![]]);
-        for (tool, allowed) in [
-            ("make_image", true),
-            ("generateImage", true),
-            ("make_image", false),
-            ("generateImage", false),
-            ("make_page", true),
-            ("make_page", false),
-            ("search", true),
-        ] {
-            assert_eq!(blocked(&mut judge, tool, HOUR + 5).is_none(), allowed, "{tool}");
-        }
-        let found = blocked(&mut judge, "generateImage", HOUR + 5).unwrap();
-        assert!(
-            found.message.contains("\"images\" of 3 calls within 5h") && found.message.contains("in 300 min")
-        );
-        let usage = judge.usage(HOUR + 5);
-        let found: Vec<_> = usage.iter().map(|(_, it)| (it.tool.as_str(), it.used, it.limit)).collect();
-        assert_eq!(found, [("images", 3, 3), ("pages", 1, 1)]);
-    }
-
-    #[test]
-    fn what_is_counted_is_reported_with_its_tools_and_window() {
-        let counted = policy::<Quota>(IMAGES).about().quotas.clone();
-        assert_eq!(
-            (&*counted[0].name, counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
-            ("images", 2, 3, 5 * HOUR)
-        );
-    }
-
-    #[test]
-    fn settings_that_cannot_work_are_reported() {
-        for (quota, found) in [
-            (r#"tools = ["a"], calls = 0, per = "5h""#, "limits.x.calls: expected 1 to 10000, found 0"),
-            (
-                r#"tools = ["a"], calls = 10001, per = "5h""#,
-                "limits.x.calls: expected 1 to 10000, found 10001",
-            ),
-            (r#"tools = ["a"], calls = 1, per = "0s""#, "limits.x.per: expected a window longer than 0"),
-            (r#"tools = ["a", "a"], calls = 1, per = "1s""#, "limits.x.tools: a is named twice"),
-            (
-                r#"tools = [""], calls = 1, per = "1s""#,
-                "limits.x.tools: expected names or patterns, found an empty one",
-            ),
-        ] {
-            assert_eq!(problem::<Quota>(&format!("limits = {{ x = {{ {quota} }} }}")), found);
+        if !lines.is_empty() {
+            plan.notice("notice", lines.join("\n"));
         }
     }
 }

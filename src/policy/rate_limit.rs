@@ -3,7 +3,9 @@
 //! # What it does
 //! A tool may be called `calls` times within any window of `per`. A call over the limit is blocked; the model reads
 //! how many calls were used, how many are allowed and how long to wait. Limits are given by tool name, by pattern,
-//! and by default; each tool has its own window. Parallel calls of one reply are judged in order.
+//! and by default; each tool has its own window. Parallel calls of one reply are judged in order. With `wait` a call
+//! whose window opens soon enough is held until then, and released; all calls of one client request together wait no
+//! longer than that.
 //!
 //! # Why
 //! Agents in a loop call the same tool in bursts. A limit over time stops the burst and does not affect long, steady
@@ -21,17 +23,21 @@
 use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::period::Period;
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::Event;
 use crate::conversation::names::dispatch_form;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// See the module.
 pub struct RateLimit {
     default: Option<Limit>,
     tools: Vec<(Pattern, Limit)>,
+    wait_ms: u64,
+    texts: Texts,
 }
 
 /// `[policy.rate_limit]`.
@@ -42,6 +48,20 @@ pub struct Config {
     default: Option<Limit>,
     /// Limits by tool name or pattern.
     tools: BTreeMap<String, Limit>,
+    /// How long the calls of a client request may be held until their windows open; 0: they are blocked at once.
+    wait: Wait,
+    texts: OwnTexts,
+}
+
+/// The time of [`Config::wait`].
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Wait(Period);
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self(Period(Duration::ZERO))
+    }
 }
 
 /// A number of calls in a window.
@@ -61,6 +81,7 @@ pub struct Released(BTreeMap<String, (String, Vec<u64>)>);
 impl Policy for RateLimit {
     const NAME: &'static str = "rate_limit";
     const SUMMARY: &'static str = "limits how often each tool is called within a sliding window";
+    const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = Released;
 
@@ -68,19 +89,25 @@ impl Policy for RateLimit {
         let all = config.default.iter().map(|limit| ("default.per".to_owned(), limit));
         let named = config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}.per"), limit));
         let zero = all.chain(named).filter(|(_, limit)| limit.per.millis() == 0);
-        let problems: Vec<ConfigError> =
+        let mut problems: Vec<ConfigError> =
             zero.map(|(key, _)| ConfigError::new(key, "expected a window longer than 0")).collect();
+        let wait_ms = config.wait.0.millis();
+        if wait_ms > LONGEST_WAIT_MS {
+            problems.push(ConfigError::new("wait", "expected at most \"10m\", since clients wait no longer"));
+        }
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
         let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
-        Ok(Self { default: config.default, tools })
+        Ok(Self { default: config.default, tools, wait_ms, texts })
     }
 
     fn about(&self) -> About {
         let mut limits = self.default.iter().chain(self.tools.iter().map(|(_, limit)| limit));
         let idle = (!limits.any(|limit| limit.calls > 0)).then_some(NO_LIMITS);
-        About { named_tools: exact_names(&self.tools), idle, ..About::default() }
+        let longest_wait_ms = self.wait_ms;
+        About { named_tools: exact_names(&self.tools), idle, longest_wait_ms, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {
@@ -101,7 +128,9 @@ impl Policy for RateLimit {
         // The wait ends when so many calls have left the window that one more fits.
         let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
         let retry_after_ms = leaves.saturating_sub(call.now_ms);
-        Verdict::Block(limit.reason(call.name, inside.len(), retry_after_ms))
+        let reason = self.reason(limit, call.name, inside.len(), retry_after_ms);
+        let waits = self.wait_ms > 0 && retry_after_ms <= self.wait_ms;
+        if waits { Verdict::Wait(retry_after_ms, reason) } else { Verdict::Block(reason) }
     }
 
     fn release(&self, call: &Proposed<'_>, state: &mut Released) {
@@ -123,7 +152,39 @@ impl Policy for RateLimit {
     }
 }
 
+/// The openai packages wait ten minutes for a reply.
+const LONGEST_WAIT_MS: u64 = 600_000;
+
+const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: {tool} was called {used} times within {window}, {limit} are allowed. It can be \
+              called again in {seconds} s. Go on with what you have, use another tool, or tell the user what is \
+              missing.",
+    placeholders: &["tool", "used", "limit", "window", "seconds"],
+};
+
 impl RateLimit {
+    fn reason(&self, limit: Limit, tool: &str, used: usize, retry_after_ms: u64) -> Reason {
+        let window = humantime::format_duration(limit.per.0);
+        let message = self.texts.fill(
+            &BLOCKED,
+            &[
+                ("tool", &tool),
+                ("used", &used),
+                ("limit", &limit.calls),
+                ("window", &window),
+                ("seconds", &retry_after_ms.div_ceil(1000)),
+            ],
+        );
+        let numbers = vec![
+            ("used", used as u64),
+            ("limit", limit.calls as u64),
+            ("window_ms", limit.per.millis()),
+            ("retry_after_ms", retry_after_ms),
+        ];
+        Reason::new(ReasonKind::RateLimit, message).retryable().with(numbers)
+    }
+
     fn limit(&self, tool: &str) -> Option<Limit> {
         best_concern(&self.tools, tool).copied().or(self.default).filter(|limit| limit.calls > 0)
     }
@@ -147,26 +208,10 @@ impl Released {
     }
 }
 
-impl Limit {
-    fn reason(self, tool: &str, used: usize, retry_after_ms: u64) -> Reason {
-        let seconds = retry_after_ms.div_ceil(1000);
-        Reason::new(ReasonKind::RateLimit, format!(
-                "The call was not run: {tool} was called {used} times within {}, {} are allowed. It can be called \
-                 again in {seconds} s. Go on with what you have, use another tool, or tell the user what is missing.",
-                humantime::format_duration(self.per.0),
-                self.calls
-            )).retryable().with(vec![
-                ("used", used as u64),
-                ("limit", self.calls as u64),
-                ("window_ms", self.per.millis()),
-                ("retry_after_ms", retry_after_ms),
-            ])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::cases::{Conversation, policy};
+    use super::super::scenario::problem;
     use super::*;
 
     const MINUTE: u64 = 60_000;
@@ -248,8 +293,45 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_window_is_refused() {
-        let config: Config = toml::from_str("default = { calls = 1, per = \"0s\" }").unwrap();
-        assert_eq!(RateLimit::new(config).err().unwrap()[0].key, "default.per");
+    fn settings_that_cannot_work_are_refused() {
+        for (table, found) in [
+            ("default = { calls = 1, per = \"0s\" }", "default.per: expected a window longer than 0"),
+            ("wait = \"601s\"", "wait: expected at most \"10m\", since clients wait no longer"),
+            (
+                "texts = { blocked = \"{calls}\" }",
+                "texts.blocked: there is no placeholder {calls} in this text; expected {tool}, {used}, {limit}, \
+                 {window}, {seconds}",
+            ),
+        ] {
+            assert_eq!(problem::<RateLimit>(table), found);
+        }
+    }
+
+    #[test]
+    fn a_call_waits_where_its_window_opens_soon_enough_and_is_blocked_otherwise() {
+        let table = "default = { calls = 2, per = \"60s\" }\nwait = \"10s\"";
+        for (released, now, expected) in [
+            (vec![], MINUTE, None),
+            (vec![MINUTE, MINUTE + 1_000], MINUTE + 49_999, Some(None)),
+            (vec![MINUTE, MINUTE + 1_000], MINUTE + 50_000, Some(Some(10_000))),
+            (vec![MINUTE, MINUTE + 1_000], 2 * MINUTE - 1, Some(Some(1))),
+            (vec![MINUTE, MINUTE + 1_000], 2 * MINUTE, None),
+            // One was let through for a later time, for which it waits now.
+            (vec![MINUTE, MINUTE + 1_000, 2 * MINUTE], 2 * MINUTE - 5_000, Some(Some(6_000))),
+            (vec![MINUTE, 2 * MINUTE, 2 * MINUTE + 1_000], 2 * MINUTE - 5_000, Some(None)),
+        ] {
+            let released: Vec<Option<u64>> = released.into_iter().map(Some).collect();
+            let mut talk = Conversation::with_calls(&policy::<RateLimit>(table), "f", &released);
+            let reason = blocked(&mut talk, "f", now);
+            assert_eq!(reason.map(|reason| reason.wait_ms), expected, "{released:?} {now}");
+        }
+    }
+
+    #[test]
+    fn the_text_is_the_operators_where_there_is_one() {
+        let table = "default = { calls = 1, per = \"60s\" }\n\
+                     texts = { blocked = \"{tool}: {used}/{limit} in {window}, {seconds} s\" }";
+        let mut talk = Conversation::with_calls(&policy::<RateLimit>(table), "f", &[Some(MINUTE)]);
+        assert_eq!(blocked(&mut talk, "f", MINUTE + 100).unwrap().message, "f: 1/1 in 1m, 60 s");
     }
 }

@@ -26,6 +26,10 @@ pub struct RequestFacts<'a> {
     pub cuts: bool,
     /// When calls of each counted thing were handed out to the caller, in ms since the epoch.
     pub spent: &'a [Vec<u64>],
+    /// See [`Transcript::store_away`](crate::conversation::Transcript::store_away).
+    pub store_away: bool,
+    /// When it came, in ms since the epoch. Used only by what is counted.
+    pub now_ms: u64,
     shared_body: Option<Bytes>,
     body: &'a [u8],
     /// Their estimated tokens.
@@ -77,6 +81,8 @@ impl<'a> RequestFacts<'a> {
             forced: transcript.request.choice == Choice::Forced,
             cuts,
             spent: &transcript.spent,
+            store_away: transcript.store_away,
+            now_ms: transcript.now_ms,
             shared_body: transcript.shared_body.clone(),
             body,
             tools_tokens: transcript.declared_tokens(),

@@ -5,7 +5,7 @@ mod judge;
 mod ruling;
 
 pub use self::judge::Judge;
-pub use self::ruling::Ruling;
+pub use self::ruling::{Ruling, longest_wait};
 
 use super::about::{About, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
@@ -114,6 +114,7 @@ pub struct PolicySet {
     /// Their names, in the same order: each event is read under each of them.
     names: Arc<[&'static str]>,
     confirming: Option<Arc<Confirming>>,
+    longest_wait_ms: u64,
     /// At most one policy counts calls, so indexes into this list suffice.
     counted: Arc<[Counted]>,
     /// Names and patterns of tools, each with its index in it.
@@ -130,12 +131,13 @@ impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
         let confirming = rules.iter().find_map(|rule| rule.about().approvals.clone()).map(Arc::new);
+        let longest_wait_ms = rules.iter().map(|rule| rule.about().longest_wait_ms).max().unwrap_or(0);
         let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.about().quotas.clone()).collect();
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
-        Self { rules, names, confirming, counted, counts }
+        Self { rules, names, confirming, longest_wait_ms, counted, counts }
     }
 
     fn abouts(&self) -> impl Iterator<Item = &About> {

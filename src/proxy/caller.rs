@@ -3,6 +3,7 @@
 
 use super::credential::Credentials;
 use super::error::ProxyError;
+use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
 use crate::conversation::identity::{Domain, Hash, HashKey, Identity};
 use crate::conversation::request::Request;
@@ -32,6 +33,11 @@ pub(crate) fn caller_of(
     };
     match &config.conversation.caller {
         Caller::Credential => named(all),
+        Caller::Jwt => {
+            let own = named(all)?;
+            let subject = jwt::subject(all.first());
+            Ok(subject.map_or(own, |subject| key.hash(Domain::Caller, &subject.parts())))
+        }
         Caller::Header(name) => named(&Credentials::in_header(headers, name)),
     }
 }
@@ -171,5 +177,35 @@ mod tests {
         assert_ne!(name(&[user]), name(&[("x-user", "v")]));
         assert_eq!(name(&[a]), name(&[b]));
         assert!(of(1, &[user, ("x-user", "v")], &config).is_err(), "two users");
+    }
+
+    #[test]
+    fn a_renewed_token_is_the_same_caller_and_other_subjects_and_issuers_are_not() {
+        let config = loaded("conversation.caller = \"jwt\"");
+        let name = |token: &str| {
+            let mut map = HeaderMap::new();
+            map.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
+            let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+            caller_of(&HashKey::fixed(1), (&map, &Credentials::of(&map, &uri)), &config).unwrap()
+        };
+        let token = |claims: &str, signature: &str| jwt::tests::token(claims, signature);
+        let ann = name(&token(r#"{"iss":"i","sub":"ann","exp":1}"#, "AAAA"));
+        assert_eq!(name(&token(r#"{"exp":2,"sub":"ann","iss":"i","jti":"x"}"#, "BBBB")), ann);
+        for other in [
+            token(r#"{"iss":"i","sub":"bob"}"#, "AAAA"),
+            token(r#"{"iss":"j","sub":"ann"}"#, "AAAA"),
+            token(r#"{"sub":"ann"}"#, "AAAA"),
+            "ann".to_owned(),
+        ] {
+            assert_ne!(name(&other), ann, "{other}");
+        }
+        let nobodys = [token(r#"{"iss":"i"}"#, "AAAA"), token(r#"{"iss":"i"}"#, "BBBB")];
+        assert_ne!(
+            name(&nobodys[0]),
+            name(&nobodys[1]),
+            "without a subject it is the credential that counts"
+        );
+        let both = [("x-api-key", "b"), ("authorization", "Bearer a")];
+        assert!(of(1, &both, &config).is_err(), "two credentials");
     }
 }

@@ -175,7 +175,7 @@ fn basic(word: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Base64 of either alphabet, decoded as the most lenient server does: characters outside the alphabet are ignored.
-fn lenient(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn lenient(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.split(|byte| *byte == b'=').next().unwrap_or_default();
     let digits = text.iter().filter_map(|byte| match byte {
         b'+' | b'-' => Some(b'-'),

@@ -11,6 +11,7 @@ use super::error::ProxyError;
 use super::handler::AppState;
 use super::head::Head;
 use super::headers::retain;
+use super::held::Held;
 use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
 use super::stream::{FromUpstream, Streaming, is_stream};
@@ -18,8 +19,6 @@ use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
-use crate::plan::approval::{ApprovalDecision, HeldCall};
-use crate::store::held::{End, Shown, Ticket};
 use crate::store::{Claim, Facts};
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
@@ -28,8 +27,6 @@ use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::response::Parts;
 use hyper::http::{HeaderValue, Response, Version};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// See the module's documentation.
@@ -40,12 +37,8 @@ pub(super) struct Driver {
     head: Head,
     /// The upstream's whole replies, by their numbers.
     replies: Vec<Read>,
-    /// The calls that wait for a person's decision.
-    tickets: Vec<(u32, Ticket)>,
-    /// The calls that wait for another model's answer.
-    asked: Vec<(u32, oneshot::Receiver<Option<Arc<str>>>)>,
-    /// When the wait for decisions ends for all calls: set by the first one.
-    until: Option<Instant>,
+    /// The calls that wait: for a person's decision, another model's answer, or their time.
+    held: Held,
     /// The lock on the conversation, where its requests go one at a time.
     guard: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
@@ -60,9 +53,7 @@ impl Driver {
             record,
             head,
             replies: Vec::new(),
-            tickets: Vec::new(),
-            asked: Vec::new(),
-            until: None,
+            held: Held::default(),
             guard: None,
             answered: false,
         })
@@ -138,14 +129,17 @@ impl Driver {
             }
             Output::Dismiss => self.guard = None,
             Output::AskApproval(call, hold_ms) => {
-                let ticket = self.hold(&call, hold_ms);
-                self.tickets.push((call.id, ticket));
+                self.held.ask(&self.app.held, &mut self.exchange, call, hold_ms);
             }
             Output::AskModel(asked) => {
                 let answer = self.app.ask_model(&asked, self.head.came());
-                self.asked.push((asked.id, answer));
+                self.held.await_answer(asked.id, answer);
             }
-            Output::WithdrawApproval(id) => self.tickets.retain(|(held, _)| *held != id),
+            Output::Wait { id, ms } => {
+                let now = self.record.split().into();
+                self.held.pause(&self.app.held, id, (now, ms));
+            }
+            Output::WithdrawApproval(id) => self.held.forget(id),
             _ => {}
         }
     }
@@ -163,40 +157,14 @@ impl Driver {
 
     /// The next decision or answer for a call that waits; `None` if none does. Cancel-safe.
     pub(super) async fn decision(&mut self) -> Option<Input> {
-        if let Some((id, answer)) = self.asked.first_mut() {
-            // At once where the question could not be asked.
-            let (id, answer) = (*id, answer.await.unwrap_or_default());
-            self.asked.remove(0);
-            self.record.mark_idle();
-            return Some(Input::Answered(id, answer));
-        }
-        let (id, ticket) = self.tickets.first_mut()?;
-        let (id, end) = (*id, ticket.decision().await);
-        self.tickets.remove(0);
+        let input = self.held.decision().await;
         self.record.mark_idle();
-        let decision = match end {
-            End::Approved => ApprovalDecision::Approved,
-            End::Declined => ApprovalDecision::Declined,
-            End::Expired => ApprovalDecision::Expired,
-            End::Stopped => ApprovalDecision::Stopped,
-            End::Refused | End::Left => ApprovalDecision::Unasked,
-        };
-        Some(Input::Decided(id, decision))
+        input
     }
 
-    fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {
-        let now = Instant::now();
-        let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
-        let since = SystemTime::now();
-        let shown = Shown {
-            tool: call.tool.clone(),
-            arguments: call.arguments.clone(),
-            readable: call.shown.clone(),
-            conversation: self.exchange.record().conversation.clone().unwrap_or_default(),
-            since,
-            expires: since + (until - now),
-        };
-        self.app.held.hold(shown, until)
+    /// Whether any call waits.
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// The request for the upstream.

@@ -287,7 +287,7 @@ impl AppState {
         let profile = profile::choose(&self.config, sent, (request, body))?;
         let settings = &self.config.conversation;
         let identity = caller::identify((&self.key, caller), &parts.headers, (request, body), settings);
-        Ok(Sender { profile, tier: profile::tier(&self.config.profiles, &credentials), identity })
+        Ok(Sender { profile, tier: Some(profile::tier(&self.config.profiles, &credentials)), identity })
     }
 
     /// The request's body, and the same in the content coding in which it came, if it did.

@@ -55,15 +55,15 @@ pub(super) fn may_restrict_calls(
     }
 }
 
-/// The profile of the first key that belongs to a tier. Every key counts: the upstream may use any of them, and a
-/// caller must not leave its tier by adding another key.
+/// The profile of the caller's tier. Every key counts: the upstream may use any of them, and a caller must not leave its
+/// tier by adding another key.
 fn of_tier<'a>(profiles: &'a Profiles, credentials: &Credentials<'_>) -> Option<&'a Profile> {
-    credentials.iter().find_map(|key| profiles.tier_of(key)?.1)
+    profiles.tier_of(credentials.iter()).1
 }
 
-/// The caller's tier: that of the first key that belongs to one.
-pub(super) fn tier(profiles: &Profiles, credentials: &Credentials<'_>) -> Option<Arc<str>> {
-    credentials.iter().find_map(|key| profiles.tier_of(key)).map(|(tier, _)| Arc::clone(tier))
+/// The caller's tier.
+pub(super) fn tier(profiles: &Profiles, credentials: &Credentials<'_>) -> Arc<str> {
+    Arc::clone(profiles.tier_of(credentials.iter()).0)
 }
 
 #[cfg(test)]
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_tier_is_told_by_the_key_however_it_is_sent() {
-        let config = config("");
+        let more = "[profile.guests]\ntiers = [\"guest\"]";
+        let config = config(&format!("{more}\n[conversation]"));
         for (headers, expected) in [
             (&[("authorization", "Bearer sk-free")][..], "free"),
             (&[("authorization", "bearer   sk-free ")], "free"),
@@ -132,8 +133,9 @@ mod tests {
             (&[("authorization", "Bearer other"), ("x-api-key", "sk-free")], "free"),
             (&[("authorization", "Bearer sk-freer")], ""),
             (&[("authorization", "Bearersk-free")], ""),
-            (&[("authorization", "Bearer")], ""),
-            (&[("cookie", "sk-free")], ""),
+            (&[("authorization", "Bearer")], "guests"),
+            (&[("cookie", "sk-free")], "guests"),
+            (&[], "guests"),
         ] {
             assert_eq!(chosen(&config, headers, "claude").as_deref(), Ok(expected), "{headers:?}");
         }

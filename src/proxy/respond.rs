@@ -3,14 +3,19 @@
 use super::body::ReplyBody;
 use super::error::ProxyError;
 use crate::dialect::error::own_error_body;
+use crate::plan::{Reason, details};
 use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
 use hyper::http::{HeaderValue, Response, StatusCode};
+use serde_json::Value;
 
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and `x-should-retry`
 /// where the answer is known: OpenAI's SDKs obey it.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
-    let body = own_error_body(&error.message(), error.code());
+    let mut body = own_error_body(&error.message(), error.code());
+    if let ProxyError::Exhausted { reason, .. } = error {
+        body = with_details(&body, reason).unwrap_or(body);
+    }
     let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -20,6 +25,11 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(retry) = error.retry() {
         headers.insert("x-should-retry", HeaderValue::from_static(if retry { "true" } else { "false" }));
+    }
+    if let ProxyError::Exhausted { reason, .. } = error
+        && let Some((_, ms)) = reason.numbers.iter().find(|(name, _)| *name == "retry_after_ms")
+    {
+        headers.insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1000)));
     }
     if *error == ProxyError::NoMemory {
         headers.insert(RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER_SECONDS));
@@ -48,6 +58,14 @@ pub fn for_strangers(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
     let body = own_error_body(&error.message_for_strangers(), error.code());
     *response.body_mut() = ReplyBody::full(Bytes::from(body));
     response
+}
+
+/// The error `body` with the numbers and times of `reason` beside its code.
+fn with_details(body: &str, reason: &Reason) -> Option<String> {
+    let mut body: Value = serde_json::from_str(body).ok()?;
+    let error = body.get_mut("error")?.as_object_mut()?;
+    error.extend(details(reason).map(|(name, value)| (name.to_owned(), value)));
+    Some(body.to_string())
 }
 
 /// When there may be memory again: most replies take a few seconds.
@@ -105,5 +123,22 @@ mod tests {
         assert_eq!(error_response(&refused).headers()["x-should-retry"], "false");
         let internal = error_response(&ProxyError::Internal { detail: "secret".into() });
         assert!(!internal.headers().contains_key("x-should-retry"));
+    }
+
+    #[tokio::test]
+    async fn a_used_up_limit_says_when_it_opens_and_that_a_retry_before_is_of_no_use() {
+        let numbers = vec![("remaining", 0), ("retry_after_ms", 41_200)];
+        let reason =
+            Reason::new(crate::plan::ReasonKind::RateLimit, "No.").with(numbers).at("reset_at", 60_000);
+        let error = ProxyError::Exhausted { code: "quota_exhausted", reason: Box::new(reason) };
+        let response = error_response(&error);
+        assert_eq!(response.status(), 429);
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!((header("x-should-retry").as_str(), header("retry-after").as_str()), ("false", "42"));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let error = &serde_json::from_slice::<Value>(&body).unwrap()["error"];
+        assert_eq!((&error["code"], &error["type"]), (&"quota_exhausted".into(), &"toolrein_error".into()));
+        assert_eq!((&error["message"], &error["remaining"]), (&"No.".into(), &0.into()));
+        assert_eq!(error["reset_at"], "1970-01-01T00:01:00Z");
     }
 }

@@ -205,6 +205,19 @@ impl Streaming {
         let hiding = self.driver.exchange.is_hiding();
         match &mut self.from {
             FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
+            FromUpstream::Reading(body, deadline) if self.driver.holds() => {
+                // A call that waits goes out when it may, however long the upstream takes for what follows it.
+                let next = tokio::select! {
+                    biased;
+                    decision = self.driver.decision() => Err(decision),
+                    step = wait(body, *deadline, hiding.then_some(due)) => Ok(step),
+                };
+                match next {
+                    Ok(step) => self.step(step),
+                    Err(Some(input)) => self.driver.give(input),
+                    Err(None) => {}
+                }
+            }
             FromUpstream::Reading(body, deadline) => {
                 let step = wait(body, *deadline, hiding.then_some(due)).await;
                 self.step(step);

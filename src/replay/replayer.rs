@@ -283,11 +283,11 @@ impl ReplayInProgress<'_> {
     }
 
     /// Gives the exchange the recorded reply. Returns whether the client would get an error of ours instead.
-    fn reply(&self, exchange: &mut Exchange, step: &Step) -> bool {
+    fn reply(&mut self, exchange: &mut Exchange, step: &Step) -> bool {
         let now = self.replayer.at(self.clock.now_ms);
         let body = Ok(self.recording.reply_of(step));
         exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
-        let mut is_refused = false;
+        let (mut is_refused, mut longest_ms) = (false, 0);
         while let Some(output) = exchange.next_output() {
             match output {
                 // There is nobody to ask.
@@ -295,12 +295,19 @@ impl ReplayInProgress<'_> {
                     exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
                 }
                 Output::AskModel(asked) => exchange.on(Input::Answered(asked.id, None), now),
+                // The time passes at once.
+                Output::Wait { id, ms } => {
+                    longest_ms = longest_ms.max(ms);
+                    let then = self.replayer.at(self.clock.now_ms.saturating_add(ms));
+                    exchange.on(Input::Decided(id, ApprovalDecision::Approved), then);
+                }
                 Output::Answer(Answer::Error(_)) => is_refused = true,
                 // What the model would say if it were asked again is not known.
                 Output::Send(_) => break,
                 _ => {}
             }
         }
+        self.clock.wait(longest_ms);
         is_refused
     }
 

@@ -12,18 +12,27 @@ const SECONDS_BELOW: f64 = 1e11;
 pub(super) struct Clock {
     pub now_ms: u64,
     pace_ms: u64,
+    /// By how much everything is later than recorded, since calls were held.
+    late_ms: u64,
 }
 
 impl Clock {
     /// A clock that takes one `pace` for each call.
     pub(super) fn new(pace: Duration) -> Self {
-        Self { now_ms: 0, pace_ms: u64::try_from(pace.as_millis()).unwrap_or(u64::MAX) }
+        Self { now_ms: 0, pace_ms: u64::try_from(pace.as_millis()).unwrap_or(u64::MAX), late_ms: 0 }
     }
 
     /// The time of the next call, in a message with this recorded time, if there is one.
     pub(super) fn call(&mut self, recorded_ms: Option<u64>) -> u64 {
+        let recorded_ms = recorded_ms.map(|ms| ms.saturating_add(self.late_ms));
         self.now_ms = recorded_ms.unwrap_or_else(|| self.now_ms.saturating_add(self.pace_ms));
         self.now_ms
+    }
+
+    /// Calls were held for so long: whatever follows comes as much later.
+    pub(super) fn wait(&mut self, ms: u64) {
+        self.now_ms = self.now_ms.saturating_add(ms);
+        self.late_ms = self.late_ms.saturating_add(ms);
     }
 }
 
@@ -94,5 +103,13 @@ mod tests {
         let times: Vec<u64> =
             [None, None, Some(90_000), None].into_iter().map(|time| clock.call(time)).collect();
         assert_eq!(times, [2_000, 4_000, 90_000, 92_000]);
+    }
+
+    #[test]
+    fn after_a_wait_everything_is_as_much_later() {
+        let mut clock = Clock::new(Duration::from_secs(2));
+        assert_eq!([clock.call(None), clock.call(Some(90_000))], [2_000, 90_000]);
+        clock.wait(7_000);
+        assert_eq!([clock.call(Some(91_000)), clock.call(None)], [98_000, 100_000]);
     }
 }

@@ -6,9 +6,10 @@
 use crate::conversation::identity::Domain;
 use crate::secret::random_key;
 use std::collections::{HashMap, VecDeque};
+use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
 /// The most calls that wait at once: each is a client's connection, and an entry that somebody has to read.
@@ -49,6 +50,8 @@ pub enum End {
 pub struct HeldCalls {
     // A std mutex: held for a look-up or a list, never across an await.
     inner: Mutex<Inner>,
+    /// The process is shutting down.
+    stopping: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -75,7 +78,32 @@ pub struct Ticket {
     end: Option<End>,
 }
 
+/// A call that waits for nobody, but until its time has come.
+pub struct Pause {
+    until: Instant,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Pause {
+    /// Whether its time has come; otherwise the process is shutting down. Cancel-safe.
+    pub async fn is_over(&mut self) -> bool {
+        let stopped = self.stopping.wait_for(|stopping| *stopping);
+        // Without a sender nobody can stop it, which is no reason to wait for less time.
+        let stopped = async {
+            if stopped.await.is_err() {
+                pending::<()>().await
+            }
+        };
+        timeout_at(self.until, stopped).await.is_err()
+    }
+}
+
 impl HeldCalls {
+    /// Lets a call wait until `until`, for nobody.
+    pub fn pause(&self, until: Instant) -> Pause {
+        Pause { until, stopping: self.stopping.subscribe() }
+    }
+
     /// Lets a call wait until `until`.
     pub fn hold(self: &Arc<Self>, shown: Shown, until: Instant) -> Ticket {
         let token = random_key().hash(Domain::Confirmation, &[]).to_string();
@@ -129,6 +157,7 @@ impl HeldCalls {
 
     /// Ends every wait as stopped; later calls are not held.
     pub fn stop(&self) {
+        self.stopping.send_replace(true);
         let mut inner = self.lock();
         inner.stopped = true;
         let tokens: Vec<String> = inner.waiting.drain().map(|(token, _)| token).collect();
@@ -264,6 +293,19 @@ mod tests {
         assert!(timeout_at(moment, ticket.decision()).await.is_err());
         calls.answer(&token, true).unwrap();
         assert_eq!(ticket.decision().await, End::Approved);
+    }
+
+    #[tokio::test]
+    async fn a_pause_ends_when_its_time_has_come_or_at_a_stop() {
+        let calls = Arc::<HeldCalls>::default();
+        let until = Instant::now() + Duration::from_millis(5);
+        assert!(calls.pause(until).is_over().await && Instant::now() >= until);
+        let mut cut = calls.pause(later());
+        let moment = Instant::now() + Duration::from_millis(1);
+        assert!(timeout_at(moment, cut.is_over()).await.is_err(), "given up, and taken up again");
+        calls.stop();
+        assert!(!cut.is_over().await && !calls.pause(later()).is_over().await);
+        assert_eq!(calls.list().len(), 0, "nobody is asked");
     }
 
     #[tokio::test]

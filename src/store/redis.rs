@@ -6,6 +6,7 @@
 //! calls, uses of quotas, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
 //! in the process, and so does what is bound to a client's connection.
 
+mod breaker;
 mod link;
 mod names;
 pub mod records;

@@ -6,7 +6,7 @@ use super::gauges::Gauges;
 use super::gen_ai::GenAi;
 use super::models::{Model, Models};
 use super::request_record::{LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens};
-use super::store::{StoreMetrics, StoreOp};
+use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -213,6 +213,11 @@ impl Metrics {
     /// Counts errors of the shared state store.
     pub fn count_store_errors(&self, op: StoreOp, count: u64) {
         self.store.fail(op, count);
+    }
+
+    /// The state of the circuit breaker before the shared state store.
+    pub fn store_breaker(&self, circuit: Circuit) {
+        self.store.breaks(circuit);
     }
 
     /// Sets whether the state store answers.

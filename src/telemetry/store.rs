@@ -2,7 +2,7 @@
 //! store decides what counts as an error.
 
 use super::families::{Counters, Maker};
-use prometheus::{Error, IntGauge};
+use prometheus::{Error, IntGauge, IntGaugeVec, Opts};
 
 /// The operation of the shared state store that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +29,36 @@ impl StoreOp {
     }
 }
 
+/// The state of the circuit breaker before the shared state store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Circuit {
+    /// It is asked.
+    Closed,
+    /// It is probed, and not asked yet.
+    HalfOpen,
+    /// It is not asked, since it did not answer.
+    Open,
+}
+
+impl Circuit {
+    const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::HalfOpen => "half_open",
+            Self::Open => "open",
+        }
+    }
+}
+
 /// The results of requests without the shared store: continued, refused.
 const WITHOUT: [&str; 2] = ["local", "refused"];
 
 /// See the module's documentation.
 pub(super) struct StoreMetrics {
     up: IntGauge,
+    breaker: IntGaugeVec,
     errors: Counters,
     without: Counters,
 }
@@ -47,8 +71,16 @@ impl StoreMetrics {
              replicas share is away, or refuses writes.",
         )?;
         up.set(1);
+        let opts = Opts::new(
+            "toolrein_store_breaker",
+            "The circuit breaker before the store that replicas share: 1 for its state. closed: look-ups are made; \
+             open: they are skipped; half_open: one probe is made.",
+        );
+        let breaker = IntGaugeVec::new(opts, &["state"])?;
+        make.add(breaker.clone())?;
         Ok(Self {
             up,
+            breaker,
             errors: make.words(
                 "toolrein_store_errors_total",
                 "Errors of the store that replicas share, by operation; unreadable: records that are not ours.",
@@ -61,6 +93,12 @@ impl StoreMetrics {
                 "result",
             )?,
         })
+    }
+
+    pub(super) fn breaks(&self, circuit: Circuit) {
+        for state in Circuit::ALL {
+            self.breaker.with_label_values(&[state.as_str()]).set((state == circuit).into());
+        }
     }
 
     pub(super) fn fail(&self, op: StoreOp, count: u64) {

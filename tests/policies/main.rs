@@ -29,6 +29,7 @@ mod kill;
 mod loops;
 mod min_conversation;
 mod quota;
+mod rate_limit;
 mod read_more;
 mod rewrite_query;
 mod serial;

@@ -159,3 +159,89 @@ fn no_spelling_of_a_credential_and_no_credential_beside_it_escapes_a_quota() {
     let other = sent(&("", &[("authorization", "Bearer sk-b")]));
     assert_eq!(Said::read(other, Form::Whole).calls.len(), 1, "another key is another caller");
 }
+
+/// The tier of a caller is that of its key: a web application's public one counts as none.
+const TIERED: &str = "[tier.guest]\nkeys = [\"sha256:2a97516c354b68848cdbd8f54a226a0a55b21ed138e207ad6c5cbb9c00aa5aea\"]\n\
+    [policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 3, per = \"5h\", tiers = { guest = 1 } }\n";
+
+#[test]
+fn guests_and_callers_with_a_key_have_quotas_of_their_own() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let program = Toolrein::before(&upstream, TIERED);
+        for (caller, allowed) in [("", 1), ("Bearer demo", 1), ("Bearer sk-a", 3)] {
+            let calls: Vec<usize> =
+                (0..4).map(|nth| ask_as(&program, caller, &conversation(form, nth)).calls.len()).collect();
+            let expected: Vec<usize> = (0..4).map(|nth| usize::from(nth < allowed)).collect();
+            assert_eq!(calls, expected, "{caller}");
+        }
+        let shown = upstream.requests().last().unwrap().json()["messages"].to_string();
+        assert!(shown.contains("\\\"remaining\\\":0") && shown.contains("\\\"reset_at\\\":\\\"2"), "{shown}");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_turn_without_a_call_left_is_refused_where_the_operator_wants_that_and_says_until_when() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let reject = TWO.replace(
+            "[policy.quota.limits]",
+            "[policy.quota]\nexhausted = \"reject\"\n[policy.quota.limits]",
+        );
+        let program = Toolrein::before(&upstream, &reject);
+        let narrow = |nth: usize| {
+            let mut talk = conversation(form, nth);
+            talk.members["tools"].as_array_mut().unwrap().truncate(1);
+            talk
+        };
+        let mut first = narrow(0);
+        for talk in [&first, &narrow(1)] {
+            assert_eq!(ask_as(&program, "Bearer sk-a", talk).calls.len(), 1);
+        }
+        let refused = ask_as(&program, "Bearer sk-a", &narrow(2)).response;
+        let error = refused.json()["error"].clone();
+        assert_eq!((refused.status, &error["code"]), (429, &json!("quota_exhausted")), "{error}");
+        assert_eq!(refused.header("x-should-retry"), Some("false"));
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((17_000..=18_000).contains(&wait), "{wait}");
+        assert_eq!((&error["used"], &error["limit"], &error["remaining"]), (&json!(2), &json!(2), &json!(0)));
+        let reset_at = error["reset_at"].as_str().unwrap();
+        assert!(reset_at.ends_with('Z') && error["message"].as_str().unwrap().contains(reset_at), "{error}");
+        assert_eq!(upstream.requests().len(), 2);
+        // A turn that has begun ends in an answer, and a caller whose tools are not all used up goes on.
+        let said = Said {
+            calls: vec![("call_0".into(), "search".into(), "{}".into())],
+            ..ask_as(&program, "Bearer sk-b", &narrow(2))
+        };
+        first.add(&said);
+        assert_eq!(ask_as(&program, "Bearer sk-a", &first).text, "No more for today.");
+        assert_eq!(ask_as(&program, "Bearer sk-a", &conversation(form, 3)).text, "No more for today.");
+    });
+}
+
+#[test]
+fn the_model_is_shown_what_is_left_where_the_operator_wants_that_and_finds_it_there_again() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(search);
+        let settings =
+            "[policy.quota]\nnotify = 2\nlimits = { all = { tools = [\"*\"], calls = 3, per = \"5h\" } }\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = Talk::new(form);
+        for _ in 0..3 {
+            let said = talk.ask(&program);
+            assert_eq!(said.calls.len(), 1);
+            talk.add(&said);
+        }
+        talk.ask(&program);
+        let sent: Vec<String> =
+            (0..4).map(|nth| upstream.request(nth).json()["messages"].to_string()).collect();
+        let counts = |needle: &str| sent.iter().map(|sent| sent.matches(needle).count()).collect::<Vec<_>>();
+        assert_eq!(counts("2 of 3 calls of the user's quota"), [0, 1, 1, 1]);
+        assert_eq!(counts("1 of 3 calls of the user's quota"), [0; 4]);
+        assert_eq!(counts("[toolrein] 0 of 3 calls of the user's quota"), [0, 0, 0, 1]);
+        for (before, after) in sent.iter().zip(&sent[1..]) {
+            assert!(after.starts_with(before.trim_end_matches(']')), "the prompt cache holds");
+        }
+    });
+}

@@ -1,11 +1,11 @@
 //! Which profile a request takes, as the client sees it, and what reaches the upstream, the log and the metrics.
 
 use crate::ask;
-use crate::support::client::get;
+use crate::support::client::{Request, get};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
-use crate::talk::{Form, Talk, in_both_forms, text};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 /// In each of these profiles another tool is denied, so that the calls let through tell which one was taken.
@@ -135,4 +135,72 @@ fn the_profile_is_logged_counted_and_shown_and_no_key_is() {
         requests.iter().filter(|line| line["message"] == "request").map(|line| &line["profile"]).collect();
     assert_eq!(profiles, [&json!("free"), &Value::Null]);
     assert!(logs.iter().all(|line| !line.contains("sk-free")), "{logs:#?}");
+}
+
+/// Sends the conversation with no key but those among these headers.
+fn ask_with(talk: &Talk, program: &Toolrein, headers: &[(&str, &str)]) -> Said {
+    let request = Request::new("POST", &program.chat_url(), talk.body().to_string());
+    let request = request.header("content-type", "application/json");
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
+    Said::read(request.send(), talk.form)
+}
+
+#[test]
+fn guests_take_their_profile_and_so_do_callers_with_a_key_of_no_tier() {
+    let profiles = r#"
+[tier.guest]
+# printf %s demo | sha256sum
+keys = ["sha256:2a97516c354b68848cdbd8f54a226a0a55b21ed138e207ad6c5cbb9c00aa5aea"]
+[tier.free]
+keys = ["sha256:a97ffab5cd3331858e03076328705ababa22813218d8511eb09bbbce51d39ff8"]
+[policy.allow]
+except = ["base"]
+[profile.named]
+tiers = ["guest"]
+policy.allow.except = ["named"]
+[profile.small]
+tiers = ["auth"]
+policy.allow.except = ["small"]
+"#;
+    in_both_forms(|form| {
+        let upstream = model();
+        let program = Toolrein::before(&upstream, profiles);
+        for (headers, denied) in [
+            (&[][..], "named"),
+            (&[("authorization", "Bearer ")], "named"),
+            (&[("authorization", "Bearer demo")], "named"),
+            (&[("x-api-key", "demo")], "named"),
+            (&[("authorization", "Bearer sk-mine")], "small"),
+            (&[("authorization", "Bearer sk-free")], "base"),
+        ] {
+            let said = ask_with(&talk(form, "gpt-4o"), &program, headers);
+            said.assert_coherent(form);
+            let released: Vec<&str> = said.calls.iter().map(|(_, name, _)| name.as_str()).collect();
+            assert!(!released.contains(&denied) && released.len() == 3, "{headers:?} {released:?}");
+        }
+    });
+}
+
+#[test]
+fn a_renewed_token_keeps_its_quota() {
+    use base64::Engine as _;
+    let encode = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    let token = |claims: &str| format!("Bearer {}.{}.c2ln", encode(r#"{"alg":"HS256"}"#), encode(claims));
+    let settings = "conversation.caller = \"jwt\"\n[policy.quota.limits]\nall = { tools = [\"*\"], calls = 4, per = \"1h\" }\n";
+    let upstream = Scripted::start(|_, request| {
+        if request.json()["messages"].to_string().contains("RATE_LIMIT") {
+            return text("No more.", request);
+        }
+        let calls: Vec<_> = TOOLS.iter().map(|tool| (*tool, *tool, "{}")).collect();
+        Reply::speech(request, &Speech::calls(&calls))
+    });
+    let program = Toolrein::before(&upstream, settings);
+    let ask = |claims: &str| {
+        let mut talk = talk(Form::Whole, "gpt-4o");
+        talk.messages[0]["content"] = json!(claims);
+        ask_with(&talk, &program, &[("authorization", &token(claims))]).calls.len()
+    };
+    assert_eq!(ask(r#"{"iss":"i","sub":"ann","exp":1}"#), 4);
+    assert_eq!(ask(r#"{"iss":"i","sub":"ann","exp":2}"#), 0, "renewed");
+    assert_eq!(ask(r#"{"iss":"i","sub":"bob","exp":2}"#), 4);
 }

@@ -174,6 +174,7 @@ impl<'a> Driver<'a> {
             Output::Admit { .. }
             | Output::AskApproval(..)
             | Output::AskModel(_)
+            | Output::Wait { .. }
             | Output::WithdrawApproval(_) => {
                 panic!("no configuration here asks for {output:?}")
             }

@@ -9,6 +9,7 @@ mod support;
 #[path = "../rulings/talk.rs"]
 mod talk;
 
+mod away;
 mod contract;
 mod faults;
 mod server;

@@ -6,7 +6,7 @@ use crate::config::document::MOST_PROBLEMS;
 use crate::config::error::{Problem, suggestion};
 use crate::config::file::File;
 use crate::config::policies::Builder;
-use crate::config::tiers::KeyHash;
+use crate::config::tiers::{KeyHash, is_built_in};
 use std::collections::HashMap;
 
 /// The longest name: it travels in a header.
@@ -74,7 +74,7 @@ impl Reader<'_, '_> {
         }
         for (name, tier) in &file.tier {
             let is_taken = self.drafts.iter().any(|draft| draft.chosen.tiers.contains(name));
-            if tier.keys.is_empty() {
+            if tier.keys.is_empty() && !is_built_in(name) {
                 warnings.push(format!("tier.{name}: has no keys, so no caller is in it"));
             } else if !is_taken {
                 warnings

@@ -7,6 +7,7 @@ use crate::config::document::{Entry, MOST_PROBLEMS, in_order, read_as};
 use crate::config::error::Problem;
 use crate::config::file::{File, is_table, not_a_table};
 use crate::config::policies::{Builder, Layer};
+use crate::config::tiers::{AUTH, GUEST};
 use std::collections::HashMap;
 use std::sync::Arc;
 use toml::Spanned;
@@ -23,7 +24,9 @@ pub(crate) struct Built {
 /// Reads the profiles over `base`, the policies outside of them.
 pub(crate) fn build<'a>(builder: &Builder<'a>, base: &Layer<'a>, file: &File) -> Built {
     let tiers = builder.document.tables("tier").unwrap_or_default();
-    let tiers = tiers.into_iter().map(|tier| tier.name).collect();
+    let mut tiers: Vec<String> = tiers.into_iter().map(|tier| tier.name).collect();
+    let built_in = [GUEST, AUTH].into_iter().filter(|name| !tiers.iter().any(|tier| tier == name));
+    tiers.extend(built_in.map(str::to_owned).collect::<Vec<_>>());
     let mut reader = Reader { builder, tiers, drafts: Vec::new(), problems: Vec::new() };
     reader.read_drafts();
     for at in 0..reader.drafts.len() {
@@ -46,7 +49,7 @@ pub(super) struct Draft<'a> {
 /// Reads drafts, checks them and builds them.
 pub(super) struct Reader<'b, 'a> {
     pub(super) builder: &'b Builder<'a>,
-    /// The names of all tiers, also of those with problems.
+    /// The names of all tiers, also of those with problems, and those that there always are.
     pub(super) tiers: Vec<String>,
     pub(super) drafts: Vec<Draft<'a>>,
     pub(super) problems: Vec<Problem>,
@@ -115,6 +118,11 @@ impl<'a> Reader<'_, 'a> {
             let at = profiles.all.len();
             profiles.all.push(self.profile(draft, layer));
             profiles.by_model.extend(draft.chosen.models.iter().map(|model| (model.clone(), at)));
+            for built_in in [&mut profiles.guest, &mut profiles.auth] {
+                if draft.chosen.tiers.iter().any(|tier| **tier == *built_in.name) {
+                    built_in.profile = Some(at);
+                }
+            }
             let tiers = draft.chosen.tiers.iter().filter_map(|tier| file.tier.get(tier));
             for key in tiers.flat_map(|tier| &tier.keys) {
                 profiles.by_key.entry(*key).and_modify(|(_, profile)| *profile = Some(at));

@@ -81,8 +81,12 @@ fn a_keys_whole_value_is_replaced_tables_too() {
     "#,
     )
     .unwrap();
-    let expected =
-        [r#"default = { calls = 60, per = "60s" }"#, r#"tools.search = { calls = 1, per = "60s" }"#];
+    let expected = [
+        r#"default = { calls = 60, per = "60s" }"#,
+        r#"wait = "0s""#,
+        "texts = {}",
+        r#"tools.search = { calls = 1, per = "60s" }"#,
+    ];
     assert_eq!(settings(&config, "free", "rate_limit"), expected);
     assert_eq!(config.named_tools(), ["search", "weather"]);
 }
@@ -138,8 +142,47 @@ fn models_and_keys_find_their_profile() {
     ] {
         assert_eq!(of(model).as_deref(), profile, "{model}");
     }
-    let of = |key: &[u8]| config.profiles.tier_of(key).map(|(_, profile)| profile.unwrap().name.to_string());
+    let of =
+        |key: &[u8]| config.profiles.tier_of([key].into_iter()).1.map(|profile| profile.name.to_string());
     assert_eq!((of(b"sk-1").as_deref(), of(b"sk-2")), (Some("one"), None));
+}
+
+#[test]
+fn whoever_has_no_key_is_a_guest_and_whoever_has_one_of_no_tier_is_authenticated() {
+    let [demo, paid] = [b"demo", b"paid"].map(|key| KeyHash::of(key).unwrap());
+    let text = format!(
+        "[tier.guest]\nkeys = [\"{demo}\"]\n[tier.premium]\nkeys = [\"{paid}\"]\n\
+         [profile.small]\ntiers = [\"guest\"]\n[profile.large]\ntiers = [\"auth\", \"premium\"]\n"
+    );
+    for (text, cases) in [
+        (
+            text.as_str(),
+            [
+                (&[][..], "guest", Some("small")),
+                (&["demo"], "guest", Some("small")),
+                (&["mine", "demo"], "guest", Some("small")),
+                (&["mine"], "auth", Some("large")),
+                (&["paid"], "premium", Some("large")),
+            ],
+        ),
+        (
+            "[profile.small]\ntiers = [\"guest\"]",
+            [
+                (&[][..], "guest", Some("small")),
+                (&["demo"], "auth", None),
+                (&["mine"], "auth", None),
+                (&["mine", "demo"], "auth", None),
+                (&["paid"], "auth", None),
+            ],
+        ),
+    ] {
+        let config = load(text).unwrap();
+        for (keys, tier, profile) in cases {
+            let found = config.profiles.tier_of(keys.iter().map(|key| key.as_bytes()));
+            let found = (&**found.0, found.1.map(|profile| &*profile.name));
+            assert_eq!(found, (tier, profile), "{keys:?}");
+        }
+    }
 }
 
 #[test]
@@ -298,6 +341,14 @@ fn what_is_wrong_with_tiers_is_reported_and_never_with_a_key_in_it() {
         (
             "[tier.free]\n[profile.x]\ntiers = [\"fre\"]",
             "proxy.toml:3: profile.x.tiers: there is no [tier.fre]; did you mean `free`?",
+        ),
+        (
+            "[profile.x]\ntiers = [\"quest\"]",
+            "proxy.toml:2: profile.x.tiers: there is no [tier.quest]; did you mean `guest`?",
+        ),
+        (
+            "[profile.x]\ntiers = [\"guest\"]\n[profile.y]\ntiers = [\"guest\"]",
+            "proxy.toml:4: profile.y.tiers: tier guest takes profile x already",
         ),
         (
             "[tier.free]\n[profile.x]\ntiers = [\"free\"]\n[profile.y]\ntiers = [\"free\"]",

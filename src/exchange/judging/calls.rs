@@ -1,6 +1,6 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
-use super::holding::Waiting;
+use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, changed, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
@@ -27,10 +27,13 @@ impl CallJudge for Judging {
         self.judge.is_complete(&call.name())
     }
 
-    fn needs_name_alone(&mut self, choice: u32, call: &Assembled) -> bool {
+    fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
-        !may_stand_for_others && !self.needs_arguments(choice, &call.name())
+        // What is held is held whole.
+        !may_stand_for_others
+            && !self.needs_arguments(choice, &call.name())
+            && !self.may_have_to_wait(choice, &call.name(), now_ms)
     }
 
     fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
@@ -41,6 +44,9 @@ impl CallJudge for Judging {
         }
         let mut objections = self.judge.objections_by_name(choice, &name, now_ms);
         self.answers.exempt(&mut objections);
+        if self.wait_for(&objections, now_ms).is_some() {
+            return None;
+        }
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_approval())?.clone();
         let decision = Decision::Block { policy, reason: self.shown(choice, &reason, now_ms) };
         let (id, decided, acts, re_request) = (call.id(), decision.clone(), Vec::new(), None);
@@ -98,11 +104,10 @@ impl CallJudge for Judging {
         let needs_approval = ruling.needs_approval_alone();
         if whole
             && !self.landing
-            && self.holds()
             && ruling.answer.is_none()
-            && let Some((policy, reason)) = ruling.objections.first().filter(|_| needs_approval).cloned()
+            && let Some(decision) = self.hold_back((choice, now_ms), call, &ruling)
         {
-            return self.hold((choice, now_ms), call, (policy, &reason), ruling);
+            return decision;
         }
         let Ruling { objections, answer, rewritten, own, re_request, .. } = ruling;
         let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
@@ -185,20 +190,23 @@ impl CallJudge for Judging {
         let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
         let Waiting { call, choice, arguments, passed, objections, fixed } = self.holding.waiting.remove(at);
         let (policy, reason) = objections.first()?;
-        let policy = *policy;
+        let (policy, waited) = (*policy, call.wait_ms.is_some());
         if approval == ApprovalDecision::Approved {
             let decision = match fixed {
                 true => Decision::Rewrite { arguments: call.arguments },
                 false => Decision::Release,
             };
-            let mut acts = vec![(policy, approval.as_str())];
+            let mut acts = vec![(policy, if waited { WAITED } else { approval.as_str() })];
             acts.extend(fixed.then_some((policy, "rewritten")));
             self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
-        let decision = Decision::Block { policy, reason: approval.refusal(reason) };
+        let shown = if waited { self.answers.advise(reason) } else { approval.refusal(reason) };
+        let decision = Decision::Block { policy, reason: shown };
         match approval {
+            // One that could not wait to the end: nor can the next one.
+            _ if waited => self.holding.hurries = true,
             ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
             silent => self.holding.silent = Some(silent),
         }

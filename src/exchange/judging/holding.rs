@@ -1,5 +1,5 @@
-//! Held calls, which wait for a person's decision: they count against limits as if they were made, and are settled by
-//! the decision. Holds data; waits for nothing.
+//! Held calls, which wait for a person's decision or until a limit allows them: they count against limits as if they
+//! were made, and are settled by the decision or when their time has come. Holds data; waits for nothing.
 
 use super::asking::AskedCall;
 use super::{Judged, Judging};
@@ -10,7 +10,7 @@ use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, HeldCall, put_off};
 use crate::plan::decision::Decision;
 use crate::policy::about::Confirming;
-use crate::policy::set::Ruling;
+use crate::policy::set::{Ruling, longest_wait};
 
 /// The held calls, and the earlier decisions in this client request.
 #[derive(Default)]
@@ -22,8 +22,16 @@ pub(super) struct Holding {
     pub(super) declined: Vec<(String, Hash)>,
     /// Why no person can be asked any more.
     pub(super) silent: Option<ApprovalDecision>,
+    /// No call waits for its time any more.
+    pub(super) hurries: bool,
+    /// For how long the client has waited for calls whose time was to come, in ms, and until when it still does.
+    waited_ms: u64,
+    waits_until_ms: u64,
     next: u32,
 }
+
+/// The action of a policy whose limit was waited for.
+pub(super) const WAITED: &str = "waited";
 
 impl Holding {
     /// The number of the next call that waits, for whatever reason.
@@ -56,9 +64,90 @@ impl Judging {
         self.judge.confirming().and_then(Confirming::hold_ms).unwrap_or(0)
     }
 
+    /// Holds a call of `choice` that lacks nothing but an approval, or some time; `None` where it is not to be held.
+    pub(super) fn hold_back(
+        &mut self,
+        at: (u32, u64),
+        call: &Assembled,
+        ruling: &Ruling,
+    ) -> Option<Decision> {
+        let (policy, reason) = ruling.objections.first()?;
+        if self.holds() && ruling.needs_approval_alone() {
+            return Some(self.hold(at, call, (policy, reason), ruling.clone()));
+        }
+        let wait_ms = self.wait_for(&ruling.objections, at.1)?;
+        self.hold_for(wait_ms, at, call, ruling)
+    }
+
+    /// For how many ms a call may be held at `now_ms` until no policy objects to it any more. All calls of a client
+    /// request together wait no longer than the policies allow for one.
+    pub(super) fn wait_for(&self, objections: &[(&'static str, Reason)], now_ms: u64) -> Option<u64> {
+        let longest_ms = self.judge.longest_wait_ms();
+        if longest_ms == 0 || self.observe || self.holding.hurries {
+            return None;
+        }
+        let wait_ms = longest_wait(objections)?;
+        let begins_ms = self.holding.waits_until_ms.max(now_ms);
+        let more_ms = now_ms.saturating_add(wait_ms).saturating_sub(begins_ms);
+        (self.holding.waited_ms.saturating_add(more_ms) <= longest_ms).then_some(wait_ms)
+    }
+
+    /// Whether a call of the tool `name` is to be held until its time has come, unless its arguments forbid it.
+    pub(super) fn may_have_to_wait(&mut self, choice: u32, name: &str, now_ms: u64) -> bool {
+        if self.judge.longest_wait_ms() == 0 {
+            return false;
+        }
+        let objections = self.judge.objections_by_name(choice, name, now_ms);
+        self.wait_for(&objections, now_ms).is_some()
+    }
+
+    /// Holds a call for so many ms; it counts as made when they have passed.
+    fn hold_for(
+        &mut self,
+        wait_ms: u64,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        ruling: &Ruling,
+    ) -> Option<Decision> {
+        let at_ms = now_ms.saturating_add(wait_ms);
+        let then = self.ruling((choice, at_ms), call, Some(&call.arguments()));
+        if !then.is_allowed() {
+            return None;
+        }
+        let begins_ms = self.holding.waits_until_ms.max(now_ms);
+        self.holding.waited_ms += at_ms.saturating_sub(begins_ms);
+        self.holding.waits_until_ms = at_ms.max(begins_ms);
+        let fixed = then.rewritten.map(|(_, arguments)| arguments);
+        let objections = ruling.objections.clone();
+        Some(self.keep((choice, call), (String::new(), Some(wait_ms)), fixed, objections))
+    }
+
+    /// Keeps a call that limits have let through until it is settled. `shown`: to a person, if one is asked.
+    fn keep(
+        &mut self,
+        (choice, call): (u32, &Assembled),
+        (shown, wait_ms): (String, Option<u64>),
+        fixed: Option<String>,
+        objections: Vec<(&'static str, Reason)>,
+    ) -> Decision {
+        let id = self.holding.next;
+        self.holding.next += 1;
+        let (call_id, tool) = (call.id(), call.name());
+        let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
+        self.holding.waiting.push(Waiting {
+            choice,
+            arguments: self.judge.arguments_hash(&arguments),
+            passed: self.judge.passed(),
+            objections,
+            fixed: fixed.is_some(),
+            call: HeldCall { id, call_id, tool, arguments, shown, wait_ms },
+        });
+        Decision::Hold { id, arguments: fixed }
+    }
+
     /// Holds a call of `choice` that lacks nothing but an approval; or blocks it, where no person can be asked about
     /// it.
-    pub(super) fn hold(
+    fn hold(
         &mut self,
         (choice, now_ms): (u32, u64),
         call: &Assembled,
@@ -79,16 +168,7 @@ impl Judging {
                 self.judge.approve(true);
                 self.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
                 self.judge.approve(false);
-                let id = self.holding.number();
-                self.holding.waiting.push(Waiting {
-                    call: HeldCall { id, call_id: call.id(), tool, arguments, shown },
-                    choice,
-                    arguments: hash,
-                    passed: self.judge.passed(),
-                    objections: ruling.objections,
-                    fixed: fixed.is_some(),
-                });
-                Decision::Hold { id, arguments: fixed }
+                self.keep((choice, call), (shown, None), fixed, ruling.objections)
             }
         }
     }
@@ -123,3 +203,5 @@ impl Judging {
 
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod timed;

@@ -32,6 +32,7 @@ pub struct Judge {
     asks_models: bool,
     /// Shared, since it is read while the folds are in use.
     answers: Arc<Answers>,
+    longest_wait_ms: u64,
     /// A person has approved the calls that follow.
     approved: bool,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
@@ -54,6 +55,7 @@ impl Judge {
             confirming: set.confirming.clone(),
             asks_models: set.model_endpoints().next().is_some(),
             answers: Arc::default(),
+            longest_wait_ms: set.longest_wait_ms,
             approved: false,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
@@ -87,6 +89,11 @@ impl Judge {
     /// See [`PolicySet::confirming`].
     pub fn confirming(&self) -> Option<&Confirming> {
         self.confirming.as_deref()
+    }
+
+    /// See [`About::longest_wait_ms`](crate::policy::about::About::longest_wait_ms).
+    pub fn longest_wait_ms(&self) -> u64 {
+        self.longest_wait_ms
     }
 
     /// Whether a person has approved the calls that follow: then no policy objects for lack of approval.
@@ -205,6 +212,7 @@ impl Ruling {
 fn objection(fold: &dyn Fold, verdict: Verdict, approved: bool) -> Option<(&'static str, Reason)> {
     match verdict {
         Verdict::Block(reason) => Some((fold.name(), reason)),
+        Verdict::Wait(ms, reason) => Some((fold.name(), Reason { wait_ms: Some(ms), ..reason })),
         Verdict::Ask(reason) if !approved => {
             Some((fold.name(), Reason { kind: ReasonKind::ConfirmationRequired, ..reason }))
         }

@@ -27,8 +27,19 @@ impl Ruling {
         self.objections.is_empty() && self.answer.is_none()
     }
 
+    /// After how many ms no objection holds any more, where the call may be held until then.
+    pub fn wait_ms(&self) -> Option<u64> {
+        longest_wait(&self.objections)
+    }
+
     /// Whether the lack of a person's approval is the only objection.
     pub fn needs_approval_alone(&self) -> bool {
         !self.objections.is_empty() && self.objections.iter().all(|(_, reason)| reason.needs_approval())
     }
+}
+
+/// After how many ms none of `objections` holds any more, where the call may be held until then.
+pub fn longest_wait(objections: &[(&'static str, Reason)]) -> Option<u64> {
+    let waits = objections.iter().map(|(_, reason)| reason.wait_ms);
+    waits.reduce(|one, other| Some(one?.max(other?))).flatten()
 }

@@ -1,9 +1,10 @@
 //! The connection to the shared state store, with a circuit breaker: made and kept by its own task, given up after a
-//! few failures, so that a state store that is away or slow never delays requests for long. Knows nothing of the
-//! commands.
+//! few failures, so that a state store that is away or slow never delays requests for long. While the circuit is open,
+//! nothing is asked; after a cool-down its task, and no request, makes one probe. Knows nothing of the commands.
 
+use super::breaker::Breaker;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::store::StoreOp;
+use crate::telemetry::store::{Circuit, StoreOp};
 use ::redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, Value, pipe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +12,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Failures in a row after which no request uses it until it answers again: the most that slowness may cost requests.
-const MOST_FAILURES: u32 = 3;
 /// How often an idle connection is checked, so that the loss of the state store is noticed before a request needs it.
 const TRIED_EVERY: Duration = Duration::from_secs(1);
-/// The pause before a reconnect: doubled up to the longest, and short again after a steady while.
+/// The cool-down before a probe: doubled up to the longest, and short again after a steady while.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const STEADY: Duration = Duration::from_secs(10);
@@ -53,8 +52,7 @@ struct State {
     connection: Option<MultiplexedConnection>,
     /// The number of the connection, so that one is not given up for a failure of an earlier one.
     nth: u64,
-    /// In a row.
-    failures: u32,
+    breaker: Breaker,
     /// Why writes are refused, and when the last one was. Kept across connections.
     refused: Option<(String, Instant)>,
 }
@@ -63,6 +61,7 @@ impl Link {
     /// No connection yet: [`Self::keep`] makes it.
     pub(super) fn new(client: Client, within: Duration, metrics: Arc<Metrics>) -> Self {
         metrics.store_answers(false);
+        metrics.store_breaker(Circuit::Open);
         Self { client, within, state: Mutex::default(), is_up: watch::Sender::new(None), metrics }
     }
 
@@ -82,7 +81,7 @@ impl Link {
         let answer = timeout(within, connection.req_packed_commands(commands, 0, commands.len())).await;
         match answer {
             Ok(Ok(values)) if values.len() == commands.len() => {
-                self.lock().failures = 0;
+                self.lock().breaker.answered(Instant::now());
                 Ok(values)
             }
             Ok(Ok(_)) => self.failed(nth, op, Away::Gone, "an answer is missing"),
@@ -149,6 +148,7 @@ impl Link {
         let mut pause = SHORTEST_PAUSE;
         let mut is_told = false;
         loop {
+            self.metrics.store_breaker(Circuit::HalfOpen);
             match self.connect().await {
                 Ok(connection) => {
                     let since = Instant::now();
@@ -161,6 +161,7 @@ impl Link {
                 }
                 Err(reason) => {
                     self.count(StoreOp::Connect, 1);
+                    self.metrics.store_breaker(Circuit::Open);
                     self.is_up.send_replace(Some(false));
                     if !is_told {
                         tracing::warn!(reason, "the shared state store does not answer; going on without it");
@@ -205,7 +206,8 @@ impl Link {
 
     fn rise(&self, connection: MultiplexedConnection) {
         let mut state = self.lock();
-        (state.connection, state.nth, state.failures) = (Some(connection), state.nth + 1, 0);
+        (state.connection, state.nth, state.breaker) = (Some(connection), state.nth + 1, Breaker::default());
+        self.metrics.store_breaker(Circuit::Closed);
         let takes_writes = state.refused.is_none();
         self.metrics.store_answers(takes_writes);
         drop(state);
@@ -223,8 +225,8 @@ impl Link {
         if state.nth != nth || state.connection.is_none() {
             return Err(away);
         }
-        state.failures += 1;
-        let is_over = matches!(away, Away::Gone) || state.failures >= MOST_FAILURES;
+        let opens = state.breaker.failed(Instant::now());
+        let is_over = matches!(away, Away::Gone) || opens;
         drop(state);
         if is_over {
             self.give_up(reason);
@@ -236,6 +238,7 @@ impl Link {
     pub(super) fn give_up(&self, reason: &str) {
         let mut state = self.lock();
         if state.connection.take().is_some() {
+            self.metrics.store_breaker(Circuit::Open);
             self.metrics.store_answers(false);
             let is_told = state.refused.is_some();
             drop(state);

@@ -224,7 +224,7 @@ impl ChoiceState {
                     self.decide(at, Known::Whole, judging, now_ms);
                 } else if self.marks[at].name_passes
                     && !self.written.contains(&at)
-                    && judging.needs_name_alone(self.index, call)
+                    && judging.needs_name_alone(self.index, call, now_ms)
                 {
                     self.decide(at, Known::Name, judging, now_ms);
                 } else {

@@ -261,7 +261,7 @@ pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, n
             (_, true, _) => Known::Whole,
             (_, false, true) if call.ended.is_some() => Known::Whole,
             (_, false, true) => Known::Cut,
-            _ if call.name_passes && judging.needs_name_alone(CHOICE, &call.assembled) => Known::Name,
+            _ if call.name_passes && judging.needs_name_alone(CHOICE, &call.assembled, now_ms) => Known::Name,
             _ => return,
         };
         if !is_complete && ended {

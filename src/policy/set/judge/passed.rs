@@ -1,5 +1,6 @@
-//! The calls that a judge has let through, where one of them may have to be taken back: a person was asked about it,
-//! and declined; or another model is asked about it. Kept only where that may be.
+//! The calls that a judge has let through, where one of them may have to be taken back: it was held, and then not
+//! released. Kept only where calls are held: for a person's decision, for another model's answer, or until a limit allows
+//! them.
 
 use super::{Folds, Judge};
 use crate::conversation::identity::Hash;
@@ -43,7 +44,8 @@ impl Judge {
     }
 
     pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
-        if !self.asks_models && self.confirming().and_then(Confirming::hold_ms).is_none() {
+        let waits = self.confirming().and_then(Confirming::hold_ms).is_some() || self.longest_wait_ms > 0;
+        if !waits && !self.asks_models {
             return;
         }
         let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));

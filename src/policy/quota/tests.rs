@@ -1,0 +1,241 @@
+//! Cases of quotas: what counts, what each tier may use, what the model reads of it, and what is refused.
+
+use super::*;
+use crate::conversation::Transcript;
+use crate::conversation::memo::NoMemo;
+use crate::plan::{Change, Refusal};
+use crate::policy::cases::{declaring, policy, read_spent, set_times, somebody, turn};
+use crate::policy::scenario::problem;
+use crate::policy::set::{Judge, PolicySet};
+
+const HOUR: u64 = 3_600_000;
+const IMAGES: &str = r#"limits = { images = { tools = ["*image*", "*Image*"], calls = 3, per = "5h" } }"#;
+
+/// A judge of a caller whose calls were handed out at these times.
+fn judge(table: &str, spent: &[Vec<u64>]) -> Judge {
+    read_spent(&policy::<Quota>(table), spent)
+}
+
+fn blocked(judge: &mut Judge, tool: &str, now_ms: u64) -> Option<Reason> {
+    judge.rule(0, tool, None, now_ms).objections.pop().map(|(_, reason)| reason)
+}
+
+#[test]
+fn the_calls_of_other_conversations_count_and_age() {
+    for (spent, now, expected) in [
+        (vec![], HOUR, None),
+        (vec![HOUR, HOUR + 1], 2 * HOUR, None),
+        (vec![HOUR, HOUR + 1, HOUR + 2], 2 * HOUR, Some((3, 4 * HOUR))),
+        (vec![HOUR, HOUR + 1, HOUR + 2], 6 * HOUR, None),
+        (vec![HOUR, 2 * HOUR, 2 * HOUR, 2 * HOUR], 3 * HOUR, Some((4, 4 * HOUR))),
+    ] {
+        let reason = blocked(&mut judge(IMAGES, std::slice::from_ref(&spent)), "make_image", now);
+        let reset_at = expected.map(|(_, wait)| vec![("reset_at", now + wait)]);
+        assert_eq!(reason.as_ref().map(|reason| reason.times.clone()), reset_at, "{spent:?}");
+        let numbers = expected.map(|(used, wait)| {
+            vec![
+                ("used", used),
+                ("limit", 3),
+                ("remaining", 0),
+                ("window_ms", 5 * HOUR),
+                ("retry_after_ms", wait),
+            ]
+        });
+        assert_eq!(reason.map(|reason| reason.numbers), numbers, "{spent:?}");
+    }
+}
+
+#[test]
+fn all_tools_of_a_quota_share_it_and_others_have_their_own() {
+    let table = format!(
+        "{}, pages = {{ tools = [\"*page*\"], calls = 1, per = \"1h\" }} }}",
+        &IMAGES[..IMAGES.len() - 2]
+    );
+    let mut judge = judge(&table, &[vec![HOUR], vec![]]);
+    for (tool, allowed) in [
+        ("make_image", true),
+        ("generateImage", true),
+        ("make_image", false),
+        ("generateImage", false),
+        ("make_page", true),
+        ("make_page", false),
+        ("search", true),
+    ] {
+        assert_eq!(blocked(&mut judge, tool, HOUR + 5).is_none(), allowed, "{tool}");
+    }
+    let found = blocked(&mut judge, "generateImage", HOUR + 5).unwrap();
+    assert!(
+        found.message.contains("\"images\" of 3 calls within 5h")
+            && found.message.contains("in 300 min, at 1970-01-01T06:00:00Z"),
+        "{}",
+        found.message
+    );
+    let usage = judge.usage(HOUR + 5);
+    let found: Vec<_> = usage.iter().map(|(_, it)| (it.tool.as_str(), it.used, it.limit)).collect();
+    assert_eq!(found, [("images", 3, 3), ("pages", 1, 1)]);
+}
+
+#[test]
+fn what_is_counted_is_reported_with_its_tools_and_window() {
+    let counted = policy::<Quota>(IMAGES).about().quotas.clone();
+    assert_eq!(
+        (&*counted[0].name, counted[0].tools.len(), counted[0].calls, counted[0].window_ms),
+        ("images", 2, 3, 5 * HOUR)
+    );
+}
+
+#[test]
+fn settings_that_cannot_work_are_reported() {
+    for (quota, found) in [
+        (r#"tools = ["a"], calls = 0, per = "5h""#, "limits.x.calls: expected 1 to 10000, found 0"),
+        (r#"tools = ["a"], calls = 10001, per = "5h""#, "limits.x.calls: expected 1 to 10000, found 10001"),
+        (r#"tools = ["a"], calls = 1, per = "0s""#, "limits.x.per: expected a window longer than 0"),
+        (
+            r#"tools = ["a"], per = "1h""#,
+            "limits.x.calls: expected 1 to 10000, or tiers with numbers of their own",
+        ),
+        (
+            r#"tools = ["a"], per = "1h", tiers = { guest = 10001 }"#,
+            "limits.x.tiers.guest: expected 0 to 10000, found 10001",
+        ),
+        (r#"tools = ["a", "a"], calls = 1, per = "1s""#, "limits.x.tools: a is named twice"),
+        (
+            r#"tools = [""], calls = 1, per = "1s""#,
+            "limits.x.tools: expected names or patterns, found an empty one",
+        ),
+    ] {
+        assert_eq!(problem::<Quota>(&format!("limits = {{ x = {{ {quota} }} }}")), found);
+    }
+}
+
+/// What the policy makes of a request with `body` of a caller of this tier, whose calls were handed out at these times:
+/// those of the request, and all.
+fn read(
+    table: &str,
+    body: &str,
+    (tier, away): (&str, bool),
+    (released, spent): (&[u64], &[u64]),
+) -> (Plan, Judge) {
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    let released: Vec<Option<u64>> = released.iter().copied().map(Some).collect();
+    set_times(&mut transcript, &released, 10 * HOUR);
+    transcript.tier = Some(tier.into());
+    transcript.spent = vec![spent.to_vec()];
+    transcript.store_away = away;
+    PolicySet::new(vec![policy::<Quota>(table)]).read(&transcript)
+}
+
+const TIERS: &str = r#"limits = { images = { tools = ["image"], calls = 3, per = "5h", tiers = { guest = 1, staff = 5, free = 0 } } }"#;
+
+#[test]
+fn each_tier_has_its_own_number_and_all_others_have_the_general_one() {
+    let now = 10 * HOUR;
+    for (table, tier, used, allowed) in [
+        (TIERS, "guest", 0, true),
+        (TIERS, "guest", 1, false),
+        (TIERS, "auth", 2, true),
+        (TIERS, "auth", 3, false),
+        (TIERS, "staff", 4, true),
+        (TIERS, "staff", 5, false),
+        (TIERS, "free", 0, false),
+        (r#"limits = { x = { tools = ["image"], per = "5h", tiers = { guest = 1 } } }"#, "auth", 9, true),
+        (r#"limits = { x = { tools = ["image"], per = "5h", tiers = { guest = 1 } } }"#, "guest", 9, false),
+    ] {
+        let spent = vec![now - 1; used];
+        let mut judge = read(table, &turn("f", 0), (tier, false), (&[], &spent)).1;
+        let reason = blocked(&mut judge, "image", now);
+        assert_eq!(reason.is_none(), allowed, "{tier} {used}");
+        assert!(blocked(&mut judge, "other", now).is_none());
+        if let Some(reason) = reason.filter(|_| tier == "free") {
+            assert!(!reason.retryable && reason.message.contains("not available to this user"));
+        }
+    }
+    let usage = read(TIERS, &turn("f", 0), ("guest", false), (&[], &[now])).1.usage(now);
+    assert_eq!(usage.iter().map(|(_, it)| (it.used, it.limit)).collect::<Vec<_>>(), [(1, 1)]);
+}
+
+#[test]
+fn with_the_store_away_calls_of_a_quota_are_blocked_where_the_operator_wants_that() {
+    let closed = format!("{TIERS}\nstore_away = \"block\"");
+    for (table, away, tool, allowed) in [
+        (closed.as_str(), true, "image", false),
+        (&closed, true, "other", true),
+        (&closed, false, "image", true),
+        (TIERS, true, "image", true),
+    ] {
+        let mut judge = read(table, &turn("f", 0), ("auth", away), (&[], &[])).1;
+        let reason = blocked(&mut judge, tool, HOUR);
+        assert_eq!(reason.is_none(), allowed, "{tool} {away}");
+        if let Some(reason) = reason {
+            assert!(reason.retryable && reason.message.contains("cannot be checked at the moment"));
+            assert_eq!(reason.numbers, [("retry_after_ms", 5_000)]);
+        }
+    }
+    let unlimited = r#"limits = { x = { tools = ["image"], per = "5h", tiers = { guest = 1 } } }
+        store_away = "block""#;
+    let mut judge = read(unlimited, &turn("f", 0), ("auth", true), (&[], &[])).1;
+    assert!(blocked(&mut judge, "image", HOUR).is_none(), "there is nothing to count");
+}
+
+#[test]
+fn a_turn_that_could_only_call_what_is_used_up_is_refused_where_the_operator_wants_that() {
+    let reject = format!("{TIERS}\nexhausted = \"reject\"");
+    let (image, both) = (declaring(&[("image", "{}")]), declaring(&[("image", "{}"), ("search", "{}")]));
+    let calling = image.replace("]}", r#",{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"image","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#);
+    let next = calling
+        .replace(r#""r"}]}"#, r#""r"},{"role":"assistant","content":"ok"},{"role":"user","content":"q"}]}"#);
+    let now = 10 * HOUR;
+    for (table, body, used, refused) in [
+        (reject.as_str(), &image, 3, true),
+        (&reject, &image, 2, false),
+        (&reject, &both, 3, false),
+        (&reject, &calling, 3, false),
+        (&reject, &next, 3, true),
+        (&reject, &turn("image", 0), 3, false),
+        (TIERS, &image, 3, false),
+    ] {
+        let plan = read(table, body, ("auth", false), (&[], &vec![now - HOUR; used])).0;
+        assert_eq!(plan.refusal.is_some(), refused, "{used} {body}");
+        let Some(Refusal { code, message, reason, .. }) = plan.refusal else { continue };
+        assert_eq!(code, "quota_exhausted");
+        assert!(
+            message.contains("\"images\" of 3 calls within 5h is used up") && message.contains("T14:00:00Z")
+        );
+        assert_eq!(reason.unwrap().times, [("reset_at", now + 4 * HOUR)]);
+    }
+}
+
+/// Each notice: the index of its message, and its text.
+fn notices(table: &str, body: &str, released: &[u64], spent: &[u64]) -> Vec<(usize, String)> {
+    let plan = read(table, body, ("auth", false), (released, spent)).0;
+    let notices = plan.edits.into_iter().map(|edit| match edit.change {
+        Change::Notice { text, word: "notice" } => (edit.message, text),
+        other => panic!("{other:?}"),
+    });
+    notices.collect()
+}
+
+#[test]
+fn the_model_is_shown_once_that_little_is_left_and_once_that_nothing_is() {
+    let table = r#"limits = { images = { tools = ["image"], calls = 4, per = "5h" } }
+        texts = { notice = "{remaining} of {limit} until {reset_at}" }
+        notify = 2"#;
+    let at = [6 * HOUR, 6 * HOUR + 1, 6 * HOUR + 2];
+    let elsewhere = 5 * HOUR + 7;
+    let few = (4, "2 of 4 until 1970-01-01T10:00:01Z".to_owned());
+    let none = (6, "0 of 4 until 1970-01-01T10:00:01Z".to_owned());
+    let with = |spent: &[u64]| [&[elsewhere][..], spent].concat();
+    assert_eq!(notices(table, &turn("image", 1), &at[..1], &with(&at[..1])), [few_of(&few, 2)]);
+    assert_eq!(notices(table, &turn("image", 2), &at[..2], &with(&at[..2])), [few_of(&few, 2)]);
+    // Later requests find the same notices in the same places, whatever is called elsewhere meanwhile.
+    let all = with(&[&at[..], &[9 * HOUR]].concat());
+    assert_eq!(notices(table, &turn("image", 3), &at, &all), [few_of(&few, 2), none]);
+    assert_eq!(notices(table, &turn("other", 3), &at, &all), []);
+    assert_eq!(notices(&table.replace("notify = 2", ""), &turn("image", 3), &at, &all), []);
+}
+
+fn few_of(few: &(usize, String), message: usize) -> (usize, String) {
+    (message, few.1.clone())
+}
