@@ -19,6 +19,7 @@ mod endpoint;
 mod fresh;
 mod history;
 mod injection;
+mod instructions;
 mod intents;
 mod kill;
 mod loops;

@@ -26,7 +26,7 @@ const SPLITS: usize = 12;
 
 /// The findings in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Findings {
+pub struct Findings {
     /// The weight of the findings at the heaviest position.
     pub score: u32,
     kinds: u8,
@@ -50,7 +50,7 @@ impl Findings {
 }
 
 /// Scans `text`.
-pub(super) fn scan(text: &str) -> Findings {
+pub fn scan(text: &str) -> Findings {
     let (head, tail) = ends(text);
     let findings = Scan::of(head);
     if tail.is_empty() { findings } else { findings.or(Scan::of(tail)) }

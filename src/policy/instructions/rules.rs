@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 /// What a rule has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Characters that are invisible.
     Invisible,
     /// Instructions to set others aside.
@@ -28,11 +28,11 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub(super) const ALL: [Self; 6] =
+    pub const ALL: [Self; 6] =
         [Self::Invisible, Self::Override, Self::Template, Self::Addressed, Self::Hidden, Self::Exfiltration];
 
     /// Its name in metrics and the log.
-    pub(super) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Invisible => "invisible",
             Self::Override => "override",
