@@ -5,6 +5,7 @@ pub mod approval;
 pub mod decision;
 mod envelope;
 mod facts;
+pub mod placeholders;
 mod question;
 mod summaries;
 pub mod texts;
@@ -17,6 +18,8 @@ pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
 pub use verdict::{Proposed, Reason, ReasonKind, Reworded, Verdict};
 
+use self::placeholders::{Placeholders, Redaction};
+use crate::conversation::pins::Pinned;
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -34,6 +37,8 @@ pub struct Plan {
     pub re_requests: Vec<ReRequest>,
     /// Tools of ours that are declared after the client's.
     pub declared: Vec<Declared>,
+    /// The estimated tokens of the tools that the request declares.
+    pub definition_tokens: u64,
     /// Ask the model for one call at a time.
     pub one_at_a_time: bool,
     /// Do not send the request; answer it with this.
@@ -46,6 +51,12 @@ pub struct Plan {
     pub summaries: BatchSummaries,
     /// Texts of results that may hold instructions: the indexes of their messages, and their own.
     flagged: Vec<(usize, usize)>,
+    /// Definitions of tools that were seen for the first time.
+    pins: Vec<Pinned>,
+    /// Texts of ours before the descriptions of tools, by the tool's index.
+    annotated: Vec<(&'static str, usize, String)>,
+    /// The values that are hidden from the model, with the policy that hides them.
+    hidden_values: Option<(&'static str, Arc<Placeholders>)>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }
@@ -103,7 +114,7 @@ pub struct Edit {
 }
 
 /// A change. Indexes `text` count the message's strings of text. Of several new texts for one string the highest in
-/// this list applies: hide, clear, block, point, shorten; surrounding lines apply to whichever it is.
+/// this list applies: hide, clear, block, point, shorten, redact; surrounding lines apply to whichever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An old text is cleared to make room.
@@ -116,6 +127,11 @@ pub enum Change {
     Point { text: usize, by: EscapedText, gone_chars: usize, original: usize },
     /// The text is shortened.
     Shorten { text: usize, by: EscapedText, gone_chars: usize },
+    /// Values in the text are hidden from the model, which reads placeholders: `by` is the whole text with them. Other
+    /// policies read it as the text's own.
+    Redact { text: usize, by: EscapedText, ranges: Arc<[Redaction]> },
+    /// The arguments of the `call`-th call of the message become these, as JSON text: values in them are hidden.
+    RedactCall { call: usize, by: EscapedText },
     /// Characters that hide text from people are removed, whatever the text becomes.
     Clean { text: usize, gone_chars: usize },
     /// Lines of ours are put before and after it, whatever it becomes.
@@ -141,6 +157,8 @@ impl Change {
             | Self::BlockText { by, .. }
             | Self::Point { by, .. }
             | Self::Shorten { by, .. } => by,
+            // What the text was, but for the placeholders.
+            Self::Redact { .. } | Self::RedactCall { .. } => "",
             Self::Notice { text, .. } => text,
             Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
         }
@@ -156,6 +174,7 @@ impl Change {
             | Self::Shorten { gone_chars, .. }
             | Self::Clean { gone_chars, .. } => *gone_chars,
             Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
+            Self::Redact { .. } | Self::RedactCall { .. } => 0,
         }
     }
 
@@ -167,6 +186,8 @@ impl Change {
             Self::BlockText { .. } => "text_blocked",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
+            Self::Redact { .. } => "redacted",
+            Self::RedactCall { .. } => "call_redacted",
             Self::Clean { .. } => "stripped",
             Self::Surround { .. } => "annotated",
             Self::Remark { word, of: Some(of) } => return format!("{word}:{of}").into(),
@@ -222,6 +243,46 @@ impl Plan {
     /// Puts lines of ours around the `text`-th string of text of the event being read.
     pub fn surround(&mut self, text: usize, before: &'static str, after: &'static str) {
         self.edit(Change::Surround { text, before, after });
+    }
+
+    /// Hides values in the `text`-th string of text of the event being read: `by` is the whole text with placeholders
+    /// in the place of `ranges`.
+    pub fn redact(&mut self, text: usize, by: EscapedText, ranges: Arc<[Redaction]>) {
+        self.edit(Change::Redact { text, by, ranges });
+    }
+
+    /// Gives the `call`-th call of the event being read other arguments, in which values are hidden.
+    pub fn redact_call(&mut self, call: usize, by: EscapedText) {
+        self.edit(Change::RedactCall { call, by });
+    }
+
+    /// Keeps `values` from the model wherever it may read them later: in notices, in reasons and answers about calls.
+    /// The policy puts them back into calls, also into those that are answers.
+    pub fn hide_values(&mut self, values: Arc<Placeholders>) {
+        self.hidden_values = Some((self.at.policy, values));
+    }
+
+    /// The values that are hidden, with the policy that hides them.
+    pub fn hidden_values(&self) -> Option<&(&'static str, Arc<Placeholders>)> {
+        self.hidden_values.as_ref()
+    }
+
+    /// The text that the model reads, where values in the `text`-th text of `message` are hidden from it.
+    pub fn redacted(&self, message: usize, text: usize) -> Option<&EscapedText> {
+        self.edits.iter().filter(|edit| edit.message == message).find_map(|edit| match &edit.change {
+            Change::Redact { text: of, by, .. } if *of == text => Some(by),
+            _ => None,
+        })
+    }
+
+    /// Hides in each notice the values that were hidden before it.
+    pub(super) fn hide_in_notices(&mut self) {
+        let Some((_, values)) = self.hidden_values.clone() else { return };
+        for edit in &mut self.edits {
+            if let Change::Notice { text, .. } = &mut edit.change {
+                *text = values.hide_in(text, edit.decided).unwrap_or_else(|| std::mem::take(text));
+            }
+        }
     }
 
     /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
@@ -370,12 +431,14 @@ impl Plan {
         self.refusal.get_or_insert(Refusal { policy, code, message, reason: Some(reason) });
     }
 
-    /// Takes back every change to the request.
+    /// Takes back every change to the request, but keeps values hidden that the model must not read.
     pub fn change_nothing(&mut self) {
-        self.edits.clear();
+        let hides = |change: &Change| matches!(change, Change::Redact { .. } | Change::RedactCall { .. });
+        self.edits.retain(|edit| hides(&edit.change));
         self.dropped.clear();
         self.hidden.clear();
         self.declared.clear();
+        self.annotated.clear();
         self.summaries = BatchSummaries::default();
         self.one_at_a_time = false;
     }
@@ -393,7 +456,7 @@ impl Plan {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();
-        let changes = changes && self.declared.is_empty();
+        let changes = changes && self.declared.is_empty() && self.annotated.is_empty();
         changes && !self.one_at_a_time && self.refusal.is_none()
     }
 

@@ -101,7 +101,7 @@ impl Biller {
                 request.messages.iter().map(|message| out.slice(message.span.range())).collect();
             let tokens = |at: usize| transcript.view(at).tokens().tokens();
             let common = messages.iter().zip(&before).take_while(|(one, other)| one == other).count();
-            let tools = transcript.declared_tokens().tokens();
+            let tools = transcript.definition_tokens().tokens();
             bill.requests += 1;
             bill.sent += tools + (0..messages.len()).map(tokens).sum::<u64>();
             bill.cached += if before.is_empty() { 0 } else { tools } + (0..common).map(tokens).sum::<u64>();

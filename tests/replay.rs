@@ -444,3 +444,27 @@ fn exchanges_that_cannot_be_read_are_named_and_an_error_adds_nothing_to_the_conv
     let report = report("", &lines.map(|line| format!("{line}\n")).concat());
     assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(2)), "{report:#}");
 }
+
+#[test]
+fn tools_that_no_conversation_calls_are_listed_with_what_their_definitions_cost() {
+    let tool = |name: &str, description: &str| json!({"type": "function", "function": {"name": name, "description": description, "parameters": {}}});
+    let line = |calls: usize, tools: Value| {
+        let mut line: Value = serde_json::from_str(&talk(calls, "")).unwrap();
+        line["tools"] = tools;
+        format!("{line}\n")
+    };
+    let long = "Writes. ".repeat(100);
+    let tools = json!([tool("weather", "Says."), tool("write", &long), tool("read", "Reads.")]);
+    let input = line(1, tools) + &line(0, json!([tool("weather", "Says."), tool("read", "Reads.")]));
+    let report = report("base = \"none\"\n", &input);
+    let unused = report["unused_tools"].as_array().unwrap();
+    let named: Vec<(&str, u64)> =
+        unused.iter().map(|it| (it["tool"].as_str().unwrap(), it["requests"].as_u64().unwrap())).collect();
+    assert_eq!(named, [("write", 2), ("read", 3)], "the costliest first, the called one not at all");
+    assert!(unused[0]["tokens"].as_u64() > unused[1]["tokens"].as_u64(), "{unused:?}");
+    let file = written("base = \"none\"\n");
+    let table = text(&replay(&["--config", file.path().to_str().unwrap(), "-"], &input));
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = rows.iter().position(|row| row.starts_with(&["declared,", "never", "called"])).unwrap();
+    assert_eq!((rows[head + 1][0], rows[head + 1][1], rows[head + 2][0]), ("write", "2", "read"), "{table}");
+}

@@ -33,7 +33,7 @@ fn estimated(body: &str) -> u64 {
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
     let messages: Estimate = (0..request.messages.len()).map(|at| transcript.view(at).tokens()).sum();
-    (transcript.declared_tokens() + messages).tokens()
+    (transcript.definition_tokens() + transcript.instructions_tokens() + messages).tokens()
 }
 
 /// By how many percent the estimates of a conversation's requests are off their bills. Where one history has several

@@ -139,6 +139,7 @@ fn store() -> Plot {
                 answered: None,
                 quotas: &[],
                 stops: &[],
+                pins: None,
                 bytes: name(at % 50),
                 now_ms: at,
                 now: Instant::now(),

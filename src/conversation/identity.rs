@@ -2,6 +2,7 @@
 //! Keeps no credential and stores nothing.
 
 use crate::conversation::message::Role;
+use crate::conversation::pins::PinScope;
 use crate::conversation::request::Request;
 use highway::{HighwayHash, HighwayHasher, Key};
 
@@ -44,6 +45,10 @@ pub enum Domain {
     Hidden,
     Response,
     Question,
+    Redaction,
+    Placeholder,
+    Definition,
+    Pins,
 }
 
 impl std::fmt::Display for Hash {
@@ -209,6 +214,16 @@ impl Identity {
         let nobody =
             Self { key: HashKey::fixed(0), caller: Hash::default(), explicit: self.explicit.clone() };
         nobody.conversation(request, body)
+    }
+
+    /// The key of the definitions of tools that are pinned for the `conversation`, or for its caller.
+    pub fn pins_key(&self, scope: PinScope, conversation: Hash) -> Hash {
+        match scope {
+            PinScope::Conversation => {
+                self.key.hash(Domain::Pins, &[b"conversation", &conversation.0.to_le_bytes()])
+            }
+            PinScope::Caller => self.key.hash(Domain::Pins, &[b"caller", &self.caller.0.to_le_bytes()]),
+        }
     }
 
     /// The key of what is counted as `name` for the caller, whatever the conversation.

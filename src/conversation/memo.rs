@@ -18,6 +18,8 @@ pub enum Derived {
     Tokens(Estimate),
     /// A shortened text and the characters that are gone; `None` where the text is left as it is.
     Cut(Option<(EscapedText, usize)>),
+    /// Whether something holds.
+    Flag(bool),
     /// A checkpoint of a request's beginning.
     Checkpoint(Arc<Checkpoint>),
     /// What one policy compiled, such as a validator; the policy knows the type.

@@ -13,6 +13,7 @@ pub mod memo;
 pub mod message;
 pub mod names;
 pub mod outcome;
+pub mod pins;
 pub mod released;
 pub mod request;
 pub mod summaries;
@@ -28,6 +29,7 @@ use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
+use pins::Pinned;
 use released::{Releases, times};
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
@@ -72,6 +74,8 @@ pub struct Known {
     /// The state store that replicas share does not answer, or takes no writes: what is known of other conversations may
     /// be less than what was.
     pub store_away: bool,
+    /// The definitions of tools that were seen before, the first seen first.
+    pub pinned: Vec<Pinned>,
     /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
@@ -340,24 +344,27 @@ impl<'a> Transcript<'a> {
         self.known
     }
 
-    /// The estimated tokens of the tools that the request declares, and of its instructions. Equal lists of tools are
-    /// counted once.
-    pub fn declared_tokens(&self) -> Estimate {
+    /// The estimated tokens of the request's instructions outside of its messages.
+    pub fn instructions_tokens(&self) -> Estimate {
+        self.request.instructions.map_or(Estimate::ZERO, |text| {
+            (MESSAGE_OVERHEAD + estimate_json(text.raw(self.body))).scaled(self.token_factor)
+        })
+    }
+
+    /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.
+    pub fn definition_tokens(&self) -> Estimate {
         let count = || {
             let tools = self.request.tools.iter();
             tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
         };
-        let instructions = self.request.instructions.map_or(Estimate::ZERO, |text| {
-            (MESSAGE_OVERHEAD + estimate_json(text.raw(self.body))).scaled(self.token_factor)
-        });
         if self.request.tools.is_empty() {
-            return instructions;
+            return Estimate::ZERO;
         }
         let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
         let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
-        instructions + counted.scaled(self.token_factor)
+        counted.scaled(self.token_factor)
     }
 
     /// The newest `most` calls, the newest first.

@@ -19,6 +19,7 @@ pub struct Tool {
     pub name: Option<Str>,
     /// See [`ToolCall::namespace`](super::call::ToolCall::namespace).
     pub namespace: Option<Str>,
+    pub description: Option<Str>,
     /// Its JSON Schema.
     pub parameters: Option<Span>,
 }

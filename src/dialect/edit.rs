@@ -1,13 +1,16 @@
 //! Request edits that all dialects share, as splices: changed texts, dropped turns, members of the top object. The
 //! spans of texts are the same whatever the protocol.
 
+use crate::conversation::call::Arguments;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::{Placement, Source};
-use crate::plan::texts::{TextChange, settle};
+use crate::plan::texts::{TextChange, settle, settled_calls};
 use crate::plan::{Change, Edit, Plan};
+use crate::wire::body::{Span, Str};
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::{decode, decode_bytes, escaped, in_one_case};
+use crate::wire::json_strings::raw_ranges;
 use crate::wire::members::Member;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
@@ -25,6 +28,13 @@ pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I stil
 pub fn change_messages(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
     for ((message, text), change) in settle(plan) {
         change_text(&request.messages[message], body, text, &change, splices);
+    }
+    for (message, call, by) in settled_calls(plan) {
+        match request.messages[message].calls.get(call).map(|call| call.arguments) {
+            Some(Arguments::Text(place)) => splices.replace(place.span, by.escaped()),
+            Some(Arguments::Value(span)) => splices.replace(span, by.to_string()),
+            _ => {}
+        }
     }
     if !plan.dropped.is_empty() {
         let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
@@ -77,6 +87,15 @@ pub fn set_member(
     }
 }
 
+/// Puts texts of ours before the descriptions of tools.
+pub fn annotate_tools(request: &Request, plan: &Plan, splices: &mut Splices) {
+    for (_, at, text) in plan.annotated_tools() {
+        if let Some(description) = request.tools.get(at).and_then(|tool| tool.description) {
+            splices.insert(description.span.start, escaped(text));
+        }
+    }
+}
+
 /// Removes the members of the top object that have one of these names, in any case of letters.
 pub fn without(request: &Request, body: &[u8], names: &[&str], splices: &mut Splices) {
     splices.remove_members(&request.members, |member| is_named(member, body, names));
@@ -89,7 +108,10 @@ fn is_named(member: &Member, body: &[u8], names: &[&str]) -> bool {
 
 /// Applies `change` to the `text`-th string of text of `message`; the bytes of words that stay are kept.
 fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
-    let Some(place) = message.content.texts().nth(text).filter(|_| !message.odd) else { return };
+    let Some(place) = message.content.texts().nth(text) else { return };
+    if message.odd {
+        return hide_values(place, body, change, splices);
+    }
     for (before, _) in change.around.iter().rev() {
         splices.insert(place.span.start, escaped(before));
     }
@@ -97,11 +119,28 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
     if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
         splices.replace(place.span, escaped(&text));
+    } else if change.redactions().is_some() {
+        hide_values(place, body, change, splices);
     } else if let Some(by) = by {
         splices.replace(place.span, by.escaped());
     }
     for (_, after) in &change.around {
         splices.insert(place.span.end, escaped(after));
+    }
+}
+
+/// Puts placeholders in the place of values, and leaves the rest of the text as it is written.
+fn hide_values(place: Str, body: &[u8], change: &TextChange<'_>, splices: &mut Splices) {
+    let (Some(redactions), Some(by)) = (change.redactions(), change.by()) else { return };
+    let start = place.span.range().start;
+    match raw_ranges(place.raw(body), redactions.iter().map(|redaction| &redaction.range)) {
+        Some(ranges) => {
+            for (range, redaction) in ranges.into_iter().zip(redactions) {
+                let span = Span::new(start + range.start, start + range.end);
+                splices.replace(span, escaped(&redaction.by));
+            }
+        }
+        None => splices.replace(place.span, by.escaped()),
     }
 }
 

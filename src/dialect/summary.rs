@@ -3,7 +3,7 @@
 
 use crate::conversation::Transcript;
 use crate::dialect::usage::Usage;
-use crate::plan::SummaryWanted;
+use crate::plan::{Plan, SummaryWanted};
 use crate::wire::first_characters::first_characters;
 use crate::wire::hidden_unicode::strip;
 use bytes::Bytes;
@@ -20,15 +20,19 @@ const WORD_CHARS: usize = 12;
 /// How toolrein's own notes begin, and the replacement where somebody else wrote it.
 const OWN: (&str, &str) = ("[toolrein", "(");
 
-/// The request that asks for the summary `wanted` of results in `transcript`.
-pub fn question(transcript: &Transcript<'_>, wanted: &SummaryWanted) -> Bytes {
+/// The request that asks for the summary `wanted` of results in `transcript`, with the values that `plan` hides hidden.
+pub fn question(transcript: &Transcript<'_>, plan: &Plan, wanted: &SummaryWanted) -> Bytes {
     let newest = &wanted.texts[wanted.texts.len().saturating_sub(MOST_RESULTS)..];
     let results: Vec<Value> = newest
         .iter()
         .filter_map(|(message, text)| {
             let written = transcript.request.messages.get(*message)?.content.texts().nth(*text)?;
             let tool = transcript.calls.answered_by(*message).map_or("", |call| &*call.name);
-            let text = plain(&first_characters(written, transcript.body, MOST_CHARS));
+            let text = match plan.redacted(*message, *text) {
+                Some(by) => Cow::Owned(by.chars().take(MOST_CHARS).collect()),
+                None => first_characters(written, transcript.body, MOST_CHARS),
+            };
+            let text = plain(&text);
             Some(json!({"tool": plain(tool), "text": text}))
         })
         .collect();
@@ -175,7 +179,8 @@ mod tests {
             terms: Arc::new(terms),
             blank: SummaryBlank { message: 1, text: 0, around: ("", "") },
         };
-        let question: Value = serde_json::from_slice(&question(&transcript, &wanted)).unwrap();
+        let question: Value =
+            serde_json::from_slice(&question(&transcript, &Plan::default(), &wanted)).unwrap();
         let content = question["messages"][1]["content"].as_str().unwrap();
         let data = content.strip_prefix("<results>").unwrap().strip_suffix("</results>").unwrap();
         (serde_json::from_str(data).unwrap(), question)

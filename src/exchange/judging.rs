@@ -169,6 +169,9 @@ impl Judging {
         if self.observe || wrapper::is_name(name) {
             return true;
         }
+        if self.judge.restores(choice, name) {
+            return true;
+        }
         // A forced call may have to wait, and is then shown whole.
         let meant = self.judge.meant(name);
         let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
@@ -217,7 +220,10 @@ fn changed() -> Reason {
 /// What was done to a call besides objecting to it.
 fn acts(ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
     let answered = ruling.answer.as_ref().map(|(policy, _)| (*policy, "answered"));
-    let rewritten = ruling.rewritten.as_ref().map(|(policy, _)| (*policy, "rewritten"));
-    let done = answered.or(rewritten).filter(|_| ruling.objections.is_empty());
+    let restored = ruling.restored.as_ref().map(|(policy, _)| (*policy, "restored"));
+    let is_other = |policy: &&str| restored.is_none_or(|(restoring, _)| restoring != *policy);
+    let rewritten = ruling.rewritten.as_ref().map(|(policy, _)| *policy).filter(is_other);
+    let done = answered.or(rewritten.map(|policy| (policy, "rewritten")));
+    let done = restored.into_iter().chain(done).filter(|_| ruling.objections.is_empty());
     done.into_iter().collect()
 }

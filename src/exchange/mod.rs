@@ -9,6 +9,7 @@ mod answer;
 pub mod confirm;
 pub mod error;
 pub mod fallback;
+mod hidden_values;
 pub mod judging;
 mod notes;
 mod plan;

@@ -81,6 +81,7 @@ impl Core {
         for (policy, _) in &plan.hidden {
             record.act(On::Request, policy, "hidden", 1);
         }
+        record.definition_tokens = plan.definition_tokens;
         for dropped in plan.dropped.iter().filter(|dropped| dropped.decided >= new_from) {
             record.act(On::Request, dropped.policy, "turns_dropped", 1);
         }

@@ -2,12 +2,14 @@
 //! its facts. Changes and sends nothing.
 
 use super::error::ProxyError;
+use super::hidden_values::hide_in;
 use super::running::Running;
-use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, Quota, SentExchanges, Stop};
+use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, Quota, SentExchanges, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
+use crate::conversation::pins::Pinned;
 use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, answer, token};
@@ -137,6 +139,7 @@ impl Core {
             bytes: if quotas.is_empty() { Hash::default() } else { self.name_of_bytes() },
             quotas,
             stops: self.stops(conversation),
+            pins: self.pins_key(conversation),
             model,
             request,
             conversation,
@@ -171,6 +174,7 @@ impl Core {
         transcript.spent.clone_from(&facts.spent);
         transcript.store_away = facts.away || facts.unwritten;
         transcript.stopped = facts.stopped;
+        transcript.pinned = std::mem::take(&mut facts.pinned);
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let (mut plan, judge) = self.policies().read(&transcript);
         plan.change_only_from(request.first_sent());
@@ -224,6 +228,12 @@ impl Core {
         let length =
             Length { conversation, history: histories.whole, overflows: transcript.overflows.clone() };
         let context = transcript.calls.context;
+        self.pin(&plan, conversation, now);
+        if let Some((_, values)) = plan.hidden_values() {
+            for (message, exchange) in &mut restored {
+                *exchange = hide_in(exchange, values, *message);
+            }
+        }
         *self.plan = plan;
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);
@@ -334,7 +344,7 @@ impl Core {
             self.outputs.push_back(Output::SummariesLost(lost.clone()));
         }
         let wanted = plan.summaries.wanted.clone()?;
-        let question = question(transcript, &wanted);
+        let question = question(transcript, plan, &wanted);
         Some(Output::Summarise { wanted, question })
     }
 
@@ -397,6 +407,19 @@ impl Core {
             self.policies().leave_context(&mut plan);
         }
         plan
+    }
+
+    /// The key of the definitions of tools that were seen, where a policy wants them.
+    fn pins_key(&self, conversation: Hash) -> Option<Hash> {
+        Some(self.identity.pins_key(self.policies().pins()?, conversation))
+    }
+
+    /// Remembers the definitions of tools that were seen for the first time.
+    fn pin(&mut self, plan: &Plan, conversation: Hash, now: Now) {
+        let pins: Vec<Pinned> = plan.pins().collect();
+        let Some(key) = self.pins_key(conversation).filter(|_| !pins.is_empty()) else { return };
+        let pinned = Some(NewPins { key, pins, at_ms: now.ms });
+        self.outputs.push_back(Output::Store(News { pinned, ..News::default() }));
     }
 
     /// The stops that may apply to the request, where a policy acts on them.

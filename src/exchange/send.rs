@@ -2,6 +2,7 @@
 //! calls. Decides when the final-answer request is sent.
 
 use super::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
+use super::hidden_values::hide_in;
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
 use super::running::{Replying, Running};
@@ -223,6 +224,9 @@ impl Running {
         // An approval is for one reply.
         judging.approve(false);
         let mut asking = self.reasks.again((choice, next), hidden, core.shared.config.reask.max);
+        if let Some((_, values)) = core.plan.hidden_values() {
+            asking.rounds.iter_mut().for_each(|round| *round = hide_in(round, values, usize::MAX));
+        }
         core.record.reasks = self.reasks.count();
         if asking.land {
             judging.land();

@@ -10,6 +10,7 @@ pub use update::ReplyContext;
 use super::Now;
 use crate::conversation::Stopped;
 use crate::conversation::identity::{CallKey, Hash};
+use crate::conversation::pins::Pinned;
 use crate::conversation::released::{Release, Releases};
 use crate::plan::approval::Confirmation;
 use bytes::Bytes;
@@ -52,6 +53,8 @@ pub struct Ask<'a> {
     pub quotas: &'a [Quota],
     /// The conversation and its caller, where a stop of one of them matters.
     pub stops: &'a [Stop],
+    /// The key of the definitions of tools that were seen, where they are wanted.
+    pub pins: Option<Hash>,
     /// The request's name, equal for equal bytes alone.
     pub bytes: Hash,
     /// Now, in ms since the epoch.
@@ -68,6 +71,7 @@ pub struct StoreQuery {
     pub(crate) histories: Vec<Hash>,
     pub(crate) quotas: Vec<Quota>,
     pub(crate) stops: Vec<Stop>,
+    pub(crate) pins: Option<Hash>,
     pub(crate) model: Hash,
     pub(crate) request: Hash,
     pub(crate) conversation: Hash,
@@ -89,6 +93,7 @@ impl StoreQuery {
             answered: self.answered,
             quotas: &self.quotas,
             stops: &self.stops,
+            pins: self.pins,
             bytes: self.bytes,
             now_ms: self.now.ms,
             now: self.now.at,
@@ -143,6 +148,8 @@ pub struct Facts {
     pub spent: Vec<Vec<u64>>,
     /// Requests of the conversation that were refused for their length and accepted when shortened.
     pub overflows: Vec<Overflow>,
+    /// Definitions of tools that were seen, the first seen first.
+    pub pinned: Vec<Pinned>,
     /// A person has stopped the conversation or its caller.
     pub stopped: Option<Stopped>,
     /// The shared state store did not answer: these are the facts of this process alone.
@@ -215,6 +222,8 @@ pub struct News {
     pub spent: Vec<Spent>,
     /// Under the conversation's key: the request was refused for its length and accepted when shortened.
     pub overflow: Option<(Hash, Overflow)>,
+    /// Definitions of tools that were seen for the first time.
+    pub pinned: Option<NewPins>,
     /// What is known of a conversation that the upstream keeps, by the key of what the client continues from.
     pub history: Option<(Hash, Bytes)>,
 }
@@ -241,9 +250,20 @@ impl News {
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none();
+        let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none() && self.pinned.is_none();
         is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
     }
+}
+
+/// Definitions of tools, seen for the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPins {
+    /// The key of the conversation, or of its caller.
+    pub key: Hash,
+    /// In the order of the request.
+    pub pins: Vec<Pinned>,
+    /// When they were seen, in ms since the epoch.
+    pub at_ms: u64,
 }
 
 /// Calls of one quota that a request brought.

@@ -40,7 +40,10 @@ pub(super) fn acts_of(
             Change::Surround { text, .. } => {
                 settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
             }
-            Change::Clean { text, .. } => settled.contains_key(&(message, *text)),
+            Change::RedactCall { .. } => !plan.drops(message),
+            Change::Clean { text, .. } | Change::Redact { text, .. } => {
+                settled.contains_key(&(message, *text))
+            }
             Change::Notice { .. } if placement == Some(Placement::Leading) => {
                 newest.is_some_and(|newest| newest.message == edit.message)
             }
@@ -83,7 +86,9 @@ impl Text<'_> {
             | Change::Hide { text, by, .. }
             | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
-            | Change::Shorten { text, by, .. } => (original(*text), estimate_text(by)),
+            | Change::Shorten { text, by, .. }
+            | Change::Redact { text, by, .. } => (original(*text), estimate_text(by)),
+            Change::RedactCall { .. } => return 0,
             Change::Surround { before, after, .. } => {
                 (Estimate::ZERO, estimate_text(before) + estimate_text(after))
             }
@@ -112,6 +117,8 @@ fn why(edit: &Edit, applies: bool) -> String {
             format!("equal to message {original}, which is still sent: {gone}")
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
+        Change::Redact { ranges, .. } => format!("{} values are hidden from the model", ranges.len()),
+        Change::RedactCall { .. } => "values in a call's arguments are hidden from the model".to_owned(),
         Change::Clean { .. } => format!("invisible characters are removed: {gone}"),
         Change::Surround { .. } => "a line of toolrein is added before and after it".to_owned(),
         Change::Notice { .. } => "a text of toolrein follows".to_owned(),

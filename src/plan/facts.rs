@@ -3,6 +3,7 @@
 
 use super::work::step;
 use super::{Change, Edit, Plan};
+use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::wire::escaped_text::EscapedText;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,6 +17,8 @@ pub struct TextFacts<'a> {
     pub blocked: bool,
     /// The text that replaces it, pointers left out.
     pub replaced: Option<&'a EscapedText>,
+    /// Its own text with placeholders for values that the model must not read.
+    pub redacted: Option<&'a EscapedText>,
     /// A text that only says which earlier message holds an equal one, and the index of that message. Not shown where
     /// the text is blocked.
     pub pointer: Option<(&'a EscapedText, usize)>,
@@ -58,9 +61,10 @@ impl<'a> ResultFacts<'a> {
             | Change::BlockText { text, .. }
             | Change::Point { text, .. }
             | Change::Shorten { text, .. }
+            | Change::Redact { text, .. }
             | Change::Clean { text, .. }
             | Change::Surround { text, .. } => *text,
-            Change::Notice { .. } | Change::Remark { .. } => return,
+            Change::RedactCall { .. } | Change::Notice { .. } | Change::Remark { .. } => return,
         };
         let facts = self.0.entry(text).or_default();
         match change {
@@ -69,17 +73,41 @@ impl<'a> ResultFacts<'a> {
             Change::Point { by, original, .. } => facts.pointer = Some((by, *original)),
             Change::Clean { .. } => facts.cleaned = true,
             Change::Surround { before, after, .. } => facts.around.push((before, after)),
+            Change::Redact { by, .. } => {
+                facts.redacted = Some(by);
+                // Others are made of it.
+                facts.replaced = facts.replaced.or(Some(by));
+            }
             // Only earlier messages are cleared.
-            Change::Shorten { .. }
-            | Change::Clear { .. }
-            | Change::Hide { .. }
-            | Change::Notice { .. }
-            | Change::Remark { .. } => {}
+            Change::Shorten { .. } | Change::Clear { .. } | Change::Hide { .. } => {}
+            Change::RedactCall { .. } | Change::Notice { .. } | Change::Remark { .. } => {}
         }
     }
 }
 
 impl Plan {
+    /// Remembers a definition of a tool, for the requests that follow.
+    pub fn pin(&mut self, definition: Pinned) {
+        if self.pins.len() < MOST_PINS {
+            self.pins.push(definition);
+        }
+    }
+
+    /// The definitions to be remembered.
+    pub fn pins(&self) -> impl Iterator<Item = Pinned> + '_ {
+        self.pins.iter().copied()
+    }
+
+    /// Puts `text` before the description of the tool `at` this index of those that the request declares.
+    pub fn annotate_tool(&mut self, at: usize, text: String) {
+        self.annotated.push((self.at.policy, at, text));
+    }
+
+    /// What is put before descriptions: the policy, the tool's index, the text.
+    pub fn annotated_tools(&self) -> impl Iterator<Item = (&'static str, usize, &str)> {
+        self.annotated.iter().map(|(policy, at, text)| (*policy, *at, text.as_str()))
+    }
+
     /// Marks the `text`-th string of text of the event being read: it may hold instructions that do not come from the
     /// user.
     pub fn flag(&mut self, text: usize) {

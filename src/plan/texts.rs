@@ -1,6 +1,7 @@
 //! Resolution of the changes to each text of a request: of all that policies want done to one text, which applies, in
 //! one fixed order, so that their own order does not matter. Writes no bytes.
 
+use crate::plan::placeholders::Redaction;
 use crate::plan::{Change, Plan, tokens_of};
 use crate::wire::escaped_text::EscapedText;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +13,8 @@ pub type TextPosition = (usize, usize);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextChange<'a> {
     by: Option<NewText<'a>>,
+    /// Where values in its own text are hidden.
+    redacted: Option<&'a [Redaction]>,
     /// Characters that hide text from people are removed from it.
     pub is_cleaned: bool,
     /// Lines that are put before and after it.
@@ -30,6 +33,7 @@ struct NewText<'a> {
 /// Which new text applies where there are several: the greatest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
+    Redact,
     Shorten,
     Point,
     Block,
@@ -41,6 +45,11 @@ impl TextChange<'_> {
     /// The text that replaces it; `None`: its own.
     pub fn by(&self) -> Option<&EscapedText> {
         self.by.as_ref().map(|by| by.text)
+    }
+
+    /// The ranges of its own text that are replaced, where that is all that happens to its words.
+    pub fn redactions(&self) -> Option<&[Redaction]> {
+        self.redacted.filter(|_| self.by.as_ref().is_some_and(|by| by.rank == Rank::Redact))
     }
 
     /// Characters of the original that the model does not read.
@@ -68,6 +77,10 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
                 (Rank::Point, text, by, gone_chars)
             }
             Change::Shorten { text, by, gone_chars } => (Rank::Shorten, text, by, gone_chars),
+            Change::Redact { text, by, ranges } => {
+                texts.entry((edit.message, *text)).or_default().redacted = Some(ranges);
+                (Rank::Redact, text, by, &0)
+            }
             Change::Clean { text, .. } => {
                 texts.entry((edit.message, *text)).or_default().is_cleaned = true;
                 continue;
@@ -77,6 +90,7 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
                 continue;
             }
             Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
+            Change::RedactCall { .. } => continue,
         };
         let change = texts.entry((edit.message, *text)).or_default();
         if change.by.as_ref().is_none_or(|known| known.rank < rank) {
@@ -89,6 +103,15 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
     texts
 }
 
+/// The new arguments of calls, by message and by the call's number in it. Calls of dropped messages are left out.
+pub fn settled_calls(plan: &Plan) -> impl Iterator<Item = (usize, usize, &EscapedText)> {
+    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
+    edits.filter_map(|edit| match &edit.change {
+        Change::RedactCall { call, by } => Some((edit.message, *call, by)),
+        _ => None,
+    })
+}
+
 /// Tokens that the model is spared by `plan`, estimated, by the policy whose change applies.
 pub fn removed_tokens(plan: &Plan) -> BTreeMap<&'static str, u64> {
     let mut removed = BTreeMap::new();
@@ -98,13 +121,17 @@ pub fn removed_tokens(plan: &Plan) -> BTreeMap<&'static str, u64> {
     removed
 }
 
-/// Tokens of the texts that `plan` adds to the request, estimated, by policy: notices, and tools of toolrein's own.
+/// Tokens of the texts that `plan` adds to the request, estimated, by policy: notices, lines before the descriptions of
+/// tools, and tools of toolrein's own.
 pub fn added_tokens(plan: &Plan) -> BTreeMap<&'static str, u64> {
     let mut added = BTreeMap::new();
     for edit in &plan.edits {
         if let Change::Notice { text, .. } = &edit.change {
             *added.entry(edit.policy).or_default() += tokens_of(text.chars().count());
         }
+    }
+    for (policy, _, text) in plan.annotated_tools() {
+        *added.entry(policy).or_default() += tokens_of(text.chars().count());
     }
     for declared in &plan.declared {
         *added.entry(declared.policy).or_default() += tokens_of(declared.tool.chars().count());

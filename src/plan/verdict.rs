@@ -130,6 +130,7 @@ pub enum ReasonKind {
     TurnLocked,
     Stopped,
     ToolIntent,
+    ToolUntrusted,
 }
 
 impl ReasonKind {
@@ -154,6 +155,7 @@ impl ReasonKind {
             Self::TurnLocked => "TURN_LOCKED",
             Self::Stopped => "STOPPED",
             Self::ToolIntent => "TOOL_INTENT",
+            Self::ToolUntrusted => "TOOL_UNTRUSTED",
         }
     }
 }

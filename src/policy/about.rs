@@ -2,6 +2,7 @@
 //! policies need to know before any request comes. Read once, when the policy set is built.
 
 use super::pattern::{Pattern, any_concerns, any_fits};
+use crate::conversation::pins::PinScope;
 use crate::plan::SummaryEndpoint;
 use std::sync::Arc;
 
@@ -31,6 +32,8 @@ pub struct About {
     pub longest_wait_ms: u64,
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
+    /// Whose definitions of tools are to be remembered, where they are.
+    pub pins: Option<PinScope>,
     /// Where another model is asked for summaries.
     pub summaries: Option<SummaryEndpoint>,
     /// Where another model is asked about calls.

@@ -5,6 +5,7 @@ use super::{Entry, Policy};
 use crate::conversation::Transcript;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::memo::NoMemo;
+use crate::conversation::pins::Pinned;
 use crate::plan::Plan;
 use std::sync::Arc;
 
@@ -55,6 +56,15 @@ pub(crate) fn read(rule: &Arc<dyn Rule>, body: &str, released_ms: &[Option<u64>]
     for (call, released_ms) in transcript.calls.calls.iter_mut().zip(released_ms) {
         call.released_ms = *released_ms;
     }
+    PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
+}
+
+/// What `rule` plans for `body`, and a judge of the reply, where these definitions of tools were seen before.
+pub(crate) fn read_pinned(rule: &Arc<dyn Rule>, body: &str, pinned: &[Pinned]) -> (Plan, Judge) {
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    transcript.pinned = pinned.to_vec();
     PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
 }
 

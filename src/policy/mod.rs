@@ -14,6 +14,7 @@ pub(crate) mod cases;
 mod compact;
 mod confirm;
 mod context;
+mod definitions;
 mod duplicates;
 mod endpoint;
 mod fresh;
@@ -32,6 +33,7 @@ pub mod period;
 mod quota;
 mod rate_limit;
 mod read_more;
+mod redact;
 mod request;
 mod rewrite_query;
 #[cfg(test)]
@@ -62,6 +64,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<kill::Kill>(),
     // Before whatever looks at arguments: what runs is what is counted, compared, checked and shown.
     Entry::of::<rewrite_query::RewriteQuery>(),
+    // Before whatever reads the arguments of calls and the texts of results, but for what may show them to a model.
+    Entry::of::<redact::Redact>(),
     Entry::of::<budget::Budget>(),
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<quota::Quota>(),
@@ -80,6 +84,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<intents::Intents>(),
     // After what keeps results from the model, before what cuts them.
     Entry::of::<read_more::ReadMore>(),
+    Entry::of::<definitions::Definitions>(),
     // After whatever else objects: nobody is asked about a call that does not run anyway.
     Entry::of::<confirm::Confirm>(),
     Entry::of::<truncate::Truncate>(),

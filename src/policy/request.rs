@@ -3,6 +3,7 @@
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::memo::Memo;
 use crate::conversation::message::{Message, Role};
+use crate::conversation::pins::Pinned;
 use crate::conversation::request::Choice;
 use crate::conversation::summaries::Summaries;
 use crate::conversation::tokens::Estimate;
@@ -30,9 +31,13 @@ pub struct RequestFacts<'a> {
     pub store_away: bool,
     /// When it came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
+    /// See [`Transcript::pinned`](crate::conversation::Known::pinned).
+    pub pinned: &'a [Pinned],
     shared_body: Option<Bytes>,
     body: &'a [u8],
-    /// Their estimated tokens.
+    /// The estimated tokens of its tools.
+    pub definition_tokens: Estimate,
+    /// The same with those of its instructions outside of the messages.
     pub tools_tokens: Estimate,
     transcript: &'a Transcript<'a>,
     /// Its messages have at most so many characters.
@@ -68,10 +73,12 @@ impl<'a> RequestFacts<'a> {
     /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
         let body = transcript.body;
-        let declared = transcript.request.tools.iter().filter_map(|tool| {
+        let declared = transcript.request.tools.iter().enumerate().filter_map(|(at, tool)| {
             let name = tool.full_name(body)?;
-            Some(DeclaredTool { name, parameters: tool.parameters.map(|span| span.of(body)) })
+            let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
+            Some(DeclaredTool { name, at, definition, parameters })
         });
+        let definition_tokens = transcript.definition_tokens();
         let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
@@ -83,9 +90,11 @@ impl<'a> RequestFacts<'a> {
             spent: &transcript.spent,
             store_away: transcript.store_away,
             now_ms: transcript.now_ms,
+            pinned: &transcript.pinned,
             shared_body: transcript.shared_body.clone(),
             body,
-            tools_tokens: transcript.declared_tokens(),
+            definition_tokens,
+            tools_tokens: definition_tokens + transcript.instructions_tokens(),
             transcript,
             most_chars,
             context_window: transcript.context_window,
@@ -150,6 +159,10 @@ impl RequestFacts<'_> {
 /// A tool that the model may call.
 pub struct DeclaredTool<'a> {
     pub name: Cow<'a, str>,
+    /// Its index among the tools of the request.
+    pub at: usize,
+    /// All of it, as written.
+    pub definition: &'a [u8],
     /// Its JSON Schema as written, where it has one.
     pub parameters: Option<&'a [u8]>,
 }

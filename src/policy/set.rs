@@ -10,6 +10,7 @@ pub use self::ruling::{Ruling, longest_wait};
 use super::about::{About, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
 use super::{Policy, RequestFacts};
+use crate::conversation::pins::PinScope;
 use crate::conversation::{Event, Transcript};
 use crate::plan::{Change, Edit, Plan, Proposed, SummaryEndpoint, Usage, Verdict};
 use std::sync::Arc;
@@ -184,6 +185,11 @@ impl PolicySet {
         self.abouts().any(|about| about.restricts_calls)
     }
 
+    /// Whose definitions of tools are to be remembered, if any.
+    pub fn pins(&self) -> Option<PinScope> {
+        self.abouts().find_map(|about| about.pins)
+    }
+
     /// Whether any policy acts on what a person has stopped.
     pub fn heeds_stops(&self) -> bool {
         self.abouts().any(|about| about.heeds_stops)
@@ -242,6 +248,7 @@ impl PolicySet {
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
+        plan.definition_tokens = facts.definition_tokens.tokens();
         let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
         for (fold, name) in folds.iter_mut().zip(self.names()) {
             plan.move_to(0, name);
@@ -259,6 +266,7 @@ impl PolicySet {
             plan.move_to(transcript.request.messages.len(), name);
             fold.close(&mut plan);
         }
+        plan.hide_in_notices();
         let judge = Judge::new(self, &facts, folds, &plan);
         (plan, judge)
     }

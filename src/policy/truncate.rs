@@ -43,6 +43,7 @@ use cut::{Bounds, How, MIN_CHARS, blob};
 use earlier_results::EarlierResults;
 use re_request::ReRequests;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -155,13 +156,15 @@ impl Truncate {
         let call = result.call.map(|call| call.ordinal);
         let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
         let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how };
+        let redacted = redacted(result, plan);
         for (at, text) in result.view.message.content.texts().enumerate() {
             let pointer = if self.duplicates { state.earlier.pointer(result, text, max_chars) } else { None };
             if limit == 0 {
                 continue;
             }
             // If the original is cleared later, the cut applies.
-            if let Some((by, gone_chars)) = shortened(result, text, bounds) {
+            let instead = redacted.get(&at).map(|by| &**by);
+            if let Some((by, gone_chars)) = shortened(result, (text, instead), bounds) {
                 plan.shorten(at, by, gone_chars);
                 result.call.iter().for_each(|call| state.re_requests.cut(call));
             }
@@ -172,10 +175,25 @@ impl Truncate {
     }
 }
 
-/// The text cut to `bounds`, from the cache if it was cut before.
-fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(EscapedText, usize)> {
+/// The texts of `result` in which values are hidden: what is cut is what the model would read of the whole text, since
+/// a cut may leave a part of a value.
+fn redacted(result: &ToolResult<'_>, plan: &Plan) -> BTreeMap<usize, EscapedText> {
+    if !plan.changes_text_here() {
+        return BTreeMap::new();
+    }
+    let facts = plan.facts_here();
+    let texts = 0..result.view.message.content.texts().count();
+    texts.filter_map(|text| Some((text, facts.text(text)?.redacted?.clone()))).collect()
+}
+
+/// The text, or what it is read as `instead`, cut to `bounds`; from the cache if it was cut before.
+fn shortened(
+    result: &ToolResult<'_>,
+    (text, instead): (Str, Option<&str>),
+    bounds: Bounds,
+) -> Option<(EscapedText, usize)> {
     let view = &result.view;
-    let raw = text.raw(view.body);
+    let raw = instead.map_or_else(|| text.raw(view.body), str::as_bytes);
     let Bounds { max_chars, blob_chars, how } = bounds;
     // Fewer bytes than the limit cannot be more characters.
     if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw, blob_chars)) {
@@ -183,10 +201,11 @@ fn shortened(result: &ToolResult<'_>, text: Str, bounds: Bounds) -> Option<(Esca
     }
     // Calls are numbered from 1, and there is one reader at most.
     let call = if let How::Read { call, .. } = how { call } else { 0 };
-    let parts: [&[u8]; 4] = [&max_chars.to_le_bytes(), &blob_chars.to_le_bytes(), &call.to_le_bytes(), raw];
+    let form: &[u8] = if instead.is_some() { b"text" } else { b"" };
+    let parts = [&max_chars.to_le_bytes()[..], &blob_chars.to_le_bytes(), &call.to_le_bytes(), raw, form];
     let key = view.identity.key.hash(Domain::Cut, &parts);
     let derived = view.memo.derive(key, &mut || {
-        let cut = cut::cut(&decode(text, view.body), bounds);
+        let cut = cut::cut(&instead.map_or_else(|| decode(text, view.body), Cow::Borrowed), bounds);
         Derived::Cut(cut.map(|cut| (cut.text.into(), cut.gone_chars)))
     });
     if let Derived::Cut(cut) = derived { cut } else { None }

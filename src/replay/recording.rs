@@ -1,13 +1,16 @@
 //! A recorded conversation, parsed from one line: the body of its last request, without the recorder's additions, and
 //! the recorder's labels. Keeps the conversation's own bytes unchanged.
 
+use super::tally::ToolUse;
 use super::times::parse_ms;
 use crate::conversation::Transcript;
 use crate::conversation::call::ToolCall;
 use crate::conversation::identity::Identity;
 use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
+use crate::conversation::names::meant;
 use crate::conversation::request::Request;
+use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::exchange::{AnyDialect, dialect_of};
 use crate::wire::body::{Fault, Scanner, Span, Str};
 use crate::wire::json::decode;
@@ -16,6 +19,7 @@ use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Members that a recorder adds to a line; no request has them.
@@ -127,6 +131,29 @@ impl Recording {
     pub(super) fn named(&self, call: &ToolCall) -> (Cow<'_, str>, Cow<'_, str>) {
         let text = |text: Option<Str>| text.map_or("".into(), |text| decode(text, &self.body));
         (text(call.id), text(call.name))
+    }
+
+    /// How the declared tools were used in so many `requests`, which all declare the same.
+    pub(super) fn tools(&self, requests: u64) -> BTreeMap<String, ToolUse> {
+        let mut tools: BTreeMap<String, ToolUse> = BTreeMap::new();
+        for tool in &self.request.tools {
+            let Some(name) = tool.full_name(&self.body) else { continue };
+            let tokens = (TOOL_SCHEMA + estimate_json(tool.span.of(&self.body))).tokens();
+            tools.entry(name.into_owned()).or_default().add(ToolUse {
+                requests,
+                calls: 0,
+                tokens: tokens * requests,
+            });
+        }
+        let calls = self.request.messages.iter().flat_map(|message| &message.calls);
+        for name in calls.filter_map(|call| call.full_name(&self.body)) {
+            // By the declared tool that programs take the name for.
+            let meant = meant(&name, tools.keys().map(String::as_str)).map(str::to_owned);
+            if let Some(used) = meant.and_then(|name| tools.get_mut(&name)) {
+                used.calls += 1;
+            }
+        }
+        tools
     }
 
     /// For each message that answers a call, the tool that was called.

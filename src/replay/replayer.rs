@@ -9,6 +9,7 @@ use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
 use super::{Enforced, Options};
 use crate::conversation::identity::{Hash, HashKey, Identity};
+use crate::conversation::pins::Pinned;
 use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
 use crate::conversation::summaries::{Pin, Summaries};
 use crate::dialect::prefix::read_request;
@@ -23,7 +24,7 @@ use crate::plan::texts::removed_tokens;
 use crate::plan::{Change, Edit, Plan, Refusal};
 use crate::secret::random_key;
 use crate::store::memory::MemoCache;
-use crate::store::{Facts, MOST_LOOKED_UP};
+use crate::store::{Facts, MOST_LOOKED_UP, News};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -104,12 +105,14 @@ impl Replayer {
             acts: BTreeMap::new(),
             limits: BTreeMap::new(),
             events: Vec::new(),
+            pinned: Vec::new(),
         };
         for step in recording.steps() {
             replay.take(&step);
         }
         let ReplayInProgress { figures, acts, limits, events, .. } = replay;
-        Conversation { position, labels: recording.labels.clone(), figures, acts, limits, events }
+        let tools = recording.tools(figures.requests);
+        Conversation { position, labels: recording.labels.clone(), figures, acts, limits, tools, events }
     }
 
     fn identity(&self) -> Identity {
@@ -148,6 +151,8 @@ struct ReplayInProgress<'a> {
     acts: BTreeMap<&'static str, Acts>,
     limits: BTreeMap<(&'static str, String), Use>,
     events: Vec<Event>,
+    /// The definitions of tools that a policy has remembered.
+    pinned: Vec<Pinned>,
 }
 
 impl ReplayInProgress<'_> {
@@ -180,6 +185,7 @@ impl ReplayInProgress<'_> {
                 Output::FindHistory(_) => exchange.on(Input::History(None), now),
                 Output::LookUp(_) => exchange.on(Input::Facts(Box::new(self.facts(step.history))), now),
                 Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
+                Output::Store(News { pinned: Some(new), .. }) => self.pinned.extend(new.pins),
                 Output::Send(outgoing) => return Some(outgoing),
                 _ => {}
             }
@@ -194,7 +200,8 @@ impl ReplayInProgress<'_> {
         let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
         let release =
             |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
-        Facts { released: newest.map(|at_ms| at_ms.map(release)).collect(), ..Facts::default() }
+        let released = newest.map(|at_ms| at_ms.map(release)).collect();
+        Facts { released, pinned: self.pinned.clone(), ..Facts::default() }
     }
 
     /// Counts a refused request: it would not have been sent, so its calls would never have been made.

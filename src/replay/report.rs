@@ -3,7 +3,7 @@
 
 use super::input::{Flaw, InputPosition};
 use super::table;
-use super::tally::{Conversation, Figures, Group, Use, share};
+use super::tally::{Conversation, Figures, Group, ToolUse, Use, share};
 use super::workers::Replayed;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -20,6 +20,8 @@ pub(super) struct Report {
     pub sources: BTreeMap<String, Group>,
     /// By policy and tool.
     pub limits: BTreeMap<(&'static str, String), LimitSum>,
+    /// How the declared tools were used, by name.
+    pub tools: BTreeMap<String, ToolUse>,
     pub broken: u64,
     /// The first broken lines.
     pub named: Vec<(InputPosition, Flaw)>,
@@ -45,6 +47,7 @@ impl Report {
             policies,
             sources: BTreeMap::new(),
             limits: BTreeMap::new(),
+            tools: BTreeMap::new(),
             broken: 0,
             named: Vec::new(),
             continued: 0,
@@ -76,6 +79,17 @@ impl Report {
             sum.conversations += 1;
             sum.full += u64::from(used.used >= used.limit);
         }
+        for (tool, used) in &conversation.tools {
+            self.tools.entry(tool.clone()).or_default().add(*used);
+        }
+    }
+
+    /// The tools that were declared and never called, those first that took the most tokens.
+    pub(super) fn unused_tools(&self) -> Vec<(&str, ToolUse)> {
+        let unused = self.tools.iter().filter(|(_, used)| used.calls == 0);
+        let mut unused: Vec<_> = unused.map(|(tool, used)| (tool.as_str(), *used)).collect();
+        unused.sort_by_key(|(_, used)| std::cmp::Reverse(used.tokens));
+        unused
     }
 
     /// Writes everything as one JSON object.
@@ -94,6 +108,11 @@ impl Report {
             })
         });
         all.insert("limits".to_owned(), limits.collect());
+        let unused = self
+            .unused_tools()
+            .into_iter()
+            .map(|(tool, used)| json!({"tool": tool, "requests": used.requests, "tokens": used.tokens}));
+        all.insert("unused_tools".to_owned(), unused.collect());
         all.insert("continued".to_owned(), json!(self.continued));
         all.insert("broken".to_owned(), json!(self.broken));
         let named = self.named.iter().map(|(position, flaw)| broken_line(position, flaw));

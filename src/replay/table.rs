@@ -8,6 +8,8 @@ use std::io::{self, Write};
 
 /// Limits that are shown, the fullest first.
 const MOST_LIMITS: usize = 10;
+/// Unused tools that are shown, those first whose definitions took the most tokens.
+const MOST_UNUSED: usize = 10;
 /// The longest name shown, in characters.
 const LONGEST_NAME: usize = 120;
 /// Between two columns.
@@ -19,6 +21,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         write_policies(report, out)?;
         write_sources(report, out)?;
         write_limits(report, out)?;
+        write_unused(report, out)?;
     }
     write_broken(report, out)?;
     write_total(report, out)
@@ -93,6 +96,23 @@ fn policy_row(policy: &str, source: &str, (sum, group): (&PolicySum, &Group)) ->
         signed(acts.bytes_saved),
         grouped(acts.tokens_saved),
     ]
+}
+
+fn write_unused(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let unused = report.unused_tools();
+    if unused.is_empty() {
+        return Ok(());
+    }
+    let mut rows = vec![head(&["declared, never called", "requests", "tokens each", "tokens"])];
+    for (tool, used) in unused.iter().take(MOST_UNUSED) {
+        let each = used.tokens / used.requests.max(1);
+        rows.push(vec![shown(tool), grouped(used.requests), grouped(each), grouped(used.tokens)]);
+    }
+    let more = unused.len().saturating_sub(MOST_UNUSED);
+    if more > 0 {
+        rows.push(vec![format!("... {} more, see --json", grouped(more as u64))]);
+    }
+    write_rows(&rows, 1, out)
 }
 
 fn write_sources(report: &Report, out: &mut dyn Write) -> io::Result<()> {

@@ -15,6 +15,8 @@ pub(super) struct Conversation {
     pub acts: BTreeMap<&'static str, Acts>,
     /// How far each limit was used at most, by policy and tool.
     pub limits: BTreeMap<(&'static str, String), Use>,
+    /// The tools that its requests declare, by name.
+    pub tools: BTreeMap<String, ToolUse>,
     /// What was done, in order.
     pub events: Vec<Event>,
 }
@@ -61,6 +63,24 @@ pub(super) struct Acts {
 pub(super) struct Use {
     pub used: u64,
     pub limit: u64,
+}
+
+/// How a tool was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ToolUse {
+    /// Requests that declared it.
+    pub requests: u64,
+    pub calls: u64,
+    /// The estimated tokens of its definition, over all these requests.
+    pub tokens: u64,
+}
+
+impl ToolUse {
+    pub(super) fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.calls += other.calls;
+        self.tokens += other.tokens;
+    }
 }
 
 /// One thing that a policy did.

@@ -6,9 +6,10 @@ use super::pending::PendingApproval;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
-use super::{Ask, Claim, Facts, ModelFacts, News, Overflow, StateStore, Stop};
+use super::{Ask, Claim, Facts, ModelFacts, NewPins, News, Overflow, StateStore, Stop};
 use crate::conversation::identity::Hash;
 use crate::conversation::memo::{Derived, Memo};
+use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{Releases, with};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use crate::plan::approval::Confirmation;
@@ -57,6 +58,7 @@ pub struct Memory {
     models: Cache<Hash, ModelFacts>,
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
+    pinned: Cache<Hash, Arc<Vec<Pinned>>>,
     sent_exchanges: Cache<Hash, u64>,
     histories: Cache<Hash, Bytes>,
     started: Instant,
@@ -82,6 +84,9 @@ impl Memory {
             overflows: counted(conversations, lifetime),
             models: counted(MOST_MODELS, bounds.refusals),
             knows_models: AtomicBool::new(false),
+            pinned: weighed(bounds.hidden_exchange_bytes, lifetime, |pins: &Arc<Vec<Pinned>>| {
+                pins.len() * size_of::<Pinned>() + ENTRY_BYTES
+            }),
             sent_exchanges: counted(conversations, lifetime),
             histories: weighed(bounds.hidden_exchange_bytes, lifetime, |known: &Bytes| {
                 known.len() + ENTRY_BYTES
@@ -153,6 +158,15 @@ impl Memory {
     }
 }
 
+/// Adds the definitions that are not known yet, as long as there is room: the first ones count.
+pub(super) fn add_pins(known: &mut Vec<Pinned>, new: impl IntoIterator<Item = Pinned>) {
+    for pin in new {
+        if known.len() < MOST_PINS && !known.contains(&pin) {
+            known.push(pin);
+        }
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -172,6 +186,10 @@ impl StateStore for Memory {
             sent_exchanges: ask.histories.iter().map(|history| self.sent_exchanges.get(history)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
             overflows: self.overflows.get(&ask.conversation).map_or_else(Vec::new, |all| all.to_vec()),
+            pinned: ask
+                .pins
+                .and_then(|key| self.pinned.get(&key))
+                .map_or_else(Vec::new, |pins| pins.to_vec()),
             stopped: self.stops.find(ask.stops, ask.now_ms),
             away: false,
             unwritten: false,
@@ -214,6 +232,13 @@ impl StateStore for Memory {
         }
         if let Some((conversation, overflow)) = news.overflow {
             self.add_overflow(conversation, overflow);
+        }
+        if let Some(NewPins { key, pins, .. }) = news.pinned {
+            update(&self.pinned, key, |known| {
+                let mut all = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                add_pins(&mut all, pins);
+                Arc::new(all)
+            });
         }
         if let Some((name, known)) = news.history {
             self.histories.insert(name, known);
@@ -316,6 +341,7 @@ mod tests {
             histories: &[Hash(5), Hash(6)],
             quotas: &[],
             stops: &[],
+            pins: None,
             bytes: Hash(request),
             now_ms: 0,
             now: Instant::now(),

@@ -14,7 +14,7 @@ pub mod stops;
 pub mod summaries;
 
 pub use crate::exchange::store::{
-    Ask, CallNames, Claim, Facts, MOST_LOOKED_UP, ModelFacts, News, Overflow, Quota, ReplyContext,
+    Ask, CallNames, Claim, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, Overflow, Quota, ReplyContext,
     SentExchanges, Spent, Stop,
 };
 

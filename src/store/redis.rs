@@ -22,7 +22,7 @@ use self::trip::{Found, Reader, Trip};
 use self::uses::{Change, Uses};
 use self::writer::{Queue, Update, queue};
 use super::cache::{update, weighed};
-use super::memory::{Bounds, MOST_OVERFLOWS, Memory};
+use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
 use super::stops::{Listed, StopError};
 use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
@@ -320,6 +320,8 @@ fn merge(facts: &mut Facts, found: Found) {
     for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {
         *known = shared.map(|sent| sent.rounds).or(*known);
     }
+    let own = std::mem::replace(&mut facts.pinned, found.pinned);
+    add_pins(&mut facts.pinned, own);
     add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
 }
 

@@ -14,6 +14,8 @@ use prometheus::{
 };
 use std::time::Duration;
 
+/// Buckets of definitions' tokens: one small tool has a hundred, a large set of an editor's tools thirty thousand.
+const DEFINITION_TOKENS: [f64; 3] = [1_000.0, 5_000.0, 20_000.0];
 /// The targets are 0.5 ms at 32 KB and 3 ms at 1 MB. Few buckets, since each is a series of every sidecar.
 const OVERHEAD_SECONDS: [f64; 6] = [0.000_1, 0.000_5, 0.001, 0.003, 0.01, 0.1];
 /// A model's answer: from a cached word to a long chain of thought.
@@ -61,6 +63,7 @@ struct Times {
 
 /// What policies did to requests and replies, and what could not be done.
 struct Deeds {
+    definitions: Histogram,
     /// Its labels are known only where policies are, so it is looked up each time; most requests have none.
     actions: IntCounterVec,
     fallbacks: Counters,
@@ -356,6 +359,11 @@ impl Summaries {
 impl Deeds {
     fn new(make: &Maker<'_>) -> Result<Self, Error> {
         Ok(Self {
+            definitions: make.histogram(
+                "toolrein_tool_definition_tokens",
+                "Estimated tokens of the tools that a request declares, of requests that declare any.",
+                &DEFINITION_TOKENS,
+            )?,
             actions: make.counters(
                 "toolrein_actions_total",
                 "Actions of policies, by policy and action; each is counted once, not again when history is resent.",
@@ -420,6 +428,9 @@ impl Deeds {
         if !record.repeated {
             record.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
             self.lost_hidden_exchanges.inc_by(record.lost_hidden_exchanges.into());
+        }
+        if record.definition_tokens > 0 {
+            self.definitions.observe(record.definition_tokens as f64);
         }
         record.carried.iter().for_each(|kind| self.carried.add(kind, 1));
         record.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));

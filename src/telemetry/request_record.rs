@@ -49,6 +49,8 @@ pub struct RequestRecord {
     pub tokens: Tokens,
     /// What each policy did to the number of tokens.
     pub policy_tokens: Vec<PolicyTokens>,
+    /// The estimated tokens of the tools that the request declares.
+    pub definition_tokens: u64,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
     pub context: Context,

@@ -213,7 +213,7 @@ fn canonical_number(number: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Reads one escape at the start of `raw` (a backslash): the bytes it takes and the character it means.
-fn unescape_one(raw: &[u8]) -> (usize, char) {
+pub(super) fn unescape_one(raw: &[u8]) -> (usize, char) {
     match raw.get(1) {
         Some(b'n') => (2, '\n'),
         Some(b't') => (2, '\t'),

@@ -6,6 +6,7 @@ pub mod escaped_text;
 pub mod first_characters;
 pub mod hidden_unicode;
 pub mod json;
+pub mod json_strings;
 pub mod members;
 pub mod sniff;
 pub mod splice;

@@ -392,7 +392,7 @@ proptest! {
                 facts.overflows = vec![shapes[0].len().div_ceil(2)];
             }
             let readings = || [&bodies[0], &bodies[1]].map(|body| read(body, policies, &facts));
-            equal("plan", &talk, readings().map(|reading| reading.plan))?;
+            equal("plan", &talk, readings().map(|reading| without_sizes(reading.plan)))?;
             equal("times", &talk, readings().map(|reading| reading.times))?;
             if count == talk.steps.len() {
                 break;
@@ -465,4 +465,10 @@ fn a_body_is_read_in_the_dialect_that_it_is_written_in() {
     assert_eq!(messages(r#"{"model":"m","previous_response_id":"resp_1"}"#), Some(0));
     assert_eq!(messages(r#"{"messages":[],"input":"q"}"#), Some(0), "chat completions");
     assert_eq!(messages(r#"{"model":"m","prompt":{"id":"p"}}"#), None, "chat completions");
+}
+
+/// The definitions of tools are written in another form in each dialect, and so their sizes differ.
+fn without_sizes(mut plan: toolrein::plan::Plan) -> toolrein::plan::Plan {
+    plan.definition_tokens = 0;
+    plan
 }

@@ -13,6 +13,7 @@ mod leaks;
 mod memory;
 mod panics;
 mod recordings;
+mod redaction;
 mod repair;
 mod repetition;
 mod sequence;

@@ -132,6 +132,22 @@ max_chars = 800
 down_to = 0.5
 "#;
 
+/// Values hidden in most results and user messages, some of them by chance, which are cut and read again.
+const REDACTING: &str = r#"
+[policy.redact]
+user_text = true
+patterns = { word = "[b-d]{4}", line = "error at line [0-9]*[05]" }
+[policy.injection]
+[policy.read_more]
+[policy.truncate]
+max_chars = 300
+[policy.compact]
+context_window = 1000
+trigger = 0.6
+keep = 1
+min_gain = 0
+"#;
+
 /// What rules on calls and cuts nothing.
 const RULED: &str = r#"
 [policy.rewrite_query]
@@ -186,6 +202,12 @@ pub fn guarded() -> [&'static PolicySet; 2] {
     [guarded, strict]
 }
 
+/// A set with `redact`.
+pub fn redacting() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(REDACTING)))
+}
+
 /// A set of policies that rule on calls alone.
 pub fn ruled() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
@@ -193,13 +215,13 @@ pub fn ruled() -> &'static PolicySet {
 }
 
 /// How many sets of policies there are.
-pub const SETS: usize = 7;
+pub const SETS: usize = 8;
 
 /// Every set of policies, by number.
 pub fn policies(at: usize) -> &'static PolicySet {
     let [clearing, dropping] = making_room();
     let [guarded, strict] = guarded();
-    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict][at % SETS]
+    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict, redacting()][at % SETS]
 }
 
 /// The policies of a configuration.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use toolrein::conversation::Stopped;
 use toolrein::conversation::assembled::Assembled;
 use toolrein::conversation::identity::{Hash, HashKey};
+use toolrein::conversation::pins::{MOST_PINS, Pinned};
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::plan::approval::Confirmation;
@@ -15,7 +16,7 @@ use toolrein::store::memory::{Bounds, Memory};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
-    Ask, Claim, Facts, ModelFacts, News, Overflow, Quota, SentExchanges, Spent, StateStore, Stop,
+    Ask, Claim, Facts, ModelFacts, NewPins, News, Overflow, Quota, SentExchanges, Spent, StateStore, Stop,
 };
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
@@ -87,6 +88,7 @@ fn ask<'a>() -> Ask<'a> {
         answered: None,
         quotas: &[],
         stops: &[],
+        pins: None,
         bytes: nobody,
         now_ms: 1_000,
         now: Instant::now(),
@@ -114,6 +116,36 @@ fn round(key: u128, text: &str) -> HiddenExchange {
 
 fn hidden(place: u128, round: HiddenExchange) -> News {
     News { rounds: vec![(Hash(place), round)], ..News::default() }
+}
+
+#[tokio::test]
+async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
+    let pin = |tool: u128, definition: u128| Pinned { tool: Hash(tool), definition: Hash(definition) };
+    let seen = |key: u128, pins: &[Pinned], at_ms: u64| News {
+        pinned: Some(NewPins { key: Hash(key), pins: pins.to_vec(), at_ms }),
+        ..News::default()
+    };
+    let (_server, pairs) = pairs().await;
+    for pair in pairs {
+        let of = |key: u128| Ask { pins: Some(Hash(key)), ..ask() };
+        pair.tells([seen(1, &[pin(7, 1)], 10)], of(1), |facts| facts.pinned == [pin(7, 1)]).await;
+        // What was seen before keeps its place, whoever says so again.
+        let later =
+            [seen(1, &[pin(7, 2), pin(8, 1)], 20), seen(1, &[pin(7, 1)], 30), seen(2, &[pin(7, 3)], 40)];
+        let all = [pin(7, 1), pin(7, 2), pin(8, 1)];
+        pair.tells(later, of(1), |facts| facts.pinned.first() == all.first() && same(&facts.pinned, &all))
+            .await;
+        pair.tells([], of(2), |facts| facts.pinned == [pin(7, 3)]).await;
+        let many: Vec<Pinned> = (0..=MOST_PINS as u128).map(|at| pin(at, 9)).collect();
+        pair.tells([seen(1, &many, 50)], of(1), |facts| facts.pinned.len() == MOST_PINS).await;
+        assert_eq!(pair.asked.look_up(of(1)).await.pinned[0], pin(7, 1), "the first ones stay");
+        assert_eq!(pair.asked.look_up(ask()).await.pinned, [], "not asked for");
+    }
+}
+
+/// Whether both hold the same; those of one moment have no order.
+fn same(one: &[Pinned], other: &[Pinned]) -> bool {
+    one.len() == other.len() && one.iter().all(|pin| other.contains(pin))
 }
 
 #[tokio::test]

@@ -244,6 +244,7 @@ fn parse_tool_members(scanner: &mut Scanner<'_>, tool: &mut Tool, outer: bool) -
                 parse_tool_members(scanner, tool, false)?;
             }
             b"name" => tool.name = string_or_skip(scanner)?.or(tool.name),
+            b"description" => tool.description = string_or_skip(scanner)?.or(tool.description),
             b"parameters" => tool.parameters = Some(scanner.skip()?),
             _ => {
                 scanner.skip()?;

@@ -7,7 +7,7 @@ use crate::dialect::chat::edit::{
 };
 use crate::dialect::chat::flatten::flatten;
 use crate::dialect::chat::repair::repaired;
-use crate::dialect::edit::{plan_without_tools, set_member};
+use crate::dialect::edit::{annotate_tools, plan_without_tools, set_member};
 use crate::dialect::variant::{Source, Tools, Variant};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
@@ -21,6 +21,7 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
             let has_rounds = variant.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
             let restored = !source.restored.is_empty() || has_rounds;
             is_closed = hide(source.request, source.body, &source.plan.hidden, restored, &mut splices);
+            annotate_tools(source.request, source.plan, &mut splices);
             declare(source.request, source.body, &source.plan.declared, &mut splices);
             ask_for_one_call(source.request, source.body, source.plan, &mut splices);
             if variant.tools == Tools::WithoutChoice {

@@ -373,6 +373,7 @@ fn parse_tool(
             b"type" => kind = string_or_skip(&mut scanner)?,
             b"name" => tool.name = string_or_skip(&mut scanner)?,
             b"server_label" => server = string_or_skip(&mut scanner)?,
+            b"description" => tool.description = string_or_skip(&mut scanner)?,
             b"parameters" => tool.parameters = Some(scanner.skip()?),
             b"tools" => inner = Some(scanner.skip()?),
             _ => drop(scanner.skip()?),

@@ -7,7 +7,9 @@ use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
 use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
-use crate::dialect::edit::{change_messages, notices, plan_without_tools, set_member, without};
+use crate::dialect::edit::{
+    annotate_tools, change_messages, notices, plan_without_tools, set_member, without,
+};
 use crate::dialect::variant::{Asking, Source, Tools, Variant};
 use crate::plan::Plan;
 use crate::wire::json::{decode, quote};
@@ -29,6 +31,7 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         Tools::Dropped => without(request, body, &TOOL_MEMBERS, &mut splices),
     }
     if variant.tools != Tools::Dropped {
+        annotate_tools(request, plan, &mut splices);
         declare(request, body, plan, &mut splices);
         if plan.one_at_a_time && !request.tools.is_empty() {
             set_member(request, body, "parallel_tool_calls", "false", &mut splices);

@@ -96,7 +96,7 @@ impl CallJudge for Judging {
         let meant = self.judge.meant(&name);
         let is_answer =
             self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
-        let ruling = if is_answer { Ruling::default() } else { ruling };
+        let ruling = if is_answer { ruling.of_answer() } else { ruling };
         if whole && let Some(hold) = self.ask_first((choice, now_ms), call, &ruling) {
             return hold;
         }
@@ -109,10 +109,13 @@ impl CallJudge for Judging {
         {
             return decision;
         }
-        let Ruling { objections, answer, rewritten, own, re_request, .. } = ruling;
+        let Ruling { objections, answer, rewritten, restored, own, re_request, .. } = ruling;
         let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
-            _ if self.observe || answers => Decision::Release,
+            _ if self.observe => Decision::Release,
+            _ if answers => {
+                restored.map_or(Decision::Release, |(_, arguments)| Decision::Rewrite { arguments })
+            }
             _ if self.landing => Decision::Drop,
             (Some((policy, reason)), None, rewritten)
                 if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>

@@ -92,7 +92,7 @@ impl Judging {
         for call in calls.iter().take(MOST_CALLS) {
             let mut ruling = self.judge.rule(choice, &call.name, Some(&call.arguments), now_ms);
             if self.answers.is_by_name(&call.name) && !ruling.own {
-                ruling = Ruling::default();
+                ruling = ruling.of_answer();
             }
             self.answers.exempt(&mut ruling.objections);
             block = block.or_else(|| objection(&call.name, &ruling));

@@ -8,6 +8,7 @@ use super::{Fold, Folds, PolicySet, Ruling};
 use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::meant;
+use crate::plan::placeholders::Placeholders;
 use crate::plan::{Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
@@ -33,6 +34,8 @@ pub struct Judge {
     /// Shared, since it is read while the folds are in use.
     answers: Arc<Answers>,
     longest_wait_ms: u64,
+    /// The values that the model must not read, and the index of the fold that puts them back into calls.
+    hidden: Option<(Arc<Placeholders>, usize)>,
     /// A person has approved the calls that follow.
     approved: bool,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
@@ -56,6 +59,9 @@ impl Judge {
             asks_models: set.model_endpoints().next().is_some(),
             answers: Arc::default(),
             longest_wait_ms: set.longest_wait_ms,
+            hidden: plan
+                .hidden_values()
+                .and_then(|(policy, values)| Some((Arc::clone(values), place(policy)?))),
             approved: false,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
@@ -79,6 +85,15 @@ impl Judge {
             _ => false,
         };
         self.folds_of(choice).iter().any(|fold| needs(fold.judge(&call)))
+    }
+
+    /// Whether hidden values may be put back into a call of the tool `name`, so that its arguments must be known.
+    pub fn restores(&mut self, choice: u32, name: &str) -> bool {
+        let Some((_, fold)) = self.hidden else { return false };
+        let name = &*self.meant(name).into_owned();
+        let answers = Arc::clone(&self.answers);
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers: &answers };
+        self.folds_of(choice)[fold].judge(&call) == Verdict::NeedsArguments
     }
 
     /// The declared tool that a call of `name` means; `name` itself where there is none.
@@ -108,6 +123,15 @@ impl Judge {
 
     /// Judges the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
     pub fn rule(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
+        let mut ruling = self.rule_openly(choice, name, arguments, now_ms);
+        if let Some((hidden, _)) = &self.hidden {
+            ruling.hide(hidden);
+        }
+        ruling
+    }
+
+    /// The same; hidden values may occur in what the model reads of it.
+    fn rule_openly(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
         let (key, approved) = (self.key.clone(), self.approved);
         let answers = Arc::clone(&self.answers);
         let answers = &*answers;
@@ -123,8 +147,9 @@ impl Judge {
             return ruling;
         }
         let mut ruling = Ruling::default();
+        let restoring = self.hidden.as_ref().map(|(_, fold)| *fold);
         let folds = self.folds_of(choice);
-        for fold in folds.iter() {
+        for (at, fold) in folds.iter().enumerate() {
             let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
             let new_arguments = match fold.judge(&call) {
                 Verdict::Answer { content, .. } => {
@@ -145,6 +170,9 @@ impl Judge {
             if let Some(text) = new_arguments {
                 arguments_hash = Some(canonical_hash(&text, &key));
                 arguments = Some(Cow::Owned(text.clone()));
+                if restoring == Some(at) {
+                    ruling.restored = Some((fold.name(), text.clone()));
+                }
                 ruling.rewritten = Some((fold.name(), text));
             }
         }

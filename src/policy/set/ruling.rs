@@ -1,5 +1,6 @@
 //! The combined decision of all policies on one call, as data.
 
+use crate::plan::placeholders::Placeholders;
 use crate::plan::{ModelQuestion, Reason};
 
 /// The combined decision of all policies on one call.
@@ -15,6 +16,8 @@ pub struct Ruling {
     pub reworded: Option<(&'static str, (String, String))>,
     /// What another model is to be asked before the call goes on, with the policy that wants it.
     pub question: Option<(&'static str, ModelQuestion)>,
+    /// The same where hidden values were put back into the arguments, before policies that came later changed them.
+    pub restored: Option<(&'static str, String)>,
     /// The call is one of a tool of ours.
     pub own: bool,
     /// The tool whose cut result the call asks for.
@@ -30,6 +33,23 @@ impl Ruling {
     /// After how many ms no objection holds any more, where the call may be held until then.
     pub fn wait_ms(&self) -> Option<u64> {
         longest_wait(&self.objections)
+    }
+
+    /// What remains of it where no policy may object, since the call is an answer: the client gets the real values.
+    #[must_use]
+    pub fn of_answer(self) -> Self {
+        Self { rewritten: self.restored.clone(), restored: self.restored, ..Self::default() }
+    }
+
+    /// Keeps hidden `values` out of what the model reads of it.
+    pub(super) fn hide(&mut self, values: &Placeholders) {
+        let texts = self.objections.iter_mut().map(|(_, reason)| &mut reason.message);
+        let answer = self.answer.iter_mut().map(|(_, content)| content);
+        for text in texts.chain(answer) {
+            if let Some(hidden) = values.hide_in(text, usize::MAX) {
+                *text = hidden;
+            }
+        }
     }
 
     /// Whether the lack of a person's approval is the only objection.

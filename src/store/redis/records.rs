@@ -8,6 +8,7 @@
 use crate::conversation::Stopped;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Domain, Hash, HashKey};
+use crate::conversation::pins::Pinned;
 use crate::conversation::released::Release;
 use crate::exchange::store::HiddenExchange;
 use crate::plan::approval::Confirmation;
@@ -42,6 +43,7 @@ pub enum Kind {
     Overflows = b'o',
     Quota = b'q',
     Stops = b's',
+    Pins = b'p',
     UpstreamHistory = b'u',
 }
 
@@ -163,6 +165,17 @@ impl Record for Taken {
     fn read(body: &[u8]) -> Option<Self> {
         let (request, at_ms) = body.split_at_checked(DIGITS)?;
         Some(Self { request: parse_hash(request)?, at_ms: parse_number(at_ms)? })
+    }
+}
+
+impl Record for Pinned {
+    fn write(&self) -> Vec<u8> {
+        format!("{}{}", self.tool, self.definition).into_bytes()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (tool, definition) = body.split_at_checked(DIGITS)?;
+        Some(Self { tool: parse_hash(tool)?, definition: parse_hash(definition)? })
     }
 }
 

@@ -6,6 +6,7 @@ use super::records::{Kind, Record, SeenMarker, Use, one_by_one};
 use super::stops::STOPS;
 use super::uses::most_read;
 use crate::conversation::identity::Hash;
+use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{MOST_RELEASES, Release};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use crate::plan::approval::Confirmation;
@@ -29,6 +30,7 @@ pub(super) struct Found {
     pub(super) model: ModelFacts,
     pub(super) repeated: bool,
     pub(super) overflows: Vec<Overflow>,
+    pub(super) pinned: Vec<Pinned>,
     /// Of quotas.
     pub(super) uses: Vec<Vec<Use>>,
     /// The end of each stop, in ms since the epoch; `None` outside: the state store did not answer that.
@@ -76,6 +78,10 @@ impl Trip<'_> {
             let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
             inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
+        if let Some(pins) = ask.pins {
+            // By the time at which they were seen first.
+            commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
+        }
         for stop in ask.stops {
             commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(names.seals.seal(STOPS, stop));
         }
@@ -113,6 +119,7 @@ impl Trip<'_> {
         for quota in ask.quotas {
             found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
+        found.pinned = ask.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
         found.stops = ask.stops.iter().map(|_| reader.score()).collect();
         found.unreadable = reader.unreadable;
         found

@@ -6,12 +6,13 @@ use super::names::Names;
 use super::records::{Kind, one_by_one};
 use super::uses::{Change, most_read};
 use crate::conversation::identity::Hash;
+use crate::conversation::pins::MOST_PINS;
 use crate::conversation::released::MOST_RELEASES;
 use crate::exchange::store::MOST_AT_ONE_KEY;
 use crate::plan::approval::Confirmation;
-use crate::store::News;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
+use crate::store::{NewPins, News};
 use crate::telemetry::store::StoreOp;
 use ::redis::{Pipeline, Value, pipe};
 use std::sync::Arc;
@@ -185,12 +186,13 @@ impl Update {
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
         let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
-        size_of::<Self>() + rounds + asked + history + 64 * self.news.released.len() + changes
+        let pins = self.news.pinned.as_ref().map_or(0, |pinned| 128 * pinned.pins.len());
+        size_of::<Self>() + rounds + asked + history + pins + 64 * self.news.released.len() + changes
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, sent, overflow, history, .. } = &self.news;
+        let News { released, rounds, model, asked, sent, overflow, pinned, history, .. } = &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -218,6 +220,9 @@ impl Update {
             let about = (Kind::UpstreamHistory, *name);
             let sealed = names.seals.seal(about, known);
             commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+        }
+        if let Some(pinned) = pinned {
+            pin(names, pinned, commands);
         }
         if let Some((conversation, overflow)) = overflow {
             let about = (Kind::Overflows, *conversation);
@@ -248,6 +253,17 @@ fn ask(names: &Names, text: Hash, confirmation: &Confirmation, commands: &mut Pi
         let about = (Kind::Question, text);
         set_once(names, about, names.seals.seal(about, confirmation), commands);
     }
+}
+
+/// The time at which a definition was seen first stays; beyond the bound the first ones do.
+fn pin(names: &Names, NewPins { key, pins, at_ms }: &NewPins, commands: &mut Pipeline) {
+    let about = (Kind::Pins, *key);
+    let key = names.key(about);
+    for pin in pins {
+        commands.cmd("ZADD").arg(&key).arg("NX").arg(*at_ms).arg(names.seals.seal(about, pin));
+    }
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(MOST_PINS as i64).arg(-1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
 }
 
 fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {

@@ -1,0 +1,269 @@
+//! Placeholders: the values of one conversation that the model must not read, each with the text that it reads in their
+//! place. Finds values in texts and puts them back; what is hidden, and how a placeholder is made, others decide.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most values of one conversation that can be put back. What is hidden beyond them stays hidden.
+const MOST_VALUES: usize = 10_000;
+/// A shorter value is not looked for where no rule finds it: it would occur by chance.
+pub const SHORTEST: usize = 4;
+/// The longest placeholder that is looked up, in bytes.
+const LONGEST_PLACEHOLDER: usize = 96;
+/// Bits of the table of beginnings.
+const BITS: usize = 1 << 16;
+
+/// See the file's head.
+#[derive(Clone, Default)]
+pub struct Placeholders {
+    values: Vec<Hidden>,
+    by_value: HashMap<Arc<str>, usize>,
+    by_placeholder: HashMap<Arc<str>, usize>,
+    /// The lengths of the values that begin with these bytes, the longest first.
+    lengths: HashMap<[u8; SHORTEST], Vec<usize>>,
+    /// A bit for each hash of a beginning: most positions of a text are none.
+    beginnings: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq)]
+struct Hidden {
+    value: Arc<str>,
+    placeholder: Arc<str>,
+    /// The message in which it was hidden first.
+    message: usize,
+}
+
+/// A range of a text, in bytes, and what the model reads in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redaction {
+    pub range: Range<usize>,
+    pub by: Box<str>,
+}
+
+/// Never with the values.
+impl Debug for Placeholders {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} placeholders", self.values.len())
+    }
+}
+
+impl PartialEq for Placeholders {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Placeholders {
+    /// Whether nothing is hidden.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The placeholder of `value`, where it has one.
+    pub fn of(&self, value: &str) -> Option<&Arc<str>> {
+        Some(&self.values[*self.by_value.get(value)?].placeholder)
+    }
+
+    /// The placeholder of `value`, which is hidden from `message` on unless it was before. `make` gives the candidates,
+    /// from the shortest on: the first that no other value has is taken.
+    pub fn hide(&mut self, value: &str, message: usize, make: impl Fn(usize) -> Option<String>) -> Arc<str> {
+        if let Some(known) = self.of(value) {
+            return Arc::clone(known);
+        }
+        let mut candidates = (0..).map_while(make).map(Arc::<str>::from).peekable();
+        let placeholder = loop {
+            let Some(candidate) = candidates.next() else { return "[HIDDEN]".into() };
+            if !self.by_placeholder.contains_key(&candidate) {
+                break candidate;
+            }
+            if candidates.peek().is_none() {
+                return candidate;
+            }
+        };
+        if self.values.len() < MOST_VALUES {
+            self.add(value.into(), Arc::clone(&placeholder), message);
+        }
+        placeholder
+    }
+
+    fn add(&mut self, value: Arc<str>, placeholder: Arc<str>, message: usize) {
+        let at = self.values.len();
+        self.by_value.insert(Arc::clone(&value), at);
+        self.by_placeholder.insert(Arc::clone(&placeholder), at);
+        if let Some(first) = value.as_bytes().first_chunk() {
+            if self.beginnings.is_empty() {
+                self.beginnings = vec![0; BITS / 64];
+            }
+            let bit = bit_of(first);
+            self.beginnings[bit / 64] |= 1 << (bit % 64);
+            let lengths = self.lengths.entry(*first).or_default();
+            if let Err(place) = lengths.binary_search_by(|known| value.len().cmp(known)) {
+                lengths.insert(place, value.len());
+            }
+        }
+        self.values.push(Hidden { value, placeholder, message });
+    }
+
+    /// Where values that are hidden from a message up to `message` on occur in `text` as whole words, in order, without
+    /// overlaps.
+    pub fn find(&self, text: &str, message: usize) -> Vec<Redaction> {
+        let mut found = Vec::new();
+        if self.beginnings.is_empty() {
+            return found;
+        }
+        let bytes = text.as_bytes();
+        let mut at = 0;
+        while let Some(first) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+            let bit = bit_of(first);
+            let is_beginning = self.beginnings[bit / 64] >> (bit % 64) & 1 == 1;
+            match is_beginning.then(|| self.value_at(text, at, first, message)).flatten() {
+                Some(hidden) => {
+                    let range = at..at + hidden.value.len();
+                    at = range.end;
+                    found.push(Redaction { range, by: (&*hidden.placeholder).into() });
+                }
+                None => at += 1,
+            }
+        }
+        found
+    }
+
+    fn value_at(&self, text: &str, at: usize, first: &[u8; SHORTEST], message: usize) -> Option<&Hidden> {
+        self.lengths.get(first)?.iter().find_map(|length| {
+            let value = text.get(at..at + length)?;
+            let hidden = &self.values[*self.by_value.get(value)?];
+            (hidden.message <= message && is_word(text, at..at + length)).then_some(hidden)
+        })
+    }
+
+    /// `text` with placeholders for the values that are hidden from a message up to `message` on; `None` where it holds
+    /// none.
+    pub fn hide_in(&self, text: &str, message: usize) -> Option<String> {
+        let found = self.find(text, message);
+        (!found.is_empty()).then(|| replaced(text, &found))
+    }
+
+    /// `text` with the values in place of their placeholders; `None` where it holds none that was given out in this
+    /// conversation.
+    pub fn restore(&self, text: &str) -> Option<String> {
+        let mut out = String::new();
+        let mut done = 0;
+        for at in memchr::memchr_iter(b'[', text.as_bytes()) {
+            let Some(rest) = text.get(at..).filter(|_| at >= done) else { continue };
+            let window = &rest.as_bytes()[..rest.len().min(LONGEST_PLACEHOLDER)];
+            let Some(end) = memchr::memchr(b']', window) else { continue };
+            let Some(known) = self.by_placeholder.get(&rest[..=end]) else { continue };
+            out.push_str(&text[done..at]);
+            out.push_str(&self.values[*known].value);
+            done = at + end + 1;
+        }
+        (done > 0).then(|| out + &text[done..])
+    }
+}
+
+/// `text` with everything in `found` replaced; the ranges are in order and do not overlap.
+pub fn replaced(text: &str, found: &[Redaction]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for Redaction { range, by } in found {
+        out.push_str(&text[done..range.start]);
+        out.push_str(by);
+        done = range.end;
+    }
+    out + &text[done..]
+}
+
+fn bit_of(first: &[u8; SHORTEST]) -> usize {
+    // Knuth's multiplicative hash.
+    (u32::from_le_bytes(*first).wrapping_mul(0x9e37_79b1) >> 16) as usize
+}
+
+/// Whether no letter or digit goes on at either end of `range` where one is inside of it.
+fn is_word(text: &str, range: Range<usize>) -> bool {
+    let goes_on = |one: Option<char>, other: Option<char>| {
+        one.is_some_and(char::is_alphanumeric) && other.is_some_and(char::is_alphanumeric)
+    };
+    let value = &text[range.clone()];
+    !goes_on(text[..range.start].chars().next_back(), value.chars().next())
+        && !goes_on(value.chars().next_back(), text[range.end..].chars().next())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn with(values: &[(&str, usize)]) -> Placeholders {
+        let mut hidden = Placeholders::default();
+        for (at, (value, message)) in values.iter().enumerate() {
+            hidden.hide(value, *message, |longer| (longer < 2).then(|| format!("[V_{at}{longer}]")));
+        }
+        hidden
+    }
+
+    #[test]
+    fn values_are_found_as_whole_words_the_longest_first_and_not_before_they_were_hidden() {
+        let hidden = with(&[("anna", 0), ("anna@x.de", 1), ("9876 5432", 7)]);
+        for (text, message, expected) in [
+            ("to anna, anna@x.de and annabel", 5, Some("to [V_00], [V_10] and annabel")),
+            ("to anna, anna@x.de", 0, Some("to [V_00], [V_00]@x.de")),
+            ("9876 5432", 6, None),
+            ("\"9876 5432\"", 7, Some("\"[V_20]\"")),
+            ("19876 5432 hanna ann", 7, None),
+            ("äanna annaä", 9, None),
+            ("", 9, None),
+        ] {
+            assert_eq!(hidden.hide_in(text, message).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_placeholders_that_were_given_out_are_put_back() {
+        let hidden = with(&[("anna@x.de", 1)]);
+        for (text, expected) in [
+            ("[V_00]", Some("anna@x.de")),
+            ("a [[V_00]] [V_00", Some("a [anna@x.de] [V_00")),
+            ("[v_00] [V_01] [V_0 0] [", None),
+            ("anna@x.de", None),
+        ] {
+            assert_eq!(hidden.restore(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn two_values_never_share_a_placeholder_and_one_value_has_one() {
+        let mut hidden = Placeholders::default();
+        let make = |longer: usize| (longer < 2).then(|| format!("[V_{}]", "1".repeat(longer + 1)));
+        let given: Vec<_> = ["aaaa", "bbbb", "cccc", "aaaa"].map(|value| hidden.hide(value, 0, make)).into();
+        assert_eq!(given.iter().map(|it| &**it).collect::<Vec<_>>(), ["[V_1]", "[V_11]", "[V_11]", "[V_1]"]);
+        // The third has none of its own: it is hidden, and never put back as another's.
+        assert_eq!(hidden.restore("[V_11]").as_deref(), Some("bbbb"));
+        assert_eq!(hidden.of("cccc"), None);
+    }
+
+    #[test]
+    fn values_are_not_shown_to_programmers() {
+        assert_eq!(format!("{:?}", with(&[("anna@x.de", 1)])), "1 placeholders");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_hidden_comes_back(
+            values in prop::collection::vec("[a-c]{4,6}", 1..6),
+            words in prop::collection::vec("[a-c]{1,6}|[\\[\\]V_0é ]{1,4}", 0..30),
+        ) {
+            let values: Vec<(&str, usize)> = values.iter().map(|value| (value.as_str(), 0)).collect();
+            let hidden = with(&values);
+            let text = words.join(" ");
+            if let Some(redacted) = hidden.hide_in(&text, 0) {
+                let is_left = |(value, _): &(&str, usize)| redacted.split(' ').any(|word| word == *value);
+                prop_assert!(!values.iter().any(is_left), "{redacted}");
+                if hidden.restore(&text).is_none() {
+                    prop_assert_eq!(hidden.restore(&redacted), Some(text));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The detector of values that the model must not read: all rules over one text, in time linear in its length. What is
+//! found is a list of ranges; what becomes of them is not decided here.
+
+use super::rules::{Kind, RULES, Rule};
+use memchr::memmem;
+use regex::Regex;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most values of one text. What comes after them is hidden as a whole.
+pub(super) const MOST_FOUND: usize = 5_000;
+
+/// A value in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// In bytes.
+    pub(super) range: Range<usize>,
+    pub(super) what: What,
+}
+
+/// What it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Kind(Kind),
+    /// By the operator's pattern of this index.
+    Own(usize),
+    /// Too much: everything from here on.
+    Rest,
+    /// Found by its value alone, or as a part of several.
+    Other,
+}
+
+/// The rules that are on.
+pub(super) struct Detector {
+    kinds: Vec<Kind>,
+    /// Of the operator, by name.
+    pub(super) own: Vec<(Arc<str>, Regex)>,
+}
+
+impl Detector {
+    pub(super) fn new(kinds: Vec<Kind>, own: Vec<(Arc<str>, Regex)>) -> Self {
+        Self { kinds, own }
+    }
+
+    /// Whether it finds nothing in any text.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kinds.is_empty() && self.own.is_empty()
+    }
+
+    /// The values in `text`, in order, without overlaps.
+    pub(super) fn find(&self, text: &str) -> Vec<Found> {
+        // The operator's come first, so that they name what they find.
+        let mut found = Vec::new();
+        for (at, (_, regex)) in self.own.iter().enumerate() {
+            let values = regex.captures_iter(text).filter_map(|captures| captures.get(1).or(captures.get(0)));
+            let values = values.filter(|value| !value.is_empty()).take(MOST_FOUND + 1);
+            found.extend(values.map(|value| Found { range: value.range(), what: What::Own(at) }));
+        }
+        if self.kinds.contains(&Kind::Secret) {
+            found.extend(private_keys(text).map(|range| Found { range, what: What::Kind(Kind::Secret) }));
+        }
+        for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
+            let may_occur = match rule.needs {
+                [] => true,
+                [one] => memchr::memchr(*one, text.as_bytes()).is_some(),
+                many => text.bytes().any(|byte| many.contains(&byte)),
+            };
+            if !may_occur {
+                continue;
+            }
+            found_by(rule, text, &mut found);
+        }
+        settle(found, text.len())
+    }
+}
+
+/// Adds what `rule` finds in `text`.
+fn found_by(rule: &Rule, text: &str, found: &mut Vec<Found>) {
+    let most = found.len() + MOST_FOUND;
+    // Numbers may follow each other like one long number. Their patterns are short, so beginning again costs little.
+    let begins_again = matches!(rule.kind, Kind::Card | Kind::Iban);
+    let mut from = 0;
+    while let Some((matched, value)) = next_match(rule, text, from) {
+        let length = (rule.check)(&text[value.clone()]);
+        let range = value.start..value.start + length.unwrap_or(0);
+        let is_value = length.is_some() && is_alone(text, &range, rule.kind);
+        from = match is_value {
+            true if begins_again => range.end,
+            false if begins_again => text.ceil_char_boundary(matched.start + 1),
+            _ => matched.end,
+        };
+        if is_value {
+            found.push(Found { range, what: What::Kind(rule.kind) });
+            // One more than are kept, so that it shows.
+            if found.len() > most {
+                return;
+            }
+        }
+    }
+}
+
+/// The next match, and the value in it.
+fn next_match(rule: &Rule, text: &str, from: usize) -> Option<(Range<usize>, Range<usize>)> {
+    if rule.regex.captures_len() == 1 {
+        let range = rule.regex.find_at(text, from)?.range();
+        return Some((range.clone(), range));
+    }
+    let captures = rule.regex.captures_at(text, from)?;
+    Some((captures.get(0)?.range(), captures.get(1)?.range()))
+}
+
+/// Whether no digits go on before or after a number: it would be a part of another one, such as an id, a decimal, or a
+/// time.
+fn is_alone(text: &str, range: &Range<usize>, kind: Kind) -> bool {
+    if !matches!(kind, Kind::Card | Kind::Phone | Kind::Iban) {
+        return true;
+    }
+    let starts = match &text.as_bytes()[..range.start] {
+        [.., one] if one.is_ascii_alphanumeric() || matches!(one, b'_' | b'+') => false,
+        [.., digit, b'-' | b'.' | b':'] => !digit.is_ascii_digit(),
+        [.., letter, b'/'] => !letter.is_ascii_alphanumeric(),
+        _ => true,
+    };
+    let ends = match &text.as_bytes()[range.end..] {
+        [one, ..] if one.is_ascii_alphanumeric() || *one == b'_' => false,
+        [b'-' | b'.' | b'/' | b':', next, ..] => !next.is_ascii_digit(),
+        _ => true,
+    };
+    starts && ends
+}
+
+/// Private keys in PEM, also as a program prints them, with `\n` in place of line ends; also without their end.
+fn private_keys(text: &str) -> impl Iterator<Item = Range<usize>> {
+    const BEGIN: &str = "-----BEGIN ";
+    let bytes = text.as_bytes();
+    let mut next = 0;
+    let mut has_end = true;
+    std::iter::from_fn(move || {
+        loop {
+            let start = next + memmem::find(&bytes[next..], BEGIN.as_bytes())?;
+            let head = start + BEGIN.len();
+            next = head;
+            let title = &bytes[head..bytes.len().min(head + 48)];
+            let Some(length) = memmem::find(title, b"PRIVATE KEY") else { continue };
+            let body = head + length;
+            let end = if has_end { memmem::find(&bytes[body..], b"-----END ") } else { None };
+            has_end = end.is_some();
+            let end = match end {
+                Some(end) => {
+                    let end = body + end + 9;
+                    let line = &bytes[end..bytes.len().min(end + 64)];
+                    end + memmem::find(line, b"-----").map_or(0, |dashes| dashes + 5)
+                }
+                None => body + key_bytes(&bytes[body..]),
+            };
+            next = end;
+            return Some(start..end);
+        }
+    })
+}
+
+/// How many bytes may be those of a key.
+fn key_bytes(bytes: &[u8]) -> usize {
+    let is_key = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-\\\r\n :,".contains(byte);
+    bytes.iter().position(|byte| !is_key(byte)).unwrap_or(bytes.len())
+}
+
+/// The findings in order, overlapping ones as one: a part of a value must not be left. Too many become one.
+fn settle(mut found: Vec<Found>, length: usize) -> Vec<Found> {
+    // Stable: of equal beginnings the first rule's finding gives its name.
+    found.sort_by_key(|one| one.range.start);
+    let mut settled: Vec<Found> = Vec::with_capacity(found.len().min(MOST_FOUND + 1));
+    for one in found {
+        let is_full = settled.len() == MOST_FOUND;
+        match settled.last_mut().filter(|last| one.range.start < last.range.end) {
+            Some(last) => last.range.end = last.range.end.max(one.range.end),
+            None if is_full => {
+                settled.push(Found { range: one.range.start..length, what: What::Rest });
+                break;
+            }
+            None => settled.push(one),
+        }
+    }
+    settled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all() -> Detector {
+        Detector::new(Kind::ALL.to_vec(), vec![("staff".into(), Regex::new("EMP-([0-9]{6})").unwrap())])
+    }
+
+    fn found(text: &str) -> Vec<(&str, &'static str)> {
+        let word = |what| match what {
+            What::Kind(kind) => Kind::word(kind),
+            What::Own(_) => "own",
+            What::Rest | What::Other => "rest",
+        };
+        all().find(text).into_iter().map(|one| (&text[one.range], word(one.what))).collect()
+    }
+
+    #[test]
+    fn values_are_found_and_named() {
+        for (text, value, kind) in [
+            ("key sk-proj-aB3dE5gH7jK9mN1pQ2rS4tU6 .", "sk-proj-aB3dE5gH7jK9mN1pQ2rS4tU6", "secret"),
+            ("AKIAIOSFODNN7EXAMPLE,", "AKIAIOSFODNN7EXAMPLE", "secret"),
+            (
+                "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+                "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+                "secret",
+            ),
+            ("xoxb-123456789012-abcdefABCDEF", "xoxb-123456789012-abcdefABCDEF", "secret"),
+            (
+                "?key=AIzaSyA1234567890abcdefghijklmnopqrstuv",
+                "AIzaSyA1234567890abcdefghijklmnopqrstuv",
+                "secret",
+            ),
+            (
+                "t: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN",
+                "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN",
+                "secret",
+            ),
+            ("Authorization: Bearer 8f14e45fceea167a5a36", "8f14e45fceea167a5a36", "secret"),
+            ("DB=postgres://app:s3cr3t@db.local/x", "s3cr3t@db.local", "secret"),
+            ("api_key = \"9aF3kLm2Qx7Z\"", "9aF3kLm2Qx7Z", "secret"),
+            ("{\"password\": \"c0rrectHorse!\"}", "c0rrectHorse!", "secret"),
+            ("{\\\"password\\\": \\\"c0rrectHorse!\\\"}", "c0rrectHorse!", "secret"),
+            ("mail anna.b+x@mail.example.org.", "anna.b+x@mail.example.org", "email"),
+            ("<mailto:j\u{fc}rgen@m\u{fc}ller.de>", "j\u{fc}rgen@m\u{fc}ller.de", "email"),
+            ("card 4111 1111 1111 1111 12/27", "4111 1111 1111 1111", "card"),
+            ("{\"n\":5555555555554444}", "5555555555554444", "card"),
+            ("2345 4111 1111 1111 1111", "4111 1111 1111 1111", "card"),
+            ("IBAN: DE89 3704 0044 0532 0130 00 BIC", "DE89 3704 0044 0532 0130 00", "iban"),
+            ("call +49 151 12345678 now", "+49 151 12345678", "phone"),
+            ("tel:+4915112345678", "+4915112345678", "phone"),
+            ("call (212) 555-0123", "(212) 555-0123", "phone"),
+            ("Phone: 030 1234567", "030 1234567", "phone"),
+            ("for EMP-004217.", "004217", "own"),
+        ] {
+            assert_eq!(found(text), [(value, kind)], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_value_stays() {
+        for text in [
+            "at 2024-01-31T10:20:30.123456789Z +0100",
+            "1700000000000 1700000000000000000",
+            "id 4111111111111112 /orders/4111111111111111 v1.4111111111111111",
+            "550e8400-e29b-41d4-a716-446655440000",
+            "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+            "logo@2x.png git@github.com:a/b.git @decorator a@b",
+            "token = request.headers.get(name)  password = os.environ.get('PW1')",
+            "token_count: 12345678, \"secret\": null, password: ${PASSWORD_1} api_key=YOUR_API_KEY_123",
+            "class=\"sk-fading-circle-container-wide\"",
+            "postgres://user:$PASSWORD@host/db",
+            "lat +52.5200066, lng +13.4049540",
+            "+1,234,567 -1234567890 10.0.0.1 192.168.100.200",
+            "ISBN 978-3-16-148410-0, 100-200-3000, 555-1234",
+            "bearer of bad news, bearer authentication",
+            "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+            "AB12 CDEF GHIJ KLMN OPQR",
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn private_keys_are_found_with_and_without_their_end() {
+        let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----";
+        assert_eq!(found(&format!("a {key} b")), [(key, "secret")]);
+        let printed = key.replace('\n', "\\n");
+        assert_eq!(found(&format!("{{\"k\":\"{printed}\"}}")), [(printed.as_str(), "secret")]);
+        let cut = &key[..40];
+        assert_eq!(found(&format!("{cut}\u{2026} b")), [(cut, "secret")]);
+    }
+
+    #[test]
+    fn two_numbers_in_a_row_are_two() {
+        let text = "DE89 3704 0044 0532 0130 00 GB82 WEST 1234 5698 7654 32";
+        assert_eq!(found(text).len(), 2);
+        assert_eq!(found("4111111111111111 5555555555554444").len(), 2);
+    }
+
+    #[test]
+    fn overlapping_findings_are_one_and_too_many_hide_the_rest() {
+        assert_eq!(found("https://u:p4ssw0rd1@x.de/"), [("p4ssw0rd1@x.de", "secret")]);
+        let text = "a@b.de ".repeat(MOST_FOUND + 3);
+        let found = all().find(&text);
+        assert_eq!(found.len(), MOST_FOUND + 1);
+        assert_eq!((found[MOST_FOUND].what, found[MOST_FOUND].range.end), (What::Rest, text.len()));
+        // What is no value does not count.
+        let text = format!("{}a@b.de", "4111111111111112 ".repeat(2 * MOST_FOUND));
+        assert_eq!(all().find(&text).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn findings_are_in_order_apart_and_whole(text in "(a@b\\.de|4111 1111 1111 1111|[+]49 151 12345678|EMP-004217|-----BEGIN PRIVATE KEY-----|-----END |[ .:/é\"-]|[0-9a-z]{1,5}){0,40}") {
+            let found = all().find(&text);
+            for one in &found {
+                prop_assert!(!text[one.range.clone()].is_empty());
+            }
+            prop_assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
+        }
+    }
+}
