@@ -692,7 +692,10 @@ fn policies_that_never_act_are_warned_of() {
             "[policy.rate_limit]\ndefault = { calls = 0, per = \"1s\" }\ntools = {}",
             "policy.rate_limit: has no effect: no limit is set",
         ),
-        ("[policy.loops]\nnotice = 0\nblock = 0\nempty = 0", "policy.loops: has no effect: no limit is set"),
+        (
+            "[policy.loops]\nnotice = 0\nblock = 0\nempty = 0\nempty_block = 0",
+            "policy.loops: has no effect: no limit is set",
+        ),
         (
             "[policy.truncate]\nmax_chars = 0\nblob_chars = 0\nduplicates = false",
             "policy.truncate: has no effect: no limit is set",
@@ -704,6 +707,10 @@ fn policies_that_never_act_are_warned_of() {
         (
             "[policy.loops]\nnotice = 4\nblock = 3",
             "policy.loops.block: 3 is less than notice (4), so calls are blocked before the model is warned",
+        ),
+        (
+            "[policy.loops]\nempty = 5\nempty_block = 5",
+            "policy.loops.empty_block: 5 is not more than empty (5), so calls are blocked before the model is warned",
         ),
         (
             "[policy.loops]\n[profile.a.policy.taint]",

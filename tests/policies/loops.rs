@@ -55,7 +55,7 @@ fn the_fifth_equal_call_is_blocked_and_the_model_answers_with_what_it_has() {
             (&envelope["error"]["rounds"], &envelope["error"]["calls_per_round"]),
             (&4.into(), &1.into())
         );
-        assert!(envelope["error"]["message"].as_str().unwrap().contains("use the result that you have"));
+        assert!(envelope["error"]["message"].as_str().unwrap().contains("Use the result that you have"));
         program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
