@@ -102,7 +102,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let on = ["kill", "budget", "rate_limit", "loops", "arguments", "truncate", "compact"];
+    let on = ["kill", "budget", "rate_limit", "loops", "allow", "arguments", "truncate", "compact"];
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);
     assert_eq!(config.models, []);
