@@ -76,7 +76,7 @@ impl Answer {
             && iter::zip(self.spans(), other.spans()).all(|(one, other)| one.of(body) == other.of(body))
     }
 
-    /// How alike two results in `body` are.
+    /// In what two results in `body` differ.
     pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
         if self.others.is_empty()
             && other.others.is_empty()

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-/// See the module; the more alike, the greater.
+/// See the module; the smaller the difference, the greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likeness {
     /// They differ.
@@ -22,7 +22,7 @@ pub enum Likeness {
     Equal,
 }
 
-/// The most plain numbers in which alike results differ: more are data.
+/// The most plain numbers in which results may differ: more are data.
 const MOST_NUMBERS: usize = 3;
 /// The fewest letters that must stay equal for a result to say something beside its numbers.
 const FEWEST_LETTERS: usize = 20;
