@@ -168,7 +168,7 @@ fn check_tells_what_is_in_effect() {
     ] {
         assert!(report.lines().any(|reported| reported == line), "{line:?} is not in\n{report}");
     }
-    let on = ["kill", "budget", "rate_limit", "loops", "arguments", "truncate", "compact"];
+    let on = ["kill", "budget", "rate_limit", "loops", "allow", "arguments", "truncate", "compact"];
     let names = REGISTRY.iter().map(|entry| entry.name);
     let off = format!("Off: {}", names.filter(|name| !on.contains(name)).collect::<Vec<_>>().join(", "));
     assert!(report.lines().any(|reported| reported == off), "{off:?} is not in\n{report}");

@@ -12,6 +12,8 @@
 
 #[path = "laws/recordings.rs"]
 mod recordings;
+#[path = "eval/runaways.rs"]
+mod runaways;
 #[path = "laws/world.rs"]
 #[allow(dead_code, reason = "the laws use the rest")]
 mod world;

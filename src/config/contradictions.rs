@@ -70,6 +70,10 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
     let early = loops.filter(|(block, notice)| block < notice).map(|(block, notice)| {
         format!("policy.loops.block: {block} is less than notice ({notice}), so calls are blocked before the model is warned")
     });
+    let empty = number("loops", "empty_block").zip(number("loops", "empty"));
+    let early_empty = empty.filter(|(block, notice)| block <= notice).map(|(block, notice)| {
+        format!("policy.loops.empty_block: {block} is not more than empty ({notice}), so calls are blocked before the model is warned")
+    });
     let blocks = settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
     let budget = number("budget", "tool_calls").filter(|_| blocks);
     let in_turn = number("turn_limits", "calls");
@@ -86,7 +90,7 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
         add(&format!("policy.turn_limits.categories.{name}.calls"), limit);
     }
     let bounds = [("policy.budget.tool_calls", budget), ("policy.turn_limits.calls", in_turn)];
-    let mut warnings: Vec<String> = early.into_iter().collect();
+    let mut warnings: Vec<String> = early.into_iter().chain(early_empty).collect();
     for (bound_key, bound) in bounds.into_iter().filter_map(|(key, bound)| Some((key, bound?))) {
         for (key, limit) in limits.iter().filter(|(key, limit)| key != bound_key && *limit > bound) {
             warnings.push(format!("{key}: {limit} is never reached, since {bound_key} is {bound}"));

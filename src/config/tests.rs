@@ -102,7 +102,7 @@ fn every_shipped_key_is_explained_by_a_comment_above_it() {
 #[test]
 fn the_shipped_configuration_loads_with_its_policies_and_no_warning() {
     let config = Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap();
-    let on = ["kill", "budget", "rate_limit", "loops", "arguments", "truncate", "compact"];
+    let on = ["kill", "budget", "rate_limit", "loops", "allow", "arguments", "truncate", "compact"];
     assert_eq!(config.policies.names().collect::<Vec<_>>(), on);
     assert_eq!(config.warnings, [""; 0]);
     assert_eq!(config.models, []);
@@ -697,7 +697,10 @@ fn policies_that_never_act_are_warned_of() {
             "[policy.rate_limit]\ndefault = { calls = 0, per = \"1s\" }\ntools = {}",
             "policy.rate_limit: has no effect: no limit is set",
         ),
-        ("[policy.loops]\nnotice = 0\nblock = 0\nempty = 0", "policy.loops: has no effect: no limit is set"),
+        (
+            "[policy.loops]\nnotice = 0\nblock = 0\nempty = 0\nempty_block = 0",
+            "policy.loops: has no effect: no limit is set",
+        ),
         (
             "[policy.truncate]\nmax_chars = 0\nblob_chars = 0\nduplicates = false",
             "policy.truncate: has no effect: no limit is set",
@@ -709,6 +712,10 @@ fn policies_that_never_act_are_warned_of() {
         (
             "[policy.loops]\nnotice = 4\nblock = 3",
             "policy.loops.block: 3 is less than notice (4), so calls are blocked before the model is warned",
+        ),
+        (
+            "[policy.loops]\nempty = 5\nempty_block = 5",
+            "policy.loops.empty_block: 5 is not more than empty (5), so calls are blocked before the model is warned",
         ),
         (
             "[policy.loops]\n[profile.a.policy.taint]",

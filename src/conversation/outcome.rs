@@ -4,6 +4,9 @@
 //! looking it up. Decides nothing.
 
 mod failure;
+mod likeness;
+
+pub use self::likeness::Likeness;
 
 use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
@@ -16,6 +19,8 @@ use std::iter;
 /// The longest text that can be empty, in bytes as written. The frame of a search without hits takes some 200 bytes;
 /// more is content.
 const LONGEST_EMPTY: usize = 512;
+/// The longest text that says nothing, white space and escapes included.
+const LONGEST_SILENT: usize = 64;
 /// Members beside an empty list of results that only repeat the query, or say that nothing was found.
 const ECHOES: [&str; 8] = ["query", "q", "status", "message", "msg", "type", "next", "cursor"];
 
@@ -71,6 +76,22 @@ impl Answer {
             && iter::zip(self.spans(), other.spans()).all(|(one, other)| one.of(body) == other.of(body))
     }
 
+    /// In what two results in `body` differ.
+    pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
+        if self.others.is_empty()
+            && other.others.is_empty()
+            && let (Some(one), Some(other)) = (&self.first, &other.first)
+        {
+            return likeness::of(one.of(body), other.of(body));
+        }
+        if self.equals(other, body) { Likeness::Equal } else { Likeness::None }
+    }
+
+    /// How long it is, in bytes as written.
+    pub fn bytes(&self) -> usize {
+        self.spans().map(|span| span.len()).sum()
+    }
+
     fn spans(&self) -> impl Iterator<Item = &Span> {
         self.first.iter().chain(&self.others)
     }
@@ -91,6 +112,21 @@ pub fn is_empty(view: &View<'_>, emptiness: &dyn Emptiness) -> bool {
             let text = std::str::from_utf8(span.of(view.body)).unwrap_or("?");
             span.len() <= LONGEST_EMPTY && text_is_empty(text, emptiness)
         }
+    }
+}
+
+/// Whether the result in `view` says nothing at all, as that of an action may: no text, or a bare `null`, `None` or `{}`.
+pub fn is_silent(view: &View<'_>) -> bool {
+    let is_bare =
+        |text: &str| ["", "null", "none", "{}", "\"\""].iter().any(|bare| text.eq_ignore_ascii_case(bare));
+    match &view.message.content {
+        Content::Absent | Content::Null(_) => true,
+        Content::Parts { parts, .. } if parts.iter().any(|part| part.text.is_none()) => false,
+        Content::Text(_) | Content::Parts { .. } => {
+            view.message.content.text_bytes() <= LONGEST_SILENT
+                && view.texts().all(|text| is_bare(text.trim()))
+        }
+        Content::Other(span) => span.of(view.body).trim_ascii() == b"{}",
     }
 }
 

@@ -145,7 +145,7 @@ impl Chat {
     /// The runaway's next call: a search with a new query, now and then a page.
     fn next_search(&self) -> (String, Value) {
         let round = self.results().count();
-        let page = self.tools.iter().find(|tool| tool.name == "urlReader");
+        let page = self.tools.iter().find(|tool| tool.name.to_lowercase().contains("url"));
         if let Some(page) = page
             && round % PAGE_EVERY == PAGE_EVERY - 1
         {
@@ -166,9 +166,9 @@ impl Chat {
         (tool.name.clone(), arguments(tool, &self.topic()))
     }
 
-    /// `searchAll` if it is offered, else the first tool.
+    /// The first tool that searches, by its name, else the first of all.
     fn search_tool(&self) -> &Tool {
-        self.tools.iter().find(|tool| tool.name == "searchAll").unwrap_or(&self.tools[0])
+        self.tools.iter().find(|tool| tool.name.contains("search")).unwrap_or(&self.tools[0])
     }
 
     /// The first words of the first user message: they stay the same while the conversation grows.

@@ -1,4 +1,4 @@
-//! The demonstration: one agent and three problems, each run directly and through toolrein, on both endpoints. Runs the
+//! The demonstration: one agent and four problems, each run directly and through toolrein, on both endpoints. Runs the
 //! scenes and measures at the upstream; `table` formats the figures.
 
 use super::agent::{Agent, Journey};
@@ -25,16 +25,21 @@ struct Scene {
     question: &'static str,
 }
 
-const SCENES: [Scene; 3] = [
+const SCENES: [Scene; 4] = [
     Scene {
-        name: "a search loop",
+        name: "one search again",
+        model: Model::Stuck,
+        question: "Who built the first bicycle with pedals?",
+    },
+    Scene {
+        name: "new searches",
         model: Model::Runaway,
         question: "Find out everything about the history of the bicycle.",
     },
     Scene {
         name: "a 200 KB page",
         model: Model::Chat,
-        question: "Read https://example.com/page with urlReader and tell me what it says.",
+        question: "Read https://example.com/page with read_url and tell me what it says.",
     },
     Scene { name: "no tool support", model: Model::NoTools, question: "Who built the first bicycle?" },
 ];

@@ -29,6 +29,7 @@ pub(super) fn write(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     for row in rows {
         write_line(&cells(row.scene, "direct", &row.before), out)?;
         write_line(&cells("", "through toolrein", &row.after), out)?;
+        write_actions(&row.after, out)?;
     }
     let sum = |side: fn(&Row) -> &Pass| rows.iter().map(side).fold(Sum::default(), Sum::plus);
     writeln!(out, "\n{}", summary(&sum(|row| &row.before), &sum(|row| &row.after), rows.len()))
@@ -54,6 +55,12 @@ fn cells(scene: &str, way: &str, pass: &Pass) -> [String; 6] {
         grouped(asked.prompt_tokens),
         journey.outcome.to_string(),
     ]
+}
+
+/// Writes which policy did what, where any acted.
+fn write_actions(pass: &Pass, out: &mut impl Write) -> io::Result<()> {
+    let actions: Vec<&str> = pass.journey.actions.iter().map(String::as_str).collect();
+    if actions.is_empty() { Ok(()) } else { writeln!(out, "{:<16}    by {}", "", actions.join(", ")) }
 }
 
 fn write_line(cells: &[String; 6], out: &mut impl Write) -> io::Result<()> {
@@ -112,10 +119,11 @@ mod tests {
     use super::super::agent::Journey;
     use super::*;
     use hyper::http::StatusCode;
+    use std::collections::BTreeSet;
 
     fn pass(requests: u64, tool_calls: u64, prompt_tokens: u64, outcome: Outcome) -> Pass {
         let asked = Stats { requests, request_bytes: prompt_tokens * 4, prompt_tokens };
-        Pass { asked, journey: Journey { tool_calls, outcome } }
+        Pass { asked, journey: Journey { tool_calls, actions: BTreeSet::new(), outcome } }
     }
 
     fn written(rows: &[Row]) -> String {
@@ -125,12 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn each_scene_has_two_lines_and_all_fit_into_100_columns() {
+    fn each_scene_has_a_line_for_each_way_and_one_for_what_policies_did_within_100_columns() {
+        let mut acted = pass(10, 6, 12_345, Outcome::Answered);
+        acted.journey.actions = ["loops=blocked", "loops=notice"].map(str::to_owned).into();
         let rows = [
             Row {
                 scene: "a search loop",
                 before: pass(25, 25, 1_234_567, Outcome::GaveUp(25)),
-                after: pass(10, 6, 12_345, Outcome::Answered),
+                after: acted,
             },
             Row {
                 scene: "no tool support",
@@ -145,6 +155,7 @@ mod tests {
                 "a search loop     direct                     25          25    1,234,567  \
                  gave up after 25 calls",
                 "                  through toolrein           10           6       12,345  answered",
+                "                    by loops=blocked, loops=notice",
                 "no tool support   direct                      1           0          900  \
                  refused (HTTP 400)",
                 "                  through toolrein            2           0        1,000  answered",

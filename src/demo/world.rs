@@ -13,12 +13,12 @@ const PAGE_BYTES: usize = 200 * 1024;
 pub(super) fn tools() -> Value {
     json!([
         {"type": "function", "function": {
-            "name": "searchAll",
-            "description": "Searches all sources.",
+            "name": "web_search",
+            "description": "Searches the web.",
             "parameters":
                 {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}}},
         {"type": "function", "function": {
-            "name": "urlReader",
+            "name": "read_url",
             "description": "Reads a web page as text.",
             "parameters":
                 {"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]}}}
@@ -29,8 +29,8 @@ pub(super) fn tools() -> Value {
 pub(super) fn run(name: &str, arguments: &str) -> String {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     match (name, arguments["query"].as_str(), arguments["url"].as_str()) {
-        ("searchAll", Some(query), _) => search(query),
-        ("urlReader", _, Some(url)) => read_page(url),
+        ("web_search", Some(query), _) => search(query),
+        ("read_url", _, Some(url)) => read_page(url),
         _ => json!({"error": format!("no tool {name} with these arguments")}).to_string(),
     }
 }
@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn the_tools_find_the_same_for_the_same_arguments() {
-        let hits = run("searchAll", r#"{"query":"q"}"#);
-        assert_eq!(hits, run("searchAll", r#"{"query":"q"}"#));
-        assert_ne!(hits, run("searchAll", r#"{"query":"r"}"#));
+        let hits = run("web_search", r#"{"query":"q"}"#);
+        assert_eq!(hits, run("web_search", r#"{"query":"q"}"#));
+        assert_ne!(hits, run("web_search", r#"{"query":"r"}"#));
         assert_eq!(serde_json::from_str::<Value>(&hits).unwrap()["results"].as_array().unwrap().len(), HITS);
-        let page = run("urlReader", r#"{"url":"https://example.com/a"}"#);
+        let page = run("read_url", r#"{"url":"https://example.com/a"}"#);
         assert_eq!(
             (page.len(), page.lines().next()),
             (PAGE_BYTES, Some("The page at https://example.com/a"))
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_call_without_sense_gets_a_result_that_says_so() {
-        for (name, arguments) in [("searchAll", "{"), ("searchAll", r#"{"url":"u"}"#), ("other", "{}")] {
+        for (name, arguments) in [("web_search", "{"), ("web_search", r#"{"url":"u"}"#), ("other", "{}")] {
             assert!(run(name, arguments).starts_with(r#"{"error":"#), "{name} {arguments}");
         }
     }

@@ -4,16 +4,20 @@
 //! A tool may be called if it fits one of `only` (where any are given) and none of `except`. The call of any
 //! other tool is blocked; the model reads which tools it may call instead. With `hide`, tools that may not be called
 //! are removed from the request's `tools`, so that the model never sees them. A call of a tool that the request does
-//! not declare is blocked too, unless `undeclared` says otherwise.
+//! not declare is blocked too, unless `undeclared` says otherwise. A request shows which tools exist only if it declares
+//! some, each with a name: where it declares none, tools without a name (the provider's, those of an MCP server) or more
+//! of them elsewhere, such calls pass.
 //!
 //! # Why
 //! The same agent runs in environments of different trust. It is safer to take a tool from the model than to ask the
-//! model not to use it; and a call of an undeclared tool can only fail at the client. What is hidden depends only on
+//! model not to use it; and a call of an undeclared tool can only fail at the client, so the model had better learn that
+//! at once. That alone is a help and no restriction: only with `only` or `except` does the policy decide which tools may
+//! run, and only then are replies refused that cannot be judged. What is hidden depends only on
 //! the configuration and the declared tools, so `tools` stays the same through a conversation and the provider's
 //! prompt cache keeps hitting.
 //!
 //! # State
-//! The names that the request declares.
+//! The names that the request declares, shared by all who need them.
 //!
 //! # Example
 //! With `except = ["delete_*"]` a call of `delete_all` is blocked with `MODE_RESTRICTED` and the names of up to
@@ -21,10 +25,13 @@
 
 use super::about::{About, Callable};
 use super::pattern::Pattern;
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::cmp::Reverse;
+use std::fmt::Display;
+use std::sync::Arc;
 
 /// The most names that the reason lists: enough to choose from, short enough to read.
 const MOST_NAMES: usize = 10;
@@ -37,6 +44,7 @@ pub struct Allow {
     callable: Callable,
     hide: bool,
     undeclared: Undeclared,
+    texts: Texts,
 }
 
 /// `[policy.allow]`.
@@ -51,6 +59,7 @@ pub struct Config {
     hide: bool,
     /// What to do with calls of tools that the request does not declare.
     undeclared: Undeclared,
+    texts: OwnTexts,
 }
 
 /// What becomes of calls of tools that the request does not declare.
@@ -62,21 +71,32 @@ enum Undeclared {
     Pass,
 }
 
-/// The names that the request declares, in order, and whether more tools may be callable.
+/// What the request declares.
 #[derive(Clone, Default)]
-pub struct Declared(Vec<String>, bool);
+pub struct Declared {
+    /// The names, in order.
+    names: Arc<[String]>,
+    /// They are all the tools that may be called.
+    are_all: bool,
+}
 
 impl Allow {
+    /// Whether it decides which of the declared tools may be called.
+    fn names_tools(&self) -> bool {
+        self.callable.only.is_some() || !self.callable.except.is_empty()
+    }
+
     fn idle(&self) -> Option<&'static str> {
-        let names_none = self.callable.only.is_none() && self.callable.except.is_empty();
         let passes = self.undeclared == Undeclared::Pass;
-        (names_none && passes).then_some("it names no tools, and undeclared ones pass")
+        (!self.names_tools() && passes).then_some("it names no tools, and undeclared ones pass")
     }
 }
 
 impl Policy for Allow {
     const NAME: &'static str = "allow";
-    const SUMMARY: &'static str = "lets only some tools be called, by name, and hides the others if asked to";
+    const SUMMARY: &'static str =
+        "lets only some tools be called, by name, and none that the request does not declare";
+    const TEXTS: &'static [Text] = &[FORBIDDEN, UNDECLARED];
     type Config = Config;
     type State = Declared;
 
@@ -91,12 +111,13 @@ impl Policy for Allow {
             let text = format!("`{}` is in `only` as well", pattern.as_str());
             problems.push(ConfigError::new("except", text));
         }
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
-        let Config { only, except, hide, undeclared } = config;
+        let Config { only, except, hide, undeclared, .. } = config;
         let callable = Callable { only: Some(only).filter(|only| !only.is_empty()), except };
-        Ok(Self { callable, hide, undeclared })
+        Ok(Self { callable, hide, undeclared, texts })
     }
 
     fn about(&self) -> About {
@@ -105,56 +126,66 @@ impl Policy for Allow {
         About {
             named_tools: exact.map(|pattern| pattern.as_str().to_owned()).collect(),
             callable: self.callable.clone(),
-            restricts_calls: true,
+            restricts_calls: self.names_tools(),
             idle: self.idle(),
             ..About::default()
         }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, plan: &mut Plan) {
-        state.0 = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
-        state.1 = request.declares_elsewhere;
+        let is_open = request.declares_elsewhere || request.declares_nameless || request.names.is_empty();
+        *state = Declared { names: Arc::clone(&request.names), are_all: !is_open };
         if self.hide {
-            for name in state.0.iter().filter(|name| !self.callable.includes(name)) {
+            for name in state.names.iter().filter(|name| !self.callable.includes(name)) {
                 plan.hide(name);
             }
         }
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let problem = if !self.callable.includes(call.name) {
-            "may not be called here"
-        } else if self.undeclared == Undeclared::Block && !state.declares(call.name) {
-            "is not among the tools of this conversation"
+        let text = if !self.callable.includes(call.name) {
+            &FORBIDDEN
+        } else if self.undeclared == Undeclared::Block && state.are_all && !state.declares(call.name) {
+            &UNDECLARED
         } else {
             return Verdict::Allow;
         };
-        let may: Vec<&str> =
-            state.0.iter().map(String::as_str).filter(|name| self.callable.includes(name)).collect();
-        Verdict::Block(reason(call.name, problem, may))
+        let may =
+            state.names.iter().map(String::as_str).filter(|name| self.callable.includes(name)).collect();
+        let values: [(&str, &dyn Display); 2] =
+            [("tool", &clipped(call.name)), ("instead", &instead(call.name, may))];
+        Verdict::Block(Reason::new(ReasonKind::ModeRestricted, self.texts.fill(text, &values)))
     }
 }
+
+const FORBIDDEN: Text = Text {
+    key: "forbidden",
+    default: "The call was not run: {tool} may not be called here. {instead}",
+    placeholders: &["tool", "instead"],
+};
+const UNDECLARED: Text = Text {
+    key: "undeclared",
+    default: "The call was not run: {tool} is not among the tools of this conversation. {instead}",
+    placeholders: &["tool", "instead"],
+};
 
 impl Declared {
     fn declares(&self, name: &str) -> bool {
-        self.1 || self.0.iter().any(|declared| declared == name)
+        self.names.iter().any(|declared| declared == name)
     }
 }
 
-fn reason(name: &str, problem: &str, mut may: Vec<&str>) -> Reason {
+/// A sentence that names the tools that `may` be called instead of `name`.
+fn instead(name: &str, mut may: Vec<&str>) -> String {
     // The closest names come first: the model may have misspelt one.
     may.sort_by_cached_key(|known| Reverse(likeness(known, name)));
     let more = may.len().saturating_sub(MOST_NAMES);
     let names: Vec<String> = may.iter().take(MOST_NAMES).map(|name| clipped(name)).collect();
-    let instead = match (names.is_empty(), more) {
+    match (names.is_empty(), more) {
         (true, _) => "No tool may be called. Answer with what you have.".to_owned(),
         (false, 0) => format!("You may call: {}.", names.join(", ")),
         (false, more) => format!("You may call: {} and {more} more.", names.join(", ")),
-    };
-    Reason::new(
-        ReasonKind::ModeRestricted,
-        format!("The call was not run: {} {problem}. {instead}", clipped(name)),
-    )
+    }
 }
 
 /// How many characters two names share at their ends, case aside.
@@ -231,7 +262,9 @@ mod tests {
     fn a_tool_that_the_request_does_not_declare_may_not_be_called_unless_the_operator_says_so() {
         for (table, tools, allowed) in [
             ("", vec!["read"], false),
-            ("", vec![], false),
+            ("", vec![], true),
+            ("except = [\"browse\"]", vec![], false),
+            ("only = [\"read\"]", vec![], false),
             ("undeclared = \"pass\"", vec!["read"], true),
             ("undeclared = \"pass\"\nonly = [\"read\"]", vec!["read"], false),
         ] {
@@ -239,6 +272,52 @@ mod tests {
         }
         let reason = blocked("", &["read"], "browse").unwrap();
         assert!(reason.message.contains("browse is not among the tools of this conversation"));
+    }
+
+    #[test]
+    fn a_request_that_does_not_name_all_its_tools_leaves_calls_of_others_alone() {
+        let named = r#"{"type":"function","function":{"name":"read"}}"#;
+        for (tools, allowed) in [
+            (named.to_owned(), false),
+            (String::new(), true),
+            (format!(r#"{named},{{"type":"web_search"}}"#), true),
+            (format!(r#"{named},{{"google_search":{{}}}}"#), true),
+            (format!(r#"{named},{{"type":"custom","custom":{{"name":"other"}}}}"#), false),
+            (format!(r#"{named},{{"type":"custom","custom":{{"name":"browse"}}}}"#), true),
+        ] {
+            let body =
+                format!(r#"{{"model":"m","tools":[{tools}],"messages":[{{"role":"user","content":"q"}}]}}"#);
+            let mut talk = Conversation::over(&policy::<Allow>(""), &body);
+            assert_eq!(talk.judge("browse", "{}", 0).is_allowed(), allowed, "{tools}");
+            let mut talk = Conversation::over(&policy::<Allow>("except = [\"browse\"]"), &body);
+            assert!(!talk.judge("browse", "{}", 0).is_allowed(), "{tools}");
+        }
+        let functions =
+            r#"{"model":"m","functions":[{"name":"read"}],"messages":[{"role":"user","content":"q"}]}"#;
+        let mut talk = Conversation::over(&policy::<Allow>(""), functions);
+        assert!(
+            !talk.judge("browse", "{}", 0).is_allowed() && talk.judge("functions.Read", "{}", 0).is_allowed()
+        );
+    }
+
+    #[test]
+    fn it_restricts_calls_only_where_it_names_tools() {
+        for (table, restricts) in [
+            ("", false),
+            ("undeclared = \"pass\"", false),
+            ("only = [\"a\"]", true),
+            ("except = [\"a\"]", true),
+        ] {
+            assert_eq!(policy::<Allow>(table).about().restricts_calls, restricts, "{table}");
+        }
+    }
+
+    #[test]
+    fn the_operator_s_texts_are_used() {
+        let table = "except = [\"write\"]\n[x.texts]\nforbidden = \"Nicht {tool}.\"\nundeclared = \"{tool}? {instead}\"";
+        let message = |name| blocked(table, &["read", "write"], name).unwrap().message;
+        assert_eq!(message("write"), "Nicht write.");
+        assert_eq!(message("browse"), "browse? You may call: read.");
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod weight;
 
 use super::about::About;
 use super::pattern::{Pattern, best_concern, exact_names};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
 use crate::conversation::memo::Derived;
@@ -44,7 +45,7 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
 use limits::{Limit, Written};
-use problem::{Problem, join, message};
+use problem::{Problem, join, listed, shown_tool};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -62,6 +63,7 @@ pub struct Arguments {
     strict: bool,
     unsafe_keys: UnsafeKeys,
     tools: Vec<(Pattern, Vec<Limit>)>,
+    texts: Texts,
 }
 
 /// `[policy.arguments]`.
@@ -74,6 +76,7 @@ pub struct Config {
     unsafe_keys: UnsafeKeys,
     /// Further limits: by tool name or pattern, then by argument.
     tools: BTreeMap<String, BTreeMap<String, Written>>,
+    texts: OwnTexts,
 }
 
 /// What happens to calls with harmful keys.
@@ -95,6 +98,7 @@ type Schemas = BTreeMap<String, Arc<Deferred>>;
 impl Policy for Arguments {
     const NAME: &'static str = "arguments";
     const SUMMARY: &'static str = "checks the arguments of calls against the tool's JSON Schema";
+    const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = Declared;
 
@@ -113,7 +117,8 @@ impl Policy for Arguments {
             }
             tools.push((Pattern::new(tool), limits));
         }
-        let policy = Self { strict: config.strict, unsafe_keys: config.unsafe_keys, tools };
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
+        let policy = Self { strict: config.strict, unsafe_keys: config.unsafe_keys, tools, texts };
         if problems.is_empty() { Ok(policy) } else { Err(problems) }
     }
 
@@ -134,10 +139,10 @@ impl Policy for Arguments {
         let mut value = match parse(text) {
             Parsed::Object(value) => value,
             Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
-                return block(call.name, &[Problem::ambiguous()]);
+                return self.block(call.name, &[Problem::ambiguous()]);
             }
             Parsed::OnlyByOthers => return Verdict::Allow,
-            Parsed::Wrong(problem) => return block(call.name, &[problem]),
+            Parsed::Wrong(problem) => return self.block(call.name, &[problem]),
         };
         let validator = schema.and_then(|schema| schema.validator());
         let harms = |key: &str| {
@@ -160,12 +165,19 @@ impl Policy for Arguments {
         match (problems.is_empty(), stripped) {
             (true, None) => Verdict::Allow,
             (true, Some(text)) => Verdict::Modify(text),
-            (false, _) => block(call.name, &problems),
+            (false, _) => self.block(call.name, &problems),
         }
     }
 }
 
 impl Arguments {
+    fn block(&self, tool: &str, problems: &[Problem]) -> Verdict {
+        let message =
+            self.texts.fill(&BLOCKED, &[("tool", &shown_tool(tool)), ("problems", &listed(problems))]);
+        let numbers = vec![("problems", problems.len() as u64)];
+        Verdict::Block(Reason::new(ReasonKind::Validation, message).retryable().with(numbers))
+    }
+
     fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
         let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
         let derived = request
@@ -199,13 +211,11 @@ fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Optio
     schemas
 }
 
-fn block(tool: &str, problems: &[Problem]) -> Verdict {
-    Verdict::Block(
-        Reason::new(ReasonKind::Validation, message(tool, problems))
-            .retryable()
-            .with(vec![("problems", problems.len() as u64)]),
-    )
-}
+const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: its arguments do not fit {tool}. {problems}. Correct them and call again.",
+    placeholders: &["tool", "problems"],
+};
 
 /// Arguments as read.
 enum Parsed {

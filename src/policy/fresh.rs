@@ -28,6 +28,7 @@ mod words;
 
 use super::about::About;
 use super::pattern::exact_among;
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::outcome::has_failed;
 use crate::conversation::{Event, ToolResult};
@@ -40,6 +41,7 @@ use std::collections::HashSet;
 pub struct Fresh {
     rules: Vec<Rule>,
     unknown: Unknown,
+    texts: Texts,
 }
 
 /// `[policy.fresh]`.
@@ -49,6 +51,7 @@ pub struct Config {
     rules: Vec<Written>,
     /// What happens to a call before any result has given a value.
     unknown: Unknown,
+    texts: OwnTexts,
 }
 
 /// What happens to a call before any result has given a value.
@@ -115,17 +118,19 @@ enum Problem<'a> {
 impl Policy for Fresh {
     const NAME: &'static str = "fresh";
     const SUMMARY: &'static str = "requires arguments to be the newest value in another tool's result";
+    const TEXTS: &'static [Text] = words::TEXTS;
     type Config = Config;
     type State = Known;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let checked = config.rules.into_iter().enumerate().map(|(at, written)| written.check(at));
         let (rules, problems): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
-        let problems: Vec<ConfigError> = problems.into_iter().filter_map(Result::err).flatten().collect();
+        let mut problems: Vec<ConfigError> = problems.into_iter().filter_map(Result::err).flatten().collect();
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { rules: rules.into_iter().flatten().collect(), unknown: config.unknown })
+        Ok(Self { rules: rules.into_iter().flatten().collect(), unknown: config.unknown, texts })
     }
 
     fn about(&self) -> About {
@@ -153,7 +158,7 @@ impl Policy for Fresh {
             let Some(arguments) = call.arguments else { return Verdict::NeedsArguments };
             let values = rule.argument.values(arguments);
             if let Some(problem) = self.problem((at, rule), &values, known, call.now_ms) {
-                return Verdict::Block(words::reason(call.name, rule, &problem));
+                return Verdict::Block(words::reason(&self.texts, call.name, rule, &problem));
             }
         }
         Verdict::Allow

@@ -17,6 +17,7 @@
 //! `STOPPED`, and the client gets the model's answer in text.
 
 use super::about::About;
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
@@ -24,6 +25,7 @@ use serde::Deserialize;
 /// See the module.
 pub struct Kill {
     config: Config,
+    texts: Texts,
 }
 
 /// `[policy.kill]`.
@@ -36,6 +38,7 @@ pub struct Config {
     callers: Vec<String>,
     /// What the model reads of a blocked call.
     message: String,
+    texts: OwnTexts,
 }
 
 impl Default for Config {
@@ -45,6 +48,7 @@ impl Default for Config {
             callers: Vec::new(),
             message: "This conversation was stopped. No tool runs any more. Answer with what you have."
                 .to_owned(),
+            texts: OwnTexts::default(),
         }
     }
 }
@@ -56,6 +60,7 @@ pub struct State(bool);
 impl Policy for Kill {
     const NAME: &'static str = "kill";
     const SUMMARY: &'static str = "stops conversations and callers at once: no call of theirs runs any more";
+    const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = State;
 
@@ -67,7 +72,8 @@ impl Policy for Kill {
         if config.message.trim().is_empty() {
             problems.push(ConfigError::new("message", "expected a text that the model can act on"));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        if problems.is_empty() { Ok(Self { config, texts }) } else { Err(problems) }
     }
 
     fn about(&self) -> About {
@@ -85,10 +91,13 @@ impl Policy for Kill {
         if !state.0 {
             return Verdict::Allow;
         }
-        let message = format!("The call was not run: {}", self.config.message);
+        let message = self.texts.fill(&BLOCKED, &[("message", &self.config.message)]);
         Verdict::Block(Reason::new(ReasonKind::Stopped, message).for_the_turn())
     }
 }
+
+const BLOCKED: Text =
+    Text { key: "blocked", default: "The call was not run: {message}", placeholders: &["message"] };
 
 impl Kill {
     fn stops(&self, request: &RequestFacts<'_>) -> bool {

@@ -4,15 +4,22 @@
 //! A call that gets the same result `notice` times in a row is followed by a notice; the `block`-th such call is
 //! blocked. The same holds for cycles of two or three calls, and for larger replies of parallel calls that are
 //! repeated: a notice comes after `notice - 1` full rounds, and calls are blocked from the one that begins the
-//! `block`-th round. After `empty` empty results in a row comes a notice. Arguments are compared as JSON, whatever
-//! the order of their keys. Tools in `exempt` (thinking, waiting) are ignored, and they reset the counts: the same
-//! call after a wait is a new question. With `strict = true` calls are blocked where otherwise a notice would come,
-//! and equal calls count anywhere in the turn and with any result.
+//! `block`-th round. Arguments are the same as JSON, whatever the order of their keys, or if they have the same words and
+//! numbers. Results are the same if they differ only in times, ids, cursors and counts of attempts
+//! ([`Likeness`](crate::conversation::outcome::Likeness)). Repetitions that may be progress count half: results that
+//! differ in a few other numbers, and equal long results of one tool for other arguments.
+//!
+//! After `empty` empty results in a row comes a notice, and from the `empty_block`-th on the tools that gave them are
+//! blocked, whatever the arguments, until the turn ends or another call brings something. Tools in `exempt` (thinking,
+//! waiting) are ignored, and they reset the counts: the same call after a wait is a new question. With `strict = true`
+//! calls are blocked where otherwise a notice would come, and equal calls count anywhere in the turn and with any
+//! result.
 //!
 //! # Why
 //! A model in a loop does not notice it. Most calls that repeat an earlier one are healthy (80% of those of coding
 //! agents bring a changed result), so call *and* result are compared, and only next to each other: by name and
-//! arguments alone 72% of healthy coding runs would be stopped.
+//! arguments alone 72% of healthy coding runs would be stopped. A search that rewords its query, or a page with a clock,
+//! is no progress either. Actions (`quiet`) often return nothing when they succeed: that is not an empty result.
 //!
 //! # State
 //! The last steps of the turn, each a call with the position of its result, and how long they have repeated; the
@@ -24,30 +31,35 @@
 //! `weather` is called five times with `{"city":"Paris"}` and answers "rain" each time: after the third and the
 //! fourth result the model reads that this will not change, and the fifth call is blocked with `LOOP_DETECTED`.
 
+mod near;
 mod trail;
 mod words;
 
 use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, exact_among};
+use super::pattern::{Pattern, any_concerns, exact_among};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
 use crate::conversation::identity::Hash;
-use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty};
+use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent};
 use crate::conversation::{Event, ToolResult, View};
 use crate::plan::work::step;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
-use trail::{Kind, Step, Trail};
+use trail::{Kind, Next, Step, Trail};
 
 /// See the module.
 pub struct Loops {
     notice: usize,
     block: usize,
     empty: usize,
+    empty_block: usize,
     strict: bool,
     exempt: Vec<Pattern>,
+    quiet: Vec<Pattern>,
     words: Nothing,
+    texts: Texts,
 }
 
 /// `[policy.loops]`.
@@ -60,15 +72,64 @@ pub struct Config {
     block: usize,
     /// Empty results in a row after which a notice comes; 0: never.
     empty: usize,
+    /// The empty result in a row that is prevented: calls of the tools that gave those before are blocked; 0: none.
+    empty_block: usize,
     /// Block where a notice would come, and compare calls without results.
     strict: bool,
     /// Tools that may repeat themselves, by name or pattern.
     exempt: Vec<Pattern>,
+    /// Tools that say nothing when they succeed, by name or pattern.
+    quiet: Vec<Pattern>,
     /// Texts that count as empty results, as patterns; case does not count.
     empty_texts: Vec<String>,
     /// Members of an object that hold its results.
     empty_keys: Vec<String>,
+    texts: OwnTexts,
 }
+
+/// Verbs of tools that act. A tool may say nothing because it did what it was asked to.
+const QUIET: [&str; 40] = [
+    "*bash*",
+    "*shell*",
+    "*exec*",
+    "*terminal*",
+    "*command*",
+    "*script*",
+    "run*",
+    "*_run*",
+    "write*",
+    "*_write*",
+    "edit*",
+    "*_edit*",
+    "create*",
+    "*_create*",
+    "update*",
+    "*_update*",
+    "delete*",
+    "*_delete*",
+    "remove*",
+    "*_remove*",
+    "set*",
+    "*_set*",
+    "send*",
+    "*_send*",
+    "save*",
+    "*_save*",
+    "add*",
+    "insert*",
+    "move*",
+    "copy*",
+    "mkdir*",
+    "apply*",
+    "*click*",
+    "type*",
+    "*_type*",
+    "press*",
+    "scroll*",
+    "*navigate*",
+    "notify*",
+    "toggle*",
+];
 
 impl Default for Config {
     fn default() -> Self {
@@ -77,8 +138,10 @@ impl Default for Config {
             notice: 3,
             block: 5,
             empty: 2,
+            empty_block: 5,
             strict: false,
             exempt: ["think", "wait*"].map(Pattern::new).to_vec(),
+            quiet: QUIET.map(Pattern::new).to_vec(),
             empty_texts: owned(&["none", "no results*", "no matches*", "nothing found*"]),
             empty_keys: owned(&[
                 "results",
@@ -92,6 +155,7 @@ impl Default for Config {
                 "content",
                 "text",
             ]),
+            texts: OwnTexts::default(),
         }
     }
 }
@@ -119,6 +183,8 @@ pub struct Turn {
 struct Made {
     tool: String,
     arguments: Hash,
+    /// Its arguments, where they are short enough.
+    text: Option<Box<str>>,
     answer: Option<(Answer, Kind)>,
 }
 
@@ -137,16 +203,18 @@ impl Policy for Loops {
     const NAME: &'static str = "loops";
     const SUMMARY: &'static str =
         "warns the model that its calls repeat without new results, then blocks them";
+    const TEXTS: &'static [Text] =
+        &[words::NOTICE, words::BLOCKED, words::BLOCKED_EQUAL, words::EMPTY, words::BLOCKED_EMPTY];
     type Config = Config;
     type State = Turn;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let counts = [("notice", config.notice), ("block", config.block)];
-        let problems: Vec<ConfigError> = counts
-            .into_iter()
-            .filter(|(_, count)| *count == 1)
-            .map(|(key, _)| ConfigError::new(key, "expected 0 (off) or at least 2: one call is no loop"))
-            .collect();
+        let single =
+            counts.into_iter().chain([("empty_block", config.empty_block)]).filter(|(_, count)| *count == 1);
+        let problem = |(key, _)| ConfigError::new(key, "expected 0 (off) or at least 2: one call is no loop");
+        let mut problems: Vec<ConfigError> = single.map(problem).collect();
+        let own_texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
@@ -155,14 +223,18 @@ impl Policy for Loops {
             notice: config.notice,
             block: config.block,
             empty: config.empty,
+            empty_block: config.empty_block,
             strict: config.strict,
             exempt: config.exempt,
+            quiet: config.quiet,
             words: Nothing { texts, keys: config.empty_keys },
+            texts: own_texts,
         })
     }
 
     fn about(&self) -> About {
-        let idle = (self.notice == 0 && self.block == 0 && self.empty == 0).then_some(NO_LIMITS);
+        let limits = [self.notice, self.block, self.empty, self.empty_block];
+        let idle = limits.iter().all(|limit| *limit == 0).then_some(NO_LIMITS);
         About { named_tools: exact_among(&self.exempt), idle, ..About::default() }
     }
 
@@ -186,7 +258,8 @@ impl Policy for Loops {
         if self.is_exempt(call.name) {
             return Verdict::Allow;
         }
-        if let Some(reason) = self.strict_reason(call, turn).or_else(|| self.reason(call, turn)) {
+        let reason = self.strict_reason(call, turn).or_else(|| self.reason(call, turn));
+        if let Some(reason) = reason.or_else(|| self.empty_reason(call, turn)) {
             return Verdict::Block(reason);
         }
         let counts = self.strict && self.notice > 0;
@@ -221,13 +294,17 @@ impl Loops {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
-        turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, answer: None });
+        let text = call.arguments_text();
+        let text = (text.len() <= near::LONGEST).then(|| text.into_owned().into_boxed_str());
+        turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, text, answer: None });
     }
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
         let view = &result.view;
         let Some(made) = result.call.and_then(|call| turn.reply.get_mut(call.position)) else { return };
-        let kind = if self.empty > 0 && is_empty(view, &self.words) {
+        let counts_empty = self.empty > 0 || self.empty_block > 0;
+        let is_quiet = || is_silent(view) && any_concerns(&self.quiet, &made.tool);
+        let kind = if counts_empty && is_empty(view, &self.words) && !is_quiet() {
             Kind::Empty
         } else if turn.trail.knows(&made.tool, made.arguments) && has_failed(view) {
             Kind::Failed
@@ -248,7 +325,7 @@ impl Loops {
                 continue;
             };
             turn.empty.add(&made.tool, kind);
-            steps.push(Step { tool: made.tool, arguments: made.arguments, answer, kind });
+            steps.push(Step { tool: made.tool, arguments: made.arguments, text: made.text, answer, kind });
         }
         turn.trail.add_reply(steps, last.body);
     }
@@ -264,17 +341,17 @@ impl Loops {
         let is_last = |rounds: usize| block > 0 && rounds + 1 >= block;
         let again = |rounds: usize, noticed| rounds + 1 == block || rounds >= noticed + notice;
         if let Some(cycle) = turn.trail.tell(|length| enough(notice, length), again) {
-            plan.notice("notice", words::notice(&cycle, is_last(cycle.rounds)));
+            plan.notice("notice", words::notice(&self.texts, &cycle, is_last(cycle.rounds)));
         } else if nothing_again {
-            plan.notice("empty", words::notice_empty(turn.empty.results, &turn.empty.tools));
+            plan.notice("empty", words::notice_empty(&self.texts, turn.empty.results, &turn.empty.tools));
         }
     }
 
     fn reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
-        let arguments = call.arguments_hash?;
-        let cycle = self.closed(turn).find(|cycle| cycle.has_call(call.name, arguments))?;
-        let numbers = vec![("rounds", cycle.rounds as u64), ("calls_per_round", cycle.steps.len() as u64)];
-        Some(reason(words::blocked(&cycle), numbers))
+        let next = Next { tool: call.name, arguments: call.arguments_hash, text: call.arguments };
+        let cycle = self.closed(turn).find(|cycle| cycle.goes_on(next))?;
+        let numbers = vec![("rounds", cycle.made as u64), ("calls_per_round", cycle.steps.len() as u64)];
+        Some(reason(words::blocked(&self.texts, &cycle), numbers))
     }
 
     fn strict_reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
@@ -283,15 +360,22 @@ impl Loops {
         }
         let equal = call.arguments_hash.map_or(0, |arguments| turn.count_of(call.name, arguments));
         if self.notice > 0 && equal + 1 >= self.notice {
-            return Some(reason(words::blocked_equal(call.name, equal), vec![("equal_calls", equal as u64)]));
-        }
-        let empty = &turn.empty;
-        let found_nothing = empty.known.contains(call.name);
-        if self.empty > 0 && empty.results >= self.empty && found_nothing {
-            let numbers = vec![("empty_results", empty.results as u64)];
-            return Some(reason(words::blocked_empty(call.name, empty.results), numbers));
+            let text = words::blocked_equal(&self.texts, call.name, equal);
+            return Some(reason(text, vec![("equal_calls", equal as u64)]));
         }
         None
+    }
+
+    /// The reason where the tool has found nothing so often that its next call is blocked.
+    fn empty_reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
+        let empty = &turn.empty;
+        let strict = self.strict && self.empty > 0 && empty.results >= self.empty;
+        let often = self.empty_block > 0 && empty.results + 1 >= self.empty_block;
+        if !(strict || often) || !empty.known.contains(call.name) {
+            return None;
+        }
+        let numbers = vec![("empty_results", empty.results as u64)];
+        Some(reason(words::blocked_empty(&self.texts, call.name, empty.results), numbers))
     }
 }
 
@@ -436,8 +520,7 @@ mod tests {
         assert_eq!(
             found[0].2,
             "[toolrein] weather was called 3 times in a row with the same arguments and gave the same result each \
-             time. Calling again right away will not change that: use the result that you have, change the arguments, \
-             use another tool, or give your answer."
+             time. Use the result that you have, change the arguments, use another tool, or answer."
         );
         assert!(found[1].2.ends_with("The next time the call will not be run."), "{}", found[1].2);
     }
@@ -478,11 +561,11 @@ mod tests {
     fn the_reason_says_what_to_do_instead() {
         let failed = ("weather", r#"{"city":"Paris"}"#, "Error: no such city");
         for (pair, said) in [
-            (RAIN, "use the result that you have"),
-            (failed, "correct the arguments, use another tool, or tell the user what does not work"),
+            (RAIN, "Use the result that you have"),
+            (failed, "Correct the arguments, use another tool, or tell the user what does not work"),
             (NOTHING, "or tell the user that nothing was found"),
         ] {
-            let reason = reasons("", &one_by_one(&[pair; 4]), &[pair]).remove(0).unwrap();
+            let reason = reasons("empty_block = 0", &one_by_one(&[pair; 4]), &[pair]).remove(0).unwrap();
             assert_eq!((reason.kind, reason.retryable), (ReasonKind::LoopDetected, false));
             assert_eq!(reason.numbers, [("rounds", 4), ("calls_per_round", 1)]);
             assert!(reason.message.starts_with("The call was not run: "), "{}", reason.message);
@@ -610,7 +693,188 @@ mod tests {
         let german = [("f", "1", "Nichts gefunden"), ("f", "2", r#"{"treffer":[],"zahl":0}"#)];
         assert_eq!(places(own, &one_by_one(&german)), [(4, "empty")]);
         assert_eq!(places(own, &one_by_one(&[other, third])), [], "the shipped words are replaced");
-        assert_eq!(allowed("", &one_by_one(&many), &[("search", "5", "")]), [true], "a notice, not blocked");
+        let next = [("search", "5", "")];
+        assert_eq!(allowed("", &one_by_one(&many[..3]), &next), [true], "a notice, not blocked");
+        assert_eq!(allowed("", &one_by_one(&many), &next), [false], "the fifth");
+        assert_eq!(allowed("empty_block = 0", &one_by_one(&many), &next), [true]);
+    }
+
+    #[test]
+    fn results_that_stay_empty_close_the_tools_that_gave_them_until_something_is_found() {
+        let asked = |tool: &'static str, nth: usize| {
+            let arguments = ["{\"q\":\"a\"}", "{\"q\":\"b\"}", "{\"q\":\"c\"}", "{\"q\":\"d\"}"][nth];
+            (tool, arguments, "[]")
+        };
+        let made = [asked("search", 0), asked("fetch", 1), asked("search", 2), asked("search", 3)];
+        let messages = one_by_one(&made);
+        let next = [("search", "{\"q\":\"e\"}", ""), ("fetch", "{\"q\":\"f\"}", ""), ("ask", "{}", "")];
+        assert_eq!(allowed("", &messages, &next), [false, false, true]);
+        let reason = reasons("", &messages, &next).remove(0).unwrap();
+        assert_eq!((reason.kind, reason.numbers), (ReasonKind::LoopDetected, vec![("empty_results", 4)]));
+        assert!(reason.message.contains("the last 4 tool results were empty, those of search among them"));
+        let mut judge = read_messages(&policy::<Loops>(""), &messages).1;
+        assert!(!judge.needs_arguments(0, "search"), "its name is enough");
+        let found = [made.to_vec(), vec![RAIN]].concat();
+        assert_eq!(allowed("", &one_by_one(&found), &next), [true; 3], "another tool has found something");
+        let three = &made[..3];
+        assert_eq!(allowed("empty_block = 4", &one_by_one(three), &next), [false, false, true]);
+        assert_eq!(allowed("", &one_by_one(three), &next), [true; 3]);
+    }
+
+    #[test]
+    fn actions_that_say_nothing_are_not_empty() {
+        for (tool, result, blocked) in [
+            ("bash", "", false),
+            ("writeFile", "null", false),
+            ("functions.create_event", "None", false),
+            ("set_alarm", "{}", false),
+            ("lookup", "", true),
+            ("bash", "[]", true),
+            ("bash", "No results found.", true),
+        ] {
+            let made: Vec<Pair> =
+                ["1", "2", "3", "4", "5", "6"].map(|arguments| (tool, arguments, result)).to_vec();
+            assert_eq!(allowed("", &one_by_one(&made), &[(tool, "7", "")]), [!blocked], "{tool} {result}");
+            assert_eq!(places("", &one_by_one(&made)).is_empty(), !blocked, "{tool} {result}");
+        }
+        let made: Vec<Pair> = ["1", "2", "3", "4"].map(|arguments| ("bash", arguments, "")).to_vec();
+        assert_eq!(allowed("quiet = []", &one_by_one(&made), &[("bash", "5", "")]), [false]);
+    }
+
+    /// `calls` calls with these arguments in turn, whose results are those of `result`.
+    fn growing(tool: &str, arguments: &[&str], result: impl Fn(usize) -> String, calls: usize) -> String {
+        let own = |text: String| -> &'static str { text.leak() };
+        let pair = |nth: usize| {
+            (own(tool.to_owned()), own(arguments[nth % arguments.len()].to_owned()), own(result(nth)))
+        };
+        one_by_one(&(0..calls).map(pair).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_clock_a_cursor_or_an_etag_does_not_make_a_result_new() {
+        for result in [
+            (|nth| format!("No new messages at 12:00:{nth:02}.")) as fn(usize) -> String,
+            |nth| format!(r#"{{"status":"pending","request_id":"r-{nth}","took_ms":{nth}}}"#),
+            |nth| format!(r#"{{"items":["the same item"],"next_cursor":"c{nth}="}}"#),
+            |nth| format!("ETag: \"{nth}a\"\nNothing has changed."),
+            |nth| format!("Not ready yet (attempt {nth})"),
+        ] {
+            let messages = |calls| growing("check", &["{}"], result, calls);
+            assert_eq!(places("", &messages(4)), [(6, "notice"), (8, "notice")], "{}", result(1));
+            assert_eq!(allowed("", &messages(3), &[("check", "{}", "")]), [true], "{}", result(1));
+            assert_eq!(allowed("", &messages(4), &[("check", "{}", "")]), [false], "{}", result(1));
+        }
+        let said = notices("", &growing("check", &["{}"], |nth| format!("No news at 12:00:{nth:02}."), 3))
+            .remove(0)
+            .2;
+        assert!(said.contains("gave the same result each time, but for times, ids or counts."), "{said}");
+    }
+
+    #[test]
+    fn progress_paging_counters_and_tests_are_no_loops() {
+        let rows = ["{\"page\":1}", "{\"page\":2}", "{\"page\":3}", "{\"page\":4}", "{\"page\":5}"];
+        for (arguments, result) in [
+            (
+                &["{}"][..],
+                (|nth| format!(r#"{{"status":"running","progress":{nth}}}"#)) as fn(usize) -> String,
+            ),
+            (&["{}"][..], |nth| {
+                format!("{} failed, {nth} passed in {nth}.{nth}s of the suite of tests", 20 - nth)
+            }),
+            (&["{}"][..], |nth| format!("Counter: {nth}")),
+            (&["{}"][..], |nth| format!("You rolled a {nth}")),
+            (&["{}"][..], |nth| format!(r#"{{"page":{nth},"of":9,"rows":["customer"]}}"#)),
+            (&["{}"][..], |nth| format!("[{nth},1{nth},2{nth}]")),
+            (&["{}"][..], |nth| format!("Temperature of the boiler: {nth}.5 degrees")),
+            (&rows[..], |nth| format!(r#"{{"rows":[{{"id":{nth},"name":"Customer {nth}"}}]}}"#)),
+            (&rows[..], |_| "Saved.".to_owned()),
+            (&rows[..], |_| "The event was created and all of its guests were invited.".to_owned()),
+        ] {
+            let messages = growing("step", arguments, result, 9);
+            assert_eq!(places("", &messages), [], "{}", result(1));
+            assert_eq!(allowed("", &messages, &[("step", arguments[0], "")]), [true], "{}", result(1));
+        }
+    }
+
+    #[test]
+    fn results_that_differ_in_a_few_plain_numbers_count_half() {
+        let messages = |calls| {
+            growing(
+                "inbox",
+                &["{}"],
+                |nth| format!("There are {nth} messages of no importance in the inbox."),
+                calls,
+            )
+        };
+        assert_eq!(places("", &messages(4)), []);
+        assert_eq!(places("", &messages(5)), [(10, "notice")]);
+        assert_eq!(allowed("", &messages(6), &[("inbox", "{}", "")]), [true]);
+        assert_eq!(allowed("", &messages(7), &[("inbox", "{}", "")]), [false]);
+        let reason = reasons("", &messages(7), &[("inbox", "{}", "")]).remove(0).unwrap();
+        assert!(
+            reason.message.contains(
+                "7 times in a row with the same arguments and gave the same result each time, but for numbers"
+            ),
+            "{}",
+            reason.message
+        );
+    }
+
+    #[test]
+    fn reworded_arguments_with_the_same_result_are_the_same_call() {
+        let queries = [
+            "{\"q\":\"history of bicycles\"}",
+            "{\"q\":\"Bicycles, history of\"}",
+            "{\"q\":\"HISTORY of  bicycles?\"}",
+        ];
+        let hits = |_| "[1] The bicycle: a history in pictures".to_owned();
+        let messages = |calls| growing("search", &queries, hits, calls);
+        assert_eq!(places("", &messages(3)), [(6, "notice")]);
+        let other = ("search", "{\"q\":\"history of cars\"}", "");
+        let again = ("search", "{\"q\":\"of bicycles: history\"}", "");
+        assert_eq!(allowed("", &messages(4), &[again]), [false]);
+        assert_eq!(allowed("", &messages(4), &[other]), [true]);
+        let said = notices("", &messages(3)).remove(0).2;
+        assert!(said.contains("3 times in a row with nearly the same arguments and"), "{said}");
+        let confirmed = growing("move", &MOVES, |_| "Done.".to_owned(), 9);
+        assert_eq!(places("", &confirmed), [], "so short a result only confirms");
+    }
+
+    const MOVES: [&str; 5] = [
+        "{\"a\":\"x y z\"}",
+        "{\"a\":\"y x z\"}",
+        "{\"a\":\"z x y\"}",
+        "{\"a\":\"x z y\"}",
+        "{\"a\":\"y z x\"}",
+    ];
+
+    #[test]
+    fn one_long_result_for_all_arguments_counts_half() {
+        let urls: Vec<String> =
+            (0..9).map(|nth| format!("{{\"url\":\"https://example.com/{nth}\"}}")).collect();
+        let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+        let wall =
+            |_| format!("Please log in. {}", "You need an account to read any of our pages. ".repeat(9));
+        let messages = |calls| growing("open", &urls, wall, calls);
+        assert_eq!(places("", &messages(4)), []);
+        assert_eq!(places("", &messages(5)), [(10, "notice")]);
+        let next = [("open", "{\"url\":\"https://example.org\"}", ""), ("search", "{}", "")];
+        assert_eq!(allowed("", &messages(6), &next), [true, true]);
+        assert_eq!(allowed("", &messages(7), &next), [false, true]);
+    }
+
+    #[test]
+    fn the_operator_s_texts_are_used() {
+        let table = "[x.texts]\nnotice = \"{tools} {times}\"\nblocked = \"Halt: {tools}\"\nempty = \"{results} leer\"\nblocked_empty = \"Leer: {tools}\"";
+        assert_eq!(notices(table, &one_by_one(&[RAIN; 3])).remove(0).2, "weather 3");
+        assert_eq!(
+            reasons(table, &one_by_one(&[RAIN; 4]), &[RAIN]).remove(0).unwrap().message,
+            "Halt: weather"
+        );
+        let many: Vec<Pair> = ["1", "2", "3", "4"].map(|arguments| ("search", arguments, "")).to_vec();
+        assert_eq!(notices(table, &one_by_one(&many)).remove(0).2, "2 leer");
+        let next = [("search", "5", "")];
+        assert_eq!(reasons(table, &one_by_one(&many), &next).remove(0).unwrap().message, "Leer: search");
     }
 
     #[test]
@@ -650,7 +914,7 @@ mod tests {
         let reason =
             reasons(table, &one_by_one(&[NOTHING, other]), &[("search", "3", "")]).remove(0).unwrap();
         assert_eq!(reason.numbers, [("empty_results", 2)]);
-        assert!(reason.message.contains("the last 2 results were empty"), "{}", reason.message);
+        assert!(reason.message.contains("the last 2 tool results were empty"), "{}", reason.message);
         assert_eq!(allowed(table, &one_by_one(&[NOTHING, other]), &[RAIN]), [true], "another tool is open");
     }
 
@@ -672,11 +936,11 @@ mod tests {
 
     #[test]
     fn a_single_call_is_refused_as_a_loop() {
-        let config: Config = toml::from_str("notice = 1\nblock = 1").unwrap();
+        let config: Config = toml::from_str("notice = 1\nblock = 1\nempty_block = 1").unwrap();
         let problems = Loops::new(config).err().unwrap();
         assert_eq!(
             problems.iter().map(|problem| problem.key.as_str()).collect::<Vec<_>>(),
-            ["notice", "block"]
+            ["notice", "block", "empty_block"]
         );
     }
 }

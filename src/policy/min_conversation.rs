@@ -20,6 +20,7 @@
 
 use super::about::{About, NO_TOOLS};
 use super::pattern::{Pattern, best_concern, exact_names};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::message::Content;
 use crate::conversation::{Event, View};
@@ -30,6 +31,7 @@ use std::collections::BTreeMap;
 /// See the module.
 pub struct MinConversation {
     tools: Vec<(Pattern, Demand)>,
+    texts: Texts,
 }
 
 /// `[policy.min_conversation]`.
@@ -38,6 +40,7 @@ pub struct MinConversation {
 pub struct Config {
     /// What each tool requires, by name or pattern.
     tools: BTreeMap<String, Demand>,
+    texts: OwnTexts,
 }
 
 /// What must have been said.
@@ -64,22 +67,24 @@ pub struct Said {
 impl Policy for MinConversation {
     const NAME: &'static str = "min_conversation";
     const SUMMARY: &'static str = "blocks tools until enough was said in the conversation";
+    const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = Said;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let idle = config.tools.iter().filter(|(_, demand)| demand.is_none());
-        let problems: Vec<ConfigError> = idle
+        let mut problems: Vec<ConfigError> = idle
             .map(|(tool, _)| {
                 let expected = "expected min_exchanges, min_user_messages or min_user_words above 0";
                 ConfigError::new(format!("tools.{tool}"), expected)
             })
             .collect();
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
         let tools = config.tools.into_iter().map(|(tool, demand)| (Pattern::new(tool), demand)).collect();
-        Ok(Self { tools })
+        Ok(Self { tools, texts })
     }
 
     fn about(&self) -> About {
@@ -102,7 +107,7 @@ impl Policy for MinConversation {
         if missing.is_empty() {
             return Verdict::Allow;
         }
-        Verdict::Block(reason(call.name, &missing))
+        Verdict::Block(self.reason(call.name, &missing))
     }
 }
 
@@ -180,15 +185,24 @@ fn is_a_word(letter: char) -> bool {
     matches!(letter, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{323AF}')
 }
 
-fn reason(tool: &str, missing: &[Missing]) -> Reason {
-    let missing_list: Vec<String> =
-        missing.iter().map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}")).collect();
-    let numbers = missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
-    Reason::new(ReasonKind::ConversationTooShort, format!(
-            "The call was not run: {tool} needs a longer conversation first; so far there were {}. Answer the user \
-             in text and continue the conversation; call it when the user has said more.",
-            missing_list.join(", ")
-        )).retryable().with(numbers)
+const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: {tool} needs a longer conversation first; so far there were {missing}. Answer the user \
+              in text and continue the conversation; call it when the user has said more.",
+    placeholders: &["tool", "missing"],
+};
+
+impl MinConversation {
+    fn reason(&self, tool: &str, missing: &[Missing]) -> Reason {
+        let list: Vec<String> = missing
+            .iter()
+            .map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}"))
+            .collect();
+        let numbers =
+            missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();
+        let message = self.texts.fill(&BLOCKED, &[("tool", &tool), ("missing", &list.join(", "))]);
+        Reason::new(ReasonKind::ConversationTooShort, message).retryable().with(numbers)
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,11 @@ use std::sync::Arc;
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
+    /// Their names, to be kept.
+    pub names: Arc<[String]>,
+    /// A tool is declared that has no name of its own, such as one of the provider's or of an MCP server: calls may bear
+    /// names that the request does not show.
+    pub declares_nameless: bool,
     /// See [`Request::declares_elsewhere`](crate::conversation::request::Request::declares_elsewhere).
     pub declares_elsewhere: bool,
     /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
@@ -79,10 +84,13 @@ impl<'a> RequestFacts<'a> {
             Some(DeclaredTool { name, at, definition, parameters })
         });
         let definition_tokens = transcript.definition_tokens();
+        let tools: Vec<DeclaredTool<'_>> = declared.collect();
         let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
-            tools: declared.collect(),
+            names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
+            declares_nameless: tools.len() < transcript.request.tools.len(),
+            tools,
             declares_elsewhere: transcript.request.declares_elsewhere,
             takes_tools: takes_tools(transcript),
             forced: transcript.request.choice == Choice::Forced,

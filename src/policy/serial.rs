@@ -19,6 +19,7 @@
 
 use super::about::{About, NO_TOOLS};
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
@@ -26,6 +27,7 @@ use serde::Deserialize;
 /// See the module.
 pub struct Serial {
     tools: Vec<Pattern>,
+    texts: Texts,
 }
 
 /// `[policy.serial]`.
@@ -34,11 +36,12 @@ pub struct Serial {
 pub struct Config {
     /// The tools that are called one at a time, by name or pattern.
     tools: Vec<Pattern>,
+    texts: OwnTexts,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { tools: vec![Pattern::new("*")] }
+        Self { tools: vec![Pattern::new("*")], texts: OwnTexts::default() }
     }
 }
 
@@ -50,14 +53,14 @@ impl Policy for Serial {
     const NAME: &'static str = "serial";
     const SUMMARY: &'static str =
         "lets tools be called one at a time: of parallel calls only the first passes";
+    const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = Running;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        match problem_of("tools", &config.tools) {
-            Some(problem) => Err(vec![problem]),
-            None => Ok(Self { tools: config.tools }),
-        }
+        let mut problems: Vec<ConfigError> = problem_of("tools", &config.tools).into_iter().collect();
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
+        if problems.is_empty() { Ok(Self { tools: config.tools, texts }) } else { Err(problems) }
     }
 
     fn about(&self) -> About {
@@ -74,7 +77,9 @@ impl Policy for Serial {
 
     fn judge(&self, call: &Proposed<'_>, running: &Running) -> Verdict {
         match &running.0 {
-            Some(first) if any_concerns(&self.tools, call.name) => Verdict::Block(reason(call.name, first)),
+            Some(first) if any_concerns(&self.tools, call.name) => {
+                Verdict::Block(self.reason(call.name, first))
+            }
             _ => Verdict::Allow,
         }
     }
@@ -86,11 +91,18 @@ impl Policy for Serial {
     }
 }
 
-fn reason(tool: &str, first: &str) -> Reason {
-    Reason::new(ReasonKind::TurnLocked, format!(
-            "The call was not run: {tool} is called one at a time, and your call of {first} comes before it in the \
-             same reply. Call it again when you have the result."
-        )).retryable()
+const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: {tool} is called one at a time, and your call of {first} comes before it in the same \
+              reply. Call it again when you have the result.",
+    placeholders: &["tool", "first"],
+};
+
+impl Serial {
+    fn reason(&self, tool: &str, first: &str) -> Reason {
+        let message = self.texts.fill(&BLOCKED, &[("tool", &tool), ("first", &first)]);
+        Reason::new(ReasonKind::TurnLocked, message).retryable()
+    }
 }
 
 #[cfg(test)]

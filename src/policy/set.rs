@@ -294,8 +294,7 @@ mod tests {
             .filter(|entry| built(entry, default_of(entry)).about().restricts_calls)
             .map(|entry| entry.name)
             .collect();
-        let expected =
-            ["turn_limits", "allow", "states", "duplicates", "serial", "fresh", "taint", "confirm"];
+        let expected = ["turn_limits", "states", "duplicates", "serial", "fresh", "taint", "confirm"];
         assert_eq!(restricting, expected);
     }
 }

@@ -30,6 +30,7 @@ mod words;
 mod written;
 
 use super::about::About;
+use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -37,7 +38,10 @@ use machine::{Happening, Machine, Position, Said};
 use std::sync::Arc;
 
 /// See the module.
-pub struct States(Machine);
+pub struct States {
+    machine: Machine,
+    texts: Texts,
+}
 
 /// The machine's state in one conversation.
 #[derive(Clone)]
@@ -60,25 +64,31 @@ impl Default for MachineState {
 impl Policy for States {
     const NAME: &'static str = "states";
     const SUMMARY: &'static str = "a state machine over the conversation: which tools may be called when";
+    const TEXTS: &'static [Text] = &[words::BLOCKED, words::STATE];
     type Config = written::Config;
     type State = MachineState;
 
     fn new(config: written::Config) -> Result<Self, Vec<ConfigError>> {
-        check::check(&config).map(Self)
+        let mut problems = Vec::new();
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        match check::check(&config) {
+            Ok(machine) if problems.is_empty() => Ok(Self { machine, texts }),
+            checked => Err(checked.err().into_iter().flatten().chain(problems).collect()),
+        }
     }
 
     fn about(&self) -> About {
         About {
-            named_tools: self.0.named_tools(),
-            callable: self.0.callable(),
+            named_tools: self.machine.named_tools(),
+            callable: self.machine.callable(),
             restricts_calls: true,
-            diagram: Some(diagram::mermaid(&self.0)),
+            diagram: Some(diagram::mermaid(&self.machine)),
             ..About::default()
         }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut MachineState, _plan: &mut Plan) {
-        if self.0.restricts() {
+        if self.machine.restricts() {
             state.declared = request.tools.iter().map(|tool| tool.name.to_string()).collect();
         }
     }
@@ -110,15 +120,20 @@ impl Policy for States {
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &MachineState) -> Verdict {
-        if self.0.allows(state.position.state, call.name) {
+        if self.machine.allows(state.position.state, call.name) {
             return Verdict::Allow;
         }
-        let route = self.0.route(state.position.state, call.name);
+        let route = self.machine.route(state.position.state, call.name);
         Verdict::Block(Reason {
             retryable: route.is_some(),
             ..Reason::new(
                 ReasonKind::StateRestricted,
-                words::blocked(&self.0, &state.position, call.name, (&state.declared, route.as_deref())),
+                words::blocked(
+                    (&self.machine, &self.texts),
+                    &state.position,
+                    call.name,
+                    (&state.declared, route.as_deref()),
+                ),
             )
         })
     }
@@ -130,13 +145,15 @@ impl Policy for States {
 
 impl States {
     fn step(&self, happening: &Happening<'_>, state: &mut MachineState) {
-        state.untold |= self.0.step(happening, &mut state.position);
+        state.untold |= self.machine.step(happening, &mut state.position);
     }
 
     /// Gives the text of the current state, once for each time that it is entered.
     fn tell(&self, state: &mut MachineState, plan: &mut Plan) {
         let is_news = std::mem::take(&mut state.untold);
-        if let Some(text) = words::notice(&self.0, state.position.state).filter(|_| is_news) {
+        if let Some(text) =
+            words::notice((&self.machine, &self.texts), state.position.state).filter(|_| is_news)
+        {
             plan.notice("state", text);
         }
     }

@@ -137,7 +137,8 @@ fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::REGISTRY;
+    use crate::policy::cases::{built, default_of, read};
+    use crate::policy::{BuildError, REGISTRY};
 
     static USED: Text = Text {
         key: "used",
@@ -183,6 +184,51 @@ mod tests {
             (&long, "texts.used: expected at most 2000 characters, found 2001"),
         ] {
             assert_eq!(checked(table).1, [expected], "{table}");
+        }
+    }
+
+    /// A turn that looked something up, and went on without an answer; `look` gave the card 7.
+    const LOOKED: &str = r#"{"model":"m","tools":[{"function":{"name":"pay","parameters":{"type":"object","required":["to"],"properties":{"to":{"type":"string"}}}}}],"messages":[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"{\"id\":\"7\"}"}]}"#;
+
+    #[test]
+    fn the_operator_s_texts_are_what_the_model_reads() {
+        let fresh = "rules = [{ tool = \"pay\", argument = \"to\", from = \"FROM\", path = \"id\" }]\n";
+        let cases: [(&str, String, &[&str], &str); 8] = [
+            ("kill", "callers = [\"00000000000000000000000000000001\"]\nmessage = \"Ende.\"\ntexts.blocked = \"Nein: {message}\"".to_owned(), &["pay"], "Nein: Ende."),
+            ("arguments", "texts.blocked = \"{tool}! {problems}\"".to_owned(), &["pay"], "pay! to: required, expected string"),
+            ("serial", "texts.blocked = \"{first} vor {tool}\"".to_owned(), &["look", "pay"], "look vor pay"),
+            ("min_conversation", "tools.pay = { min_user_words = 9 }\ntexts.blocked = \"{tool}: {missing}\"".to_owned(), &["pay"], "pay: 1 of 9 words of the user"),
+            ("states", "state.start = { tools = [\"x\"], final = true }\ntexts.blocked = \"{state}: {tool}\"".to_owned(), &["pay"], "start: pay"),
+            ("allow", "except = [\"pay\"]\ntexts.forbidden = \"{tool} nicht\"".to_owned(), &["pay"], "pay nicht"),
+            ("fresh", fresh.replace("FROM", "other") + "texts.unknown = \"{argument} aus {from}\"", &["pay"], "to aus other"),
+            ("fresh", fresh.replace("FROM", "look") + "texts.stale = \"{given}: {current}\"", &["pay"], "\"8\": look last gave \"7\""),
+        ];
+        for (name, table, calls, expected) in cases {
+            let entry = REGISTRY.iter().find(|entry| entry.name == name).unwrap();
+            let mut judge = read(&built(entry, &table), LOOKED, &[]).1;
+            let arguments = if name == "fresh" { "{\"to\":\"8\"}" } else { "{}" };
+            let rulings: Vec<_> = calls.iter().map(|call| judge.rule(0, call, Some(arguments), 0)).collect();
+            let reason = &rulings.last().unwrap().objections.first().expect(name).1;
+            assert_eq!(reason.message, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_policy_with_texts_takes_each_of_them_and_no_other() {
+        for entry in REGISTRY.iter().filter(|entry| !entry.texts.is_empty()) {
+            let build = |texts: &str| {
+                let text = format!("[x]\n{}\n{texts}", default_of(entry));
+                let mut root = toml::de::DeTable::parse(&text).unwrap();
+                let value = root.get_mut().remove("x").unwrap();
+                (entry.build)(toml::de::ValueDeserializer::from(value))
+            };
+            for text in entry.texts {
+                assert!(build(&format!("texts.{} = \"x\"", text.key)).is_ok(), "{} {}", entry.name, text.key);
+            }
+            let Err(BuildError::Checked(problems)) = build("texts.nope = \"x\"") else {
+                panic!("{}", entry.name)
+            };
+            assert_eq!(problems[0].key, "texts.nope", "{}", entry.name);
         }
     }
 

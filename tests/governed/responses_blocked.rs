@@ -265,3 +265,28 @@ fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_
         assert!(!again.text().contains("recipient_name"), "{}", again.text());
     }
 }
+
+#[test]
+fn as_shipped_a_tool_that_stays_empty_is_closed_and_an_undeclared_one_is_not_run() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| {
+            let name = if nth == 0 { "g" } else { "f" };
+            let output = Output::new(nth).call(&format!("{nth}"), name, &format!("{{\"a\":{}}}", nth + 9));
+            if may_call(request) { output } else { Output::new(nth).says("Nothing.") }.reply(request)
+        });
+        let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let mut talk = Talk::new(stream);
+        for nth in 0..4 {
+            talk.called(&format!("old{nth}"), &format!("{{\"a\":{nth}}}"), &json!("[]"));
+        }
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.said(), "Nothing.");
+        let last = input(&upstream.request(upstream.requests().len() - 1));
+        let errors: Vec<String> = last
+            .iter()
+            .filter(|item| item["type"] == "function_call_output" && item["output"] != "[]")
+            .map(error_type)
+            .collect();
+        assert_eq!(errors, ["MODE_RESTRICTED", "LOOP_DETECTED"]);
+    }
+}

@@ -1,5 +1,6 @@
 //! `allow`: a tool that may not be called is blocked, hidden if asked to, and the model finds another way.
 
+use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
@@ -118,4 +119,37 @@ fn a_forced_choice_keeps_its_tool() {
     talk.members["tool_choice"] = json!({"type": "function", "function": {"name": "fetch"}});
     assert_eq!(talk.ask(&program).calls.len(), 1);
     assert_eq!(names(&upstream.request(0)), ["search", "fetch"]);
+}
+
+#[test]
+fn as_shipped_an_undeclared_tool_is_blocked_and_nothing_is_refused_for_it() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| call(["browse", "search"][nth.min(1)], request));
+        let program = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let said = Talk::new(form).ask(&program);
+        said.assert_coherent(form);
+        assert_eq!((said.calls.len(), said.calls[0].1.as_str()), (1, "search"));
+        assert_eq!(upstream.requests().len(), 2);
+        // A request without tools does not say which there are.
+        let mut silent = Talk::new(form);
+        silent.members.as_object_mut().unwrap().remove("tools");
+        let upstream = Scripted::start(|_, request| call("browse", request));
+        let program = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        assert_eq!(silent.ask(&program).calls[0].1, "browse");
+        // Neither does one with a tool of the provider's.
+        let mut hosted = Talk::new(form);
+        hosted.members["tools"].as_array_mut().unwrap().push(json!({"type": "web_search"}));
+        assert_eq!(hosted.ask(&program).calls[0].1, "browse");
+    });
+}
+
+#[test]
+fn as_shipped_a_request_that_cannot_be_read_passes_and_with_a_list_it_is_refused() {
+    let twice = r#"{"model":"m","messages":[],"messages":[{"role":"user","content":"q"}]}"#;
+    for (list, status) in [("", 200), ("policy.allow.except = [\"x\"]\n", 400)] {
+        let upstream = Scripted::start(|_, _| Reply::json(200, &Speech::text("ok").whole()));
+        let program = Toolrein::before(&upstream, &format!("base = \"shipped\"\n{list}"));
+        let response = Request::post(&program.chat_url(), twice.to_owned()).send();
+        assert_eq!(response.status, status, "{list}: {}", response.text());
+    }
 }

@@ -3,7 +3,7 @@
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::{Talk, in_both_forms, text};
+use crate::talk::{Form, Talk, in_both_forms, text};
 use serde_json::Value;
 
 /// A model that makes the same call, written in one of two ways, until it reads that the call was not run.
@@ -55,7 +55,7 @@ fn the_fifth_equal_call_is_blocked_and_the_model_answers_with_what_it_has() {
             (&envelope["error"]["rounds"], &envelope["error"]["calls_per_round"]),
             (&4.into(), &1.into())
         );
-        assert!(envelope["error"]["message"].as_str().unwrap().contains("use the result that you have"));
+        assert!(envelope["error"]["message"].as_str().unwrap().contains("Use the result that you have"));
         program.wait_for_metric("toolrein_actions_total{policy=\"loops\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
@@ -77,5 +77,54 @@ fn a_new_question_begins_anew_and_the_strict_form_does_not_wait_for_the_fifth() 
             talk.say("And again?");
         }
         upstream.assert_clean();
+    });
+}
+
+/// A model that rewords its search for ever, until it reads that the call was not run.
+fn rewording(nth: usize, request: &Recorded) -> Reply {
+    let last = request.json()["messages"].as_array().unwrap().last().unwrap()["content"].clone();
+    if last.as_str().is_some_and(|text| text.contains("LOOP_DETECTED")) {
+        return text("There is nothing.", request);
+    }
+    let (id, arguments) = (format!("call_{nth}"), format!("{{\"q\":\"try {nth}\"}}"));
+    Reply::speech(request, &Speech::calls(&[(&id, "search", &arguments)]))
+}
+
+/// With the shipped policies: how many calls of `model` ran before it answered, each with the result of `result`.
+fn ran_as_shipped(form: Form, model: fn(usize, &Recorded) -> Reply, result: fn(usize) -> String) -> usize {
+    let upstream = Scripted::start(model);
+    let program = Toolrein::before(&upstream, "base = \"shipped\"\n");
+    let mut talk = Talk::new(form);
+    for round in 0..12 {
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        if said.calls.is_empty() {
+            upstream.assert_clean();
+            return round;
+        }
+        talk.add(&said);
+        talk.messages.last_mut().unwrap()["content"] = result(round).into();
+    }
+    12
+}
+
+#[test]
+fn as_shipped_the_fifth_empty_search_is_blocked_however_it_is_worded() {
+    in_both_forms(|form| {
+        assert_eq!(ran_as_shipped(form, rewording, |_| "{\"results\":[],\"total\":0}".to_owned()), 4);
+        assert_eq!(ran_as_shipped(form, rewording, |nth| format!("[\"hit of search number {nth}\"]")), 12);
+    });
+}
+
+#[test]
+fn as_shipped_a_clock_or_a_cursor_does_not_hide_a_loop_and_progress_is_none() {
+    in_both_forms(|form| {
+        for (result, ran) in [
+            ((|nth| format!("Nothing new at 10:00:{nth:02}.")) as fn(usize) -> String, 4),
+            (|nth| format!("{{\"items\":[\"the same\"],\"next_cursor\":\"c{nth}\"}}"), 4),
+            (|nth| format!("{{\"status\":\"running\",\"progress\":{nth}}}"), 12),
+        ] {
+            assert_eq!(ran_as_shipped(form, stuck, result), ran, "{}", result(1));
+        }
     });
 }

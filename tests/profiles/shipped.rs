@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-pub const SYSTEMS: [&str; 5] = ["artifacts", "chat", "text", "tutor", "voice"];
+pub const SYSTEMS: [&str; 6] = ["artifacts", "chat", "design", "text", "tutor", "voice"];
 
 fn path(system: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/profiles").join(format!("{system}.toml"))
@@ -107,6 +107,21 @@ fn each_file_is_good_alone_and_holds_the_profile_that_it_is_called_after() {
 }
 
 #[test]
+fn design_limits_each_of_its_tools_and_no_pattern_limits_another() {
+    for (tool, limit) in
+        [("searchAll", 5), ("urlReader", 3), ("codeExecution", 2), ("weather", 3), ("web_search", 9)]
+    {
+        let tools: &'static [&'static str] = Vec::leak(vec![tool; 9]);
+        let upstream = caller(tools);
+        let program = program("design", &upstream);
+        let (ran, _) = run(&mut talk(Form::Whole, &[tool]), &program, &[]);
+        assert_eq!(ran.len(), limit, "{tool}");
+        let blocked = errors(upstream.requests().last().unwrap()).first().map(|error| error["type"].clone());
+        assert_eq!(blocked.is_some_and(|kind| kind == "RATE_LIMIT"), limit < 9, "{tool}");
+    }
+}
+
+#[test]
 fn all_of_them_stand_in_one_file_and_clients_choose() {
     let all: String = SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", "");
     let upstream = caller(&["search", "search", "search", "search", "search", "search", "search"]);
@@ -118,7 +133,7 @@ fn all_of_them_stand_in_one_file_and_clients_choose() {
     let unknown = ask(&talk(Form::Whole, &[]), &program, &[("x-toolrein-profile", "speech")]);
     let told = unknown.response.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(
-        told.ends_with("artifacts, chat, text, tutor, voice, voice-answer, voice-act, voice-listen."),
+        told.ends_with("artifacts, chat, design, text, tutor, voice, voice-answer, voice-act, voice-listen."),
         "{told}"
     );
 }

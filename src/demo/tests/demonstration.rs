@@ -13,24 +13,24 @@ async fn the_demonstration_shows_no_difference_where_there_is_no_proxy() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines.iter().all(|line| line.chars().count() <= 100), "{text}");
     // Scene and way are in the first 34 columns, the measurements after them.
-    let measured: Vec<&str> = lines[2..8].iter().map(|line| &line[34..]).collect();
+    let measured: Vec<&str> = lines[2..10].iter().map(|line| &line[34..]).collect();
     for pair in measured.chunks(2) {
         assert_eq!(pair[0], pair[1], "{text}");
     }
     assert!(measured[0].ends_with("gave up after 25 calls"), "{text}");
-    assert!(measured[2].ends_with("answered"), "{text}");
-    assert!(measured[4].ends_with("refused (HTTP 400)"), "{text}");
-    assert_eq!(lines[9], "No difference: 1 of 3 scenes answered either way.");
-    assert_eq!(lines[11], "The same agent over the Responses API, directly -> through toolrein:");
-    for (line, outcome) in
-        lines[13..].iter().zip(["gave up after 25 calls", "answered", "refused (HTTP 400)"])
-    {
+    assert!(measured[2].ends_with("gave up after 25 calls"), "{text}");
+    assert!(measured[4].ends_with("answered"), "{text}");
+    assert!(measured[6].ends_with("refused (HTTP 400)"), "{text}");
+    assert_eq!(lines[11], "No difference: 1 of 4 scenes answered either way.");
+    assert_eq!(lines[13], "The same agent over the Responses API, directly -> through toolrein:");
+    let outcomes = ["gave up after 25 calls", "gave up after 25 calls", "answered", "refused (HTTP 400)"];
+    for (line, outcome) in lines[15..].iter().zip(outcomes) {
         let (outcomes, tokens) = line[18..].split_once("; tokens ").unwrap();
         assert_eq!(outcomes, format!("{outcome} -> {outcome}"));
         let (before, after) = tokens.split_once(" -> ").unwrap();
         assert_eq!(before, after, "{text}");
     }
-    assert_eq!(lines.len(), 16, "{text}");
+    assert_eq!(lines.len(), 19, "{text}");
     let stats = served.upstream.stats();
     assert_eq!(
         (stats["demo-runaway"].requests, stats["demo-chat"].requests, stats["demo-no-tools"].requests),
@@ -49,8 +49,8 @@ async fn the_demonstration_survives_a_proxy_that_hangs_up() {
     let mut out = Vec::new();
     run(Addresses { direct: served.address, proxied: gone }, &served.upstream, &mut out).await.unwrap();
     let text = String::from_utf8(out).unwrap();
-    assert_eq!(text.lines().filter(|line| line.ends_with("no connection")).count(), 3, "{text}");
-    assert_eq!(text.lines().filter(|line| line.contains(" -> no connection; ")).count(), 3, "{text}");
+    assert_eq!(text.lines().filter(|line| line.ends_with("no connection")).count(), 4, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains(" -> no connection; ")).count(), 4, "{text}");
     proxy.abort();
 }
 

@@ -97,8 +97,8 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What the model reads about `problems` with its call of `tool`.
-pub fn message(tool: &str, problems: &[Problem]) -> String {
+/// The first of `problems`, each once, and how many more there are.
+pub fn listed(problems: &[Problem]) -> String {
     let mut reported: Vec<String> = Vec::new();
     for problem in problems.iter().map(ToString::to_string) {
         if reported.len() < MOST_REPORTED && !reported.contains(&problem) {
@@ -107,11 +107,12 @@ pub fn message(tool: &str, problems: &[Problem]) -> String {
     }
     let more = problems.len().saturating_sub(reported.len());
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let tool = clipped(tool, LONGEST_TOOL);
-    format!(
-        "The call was not run: its arguments do not fit {tool}. {}{more}. Correct them and call again.",
-        reported.join("; ")
-    )
+    format!("{}{more}", reported.join("; "))
+}
+
+/// A tool's name, shortened if it is long.
+pub fn shown_tool(tool: &str) -> String {
+    clipped(tool, LONGEST_TOOL)
 }
 
 /// The JSON pointer of the member `key` of the value at `path`.

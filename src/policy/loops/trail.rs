@@ -2,8 +2,9 @@
 //! in turn, or a reply of more parallel calls made over and over. Finds cycles; what is too much is for the policy to
 //! decide.
 
+use super::near;
 use crate::conversation::identity::Hash;
-use crate::conversation::outcome::Answer;
+use crate::conversation::outcome::{Answer, Likeness};
 use crate::plan::work::step;
 use std::collections::{HashMap, HashSet};
 
@@ -16,9 +17,59 @@ pub struct Step {
     pub tool: String,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
+    /// Its arguments as text, where they are short enough to be compared by their words.
+    pub text: Option<Box<str>>,
     pub answer: Answer,
     pub kind: Kind,
 }
+
+/// A call that is compared with those of a cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'a> {
+    pub tool: &'a str,
+    pub arguments: Option<Hash>,
+    pub text: Option<&'a str>,
+}
+
+/// How equal the arguments of repeated calls are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arguments {
+    #[default]
+    Equal,
+    /// The same words and numbers, in another order, case or punctuation.
+    Near,
+    Other,
+}
+
+/// How steps repeat: what is least equal of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    pub arguments: Arguments,
+    pub results: Likeness,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { arguments: Arguments::Equal, results: Likeness::Equal }
+    }
+}
+
+impl Manner {
+    /// What a repetition of this kind counts, in halves.
+    fn halves(self) -> usize {
+        let is_weak = self.arguments == Arguments::Other || self.results == Likeness::ButForNumbers;
+        if is_weak { 1 } else { 2 }
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self { arguments: self.arguments.max(other.arguments), results: self.results.min(other.results) }
+    }
+}
+
+/// The shortest result, in bytes, that makes calls with nearly equal arguments equal: a shorter one may only confirm.
+const CONFIRMATION: usize = 24;
+/// The same for calls with other arguments: many actions and errors have one text of a line.
+const SUBSTANCE: usize = 200;
 
 /// The kind of a result, as far as it matters for advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +84,11 @@ pub enum Kind {
 pub struct Cycle<'a> {
     /// The steps of one round.
     pub steps: &'a [Step],
-    /// How often all of them were made in a row.
+    /// How often all of them were made in a row, where weak repetitions count half.
     pub rounds: usize,
+    /// The same, each counted once.
+    pub made: usize,
+    pub manner: Manner,
 }
 
 /// The end of a turn's steps. A step is compared by call and result; results by their bytes, in the request that
@@ -57,6 +111,9 @@ pub struct Trail {
 struct Streak {
     /// Steps (replies) in a row that are equal to the one a round before.
     matched: usize,
+    /// What they count, in halves.
+    halves: usize,
+    manner: Manner,
     /// The rounds at the last notice.
     noticed: usize,
 }
@@ -67,15 +124,38 @@ impl Step {
         self.arguments == arguments && self.tool == tool
     }
 
-    fn equals(&self, other: &Self, body: &[u8]) -> bool {
-        self.is_call(&other.tool, other.arguments) && self.answer.equals(&other.answer, body)
+    /// How this step repeats the step `before`, if it does.
+    fn repeats(&self, before: &Self, body: &[u8]) -> Option<Manner> {
+        step();
+        if self.tool != before.tool {
+            return None;
+        }
+        let results = self.answer.likeness(&before.answer, body);
+        let arguments = match results {
+            Likeness::None => return None,
+            _ if self.arguments == before.arguments => Arguments::Equal,
+            Likeness::ButForNumbers => return None,
+            _ if self.answer.bytes() >= CONFIRMATION
+                && near::are_near(self.text.as_deref(), before.text.as_deref()) =>
+            {
+                Arguments::Near
+            }
+            Likeness::Equal if self.answer.bytes() >= SUBSTANCE => Arguments::Other,
+            _ => return None,
+        };
+        Some(Manner { arguments, results })
     }
 }
 
 impl Cycle<'_> {
-    /// Whether a call is one of the cycle's.
-    pub fn has_call(&self, tool: &str, arguments: Hash) -> bool {
-        self.steps.iter().any(|step| step.is_call(tool, arguments))
+    /// Whether a call goes on with the cycle. Arguments that are not known are no arguments of it.
+    pub fn goes_on(&self, next: Next<'_>) -> bool {
+        self.steps.iter().filter(|step| step.tool == next.tool).any(|step| match self.manner.arguments {
+            Arguments::Other => true,
+            _ if next.arguments.is_some_and(|arguments| step.is_call(next.tool, arguments)) => true,
+            Arguments::Near => near::are_near(step.text.as_deref(), next.text),
+            Arguments::Equal => false,
+        })
     }
 
     /// Whether any call of the cycle is one of `tool`.
@@ -105,9 +185,9 @@ impl Trail {
             return;
         }
         steps.iter().for_each(|step| self.add(step.clone(), body));
-        let equal = steps.len() == self.reply.len()
-            && std::iter::zip(&steps, &self.reply).all(|(step, before)| step.equals(before, body));
-        self.replies.go_on(equal);
+        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before, body));
+        let manner = manners.reduce(|all, one| Some(all?.or(one?))).flatten();
+        self.replies.go_on(manner.filter(|_| steps.len() == self.reply.len()));
         self.calls.clear();
         for step in &steps {
             self.calls.entry(step.arguments).or_default().insert(step.tool.clone());
@@ -147,7 +227,7 @@ impl Trail {
     fn add(&mut self, step: Step, body: &[u8]) {
         for (at, streak) in self.streaks.iter_mut().enumerate() {
             let round_before = self.recent.len().checked_sub(at + 1).map(|place| &self.recent[place]);
-            streak.go_on(round_before.is_some_and(|before| before.equals(&step, body)));
+            streak.go_on(round_before.and_then(|before| step.repeats(before, body)));
         }
         if self.recent.len() == LONGEST {
             self.recent.remove(0);
@@ -162,21 +242,31 @@ impl Trail {
     /// The cycle of `at + 1` steps, or, beyond those, that of whole replies.
     fn cycle(&self, at: usize) -> Cycle<'_> {
         if at == LONGEST {
-            return Cycle { steps: &self.reply, rounds: self.replies.matched + 1 };
+            return self.replies.cycle(&self.reply, 1);
         }
         let length = at + 1;
         match self.recent.len().checked_sub(length) {
-            Some(start) => {
-                Cycle { steps: &self.recent[start..], rounds: self.streaks[at].matched / length + 1 }
-            }
-            None => Cycle { steps: &[], rounds: 0 },
+            Some(start) => self.streaks[at].cycle(&self.recent[start..], length),
+            None => Cycle { steps: &[], rounds: 0, made: 0, manner: Manner::default() },
         }
     }
 }
 
 impl Streak {
-    fn go_on(&mut self, equal: bool) {
-        *self = if equal { Self { matched: self.matched + 1, ..*self } } else { Self::default() };
+    fn go_on(&mut self, manner: Option<Manner>) {
+        let Some(manner) = manner else {
+            *self = Self::default();
+            return;
+        };
+        self.matched += 1;
+        self.halves += manner.halves();
+        self.manner = self.manner.or(manner);
+    }
+
+    /// The cycle over `steps`, whose round is as long as so many of what this counts.
+    fn cycle(self, steps: &[Step], length: usize) -> Cycle<'_> {
+        let (rounds, made) = (self.halves / 2 / length + 1, self.matched / length + 1);
+        Cycle { steps, rounds, made, manner: self.manner }
     }
 }
 
@@ -191,6 +281,7 @@ mod tests {
             let made = |nth: usize| Step {
                 tool: "search".to_owned(),
                 arguments: Hash(nth as u128),
+                text: None,
                 answer: Answer::default(),
                 kind: Kind::Useful,
             };

@@ -23,7 +23,7 @@ pub struct Judge {
     choices: Vec<(u32, Folds)>,
     key: HashKey,
     /// The tools that the request declares.
-    declared: Vec<String>,
+    declared: Arc<[String]>,
     /// More may be declared where toolrein does not see them.
     declares_elsewhere: bool,
     /// The tools of ours, each with the index of the fold that alone judges its calls.
@@ -52,7 +52,7 @@ impl Judge {
             folds,
             choices: Vec::new(),
             key: facts.key.clone(),
-            declared: facts.tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
+            declared: Arc::clone(&facts.names),
             declares_elsewhere: facts.declares_elsewhere,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),

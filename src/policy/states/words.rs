@@ -4,6 +4,7 @@
 use super::machine::{Machine, Position, Transition};
 use super::written::Trigger;
 use crate::policy::pattern::Pattern;
+use crate::policy::texts::{Text, Texts};
 use std::borrow::Cow;
 
 /// The most tools that a sentence names.
@@ -11,22 +12,33 @@ const MOST_NAMED: usize = 12;
 /// The most steps that a sentence lists.
 const MOST_STEPS: usize = 5;
 
+pub const BLOCKED: Text = Text {
+    key: "blocked",
+    default: "The call was not run: {tool} may not be called in the state {state}. {callable} {first}",
+    placeholders: &["tool", "state", "callable", "first"],
+};
+pub const STATE: Text = Text {
+    key: "state",
+    default: "[toolrein] State: {state}. {text}{tools}",
+    placeholders: &["state", "text", "tools"],
+};
+
 /// The notice of the entered state with index `state`; `None` where it has no text. A function of the settings alone,
 /// so that it never changes once it is in a conversation.
-pub fn notice(machine: &Machine, state: usize) -> Option<String> {
+pub fn notice((machine, texts): (&Machine, &Texts), state: usize) -> Option<String> {
     let state = machine.states.get(state)?;
     let text = state.text.as_ref()?;
     let tools = state.tools.as_ref().map_or_else(String::new, |tools| {
         let allowed: Vec<&str> = tools.iter().chain(&machine.always).map(Pattern::as_str).collect();
         format!(" {}", callable(&allowed))
     });
-    Some(format!("[toolrein] State: {}. {}{tools}", state.name, text.trim()))
+    Some(texts.fill(&STATE, &[("state", &state.name), ("text", &text.trim()), ("tools", &tools)]))
 }
 
 /// The reason for a blocked call of `tool`. `declared`: the declared tools; `route`: the way to a state in which it
 /// may be called.
 pub fn blocked(
-    machine: &Machine,
+    (machine, texts): (&Machine, &Texts),
     position: &Position,
     tool: &str,
     (declared, route): (&[String], Option<&[&Transition]>),
@@ -39,11 +51,8 @@ pub fn blocked(
         None if machine.allows_ever(tool) => "It cannot be called any more in this conversation.".to_owned(),
         None => "It may be called in no state of this conversation.".to_owned(),
     };
-    format!(
-        "The call was not run: {tool} may not be called in the state {}. {} {first}",
-        name(position.state),
-        callable(&allowed)
-    )
+    let (state, callable) = (name(position.state), callable(&allowed));
+    texts.fill(&BLOCKED, &[("tool", &tool), ("state", &state), ("callable", &callable), ("first", &first)])
 }
 
 fn callable(allowed: &[&str]) -> String {

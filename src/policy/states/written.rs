@@ -1,6 +1,7 @@
 //! The machine as an operator writes it. Keys and their types only; their meaning together is checked elsewhere.
 
 use crate::policy::pattern::Pattern;
+use crate::policy::texts::OwnTexts;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -14,11 +15,17 @@ pub struct Config {
     pub always: Vec<Pattern>,
     /// By name.
     pub state: BTreeMap<String, StateConfig>,
+    pub texts: OwnTexts,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { start: "start".to_owned(), always: Vec::new(), state: BTreeMap::new() }
+        Self {
+            start: "start".to_owned(),
+            always: Vec::new(),
+            state: BTreeMap::new(),
+            texts: OwnTexts::default(),
+        }
     }
 }
 

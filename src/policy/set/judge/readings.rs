@@ -35,7 +35,7 @@ impl Judge {
     /// The tools that the model may call, if toolrein knows all of them.
     pub fn all_tools(&self) -> Option<Vec<String>> {
         let is_known = !self.declares_elsewhere && self.own.is_empty();
-        is_known.then(|| self.declared.clone()).filter(|tools| !tools.is_empty())
+        is_known.then(|| self.declared.to_vec()).filter(|tools| !tools.is_empty())
     }
 
     /// The objections to a call of the tool `name` whatever its arguments are: more calls in the reply only use up
