@@ -13,7 +13,7 @@ pub(crate) mod work;
 pub use envelope::envelope;
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
-pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
+pub use verdict::{Clarification, Proposed, Reason, ReasonKind, Verdict};
 
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;

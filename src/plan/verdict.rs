@@ -32,8 +32,21 @@ pub enum Verdict {
         /// The tool whose cut result the call asked for again.
         re_requests: Option<String>,
     },
+    /// For a call of a tool of ours: the reply ends in a question to the user, in the assistant's voice.
+    Clarify(Clarification),
     /// It depends on the arguments, which are not known yet. A call whose arguments can never be known is allowed.
     NeedsArguments,
+}
+
+/// A question of the model to the user. It is put where no other call of its reply runs; then the turn ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clarification {
+    /// What the user reads.
+    pub question: String,
+    /// What the model reads as the result of its call.
+    pub asked: String,
+    /// What it reads instead where the question is not put.
+    pub put_off: Reason,
 }
 
 /// Why a call is blocked, in words that the model can act on.
@@ -94,6 +107,7 @@ pub enum ReasonKind {
     ConversationTooShort,
     TurnLocked,
     Stopped,
+    Clarification,
 }
 
 impl ReasonKind {
@@ -117,6 +131,7 @@ impl ReasonKind {
             Self::ConversationTooShort => "CONVERSATION_TOO_SHORT",
             Self::TurnLocked => "TURN_LOCKED",
             Self::Stopped => "STOPPED",
+            Self::Clarification => "CLARIFICATION",
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Fold, Folds, PolicySet, Ruling};
 use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::meant;
-use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict, envelope};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
 use passed::Passed;
@@ -186,6 +186,11 @@ fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
         Verdict::Answer { content, re_requests } => {
             ruling.re_request = re_requests;
             ruling.answer = Some((owner.name(), content));
+            owner.release(call);
+        }
+        Verdict::Clarify(clarification) => {
+            ruling.answer = Some((owner.name(), envelope(owner.name(), &clarification.put_off)));
+            ruling.clarification = Some(clarification);
             owner.release(call);
         }
         other => ruling.objections.extend(objection(owner, other, false)),

@@ -1,6 +1,6 @@
 //! The combined decision of all policies on one call, as data.
 
-use crate::plan::Reason;
+use crate::plan::{Clarification, Reason};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Ruling {
     pub rewritten: Option<(&'static str, String)>,
     /// The call is one of a tool of ours.
     pub own: bool,
+    /// The call asks the user this, unless another call of its reply runs; `answer` is what the model reads in that case.
+    pub clarification: Option<Clarification>,
     /// The tool whose cut result the call asks for.
     pub re_request: Option<String>,
 }
