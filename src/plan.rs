@@ -44,6 +44,8 @@ pub struct Plan {
     pub summaries: BatchSummaries,
     /// Texts of results that may hold instructions: the indexes of their messages, and their own.
     flagged: Vec<(usize, usize)>,
+    /// The share of a budget that is left after a message: the index of the message, and the share.
+    budget_left: Option<(usize, f64)>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }
