@@ -110,7 +110,7 @@ soak: compare
 
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
-	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test redact_eval --test cost_eval --test tokens_eval -- --nocapture
+	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test redact_eval --test ask_user_eval --test cost_eval --test tokens_eval -- --nocapture
 
 # Without --locked: a change of the program's dependencies need not be repeated in fuzz/Cargo.lock.
 fuzz:

@@ -16,7 +16,7 @@ pub use envelope::{details, envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
-pub use verdict::{Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{Clarification, Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::conversation::pins::Pinned;
@@ -57,6 +57,8 @@ pub struct Plan {
     annotated: Vec<(&'static str, usize, String)>,
     /// The values that are hidden from the model, with the policy that hides them.
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
+    /// The share of a budget that is left after a message: the index of the message, and the share.
+    budget_left: Option<(usize, f64)>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }

@@ -12,7 +12,7 @@ use self::holding::Holding;
 pub(crate) use self::holding::tests as holding_tests;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
-use crate::plan::{Reason, ReasonKind, Usage};
+use crate::plan::{Clarification, Reason, ReasonKind, Usage};
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use std::borrow::Cow;
@@ -217,9 +217,20 @@ fn changed() -> Reason {
     .retryable()
 }
 
+/// The decision on a call whose result is `content`: one of the policy's own tool (`own`), or a question to the user.
+fn answered(content: String, own: bool, clarification: Option<Clarification>) -> Decision {
+    match clarification {
+        Some(Clarification { question, asked, .. }) => {
+            Decision::Clarify { question, asked, put_off: content }
+        }
+        None => Decision::Answer { content, own },
+    }
+}
+
 /// What was done to a call besides objecting to it.
 fn acts(ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
-    let answered = ruling.answer.as_ref().map(|(policy, _)| (*policy, "answered"));
+    let action = if ruling.clarification.is_some() { "asked" } else { "answered" };
+    let answered = ruling.answer.as_ref().map(|(policy, _)| (*policy, action));
     let restored = ruling.restored.as_ref().map(|(policy, _)| (*policy, "restored"));
     let is_other = |policy: &&str| restored.is_none_or(|(restoring, _)| restoring != *policy);
     let rewritten = ruling.rewritten.as_ref().map(|(policy, _)| *policy).filter(is_other);

@@ -35,7 +35,9 @@ impl ReaskCause {
     pub(super) fn of(judging: &Judging, billed: u64) -> Option<Self> {
         let policy = judging.record.iter().rev().find_map(|judged| match &judged.decision {
             Decision::Block { policy, .. } => Some(*policy),
-            Decision::Answer { .. } => judged.acts.first().map(|(policy, _)| *policy),
+            Decision::Answer { .. } | Decision::Clarify { .. } => {
+                judged.acts.first().map(|(policy, _)| *policy)
+            }
             _ => None,
         })?;
         Some(Self { policy, billed_before: billed })
@@ -137,7 +139,7 @@ impl Core {
         let verdict = match &judged.decision {
             Decision::Release => Verdict::Allow,
             Decision::Rewrite { .. } => Verdict::Modify,
-            Decision::Answer { .. } => Verdict::Answer,
+            Decision::Answer { .. } | Decision::Clarify { .. } => Verdict::Answer,
             Decision::Block { .. } | Decision::Drop => Verdict::Block,
             Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
         };

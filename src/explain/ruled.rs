@@ -63,7 +63,9 @@ impl<'a> Rulings<'a> {
             Decision::Block { policy, reason } | Decision::Ask { policy, reason, .. } => {
                 Ruled::Blocked { by: policy, result: envelope(policy, reason) }
             }
-            Decision::Answer { content, .. } => Ruled::Answered { by, result: content.clone() },
+            Decision::Answer { content: result, .. } | Decision::Clarify { asked: result, .. } => {
+                Ruled::Answered { by, result: result.clone() }
+            }
             // Nobody waits in a replay.
             Decision::Hold { .. } => Ruled::Unjudged,
             Decision::Drop => Ruled::Blocked { by, result: DROPPED.to_owned() },

@@ -2,19 +2,47 @@
 //! decision on them.
 
 use super::Reason;
+use super::decision::Decision;
 use crate::conversation::assembled::Assembled;
 
 /// A question to a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// Its text.
     pub text: String,
-    /// The number of calls it is about: the first ones of the reply.
+    /// The number of calls that it asks approval for: the first ones of the reply. 0: it is the model's own question.
     pub calls: usize,
     pub(crate) token: String,
     pub(crate) words: Vec<String>,
     /// How long it stays open, in ms.
     pub(crate) expires_ms: u64,
+}
+
+impl Question {
+    /// The question in which a reply ends whose calls were decided on so: about these calls (`approval`), where all need
+    /// an approval; else the model's own, where no call of the reply runs or waits.
+    pub fn of(
+        decisions: &[Option<Decision>],
+        approval: impl FnOnce() -> Result<Self, Unaskable>,
+    ) -> Option<Result<Self, Unaskable>> {
+        let needs_approval = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
+        if !decisions.is_empty() && decisions.iter().all(needs_approval) {
+            return Some(approval());
+        }
+        let is_over = |decision: &Option<Decision>| {
+            decision.as_ref().is_some_and(|decision| decision.is_hidden() || *decision == Decision::Drop)
+        };
+        let own = decisions.iter().find_map(|decision| match decision {
+            Some(Decision::Clarify { question, .. }) => Some(question.clone()),
+            _ => None,
+        });
+        own.filter(|_| decisions.iter().all(is_over)).map(|text| Ok(Self { text, ..Self::default() }))
+    }
+
+    /// Whether a person answers it by approving calls.
+    pub fn is_approval(&self) -> bool {
+        self.calls > 0
+    }
 }
 
 /// Why nobody can be asked.

@@ -1,6 +1,7 @@
 //! Decisions on the calls of a reply, as plain data.
 
-use super::Reason;
+use super::approval::{Question, Unaskable, put_off};
+use super::{Reason, envelope};
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,9 @@ pub enum Decision {
         /// By a tool of ours, which has a limit of its own.
         own: bool,
     },
+    /// The client does not see it, but the question to the user that it makes, unless another call of the reply runs.
+    /// The model reads `asked` or `put_off` as its result.
+    Clarify { question: String, asked: String, put_off: String },
     /// It came although the model was asked for a final answer: nobody sees it.
     Drop,
 }
@@ -34,7 +38,20 @@ impl Decision {
 
     /// Whether the model, and nobody else, gets a result of ours for the call.
     pub fn is_hidden(&self) -> bool {
-        matches!(self, Self::Block { .. } | Self::Ask { .. } | Self::Answer { .. })
+        matches!(self, Self::Block { .. } | Self::Ask { .. } | Self::Answer { .. } | Self::Clarify { .. })
+    }
+
+    /// What the model reads as the call's result, where that is hidden from the client; `question`: the one in which
+    /// the reply ends, or why it ends in none.
+    pub fn hidden_result(&self, question: Option<&Result<Question, Unaskable>>) -> Option<String> {
+        Some(match self {
+            Self::Block { policy, reason } => envelope(policy, reason),
+            Self::Ask { policy, reason, .. } => envelope(policy, &put_off(reason, question)),
+            Self::Answer { content, .. } => content.clone(),
+            Self::Clarify { asked, .. } if matches!(question, Some(Ok(_))) => asked.clone(),
+            Self::Clarify { put_off, .. } => put_off.clone(),
+            Self::Release | Self::Rewrite { .. } | Self::Hold { .. } | Self::Drop => return None,
+        })
     }
 }
 

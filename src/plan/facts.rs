@@ -119,6 +119,18 @@ impl Plan {
         self.flagged.last().is_some_and(|(message, _)| *message == self.at.message)
     }
 
+    /// Reports the share of a budget that is left after the event being read, 0 to 1; of several the least counts.
+    pub fn report_budget_left(&mut self, share: f64) {
+        let here = self.at.message;
+        let known = self.budget_left.filter(|(message, _)| *message == here);
+        self.budget_left = Some((here, known.map_or(share, |(_, known)| known.min(share))));
+    }
+
+    /// What a policy before this one has reported of a budget, for the event being read.
+    pub fn budget_left_here(&self) -> Option<f64> {
+        self.budget_left.filter(|(message, _)| *message == self.at.message).map(|(_, share)| share)
+    }
+
     /// Whether a policy before this one changes any text of the result being read.
     pub fn changes_text_here(&self) -> bool {
         let changes = |change: &Change| !matches!(change, Change::Notice { .. } | Change::Remark { .. });

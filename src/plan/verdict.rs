@@ -46,6 +46,8 @@ pub enum Verdict {
         /// The tool whose cut result the call asked for again.
         re_requests: Option<String>,
     },
+    /// For a call of a tool of ours: the reply ends in a question to the user, in the assistant's voice.
+    Clarify(Clarification),
     /// It depends on the arguments, which are not known yet. A call whose arguments can never be known is allowed.
     NeedsArguments,
 }
@@ -57,6 +59,17 @@ pub struct Reworded {
     pub arguments: String,
     /// That text before and after, where it may be recorded.
     pub shown: Option<(String, String)>,
+}
+
+/// A question of the model to the user. It is put where no other call of its reply runs; then the turn ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clarification {
+    /// What the user reads.
+    pub question: String,
+    /// What the model reads as the result of its call.
+    pub asked: String,
+    /// What it reads instead where the question is not put.
+    pub put_off: Reason,
 }
 
 /// Why a call is blocked, in words that the model can act on.
@@ -131,6 +144,7 @@ pub enum ReasonKind {
     Stopped,
     ToolIntent,
     ToolUntrusted,
+    Clarification,
 }
 
 impl ReasonKind {
@@ -156,6 +170,7 @@ impl ReasonKind {
             Self::Stopped => "STOPPED",
             Self::ToolIntent => "TOOL_INTENT",
             Self::ToolUntrusted => "TOOL_UNTRUSTED",
+            Self::Clarification => "CLARIFICATION",
         }
     }
 }

@@ -108,6 +108,7 @@ impl Policy for Budget {
             Event::Hidden { .. } => {}
             Event::ResultsComplete(_) => {
                 let share = self.share(used);
+                plan.report_budget_left((1.0 - share).max(0.0));
                 if share >= self.config.notify_at && share > 0.0 {
                     used.had_notice = true;
                     let word = if share >= self.config.critical_at { "critical" } else { "notice" };

@@ -8,6 +8,7 @@
 pub mod about;
 mod allow;
 mod arguments;
+mod ask_user;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
@@ -70,6 +71,8 @@ pub const REGISTRY: &[Entry] = &[
     Entry::of::<rate_limit::RateLimit>(),
     Entry::of::<quota::Quota>(),
     Entry::of::<loops::Loops>(),
+    // After whatever keeps a budget.
+    Entry::of::<ask_user::AskUser>(),
     Entry::of::<turn_limits::TurnLimits>(),
     Entry::of::<allow::Allow>(),
     Entry::of::<states::States>(),

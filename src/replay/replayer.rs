@@ -353,7 +353,7 @@ impl ReplayInProgress<'_> {
 
 /// Whether the client does not see the call, and toolrein did not answer it either.
 fn is_blocked(decision: &Decision) -> bool {
-    !decision.is_released() && !matches!(decision, Decision::Answer { .. })
+    !decision.is_released() && !matches!(decision, Decision::Answer { .. } | Decision::Clarify { .. })
 }
 
 /// The decision on the call of this id and name. A call that contains others has an entry for each of these, with their

@@ -143,9 +143,12 @@ pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
         }
         let first = transcript.calls.made_by(place.message).first();
         let message_key = first.map_or_else(|| text_key_of(&transcript, place), |call| call.key);
-        // A call that was blocked, or a part of a result that was read again.
+        // A call that was blocked, a question to the user, or a part of a result that was read again.
         let (tool, answer) = if at % 2 == 0 {
             ("look", r#"{\"ok\":false}"#.to_owned())
+        } else if at % 3 == 0 {
+            let asked = "[toolrein: the user is asked; their answer is the next user message]";
+            ("ask_for_clarification", asked.to_owned())
         } else {
             ("read_more", "more words ".repeat(60))
         };

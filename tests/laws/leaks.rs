@@ -17,11 +17,15 @@ use toolrein::policy::set::PolicySet;
 const FORBIDDEN: &str = "evil";
 
 /// Policies that forbid these tools: by name; by a person's approval; and beside policies that wait for arguments.
-const SETS: [&str; 3] = [
+const SETS: [&str; 4] = [
     "[policy.allow]\nexcept = [\"evil*\"]\nundeclared = \"pass\"",
     "[policy.confirm]\ntools = [\"evil*\"]",
     "[policy.allow]\nexcept = [\"evil*\"]\n[policy.arguments]\n[policy.loops]\n[policy.serial]\ntools = [\"*\"]\n",
+    "[policy.allow]\nexcept = [\"evil*\"]\n[policy.ask_user]\ntool = true\n",
 ];
+
+/// A tool of toolrein's own by the last set, and its index.
+const OWN: (&str, usize) = ("ask_for_clarification", 3);
 
 const TOOLS: [&str; 4] = ["ok", "evil", "evil_two", "say"];
 
@@ -62,8 +66,9 @@ fn whole(set: &PolicySet, body: &[u8]) -> Vec<u8> {
     out.concat()
 }
 
-fn forbidden(calls: Vec<Call>) -> Vec<Call> {
-    calls.into_iter().filter(|call| call.name.starts_with(FORBIDDEN)).collect()
+fn forbidden(calls: Vec<Call>, set: usize) -> Vec<Call> {
+    let is_own = |call: &Call| (call.name.as_str(), set) == OWN;
+    calls.into_iter().filter(|call| call.name.starts_with(FORBIDDEN) || is_own(call)).collect()
 }
 
 /// Numbers that follow from a seed.
@@ -267,7 +272,7 @@ fn bend_stream(mut stream: String, bends: &[usize], numbers: &mut Numbers) -> St
 }
 
 fn names() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["ok", "evil", "evil_two", "say"]).prop_map(str::to_owned)
+    prop::sample::select(vec!["ok", "evil", "evil_two", "say", OWN.0]).prop_map(str::to_owned)
 }
 
 fn calls() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
@@ -275,6 +280,7 @@ fn calls() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
         vec![],
         vec!["{}"],
         vec!["{\"a\"", ":1}"],
+        vec!["{\"question\":", "\"Which?\"}"],
         vec!["{\"a\":1", ",\"b\":2", "}"],
         vec!["{", "broken"],
         vec![" "],
@@ -283,7 +289,7 @@ fn calls() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
     prop::collection::vec(call, 1..4)
 }
 
-fn sets() -> [PolicySet; 3] {
+fn sets() -> [PolicySet; 4] {
     SETS.map(set_of)
 }
 
@@ -301,12 +307,12 @@ proptest! {
         bends in prop::collection::vec(0..1000_usize, 0..4),
         sizes in prop::collection::vec(1..400_usize, 1..4),
         seed in any::<u64>(),
-        at in 0..3_usize,
+        at in 0..4_usize,
     ) {
         let mut numbers = Numbers(seed);
         let stream = bend_stream(stream_of(&calls, &mut numbers), &bends, &mut numbers);
         let out = streamed(&sets()[at], stream.as_bytes(), &sizes);
-        let found = forbidden(calls_in_stream(&out));
+        let found = forbidden(calls_in_stream(&out), at);
         prop_assert!(found.is_empty(), "{found:?}\nin\n{}\nof\n{stream}", lossy(&out));
     }
 
@@ -315,7 +321,7 @@ proptest! {
         calls in calls(),
         bends in prop::collection::vec(0..BENDS.len(), 0..4),
         seed in any::<u64>(),
-        at in 0..3_usize,
+        at in 0..4_usize,
     ) {
         let mut numbers = Numbers(seed);
         let calls: Vec<Value> = calls
@@ -328,7 +334,7 @@ proptest! {
             body = BENDS[bend](body, &mut numbers);
         }
         let out = whole(&sets()[at], body.as_bytes());
-        let found = forbidden(calls_in_reply(&out));
+        let found = forbidden(calls_in_reply(&out), at);
         prop_assert!(found.is_empty(), "{found:?}\nin\n{}\nof\n{body}", lossy(&out));
     }
 
@@ -338,7 +344,7 @@ proptest! {
         bends in prop::collection::vec(0..1000_usize, 0..4),
         sizes in prop::collection::vec(1..400_usize, 1..4),
         seed in any::<u64>(),
-        set in 0..3_usize,
+        set in 0..4_usize,
     ) {
         let mut streams = own_of(Kind::Stream);
         streams.retain(|stream| stream.bytes.len() < 12_000);
@@ -347,7 +353,7 @@ proptest! {
         let named = rename(&recorded, &mut numbers);
         let stream = bend_stream(named, &bends, &mut numbers);
         let out = streamed(&sets()[set], stream.as_bytes(), &sizes);
-        let found = forbidden(calls_in_stream(&out));
+        let found = forbidden(calls_in_stream(&out), set);
         prop_assert!(found.is_empty(), "{found:?}\nin\n{}\nof\n{stream}", lossy(&out));
     }
 }

@@ -173,6 +173,24 @@ tools = ["say"]
 tools = ["say"]
 "#;
 
+/// Stuck after two results, with the tool to ask the user.
+const ADVISED: &str = r#"
+[policy.budget]
+tool_calls = 6
+notify_at = 0.3
+[policy.ask_user]
+searches = ["*"]
+poor = 2
+same_topic = 2
+diminishing = 1
+shared = 0.3
+errors = 2
+budget_left = 0.5
+tool = true
+[policy.truncate]
+max_chars = 200
+"#;
+
 pub fn shipped() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
     SET.get_or_init(|| load(Source::Shipped))
@@ -208,6 +226,12 @@ pub fn redacting() -> &'static PolicySet {
     SET.get_or_init(|| load(text(REDACTING)))
 }
 
+/// A set that advises the model to ask the user, and lets it.
+pub fn advised() -> &'static PolicySet {
+    static SET: OnceLock<PolicySet> = OnceLock::new();
+    SET.get_or_init(|| load(text(ADVISED)))
+}
+
 /// A set of policies that rule on calls alone.
 pub fn ruled() -> &'static PolicySet {
     static SET: OnceLock<PolicySet> = OnceLock::new();
@@ -215,13 +239,13 @@ pub fn ruled() -> &'static PolicySet {
 }
 
 /// How many sets of policies there are.
-pub const SETS: usize = 8;
+pub const SETS: usize = 9;
 
 /// Every set of policies, by number.
 pub fn policies(at: usize) -> &'static PolicySet {
     let [clearing, dropping] = making_room();
     let [guarded, strict] = guarded();
-    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict, redacting()][at % SETS]
+    [shipped(), low(), by_tokens(), clearing, dropping, guarded, strict, redacting(), advised()][at % SETS]
 }
 
 /// The policies of a configuration.

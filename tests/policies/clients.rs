@@ -1,6 +1,6 @@
 //! Calls that need a person's approval, through the real `openai` packages of Python and Node, streamed and whole: an
 //! approved tool call runs exactly once with exactly the approved arguments; a denied one never; an expired, foreign
-//! or forged token never.
+//! or forged token never. And the model's own question to the user, which is an ordinary message to the packages.
 
 use crate::support::agent::{Agent, NODE, PYTHON, Way};
 use crate::support::person::Person;
@@ -17,6 +17,7 @@ with_each_client!(
     waiting_a_denied_tool_never_runs,
     waiting_no_expired_foreign_or_forged_token_runs_anything,
     after_a_flagged_page_nothing_is_sent_without_approval,
+    a_model_that_searches_in_vain_asks_the_user_and_goes_on_with_the_answer,
 );
 
 /// As no program would write it.
@@ -192,4 +193,36 @@ fn after_a_flagged_page_nothing_is_sent_without_approval(way: Way) {
         assert_eq!(agent.ran(), expected, "waiting");
         upstream.assert_clean();
     }
+}
+
+/// A model that searches until it is advised to ask, then asks, and searches for what the user says.
+fn searcher() -> Scripted {
+    Scripted::start(|nth, request| {
+        let messages = request.json()["messages"].to_string();
+        let id = format!("call_{nth:08}");
+        let speech = match last(request).as_str() {
+            "Anna Sato is in room 4." => Speech::text("She is in room 4."),
+            "Sato." => Speech::calls(&[(&id, "search", "{\"query\":\"Anna Sato\"}")]),
+            _ if messages.contains("search results in a row") => Speech::calls(&[(
+                &id,
+                "ask_for_clarification",
+                "{\"question\":\"What is Anna's family name?\"}",
+            )]),
+            _ => Speech::calls(&[(&id, "search", &format!("{{\"query\":\"Anna {nth}\"}}"))]),
+        };
+        Reply::speech(request, &speech)
+    })
+}
+
+fn a_model_that_searches_in_vain_asks_the_user_and_goes_on_with_the_answer(way: Way) {
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, "[policy.ask_user]\ntool = true\n");
+    let mut agent = Agent::new(way, json!({"search": ["[]", "no results", "[]", "Anna Sato is in room 4."]}));
+    agent.say(&program, &["Where is Anna?"]);
+    assert_eq!((agent.last(), agent.ran.len()), ("What is Anna's family name?", 3));
+    agent.say(&program, &["Sato."]);
+    assert_eq!((agent.last(), agent.ran.len()), ("She is in room 4.", 4));
+    let tool = &upstream.request(4).json()["messages"];
+    assert!(tool.to_string().contains("the user is asked; their answer is the next user message"), "{tool}");
+    upstream.assert_clean();
 }

@@ -17,6 +17,7 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod ask_user;
 mod clients;
 mod compact;
 mod confirm;

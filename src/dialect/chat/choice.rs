@@ -12,9 +12,8 @@ use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
 use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
-use crate::plan::approval::{Question, Unaskable, put_off};
+use crate::plan::approval::{Question, Unaskable};
 use crate::plan::decision::{Decision, Next};
-use crate::plan::envelope;
 use crate::wire::json::{escape_into, unescape};
 use bytes::Bytes;
 
@@ -323,8 +322,9 @@ impl ShownChoice for ChoiceState {
     }
 
     fn asked(&self) -> Option<(&Question, &[Assembled])> {
-        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
-        Some((question, &self.assembler.calls()[..question.calls]))
+        let question = self.question.as_ref()?.as_ref().ok()?;
+        let is_put = self.asked && question.is_approval();
+        is_put.then(|| (question, &self.assembler.calls()[..question.calls]))
     }
 
     fn is_wholly_blocked(&self) -> bool {
@@ -336,14 +336,7 @@ impl ShownChoice for ChoiceState {
         let calls = self.assembler.calls().iter().zip(&self.decisions);
         let blocked: Vec<Blocked> = calls
             .filter_map(|(call, decision)| {
-                let result = match decision.as_ref()? {
-                    Decision::Block { policy, reason } => envelope(policy, reason),
-                    Decision::Ask { policy, reason, .. } => {
-                        envelope(policy, &put_off(reason, self.question.as_ref()))
-                    }
-                    Decision::Answer { content, .. } => content.clone(),
-                    _ => return None,
-                };
+                let result = decision.as_ref()?.hidden_result(self.question.as_ref())?;
                 Some(Blocked { call: call.clone(), result })
             })
             .collect();

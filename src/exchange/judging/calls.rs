@@ -1,7 +1,7 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
 use super::holding::{WAITED, Waiting};
-use super::{Judged, Judging, changed, wrapper};
+use super::{Judged, Judging, answered, changed, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
@@ -109,8 +109,8 @@ impl CallJudge for Judging {
         {
             return decision;
         }
-        let Ruling { objections, answer, rewritten, restored, own, re_request, .. } = ruling;
-        let answers = is_answer || (self.landing && self.answers.any && objections.is_empty());
+        let Ruling { objections, answer, rewritten, restored, own, re_request, clarification, .. } = ruling;
+        let answers = is_answer || (self.landing && self.answers.any && !own && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe => Decision::Release,
             _ if answers => {
@@ -126,7 +126,7 @@ impl CallJudge for Judging {
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
             }
-            (None, Some((_, content)), _) => Decision::Answer { content, own },
+            (None, Some((_, content)), _) => answered(content, own, clarification),
             // The call that runs is the one that was shown.
             (None, None, Some((policy, _))) if self.judge.is_approved() => {
                 Decision::Block { policy, reason: changed() }

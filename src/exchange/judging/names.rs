@@ -74,13 +74,14 @@ impl Judging {
     }
 
     /// Decides on a call that is incomplete because the reply was cut. It passes as it came, so that the client sees
-    /// where the reply ends, unless there is an objection besides its arguments; a re-ask would be cut again.
+    /// where the reply ends, unless there is an objection besides its arguments, or it calls a tool of ours, which the
+    /// client does not know; a re-ask would be cut again.
     pub(super) fn decide_cut(&mut self, call: &Assembled, mut ruling: Ruling) -> Decision {
         let tool = call.name();
         ruling.objections.retain(|(_, reason)| reason.kind != ReasonKind::Validation);
         let decision = match ruling.objections.is_empty() {
             _ if self.observe => Decision::Release,
-            true if !self.landing || self.answers.includes(&tool) => Decision::Release,
+            true if !ruling.own && (!self.landing || self.answers.includes(&tool)) => Decision::Release,
             _ => Decision::Drop,
         };
         let (decided, objections) = (decision.clone(), ruling.objections);

@@ -137,6 +137,9 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
         return Some((policy, reason.clone()));
     }
     let (policy, _) = ruling.answer.as_ref()?;
+    if let Some(clarification) = &ruling.clarification {
+        return Some((policy, clarification.put_off.clone()));
+    }
     let message = format!(
         "The calls were not run: the result of the call of {name} is known. Make the others without it."
     );

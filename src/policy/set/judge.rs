@@ -9,7 +9,7 @@ use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::meant;
 use crate::plan::placeholders::Placeholders;
-use crate::plan::{Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict};
+use crate::plan::{Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
 use passed::Passed;
@@ -255,6 +255,11 @@ fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
         Verdict::Answer { content, re_requests } => {
             ruling.re_request = re_requests;
             ruling.answer = Some((owner.name(), content));
+            owner.release(call);
+        }
+        Verdict::Clarify(clarification) => {
+            ruling.answer = Some((owner.name(), envelope(owner.name(), &clarification.put_off)));
+            ruling.clarification = Some(clarification);
             owner.release(call);
         }
         other => ruling.objections.extend(objection(owner, other, false)),

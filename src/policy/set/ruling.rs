@@ -1,7 +1,7 @@
 //! The combined decision of all policies on one call, as data.
 
 use crate::plan::placeholders::Placeholders;
-use crate::plan::{ModelQuestion, Reason};
+use crate::plan::{Clarification, ModelQuestion, Reason};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Ruling {
     pub restored: Option<(&'static str, String)>,
     /// The call is one of a tool of ours.
     pub own: bool,
+    /// The call asks the user this, unless another call of its reply runs; `answer` is what the model reads in that case.
+    pub clarification: Option<Clarification>,
     /// The tool whose cut result the call asks for.
     pub re_request: Option<String>,
 }

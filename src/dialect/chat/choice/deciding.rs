@@ -6,6 +6,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::call::ToolCall;
 use crate::dialect::chat::assemble::Added;
 use crate::dialect::judge::CallJudge;
+use crate::plan::approval::Question;
 use crate::plan::decision::{Decision, Known};
 use crate::wire::json::decode;
 
@@ -256,10 +257,8 @@ impl ChoiceState {
             // No person is asked about an incomplete call.
             self.set(last, Decision::Drop);
         }
-        let needs_approval = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
-        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs_approval)
-        {
-            self.question = Some(judging.question(self.assembler.calls()));
+        if self.question.is_none() {
+            self.question = Question::of(&self.decisions, || judging.question(self.assembler.calls()));
         }
     }
 

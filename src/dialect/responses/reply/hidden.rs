@@ -3,9 +3,7 @@
 use super::items::OutItem;
 use super::written::{judged_call, synthetic_result};
 use crate::dialect::responses::rounds::Element;
-use crate::plan::approval::{Question, Unaskable, put_off};
 use crate::plan::decision::Decision;
-use crate::plan::envelope;
 
 /// The elements of the reply `id` with these items.
 pub fn elements(
@@ -32,14 +30,4 @@ pub fn elements(
     }
     elements.extend(results);
     elements
-}
-
-/// What the model reads as the result of a call; `None` for one that it gets none for.
-pub fn result_of(decision: &Decision, question: Option<&Result<Question, Unaskable>>) -> Option<String> {
-    Some(match decision {
-        Decision::Block { policy, reason } => envelope(policy, reason),
-        Decision::Ask { policy, reason, .. } => envelope(policy, &put_off(reason, question)),
-        Decision::Answer { content, .. } => content.clone(),
-        _ => return None,
-    })
 }

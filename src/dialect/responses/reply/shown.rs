@@ -1,7 +1,7 @@
 //! What the client sees of the replies to its request, and what goes back to the model if calls are blocked. Writes no
 //! bytes to the client.
 
-use super::hidden::{elements, result_of};
+use super::hidden::elements;
 use super::items::{CHOICE, OutItem};
 use super::last::Last;
 use super::written;
@@ -67,18 +67,23 @@ impl Shown {
         self.hidden.clear();
         if !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden) {
             let question = self.question.as_ref();
-            let result = |decision: &Decision| result_of(decision, question);
+            let result = |decision: &Decision| decision.hidden_result(question);
             self.hidden = elements(self.reply_id.as_deref(), items, &result);
         }
     }
 
-    /// Asks a person, if all calls of the reply need that.
+    /// Asks a person, if the reply ends in a question.
     pub fn ask(&mut self, items: &mut [OutItem], judging: &dyn CallJudge) {
-        let needs = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
-        if self.question.is_none() && !self.decisions.is_empty() && self.decisions.iter().all(needs) {
-            let calls = items.iter().filter_map(|item| item.call.as_ref());
-            self.calls = calls.map(|call| call.assembled.clone()).collect();
-            self.question = Some(judging.question(&self.calls));
+        if self.question.is_some() {
+            return;
+        }
+        let (calls, decisions) = (&mut self.calls, &self.decisions);
+        self.question = Question::of(decisions, || {
+            let made = items.iter().filter_map(|item| item.call.as_ref());
+            *calls = made.map(|call| call.assembled.clone()).collect();
+            judging.question(calls)
+        });
+        if self.question.is_some() {
             self.update(items, judging);
         }
     }
@@ -170,8 +175,9 @@ impl ShownChoice for Shown {
     }
 
     fn asked(&self) -> Option<(&Question, &[Assembled])> {
-        let question = self.question.as_ref()?.as_ref().ok().filter(|_| self.asked)?;
-        Some((question, &self.calls[..question.calls.min(self.calls.len())]))
+        let question = self.question.as_ref()?.as_ref().ok()?;
+        let is_put = self.asked && question.is_approval();
+        is_put.then(|| (question, &self.calls[..question.calls.min(self.calls.len())]))
     }
 
     fn is_wholly_blocked(&self) -> bool {
