@@ -13,8 +13,9 @@ pub(crate) mod work;
 pub use envelope::envelope;
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
-pub use verdict::{Proposed, Reason, ReasonKind, Verdict};
+pub use verdict::{Extends, Proposed, Reason, ReasonKind, Verdict};
 
+use crate::conversation::account::{Marks, SCOPES};
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -42,6 +43,8 @@ pub struct Plan {
     restricts_calls: bool,
     /// What is known of summaries of cleared results.
     pub summaries: BatchSummaries,
+    /// A notice that stays where it is placed now, since it is no function of the history.
+    pub announced: Option<Announced>,
     /// Texts of results that may hold instructions: the indexes of their messages, and their own.
     flagged: Vec<(usize, usize)>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
@@ -78,6 +81,16 @@ struct OwnTool {
     policy: &'static str,
     name: &'static str,
     reads_results: bool,
+}
+
+/// A notice about amounts that the history does not show: the state store keeps it for later requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// The index of the message that it follows: the request's last.
+    pub message: usize,
+    pub text: String,
+    /// The thresholds that the model is informed about from then on, by scope.
+    pub marks: [Marks; SCOPES],
 }
 
 /// A result that was cut, and that the model asked for again.
@@ -279,6 +292,13 @@ impl Plan {
         self.edit(Change::Notice { text, word });
     }
 
+    /// Adds the notice `text` after the event being read, which must be of the request's last message, and keeps it there:
+    /// see [`Announced`].
+    pub fn announce(&mut self, word: &'static str, text: String, marks: [Marks; SCOPES]) {
+        self.announced = Some(Announced { message: self.at.message, text: text.clone(), marks });
+        self.notice(word, text);
+    }
+
     /// Reports the event being read to the operator, and to nobody else.
     pub fn remark(&mut self, word: &'static str) {
         self.edit(Change::Remark { word, of: None });
@@ -354,6 +374,7 @@ impl Plan {
         self.hidden.clear();
         self.declared.clear();
         self.summaries = BatchSummaries::default();
+        self.announced = None;
         self.one_at_a_time = false;
     }
 

@@ -36,6 +36,12 @@ fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &Po
         let key = format!("{before}policy.confirm.form");
         problems.push(document.problem_at(&[&key], text.to_owned()));
     }
+    if policies.confirming().is_none() {
+        for (policy, key) in policies.needs_approvals() {
+            let text = "\"ask\" needs policy.confirm, which says how a person is asked".to_owned();
+            problems.push(document.problem_at(&[&format!("{before}policy.{policy}.{key}")], text));
+        }
+    }
     for counted in policies.counted() {
         let window = Duration::from_millis(counted.window_ms);
         if window > file.store.ttl {

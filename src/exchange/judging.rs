@@ -9,9 +9,10 @@ pub mod wrapper;
 use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
+use crate::conversation::account::SCOPES;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
-use crate::plan::{Reason, ReasonKind, Usage};
+use crate::plan::{Extends, Reason, ReasonKind, Usage};
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use std::borrow::Cow;
@@ -102,6 +103,8 @@ pub struct Judging {
     holding: Holding,
     /// Whether every tool is closed for the rest of the turn, once a call was blocked.
     all_closed: Option<bool>,
+    /// What approvals of this client request extend.
+    extended: Extends,
     pub record: Vec<Judged>,
 }
 
@@ -109,6 +112,7 @@ impl Judging {
     /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
         let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), None);
+        let extended = Extends::default();
         Self {
             judge,
             answers,
@@ -118,6 +122,7 @@ impl Judging {
             pass_unjudged: false,
             holding,
             all_closed,
+            extended,
             record,
         }
     }
@@ -176,6 +181,15 @@ impl Judging {
 
     fn is_operators(&self, name: &str) -> bool {
         self.answers.named.iter().any(|pattern| pattern.matches(name))
+    }
+
+    /// The extensions that approvals of this client request have bought, by scope: at most one of each.
+    pub fn bought(&self) -> [u32; SCOPES] {
+        self.extended.map(u32::from)
+    }
+
+    fn extend(&mut self, extends: Extends) {
+        self.extended = std::array::from_fn(|scope| self.extended[scope] || extends[scope]);
     }
 
     /// What the conversation has used of each limit, by policy.

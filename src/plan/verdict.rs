@@ -1,5 +1,6 @@
 //! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
+use crate::conversation::account::SCOPES;
 use crate::conversation::identity::Hash;
 
 /// A call that the model has just made, as far as it is known when it is judged.
@@ -47,12 +48,18 @@ pub struct Reason {
     pub is_final: bool,
     /// Numbers with units in their names, for the model and for programs.
     pub numbers: Vec<(&'static str, u64)>,
+    /// Where a person is asked: what they read before the calls, and what their approval extends.
+    pub asks: Option<(String, Extends)>,
 }
+
+/// The scopes whose limits an approval extends.
+pub type Extends = [bool; SCOPES];
 
 impl Reason {
     /// A reason for which the call must not be made again, without numbers.
     pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retryable: false, is_final: false, numbers: Vec::new() }
+        let (retryable, is_final, numbers, asks) = (false, false, Vec::new(), None);
+        Self { kind, message: message.into(), retryable, is_final, numbers, asks }
     }
 
     /// The same for a call that may be made again later.
@@ -65,6 +72,12 @@ impl Reason {
     #[must_use]
     pub fn for_the_turn(self) -> Self {
         Self { is_final: true, ..self }
+    }
+
+    /// The same where an approval extends limits: `line` is shown to the person who is asked.
+    #[must_use]
+    pub fn extending(self, line: String, extends: Extends) -> Self {
+        Self { asks: Some((line, extends)), ..self }
     }
 
     /// The same with `numbers`.

@@ -28,6 +28,8 @@ pub struct About {
     pub approvals: Option<Confirming>,
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
+    /// What must be known of the conversation's account, where anything must.
+    pub accounting: Option<Accounting>,
     /// Where another model is asked for summaries.
     pub summaries: Option<SummaryEndpoint>,
     /// Why it never acts with these settings, where that is so: a clause.
@@ -40,6 +42,8 @@ pub struct About {
     pub needs_cuts: bool,
     /// It wants a person asked about calls, and leaves the asking to another policy.
     pub wants_approvals: bool,
+    /// The key whose value needs a person to be asked, where one does: without that it could not work.
+    pub needs_approvals: Option<&'static str>,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
 }
@@ -96,6 +100,17 @@ impl Confirming {
             ApprovalForm::Held { hold_ms } => Some(hold_ms),
         }
     }
+}
+
+/// What a policy needs of the account of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounting {
+    /// Tokens, or what they cost.
+    pub tokens: bool,
+    /// What they cost.
+    pub spend: bool,
+    /// The sums of the caller's day.
+    pub day: bool,
 }
 
 /// The most calls of one thing that are counted for a caller: the times of all of them are kept.

@@ -47,6 +47,8 @@ pub struct RequestRecord {
     pub tokens: Tokens,
     /// What each policy did to the number of tokens.
     pub policy_tokens: Vec<PolicyTokens>,
+    /// What they cost in billionths of a dollar; `None` where the model's price is not known.
+    pub cost: Option<u64>,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
     pub context: Context,

@@ -32,6 +32,7 @@ mod refusing;
 mod reload;
 mod responses;
 mod responses_blocked;
+mod responses_budget;
 mod responses_context;
 mod responses_kinds;
 mod responses_kit;

@@ -14,6 +14,7 @@ mod talk;
 
 mod allow;
 mod arguments;
+mod budget;
 mod clients;
 mod compact;
 mod confirm;

@@ -118,6 +118,9 @@ impl Judge {
                     arguments = Some(Cow::Owned(text.clone()));
                     ruling.rewritten = Some((fold.name(), text));
                 }
+                Verdict::Ask(Reason { asks: Some((_, extends)), .. }) if approved => {
+                    ruling.extends = std::array::from_fn(|scope| ruling.extends[scope] || extends[scope]);
+                }
                 other => ruling.objections.extend(objection(&**fold, other, approved)),
             }
         }

@@ -1,6 +1,6 @@
 //! The combined decision of all policies on one call, as data.
 
-use crate::plan::Reason;
+use crate::plan::{Extends, Reason};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Ruling {
     pub own: bool,
     /// The tool whose cut result the call asks for.
     pub re_request: Option<String>,
+    /// What a person's approval of the call extends.
+    pub extends: Extends,
 }
 
 impl Ruling {

@@ -43,6 +43,8 @@ pub enum Kind {
     Quota = b'q',
     Stops = b's',
     UpstreamHistory = b'u',
+    Account = b'b',
+    Tally = b'd',
 }
 
 /// One kind of record.
