@@ -158,7 +158,7 @@ fn check_tells_what_is_in_effect() {
         "mode      enforce",
         "proxy     127.0.0.1:4242",
         "upstream  https://api.openai.com/v1",
-        "  budget: shows the model its budget of tool calls and blocks calls when it is used up",
+        "  budget: shows the model its budget of tool calls, tokens, money and time, and blocks calls when it is used up",
         "    tool_calls = 50",
         "    exhausted = \"answer\"",
         "    default = { calls = 60, per = \"60s\" }",
@@ -230,13 +230,13 @@ fn check_draws_the_machine_of_states_and_refuses_one_that_cannot_be_meant() {
 
 #[test]
 fn check_tells_every_problem_and_exits_with_2() {
-    let (report, code) = check(text("mode = \"of\"\n\n[policy.budget]\ntool_cals = 7\nnotify_at = 7.0"));
+    let (report, code) = check(text("mode = \"of\"\n\n[policy.budget]\ntool_cals = 7\nnotify_at = [7.0]"));
     assert_eq!(code, 2);
     assert_eq!(
         report,
         "proxy.toml:1: mode: expected \"enforce\" or \"observe\" or \"off\", found \"of\"\n\
          proxy.toml:4: policy.budget.tool_cals: unknown key; did you mean `tool_calls`?\n\
-         proxy.toml:5: policy.budget.notify_at: expected a share from 0 to 1, found 7\n"
+         proxy.toml:5: policy.budget.notify_at: expected shares above 0, up to 1, found 7\n"
     );
 }
 

@@ -191,7 +191,7 @@ fn the_exit_code_says_whether_there_was_anything_to_show() {
 #[test]
 fn a_request_of_the_responses_api_is_explained_message_by_message() {
     let mut config = tempfile::NamedTempFile::new().unwrap();
-    config.write_all(b"notices.placement = \"system\"\n[policy.budget]\ntool_calls = 4\nnotify_at = 0.2\n[policy.truncate]\nmax_chars = 200\n").unwrap();
+    config.write_all(b"notices.placement = \"system\"\n[policy.budget]\ntool_calls = 4\nnotify_at = [0.2]\nnotify = \"every_result\"\n[policy.truncate]\nmax_chars = 200\n").unwrap();
     let config = config.path().to_str().unwrap();
     let call = |at: u8| {
         let id = format!("call_{at}");

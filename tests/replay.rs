@@ -279,7 +279,7 @@ fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
 #[test]
 fn requests_that_a_policy_refuses_stop_the_calls_after_them() {
     let report = report(
-        "base = \"none\"\n[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = 1\ncritical_at = 1",
+        "base = \"none\"\n[policy.budget]\ntool_calls = 2\nexhausted = \"reject\"\nnotify_at = [1]",
         &talk(4, ""),
     );
     assert_eq!((&report["requests"], &report["rejected"]), (&json!(5), &json!(3)));
@@ -316,7 +316,7 @@ fn items(calls: usize, more: &str) -> String {
 
 #[test]
 fn requests_of_the_responses_api_are_replayed_beside_others() {
-    let config = "[policy.budget]\ntool_calls = 4\nnotify_at = 0.5\n[policy.rate_limit]\ndefault = { calls = 3, per = \"60s\" }";
+    let config = "[policy.budget]\ntool_calls = 4\nnotify_at = [0.5]\nnotify = \"every_result\"\n[policy.rate_limit]\ndefault = { calls = 3, per = \"60s\" }";
     let report = report(config, &[items(6, r#","id":"one""#), talk(6, "")].concat());
     assert_eq!((&report["conversations"], &report["broken"]), (&json!(2), &json!(0)));
     // Each: seven requests, six calls. By recorded times all calls lie within a minute, by the pace too.

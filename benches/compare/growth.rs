@@ -138,6 +138,8 @@ fn store() -> Plot {
                 histories: &calls[..3],
                 answered: None,
                 quotas: &[],
+                carried: &[],
+                tallies: &[],
                 stops: &[],
                 pins: None,
                 bytes: name(at % 50),

@@ -274,7 +274,7 @@ impl Struck {
     /// A common mistake with models: `[model.gpt-4.1]` is the table `1` within `gpt-4`.
     fn hint(&self, path: &[&str]) -> Option<String> {
         match self.path.as_slice() {
-            [top, name, rest] if path.is_empty() && top == "model" && self.is_table => {
+            [top, name, rest] if path.is_empty() && top == "model" && self.is_table && rest != "price" => {
                 Some(format!("unknown table; quote names that contain dots: [model.\"{name}.{rest}\"]"))
             }
             _ => None,

@@ -80,9 +80,13 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
         text.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
     };
     let wanted = plain(name);
-    let far = known.into_iter().map(|known| (distance(&wanted, &plain(known)), known));
+    let known: Vec<&str> = known.into_iter().collect();
+    let far = known.iter().map(|known| (distance(&wanted, &plain(known)), *known));
     let (distance, best) = far.min_by_key(|(distance, _)| *distance)?;
-    (distance <= wanted.len().div_ceil(3).min(3)).then_some(best)
+    let is_near = distance <= wanted.len().div_ceil(3).min(3);
+    // A name that was made longer keeps its end: tokens became context_tokens.
+    let ends_so = |known: &&&str| known.strip_suffix(name).is_some_and(|before| before.ends_with('_'));
+    if is_near { Some(best) } else { known.iter().find(ends_so).copied() }
 }
 
 /// A hint for an unknown name: the nearest known name where there is one, else all of them.
@@ -162,14 +166,16 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_one_that_could_have_been_meant() {
-        let known = ["tool_calls", "tokens", "notify_at", "critical_at", "exhausted"];
+        let known = ["tool_calls", "context_tokens", "billed_tokens", "notify_at", "exhausted"];
         for (name, meant) in [
             ("tool_call", Some("tool_calls")),
             ("toolCalls", Some("tool_calls")),
             ("tool-calls", Some("tool_calls")),
-            ("tokes", Some("tokens")),
+            ("context_tokes", Some("context_tokens")),
             ("notifyat", Some("notify_at")),
             ("exausted", Some("exhausted")),
+            ("tokens", Some("context_tokens")),
+            ("okens", None),
             ("colour", None),
             ("x", None),
         ] {

@@ -13,6 +13,7 @@ mod file;
 mod kept;
 mod needs;
 mod policies;
+mod prices;
 mod profiles;
 mod reload;
 mod responses;
@@ -34,6 +35,7 @@ pub use caller::Caller;
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
+pub use prices::Price;
 pub use profiles::{Profile, Profiles};
 pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
@@ -79,6 +81,8 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
+    /// Prices that the settings of models hold.
+    prices: Vec<(Pattern, Price)>,
     /// The policies of requests without a profile.
     pub policies: PolicySet,
     pub profiles: Profiles,
@@ -188,6 +192,7 @@ impl Config {
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.source = name;
         config.warnings.extend(config.unset_keys());
+        config.warnings.extend(config.unpriced_models());
         Ok(config)
     }
 
@@ -212,6 +217,28 @@ impl Config {
     /// The factor for the token estimate of `model`, in percent.
     pub fn token_factor(&self, model: &str) -> u32 {
         best_match(&self.models, model).map_or(100, |model| model.token_factor)
+    }
+
+    /// What `model` costs, where that is configured or known.
+    pub fn price(&self, model: &str) -> Option<&Price> {
+        prices::price_of(&self.prices, model)
+    }
+
+    /// Models of the settings whose price a policy needs and that have none, one warning each.
+    fn unpriced_models(&self) -> Vec<String> {
+        if !self.sets().any(|set| set.accounting().is_some_and(|needs| needs.spend)) {
+            return Vec::new();
+        }
+        let named = self.models.iter().map(|(name, _)| name).filter(|name| name.is_exact());
+        let unpriced = named.filter(|name| self.price(name.as_str()).is_none());
+        let warning = |name: &Pattern| {
+            format!(
+                "model.{}: its price is not known, so policy.budget.spend_usd does not limit it and only its tokens count; \
+                 set price",
+                name.as_str()
+            )
+        };
+        unpriced.map(warning).collect()
     }
 
     /// The context window of `model` in tokens, where it is configured or known.
@@ -287,6 +314,7 @@ impl Config {
             audit: file.audit,
             admin: file.admin,
             telemetry: file.telemetry,
+            prices: prices::own_prices(&file.model),
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),
             profiles,

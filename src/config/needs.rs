@@ -37,6 +37,12 @@ fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &Po
         let key = format!("{before}policy.confirm.form");
         problems.push(document.problem_at(&[&key], text.to_owned()));
     }
+    if policies.confirming().is_none() {
+        for (policy, key) in policies.needs_approvals() {
+            let text = "\"ask\" needs policy.confirm, which says how a person is asked".to_owned();
+            problems.push(document.problem_at(&[&format!("{before}policy.{policy}.{key}")], text));
+        }
+    }
     let is_known = |tier: &str| is_built_in(tier) || file.tier.contains_key(tier);
     for counted in policies.counted() {
         for tier in counted.tiers.iter().filter(|tier| !is_known(tier)) {

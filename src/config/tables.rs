@@ -2,6 +2,7 @@
 //! of each key; rules between keys are checked elsewhere.
 
 use super::caller::Caller;
+use super::prices::Rates;
 use super::units::{address, headers, paths, patterns, percent, share, size, span};
 use crate::policy::pattern::Pattern;
 use hyper::http::HeaderName;
@@ -252,6 +253,9 @@ pub struct Model {
     pub token_factor: u32,
     /// The model's context window in tokens; 0: the known one, else the policies' own `context_window`.
     pub context_window: u32,
+    /// What it costs; left out: the known price, else none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub price: Option<Rates>,
 }
 
 impl Default for Listen {
@@ -367,6 +371,6 @@ impl Default for Log {
 
 impl Default for Model {
     fn default() -> Self {
-        Self { token_factor: 100, context_window: 0 }
+        Self { token_factor: 100, context_window: 0, price: None }
     }
 }

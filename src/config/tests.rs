@@ -56,12 +56,15 @@ fn the_shipped_file_says_exactly_the_defaults_of_the_code() {
 fn the_shipped_file_has_every_key_and_no_other() {
     let mut default = File::default();
     default.upstream.ca_file = Some("/ca.pem".into());
-    default.model.insert("*".to_owned(), Model::default());
+    let rates = |dollars: &str| toml::from_str(&format!("input = {dollars}\noutput = {dollars}")).unwrap();
+    default.model.insert("*".to_owned(), Model { price: Some(rates("1.0")), ..Model::default() });
     default.tier.insert("premium".to_owned(), Tier::default());
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
-    assert_eq!(models, [serde_json::json!({ "token_factor": 1.0, "context_window": 0 })]);
+    let price = serde_json::json!({ "input": 2.5, "cached_input": 1.25, "cache_write": 2.5, "output": 10.0, "reasoning": 10.0 });
+    let expected = serde_json::json!({ "token_factor": 1.0, "context_window": 0, "price": price });
+    assert_eq!(models, [expected]);
     let Value::Object(policies) = paper.remove("policy").unwrap() else { panic!() };
     let chat = paper.remove("profile").unwrap()["chat"].as_object().unwrap().clone();
     assert_eq!(chat.keys().collect::<Vec<_>>(), ["extends", "models", "off", "policy", "tiers"]);
@@ -321,7 +324,7 @@ fn unknown_names_are_reported_with_the_nearest_known_one() {
         ),
         (
             "[model.\"gpt-4.1\"]\nfactor = 1",
-            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; known here: token_factor, context_window",
+            "proxy.toml:2: model.\"gpt-4.1\".factor: unknown key; did you mean `token_factor`?",
         ),
     ]);
 }
@@ -359,11 +362,11 @@ fn values_of_the_wrong_kind_are_reported() {
         ),
         (
             "[policy.budget]\nnotify_at = \"half\"",
-            r#"proxy.toml:2: policy.budget.notify_at: expected a number, found "half""#,
+            r#"proxy.toml:2: policy.budget.notify_at: expected a list of shares such as [0.5, 0.7, 0.9], found "half""#,
         ),
         (
             "[policy.budget]\nexhausted = \"stop\"",
-            r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject", found "stop""#,
+            r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject" or "ask", found "stop""#,
         ),
     ]);
 }
@@ -412,13 +415,35 @@ fn durations_sizes_and_policies_own_checks_are_reported() {
             "proxy.toml:3: policy.rate_limit.default: `per` is missing",
         ),
         (
-            "[policy.budget]\nnotify_at = 0.9",
-            "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at",
+            "[policy.budget]\nnotify_at = [0.9, 0.5]",
+            "proxy.toml:2: policy.budget.notify_at: expected shares that ascend",
         ),
-        // The shipped notify_at is not in the file, so the table is named.
         (
-            "\n[policy.budget]\ncritical_at = 0.1",
-            "proxy.toml:2: policy.budget.notify_at: expected no more than critical_at",
+            "[policy.budget]\ntokens = 5",
+            "proxy.toml:2: policy.budget.tokens: unknown key; did you mean `context_tokens`?",
+        ),
+        (
+            "[policy.budget]\nspend_usd = -0.5",
+            "proxy.toml:2: policy.budget.spend_usd: expected dollars, 0 or more, found -0.5",
+        ),
+        (
+            "[policy.budget]\nexhausted = \"ask\"",
+            "proxy.toml:2: policy.budget.exhausted: \"ask\" needs policy.confirm, which says how a person is asked",
+        ),
+        (
+            "[policy.confirm]\n[policy.budget]\nspend_usd = 1\nexhausted = \"ask\"\nextension = 20",
+            "proxy.toml:5: policy.budget.extension: a number extends only limits of tool calls and requests; expected a \
+             share such as 0.4, since tokens, money or time are limited too",
+        ),
+        ("[policy.budget]\nextension = 0", "proxy.toml:2: policy.budget.extension: expected at least 1 call"),
+        (
+            "[policy.budget.day]\nspend_us = 1",
+            "proxy.toml:2: policy.budget.day.spend_us: unknown key; did you mean `spend_usd`?",
+        ),
+        (
+            "[policy.budget.texts]\nnotice = \"{lefft}\"",
+            "proxy.toml:2: policy.budget.texts.notice: there is no placeholder {lefft} in this text; expected {used}, \
+             {left}, {advice}",
         ),
     ]);
 }
@@ -577,8 +602,8 @@ colour = 3
 answer_tools = ["a", 1, ""]
 [policy.budget]
 tool_calls = "many"
-notify_at = 0.9
-critical_at = "late"
+notify_at = [0.9]
+notify = "late"
 exhausted = "stop"
 [policy.rate_limit]
 default = { calls = "x", per = "0s" }
@@ -599,7 +624,7 @@ tools = { f = { calls = 1, per = "0s" }, g = { calls = 1 } }
             (10, "reask.answer_tools"),
             (10, "reask.answer_tools"),
             (12, "policy.budget.tool_calls"),
-            (14, "policy.budget.critical_at"),
+            (14, "policy.budget.notify"),
             (15, "policy.budget.exhausted"),
             (17, "policy.rate_limit.default.calls"),
             (18, "policy.rate_limit.tools.g"),
@@ -982,4 +1007,49 @@ fn what_can_be_read_only_once_is_refused_when_it_is_to_be_read_again() {
     let refused =
         load("").unwrap().reload(source, &Overrides::default(), REGISTRY).err().unwrap().to_string();
     assert_eq!(refused, "/dev/zero: is not a regular file, so it cannot be read twice");
+}
+
+#[test]
+fn wrong_prices_are_named_with_line_and_key() {
+    let expected = "expected a price from 0 to 10000, in dollars for a million tokens";
+    each_has_one_problem(&[
+        (
+            "[model.x]\nprice = { input = -1.0, output = 1 }",
+            &format!("proxy.toml:2: model.x.price.input: {expected}, found -1"),
+        ),
+        (
+            "[model.x.price]\ninput = 1\noutput = nan",
+            &format!("proxy.toml:3: model.x.price.output: {expected}, found NaN"),
+        ),
+        (
+            "[model.x.price]\ninput = 1\noutput = inf",
+            &format!("proxy.toml:3: model.x.price.output: {expected}, found inf"),
+        ),
+        (
+            "[model.x.price]\ninput = 1\noutput = 1\ncached_input = \"cheap\"",
+            r#"proxy.toml:4: model.x.price.cached_input: expected a number, found "cheap""#,
+        ),
+        ("[model.x.price]\ninput = 1", "proxy.toml:1: model.x.price: `output` is missing"),
+        (
+            "[model.x.price]\ninput = 1\noutputs = 1",
+            "proxy.toml:3: model.x.price.outputs: unknown key; did you mean `output`?",
+        ),
+    ]);
+}
+
+#[test]
+fn a_limit_of_money_warns_of_models_whose_price_is_not_known() {
+    let models = "[model.mine]\ntoken_factor = 1.2\n[model.\"gpt-4o\"]\ntoken_factor = 1.2\n\
+                  [model.own]\nprice = { input = 1, output = 2 }\n";
+    assert_eq!(load(models).unwrap().warnings, [""; 0]);
+    let limited = load(&format!("{models}[policy.budget]\nspend_usd = 2")).unwrap();
+    assert_eq!(
+        limited.warnings,
+        [
+            "model.mine: its price is not known, so policy.budget.spend_usd does not limit it and only its tokens count; set \
+          price"
+        ]
+    );
+    let again = load(limited.effective.as_toml()).unwrap();
+    assert_eq!(again.effective, limited.effective);
 }

@@ -175,6 +175,47 @@ pub(super) mod share {
     }
 }
 
+/// The highest price, in dollars for a million tokens: ten times the dearest model's.
+const MOST_DOLLARS: f64 = 10_000.0;
+
+/// `#[serde(with)]` of a price in dollars for a million tokens, stored in millionths of a dollar.
+pub(super) mod rate {
+    use super::MOST_DOLLARS;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(micros: &u64, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_f64(*micros as f64 / 1e6)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let dollars = f64::deserialize(from)?;
+        if !(0.0..=MOST_DOLLARS).contains(&dollars) {
+            return Err(D::Error::custom(format!(
+                "expected a price from 0 to {MOST_DOLLARS}, in dollars for a million tokens, found {dollars}"
+            )));
+        }
+        // In range, so the cast is exact.
+        Ok((dollars * 1e6).round() as u64)
+    }
+}
+
+/// The same where it may be left out.
+pub(super) mod optional_rate {
+    use super::rate;
+    use serde::{Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(micros: &Option<u64>, out: S) -> Result<S::Ok, S::Error> {
+        match micros {
+            Some(micros) => rate::serialize(micros, out),
+            None => out.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        rate::deserialize(from).map(Some)
+    }
+}
+
 /// `#[serde(with)]` of when to ask for usage: `true`, `false` or `"auto"`.
 pub(super) mod ask_usage {
     use crate::config::upstream::AskUsage;

@@ -49,6 +49,25 @@ pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option
     Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
 }
 
+/// The digests of the first messages of `transcript`, as many as each of `counts` says; `None` where there are fewer. Of
+/// this caller and conversation, whatever the model and the tools.
+pub fn beginnings(transcript: &Transcript<'_>, counts: &[usize]) -> Vec<Option<Hash>> {
+    let messages = &transcript.request.messages;
+    let mut hash = transcript.identity.key.running_hash(Domain::Account);
+    hash.add(&bytes_of(transcript.calls.root));
+    let most = counts.iter().copied().filter(|count| *count <= messages.len()).max().unwrap_or(0);
+    let mut found = vec![None; counts.len()];
+    for count in 0..=most {
+        for (at, _) in counts.iter().enumerate().filter(|(_, wanted)| **wanted == count) {
+            found[at] = Some(hash.hash());
+        }
+        if let Some(message) = messages.get(count) {
+            add(&mut hash, message, transcript.body);
+        }
+    }
+    found
+}
+
 /// The messages hashed so far.
 struct NamedMessages {
     hash: RunningHash,

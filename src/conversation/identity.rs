@@ -49,6 +49,7 @@ pub enum Domain {
     Placeholder,
     Definition,
     Pins,
+    Account,
 }
 
 impl std::fmt::Display for Hash {
@@ -229,6 +230,18 @@ impl Identity {
     /// The key of what is counted as `name` for the caller, whatever the conversation.
     pub fn quota(&self, name: &str) -> Hash {
         self.key.hash(Domain::Quota, &[&self.caller.0.to_le_bytes(), name.as_bytes()])
+    }
+
+    /// The key of the caller's account of the `day`, counted since the epoch.
+    pub fn day_account(&self, day: u64) -> Hash {
+        self.key.hash(Domain::Account, &[b"day", &self.caller.0.to_le_bytes(), &day.to_le_bytes()])
+    }
+
+    /// The key of the account as of the reply or request of this `key`; `context`: what the model saw before it, where
+    /// the key may occur in other conversations too.
+    pub fn account(&self, key: Hash, context: Option<Hash>) -> Hash {
+        let context = context.unwrap_or_default().0.to_le_bytes();
+        self.key.hash(Domain::Account, &[b"as of", &key.0.to_le_bytes(), &context])
     }
 
     /// The key under which the requests of one conversation are grouped: from the client's own id, else from the

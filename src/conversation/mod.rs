@@ -1,6 +1,7 @@
 //! The conversation of one request: its events in order, its calls paired with their results, its turns, its
 //! identity. Reads; decides nothing and writes nothing.
 
+pub mod account;
 pub mod assembled;
 pub mod call;
 pub mod calls;
@@ -19,6 +20,7 @@ pub mod request;
 pub mod summaries;
 pub mod tokens;
 
+use crate::conversation::account::Account;
 use crate::conversation::call::Arguments;
 use crate::conversation::checkpoint::Note;
 use crate::conversation::message::{Content, Message, Role};
@@ -76,6 +78,8 @@ pub struct Known {
     pub store_away: bool,
     /// The definitions of tools that were seen before, the first seen first.
     pub pinned: Vec<Pinned>,
+    /// What was used and billed, where a policy limits that.
+    pub account: Option<Arc<Account>>,
     /// The bytes of `body` where they are shared.
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
@@ -422,6 +426,21 @@ impl<'a> Transcript<'a> {
     /// The index of the last assistant message; the messages after it are new in this request.
     pub fn last_assistant(&self) -> Option<usize> {
         self.last_assistant
+    }
+
+    /// The index of the user message that begins the running turn; `None` where no user has spoken. Messages in
+    /// `continuing` begin none.
+    pub fn turn_start(&self, continuing: &[usize]) -> Option<usize> {
+        let mut turns = TurnTracker::default();
+        let mut start = None;
+        for (index, message) in self.request.messages.iter().enumerate() {
+            match message.role {
+                Role::User if turns.user_begins_turn() && !continuing.contains(&index) => start = Some(index),
+                Role::Assistant => turns.assistant(message),
+                _ => {}
+            }
+        }
+        start
     }
 
     fn events_of(

@@ -25,6 +25,17 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// All tokens that are billed. xAI counts reasoning beside the completion; more of it than of the completion shows
+    /// that.
+    pub fn billed(&self) -> u64 {
+        self.prompt + self.completion + if self.is_reasoning_beside() { self.reasoning } else { 0 }
+    }
+
+    /// Whether reasoning is not part of the completion.
+    pub fn is_reasoning_beside(&self) -> bool {
+        self.reasoning > self.completion
+    }
+
     /// Reads a `usage` object from JSON text. What cannot be read counts as 0.
     pub fn parse(text: &[u8]) -> Self {
         let mut counts = Counts::default();

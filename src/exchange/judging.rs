@@ -10,9 +10,10 @@ pub mod wrapper;
 use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
+use crate::conversation::account::SCOPES;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
-use crate::plan::{Clarification, Reason, ReasonKind, Usage};
+use crate::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use std::borrow::Cow;
@@ -112,6 +113,8 @@ pub struct Judging {
     holding: Holding,
     /// Whether every tool is closed for the rest of the turn, once a call was blocked.
     all_closed: Option<bool>,
+    /// What approvals of this client request extend.
+    extended: Extends,
     pub record: Vec<Judged>,
     /// What was written anew, of calls that run or that a person is asked about.
     pub reworded: Vec<RewordedCall>,
@@ -121,6 +124,7 @@ impl Judging {
     /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
         let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), None);
+        let extended = Extends::default();
         Self {
             judge,
             answers,
@@ -130,6 +134,7 @@ impl Judging {
             pass_unjudged: false,
             holding,
             all_closed,
+            extended,
             record,
             reworded: Vec::new(),
         }
@@ -198,6 +203,15 @@ impl Judging {
     fn note_acts(&mut self, tool: &str, ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
         self.note_reworded(tool, ruling);
         acts(ruling)
+    }
+
+    /// The extensions that approvals of this client request have bought, by scope: at most one of each.
+    pub fn bought(&self) -> [u32; SCOPES] {
+        self.extended.map(u32::from)
+    }
+
+    fn extend(&mut self, extends: Extends) {
+        self.extended = std::array::from_fn(|scope| self.extended[scope] || extends[scope]);
     }
 
     /// What the conversation has used of each limit, by policy.

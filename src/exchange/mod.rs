@@ -5,6 +5,7 @@
 //! The phases, by their names in logs and metrics: read, identify, look up, plan, rewrite, send, judge, answer, record.
 //! Reading the request's bytes and naming its caller come before [`Exchange::begin`]; recording is the driver's.
 
+mod account;
 mod answer;
 pub mod confirm;
 pub mod error;

@@ -165,6 +165,12 @@ impl Core {
 
     /// Notes the billed tokens, summed over all replies.
     pub(super) fn note_usage(&mut self, usage: Usage) {
+        if usage.billed() > 0
+            && let Some(model) = &self.record.model
+            && let Some(price) = self.shared.config.price(model)
+        {
+            self.record.cost = Some(price.of(&usage));
+        }
         self.record.implausible_usage = usage.implausible;
         let tokens = &mut self.record.tokens;
         tokens.prompt = usage.prompt;

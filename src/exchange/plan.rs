@@ -1,15 +1,18 @@
 //! The phases look up and plan: the query to the state store, and one run of the policies over the conversation with
 //! its facts. Changes and sends nothing.
 
+use super::account::{AccountKeys, OpenAccount};
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::running::Running;
 use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, Quota, SentExchanges, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
+use crate::conversation::account::Account;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
 use crate::conversation::pins::Pinned;
+use crate::conversation::tokens::Estimate;
 use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, answer, token};
@@ -38,6 +41,8 @@ pub(super) struct Sought {
     histories: Histories,
     positions: Vec<HiddenPosition>,
     calls: CallNames,
+    /// Where a policy limits the account.
+    account: Option<AccountKeys>,
     /// The user's possible answer to toolrein's question.
     answer: Option<Answer>,
 }
@@ -56,6 +61,7 @@ struct Known {
     restored: Vec<(usize, Bytes)>,
     /// How many hidden exchanges should have been put back and are lost.
     lost: u32,
+    open_account: Option<OpenAccount>,
 }
 
 /// What is known after the policies' run, besides their plan.
@@ -74,6 +80,7 @@ pub(super) struct Planned {
     /// Usage is to be requested for the stream.
     pub(super) asks_usage: bool,
     pub(super) sent: SentExchanges,
+    pub(super) open_account: Option<OpenAccount>,
     answer: Option<Answer>,
 }
 
@@ -84,6 +91,8 @@ pub(super) struct Length {
     pub(super) history: Hash,
     /// See [`Transcript::overflows`].
     pub(super) overflows: Vec<usize>,
+    /// See [`Transcript::account`].
+    account: Option<Arc<Account>>,
 }
 
 /// The calls that a person has approved, with the key of the question's text.
@@ -132,12 +141,18 @@ impl Core {
             |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
         let quotas: Vec<Quota> = self.policies().counted().iter().map(quota).collect();
         let request = request_name(&transcript);
+        let accounting = self.policies().accounting();
+        let is_named = !quotas.is_empty() || accounting.is_some();
+        let bytes = if is_named { self.name_of_bytes() } else { Hash::default() };
+        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, (it, bytes, now.ms)));
         let query = StoreQuery {
             calls: calls.keys().to_vec(),
             places: names(&positions),
             histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
-            bytes: if quotas.is_empty() { Hash::default() } else { self.name_of_bytes() },
+            bytes,
             quotas,
+            carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
+            tallies: account.as_ref().map_or_else(Vec::new, AccountKeys::tallies),
             stops: self.stops(conversation),
             pins: self.pins_key(conversation),
             model,
@@ -148,8 +163,18 @@ impl Core {
         };
         let kept = transcript.keep();
         self.outputs.push_back(Output::LookUp(query));
-        let sought =
-            Sought { kept, model_name, model, conversation, request, histories, positions, calls, answer };
+        let sought = Sought {
+            kept,
+            model_name,
+            model,
+            conversation,
+            request,
+            histories,
+            positions,
+            calls,
+            account,
+            answer,
+        };
         Phase::LookUp(Box::new(sought))
     }
 
@@ -176,9 +201,12 @@ impl Core {
         transcript.stopped = facts.stopped;
         transcript.pinned = std::mem::take(&mut facts.pinned);
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
+        let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
+        let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
+        let open_account = self.open_account(&mut sought, &mut transcript, (&facts, now.ms, approves));
         let (mut plan, judge) = self.policies().read(&transcript);
         plan.change_only_from(request.first_sent());
-        let known = Known { facts, restored, lost };
+        let known = Known { facts, restored, lost, open_account };
         if let Some(question) = self.summarise_first(&plan, &transcript) {
             self.outputs.push_back(question);
             sought.kept = transcript.keep();
@@ -206,7 +234,7 @@ impl Core {
         (mut plan, judge): (Plan, Judge),
         now: Now,
     ) -> Phase {
-        let Known { facts, mut restored, lost } = known;
+        let Known { facts, mut restored, lost, mut open_account } = known;
         let Sought { model_name, model, conversation, histories, answer, .. } = sought;
         if self.request.odd {
             // Parsers read its strings differently, so it is sent unchanged; the reply is still judged, or any web page
@@ -225,8 +253,12 @@ impl Core {
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(sought.request, now));
         let asks_usage = self.asks_usage(facts.model);
-        let length =
-            Length { conversation, history: histories.whole, overflows: transcript.overflows.clone() };
+        let length = Length {
+            conversation,
+            history: histories.whole,
+            overflows: transcript.overflows.clone(),
+            account: transcript.account.clone(),
+        };
         let context = transcript.calls.context;
         self.pin(&plan, conversation, now);
         if let Some((_, values)) = plan.hidden_values() {
@@ -237,6 +269,11 @@ impl Core {
         *self.plan = plan;
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);
+        }
+        if let Some((open_account, announced)) = open_account.as_mut().zip(self.plan.announced.as_ref())
+            && !self.is_observing()
+        {
+            self.outputs.push_back(Output::Store(open_account.pin(transcript, announced)));
         }
         let planned = Planned {
             facts,
@@ -249,6 +286,7 @@ impl Core {
             token,
             asks_usage,
             sent,
+            open_account,
             answer,
         };
         self.approval(planned)
@@ -402,6 +440,7 @@ impl Core {
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
         transcript.hidden_exchanges = restored.to_vec();
+        transcript.account.clone_from(&length.account);
         let mut plan = self.policies().read(&transcript).0;
         if self.is_held_out() {
             self.policies().leave_context(&mut plan);
@@ -420,6 +459,26 @@ impl Core {
         let Some(key) = self.pins_key(conversation).filter(|_| !pins.is_empty()) else { return };
         let pinned = Some(NewPins { key, pins, at_ms: now.ms });
         self.outputs.push_back(Output::Store(News { pinned, ..News::default() }));
+    }
+
+    /// The open account of the request, where a policy limits its account; the policies find that in the transcript.
+    fn open_account(
+        &self,
+        sought: &mut Sought,
+        transcript: &mut Transcript<'_>,
+        known: (&Facts, u64, bool),
+    ) -> Option<OpenAccount> {
+        let (keys, accounting) = sought.account.take().zip(self.policies().accounting())?;
+        let price = self.shared.config.price(&sought.model_name).cloned();
+        let (mut open_account, account) = OpenAccount::open(keys, transcript, known, price);
+        if accounting.tokens {
+            let messages = 0..transcript.request.messages.len();
+            let tokens: Estimate = messages.map(|at| transcript.view(at).tokens()).sum();
+            let declared = transcript.definition_tokens() + transcript.instructions_tokens();
+            open_account.prompt = (declared + tokens).tokens();
+        }
+        transcript.account = Some(Arc::new(account));
+        Some(open_account)
     }
 
     /// The stops that may apply to the request, where a policy acts on them.

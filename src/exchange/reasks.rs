@@ -21,6 +21,11 @@ impl Reasks {
         u32::try_from(self.rounds.len()).unwrap_or(u32::MAX)
     }
 
+    /// The bytes of what was hidden.
+    pub fn bytes(&self) -> usize {
+        self.rounds.iter().map(|(_, round)| round.len()).sum()
+    }
+
     /// Asks again for `choice`, whose calls were all blocked in the hidden exchange `round`, for what is `next`; after
     /// `most` times, for a final answer.
     pub fn again(&mut self, (choice, next): (u32, Next), round: Bytes, most: u32) -> Asking {

@@ -1,6 +1,7 @@
 //! A request in flight, in whatever variant and however often it is sent: its state, and the calls of its replies that
 //! wait for a person's decision.
 
+use super::account::OpenAccount;
 use super::answer::Replies;
 use super::error::ProxyError;
 use super::fallback::Fallbacks;
@@ -45,6 +46,8 @@ pub(super) struct Running {
     pub(super) keeps_tools: bool,
     /// With which hidden exchanges the history is sent; `None` after that was reported.
     pub(super) sent: Option<SentExchanges>,
+    /// Where a policy limits the account.
+    pub(super) open_account: Option<OpenAccount>,
     /// The digest of the whole request, computed once: a stream of many choices needs it at every finish.
     pub(super) name: Option<Hash>,
     /// How many judged calls are in the record.

@@ -21,8 +21,8 @@ use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::RequestContext;
-use crate::plan::Plan;
 use crate::plan::decision::Next;
+use crate::plan::{Plan, tokens_of};
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
@@ -67,6 +67,7 @@ impl Running {
             token,
             asks_usage,
             sent,
+            open_account,
             ..
         } = planned;
         let observes = core.is_observing();
@@ -109,6 +110,7 @@ impl Running {
             bare: false,
             keeps_tools,
             sent: Some(sent),
+            open_account,
             name: None,
             noted: 0,
             reask_causes: Vec::new(),
@@ -277,6 +279,34 @@ impl Running {
         let mut news =
             News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
         news.spent = self.spent(core, choices, now_ms);
+        if !news.is_empty() {
+            core.outputs.push_back(Output::Store(news));
+        }
+    }
+
+    /// Stores what the replies have cost and used so far, where a policy limits that. Unless it `is_last`, it is
+    /// provisional.
+    pub(super) fn account(
+        &mut self,
+        core: &mut Core,
+        (judging, usage): (&Judging, Usage),
+        choices: &[&dyn ShownChoice],
+        last: (u64, bool),
+    ) {
+        let Some(open_account) = &mut self.open_account else { return };
+        if choices.is_empty() {
+            return;
+        }
+        let hidden = tokens_of(self.reasks.bytes());
+        let spent = open_account.spent(usage, choices, (core.record.upstream_requests.into(), hidden));
+        // A reply after which the model is asked again is not one that the client has.
+        let is_shown = |choice: &&&dyn ShownChoice| {
+            !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
+        };
+        let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
+        let request =
+            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let news = open_account.report((spent, judging.bought()), (&request, &core.identity, &shown), last);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
         }

@@ -9,6 +9,7 @@ pub use update::ReplyContext;
 
 use super::Now;
 use crate::conversation::Stopped;
+use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::{CallKey, Hash};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::{Release, Releases};
@@ -51,6 +52,10 @@ pub struct Ask<'a> {
     pub answered: Option<Hash>,
     /// The quotas whose use by the caller is wanted.
     pub quotas: &'a [Quota],
+    /// Under which keys the account of the conversation may be.
+    pub carried: &'a [Hash],
+    /// The sums that are wanted.
+    pub tallies: &'a [Hash],
     /// The conversation and its caller, where a stop of one of them matters.
     pub stops: &'a [Stop],
     /// The key of the definitions of tools that were seen, where they are wanted.
@@ -70,6 +75,8 @@ pub struct StoreQuery {
     pub(crate) places: Vec<Hash>,
     pub(crate) histories: Vec<Hash>,
     pub(crate) quotas: Vec<Quota>,
+    pub(crate) carried: Vec<Hash>,
+    pub(crate) tallies: Vec<Hash>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) pins: Option<Hash>,
     pub(crate) model: Hash,
@@ -81,6 +88,16 @@ pub struct StoreQuery {
 }
 
 impl StoreQuery {
+    /// The keys of [`Ask::carried`].
+    pub fn carried(&self) -> &[Hash] {
+        &self.carried
+    }
+
+    /// The keys of [`Ask::tallies`].
+    pub fn tallies(&self) -> &[Hash] {
+        &self.tallies
+    }
+
     /// The same in the form that the store takes.
     pub fn ask(&self) -> Ask<'_> {
         Ask {
@@ -92,6 +109,8 @@ impl StoreQuery {
             histories: &self.histories,
             answered: self.answered,
             quotas: &self.quotas,
+            carried: &self.carried,
+            tallies: &self.tallies,
             stops: &self.stops,
             pins: self.pins,
             bytes: self.bytes,
@@ -146,6 +165,9 @@ pub struct Facts {
     pub sent_exchanges: Vec<Option<u64>>,
     /// When calls of each quota were handed out, in ms since the epoch, without earlier tries of the same request.
     pub spent: Vec<Vec<u64>>,
+    /// The account as of each reply or request.
+    pub carried: Vec<Option<Arc<Carried>>>,
+    pub tallies: Vec<Tally>,
     /// Requests of the conversation that were refused for their length and accepted when shortened.
     pub overflows: Vec<Overflow>,
     /// Definitions of tools that were seen, the first seen first.
@@ -220,6 +242,10 @@ pub struct News {
     pub sent: Option<SentExchanges>,
     /// The use of quotas.
     pub spent: Vec<Spent>,
+    /// The account as of a reply or a request, by its key. The last one under a key is kept.
+    pub carried: Vec<(Hash, Arc<Carried>)>,
+    /// What is to be added to sums, by key.
+    pub tallied: Vec<(Hash, Tally)>,
     /// Under the conversation's key: the request was refused for its length and accepted when shortened.
     pub overflow: Option<(Hash, Overflow)>,
     /// Definitions of tools that were seen for the first time.
@@ -250,6 +276,7 @@ impl News {
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
+        let is_empty = is_empty && self.carried.is_empty() && self.tallied.is_empty();
         let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none() && self.pinned.is_none();
         is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
     }

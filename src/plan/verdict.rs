@@ -1,6 +1,7 @@
 //! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
 use super::{Answers, ModelQuestion};
+use crate::conversation::account::SCOPES;
 use crate::conversation::identity::Hash;
 
 /// A call that the model has just made, as far as it is known when it is judged.
@@ -87,13 +88,19 @@ pub struct Reason {
     pub times: Vec<(&'static str, u64)>,
     /// After how many ms the reason holds no longer, where the call may be held until then.
     pub wait_ms: Option<u64>,
+    /// Where a person is asked: what they read before the calls, and what their approval extends.
+    pub asks: Option<(String, Extends)>,
 }
+
+/// The scopes whose limits an approval extends.
+pub type Extends = [bool; SCOPES];
 
 impl Reason {
     /// A reason for which the call must not be made again, without numbers.
     pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
         let (message, numbers, times) = (message.into(), Vec::new(), Vec::new());
-        Self { kind, message, retryable: false, is_final: false, numbers, times, wait_ms: None }
+        let (retryable, is_final, wait_ms, asks) = (false, false, None, None);
+        Self { kind, message, retryable, is_final, numbers, times, wait_ms, asks }
     }
 
     /// The same for a call that may be made again later.
@@ -106,6 +113,12 @@ impl Reason {
     #[must_use]
     pub fn for_the_turn(self) -> Self {
         Self { is_final: true, ..self }
+    }
+
+    /// The same where an approval extends limits: `line` is shown to the person who is asked.
+    #[must_use]
+    pub fn extending(self, line: String, extends: Extends) -> Self {
+        Self { asks: Some((line, extends)), ..self }
     }
 
     /// The same with `numbers`.

@@ -34,6 +34,8 @@ pub struct About {
     pub quotas: Vec<Counted>,
     /// Whose definitions of tools are to be remembered, where they are.
     pub pins: Option<PinScope>,
+    /// What must be known of the conversation's account, where anything must.
+    pub accounting: Option<Accounting>,
     /// Where another model is asked for summaries.
     pub summaries: Option<SummaryEndpoint>,
     /// Where another model is asked about calls.
@@ -48,6 +50,8 @@ pub struct About {
     pub needs_cuts: bool,
     /// It wants a person asked about calls, and leaves the asking to another policy.
     pub wants_approvals: bool,
+    /// The key whose value needs a person to be asked, where one does: without that it could not work.
+    pub needs_approvals: Option<&'static str>,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
 }
@@ -104,6 +108,17 @@ impl Confirming {
             ApprovalForm::Held { hold_ms } => Some(hold_ms),
         }
     }
+}
+
+/// What a policy needs of the account of a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accounting {
+    /// Tokens, or what they cost.
+    pub tokens: bool,
+    /// What they cost.
+    pub spend: bool,
+    /// The sums of the caller's day.
+    pub day: bool,
 }
 
 /// The most calls of one thing that are counted for a caller: the times of all of them are kept.

@@ -1,214 +1,426 @@
-//! A budget of tool calls per turn, and of tokens per conversation.
+//! Budgets of tool calls, requests, tokens, money and time: of a turn, of a conversation, and of a caller's day.
 //!
 //! # What it does
-//! Counts the tool calls of the running turn (`tool_calls`) and, where `tokens` is set, estimates the size of the
-//! conversation. When the share `notify_at` of the scarcest budget is used, a notice after each group of tool results
-//! says how much is left; from `critical_at` on it says to answer now or to ask the user. When a budget is exhausted,
-//! further calls are blocked and the model is asked for its final answer (`exhausted = "answer"`), it is only informed
-//! (`"inform"`), or the request is refused (`"reject"`). If a turn had notices, the next turn opens with a line that
-//! the budget is fresh.
+//! Counts the tool calls of the running turn (`tool_calls`) and, where they are limited, model requests, billed tokens,
+//! what these cost, time, and the size of the conversation. When a share in `notify_at` of the scarcest budget is used,
+//! one notice after the tool results says how much is left, or after each group of results from the first share on
+//! (`notify = "every_result"`); with 30% or less left it says to answer now or to ask the user. When a budget is
+//! used up, further calls are blocked and the model is asked for its final answer (`exhausted = "answer"`), it is
+//! only informed (`"inform"`), the request is refused (`"reject"`), or a person is asked to extend it (`"ask"`).
+//! If a turn had notices, the next turn opens with a line that the budget is fresh.
 //!
 //! # Why
-//! Models do not know how much they have used. If they read absolute numbers after each step, they spend calls
-//! deliberately; the hard limit is what saves cost (BATS, arXiv 2511.17006: the same budget gives better answers with
-//! the status shown; prompting alone does not keep a budget). Stale warnings make models reluctant to use tools in
-//! later turns, hence the fresh line. Of solved conversations in recorded traffic none has a turn above 50 calls.
+//! Models do not know how much they have used. If they read absolute numbers, they spend calls deliberately; the hard
+//! limit is what saves cost (BATS, arXiv 2511.17006: the same budget gives better answers with the status shown;
+//! prompting alone does not keep a budget). Stale warnings make models reluctant to use tools in later turns, hence the
+//! fresh line. Of solved conversations in recorded traffic none has a turn above 50 calls.
 //!
 //! # State
-//! Calls of the turn, tokens so far, and whether this turn saw a notice: all from the transcript.
+//! Calls of the turn and tokens of the context: from the transcript, and so are notices about these. The rest is the
+//! account of the conversation, which the state store keeps: its sums survive a client that trims its history. Notices
+//! about it are placed once, at the end of a request, and the state store keeps them where they are.
 //!
 //! # Example
-//! With `tool_calls = 50`, after the 36th call: `[toolrein] Tool budget of this turn: 36 of 50 calls used, 14
-//! left (28%). Answer now with what you have, or ask the user.`
+//! With `tool_calls = 50`, after the 35th call: `[toolrein] Budget: 35 of 50 tool calls of this turn used, ~30%
+//! left. Answer now with what you have, or ask the user.`
 
-use super::{ConfigError, Policy};
+mod settings;
+mod words;
+
+use super::about::{About, Accounting, NO_LIMITS};
+use super::texts::{Text, Texts};
+use super::{ConfigError, Policy, RequestFacts};
+use crate::conversation::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use crate::conversation::tokens::Estimate;
 use crate::conversation::{Event, View};
-use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
-use serde::Deserialize;
+use crate::plan::{Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+pub use settings::Config;
+use settings::{Exhausted, Extension, Notify};
+use std::sync::Arc;
+use words::{
+    ADVICE, ADVICE_LOW, ADVICE_OUT, BLOCKED, EXTENSION_CALLS, EXTENSION_SHARE, FRESH, NOTICE, QUESTION,
+    REJECTED, UNASKED, line_of, name_of, number, numbers_of, written,
+};
+
+/// From this used share on the advice is to come to an end: 30% are left.
+const LOW: f64 = 0.7;
+/// The kinds, in the order in which they are named.
+const ALL_KINDS: [Kind; KINDS] =
+    [Kind::Calls, Kind::Requests, Kind::Tokens, Kind::Nanodollars, Kind::Millis, Kind::Context];
 
 /// See the module.
 pub struct Budget {
     config: Config,
-}
-
-/// `[policy.budget]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Config {
-    /// Tool calls per turn; 0: no limit.
-    tool_calls: u64,
-    /// Estimated tokens of the conversation in the model's context; 0: no limit.
-    tokens: u64,
-    /// Share of the scarcest budget from which on the model gets notices, 0 to 1.
-    notify_at: f64,
-    /// Share from which on the notices say to come to an end.
-    critical_at: f64,
-    exhausted: Exhausted,
-}
-
-/// What happens when a budget is used up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Exhausted {
-    /// Calls are blocked until the model answers.
-    Answer,
-    /// The model gets notices, and nothing else happens.
-    Inform,
-    /// The request is refused.
-    Reject,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { tool_calls: 50, tokens: 0, notify_at: 0.5, critical_at: 0.7, exhausted: Exhausted::Answer }
-    }
+    /// By scope; 0: none.
+    limits: [Sums; SCOPES],
+    texts: Texts,
 }
 
 /// What one conversation has used.
 #[derive(Clone, Default)]
 pub struct Used {
+    /// Tool calls of the turn.
     calls: u64,
-    tokens: Estimate,
+    /// All tool calls that the request shows.
+    all_calls: u64,
+    /// Those of the reply being judged.
+    released: u64,
+    context: Estimate,
+    /// The thresholds of the turn's calls and of the context that the model has read about.
+    said: (usize, usize),
     /// This turn had a notice.
     had_notice: bool,
+    /// How many messages the request has.
+    messages: usize,
+    account: Option<Arc<Account>>,
+}
+
+/// A limited amount.
+#[derive(Clone, Copy)]
+struct Amount {
+    scope: Scope,
+    kind: Kind,
+    used: u64,
+    /// Extensions included.
+    limit: u64,
 }
 
 impl Policy for Budget {
     const NAME: &'static str = "budget";
-    const SUMMARY: &'static str =
-        "shows the model its budget of tool calls and blocks calls when it is used up";
+    const SUMMARY: &'static str = "shows the model its budget of tool calls, tokens, money and time, and blocks calls when it is used up";
+    const TEXTS: &'static [Text] = words::ALL;
     type Config = Config;
     type State = Used;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = Vec::new();
-        for (key, share) in [("notify_at", config.notify_at), ("critical_at", config.critical_at)] {
-            if !(0.0..=1.0).contains(&share) {
-                problems.push(ConfigError::new(key, format!("expected a share from 0 to 1, found {share}")));
-            }
+        let mut problems = config.problems();
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        let limits = config.limits();
+        if problems.is_empty() { Ok(Self { config, limits, texts }) } else { Err(problems) }
+    }
+
+    fn about(&self) -> About {
+        let asks = self.config.exhausted == Exhausted::Ask;
+        let sum = |kind: Kind| self.limits.iter().any(|limits| limits.get(kind) > 0);
+        let spend = sum(Kind::Nanodollars);
+        let tokens = spend || sum(Kind::Tokens);
+        let day = self.limits[Scope::Day as usize] != Sums::default();
+        let is_kept = self.keeps_account();
+        About {
+            accounting: is_kept.then_some(Accounting { tokens, spend, day }),
+            needs_usage: tokens,
+            wants_approvals: asks,
+            needs_approvals: asks.then_some("exhausted"),
+            idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),
+            ..About::default()
         }
-        if problems.is_empty() && config.notify_at > config.critical_at {
-            problems.push(ConfigError::new("notify_at", "expected no more than critical_at"));
-        }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, used: &mut Used, _plan: &mut Plan) {
+        used.messages = request.messages;
+        used.account = request.account.cloned();
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
+            // The turn in which it was asked for goes on.
+            Event::TurnBegins(view) if used.is_approval(view.index) => {}
             Event::TurnBegins(_) => {
-                if used.had_notice && self.config.tool_calls > 0 && !self.tokens_exhausted(used) {
-                    plan.notice("fresh", self.fresh_line());
+                if used.had_notice && self.says_fresh(used) {
+                    let limit = self.limits[Scope::Turn as usize].get(Kind::Calls);
+                    plan.notice("fresh", self.texts.fill(&FRESH, &[("limit", &limit)]));
                 }
-                (used.calls, used.had_notice) = (0, false);
+                (used.calls, used.had_notice, used.said.0) = (0, false, 0);
             }
-            Event::Call(_) => used.calls += 1,
-            Event::System(view) | Event::User(view) | Event::Assistant(view) => self.count(view, used),
+            Event::Call(_) => {
+                used.calls += 1;
+                used.all_calls += 1;
+            }
+            Event::User(view) => {
+                self.count(view, used);
+                self.announce(view.index, false, used, plan);
+            }
+            Event::System(view) | Event::Assistant(view) => self.count(view, used),
             Event::Result(result) => self.count(&result.view, used),
             Event::Hidden { .. } => {}
-            Event::ResultsComplete(_) => {
-                let share = self.share(used);
-                plan.report_budget_left((1.0 - share).max(0.0));
-                if share >= self.config.notify_at && share > 0.0 {
-                    used.had_notice = true;
-                    let word = if share >= self.config.critical_at { "critical" } else { "notice" };
-                    plan.notice(word, self.status(used, share));
-                }
+            Event::ResultsComplete(view) => {
+                self.inform(used, plan);
+                self.announce(view.index, true, used, plan);
             }
         }
     }
 
     fn close(&self, used: &Used, plan: &mut Plan) {
-        if self.config.exhausted == Exhausted::Reject && self.is_exhausted(used) {
-            plan.refuse(
-                "budget_exceeded",
-                format!("The budget of this conversation is used up: {}.", self.facts(used)),
-            );
+        if self.config.exhausted != Exhausted::Reject {
+            return;
+        }
+        let now_ms = used.account.as_ref().map_or(0, |account| account.now_ms);
+        if self.amounts(used, now_ms).any(|amount| amount.is_used_up()) {
+            let used = self.facts(self.amounts(used, now_ms));
+            plan.refuse("budget_exceeded", self.texts.fill(&REJECTED, &[("used", &used)]));
         }
     }
 
-    fn judge(&self, _call: &Proposed<'_>, used: &Used) -> Verdict {
-        if self.config.exhausted != Exhausted::Answer || !self.is_exhausted(used) {
+    fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
+        let asks = match self.config.exhausted {
+            Exhausted::Answer => false,
+            Exhausted::Ask => true,
+            Exhausted::Inform | Exhausted::Reject => return Verdict::Allow,
+        };
+        let amounts: Vec<Amount> = self.amounts(used, call.now_ms).collect();
+        if !amounts.iter().any(Amount::is_used_up) {
             return Verdict::Allow;
         }
-        Verdict::Block(Reason::new(ReasonKind::BudgetExceeded, format!(
-                "The call was not run: {}. No tool calls left. Give your final answer now with what you have, or \
-                 ask the user how to go on.",
-                self.facts(used)
-            )).for_the_turn().with(self.numbers(used)))
+        // The numbers of what the history shows are always given, of the rest those that matter.
+        let is_named = |amount: &&Amount| amount.is_shown_by_history() || amount.is_used_up();
+        let named: Vec<Amount> = amounts.iter().filter(is_named).copied().collect();
+        let facts = self.facts(named.iter().copied());
+        let text = if asks { &UNASKED } else { &BLOCKED };
+        let message = self.texts.fill(text, &[("used", &facts)]);
+        let reason = Reason::new(ReasonKind::BudgetExceeded, message).for_the_turn().with(numbers(&named));
+        if !asks {
+            return Verdict::Block(reason);
+        }
+        let mut extends = Extends::default();
+        amounts
+            .iter()
+            .filter(|amount| amount.is_used_up())
+            .for_each(|amount| extends[amount.scope as usize] = true);
+        let line = self.texts.fill(&QUESTION, &[("used", &facts), ("extension", &self.extension())]);
+        Verdict::Ask(reason.extending(line, extends))
     }
 
     fn release(&self, _call: &Proposed<'_>, used: &mut Used) {
         used.calls += 1;
+        used.all_calls += 1;
+        used.released += 1;
     }
 
-    fn usage(&self, used: &Used, _now_ms: u64) -> Vec<Usage> {
-        let limit = self.config.tool_calls;
-        if limit == 0 || used.calls == 0 {
-            return Vec::new();
-        }
-        vec![Usage { tool: "*".to_owned(), used: used.calls, limit }]
+    fn usage(&self, used: &Used, now_ms: u64) -> Vec<Usage> {
+        let amounts = self.amounts(used, now_ms).filter(|amount| amount.used > 0);
+        let usage = amounts.map(|Amount { scope, kind, used, limit }| Usage {
+            tool: name_of(scope, kind).to_owned(),
+            used: number(kind, used),
+            limit: number(kind, limit),
+        });
+        usage.collect()
+    }
+}
+
+impl Used {
+    /// Whether the message approves calls for which a person was asked.
+    fn is_approval(&self, message: usize) -> bool {
+        self.account.as_ref().is_some_and(|account| account.approvals.contains(&message))
+    }
+}
+
+impl Amount {
+    fn share(&self) -> f64 {
+        if self.limit == 0 { 0.0 } else { self.used as f64 / self.limit as f64 }
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.used >= self.limit
+    }
+
+    /// Whether it follows from the request alone.
+    fn is_shown_by_history(&self) -> bool {
+        matches!((self.scope, self.kind), (Scope::Turn, Kind::Calls) | (_, Kind::Context))
     }
 }
 
 impl Budget {
+    /// Whether something is limited that the history does not show, or may be extended.
+    fn keeps_account(&self) -> bool {
+        let is_shown =
+            |scope: Scope, kind: Kind| Amount { scope, kind, used: 0, limit: 0 }.is_shown_by_history();
+        let is_kept = |scope: &Scope| {
+            ALL_KINDS
+                .iter()
+                .any(|kind| self.limits[*scope as usize].get(*kind) > 0 && !is_shown(*scope, *kind))
+        };
+        self.config.exhausted == Exhausted::Ask || ALL_SCOPES.iter().any(is_kept)
+    }
+
+    /// Whether a new turn has a fresh budget: one of the conversation or the day is none.
+    fn says_fresh(&self, used: &Used) -> bool {
+        let [turn, conversation, day] = &self.limits;
+        let lasting = conversation.with(Kind::Context, 0) != Sums::default() || *day != Sums::default();
+        let context = share(used.context.tokens(), self.config.context_tokens);
+        turn.get(Kind::Calls) > 0 && !lasting && context < 1.0
+    }
+
     /// Counts tokens only where something depends on them.
     fn count(&self, message: &View<'_>, used: &mut Used) {
-        if self.config.tokens > 0 {
-            used.tokens += message.tokens();
+        if self.config.context_tokens > 0 {
+            used.context += message.tokens();
         }
     }
 
-    /// The used share of the scarcest budget.
-    fn share(&self, used: &Used) -> f64 {
-        let calls = share(used.calls, self.config.tool_calls);
-        calls.max(share(used.tokens.tokens(), self.config.tokens))
+    /// What is limited, as known at `now_ms`.
+    fn amounts<'a>(&'a self, used: &'a Used, now_ms: u64) -> impl Iterator<Item = Amount> + 'a {
+        let of_scope = move |scope: Scope| {
+            let account = used.account.as_ref();
+            let sums = account.map_or_else(Sums::default, |account| account.used_at(scope, now_ms));
+            let bought = account.map_or(0, |account| account.bought[scope as usize]);
+            let calls = sums.get(Kind::Calls) + used.released;
+            let limited = ALL_KINDS.iter().map(move |kind| (*kind, self.limits[scope as usize].get(*kind)));
+            limited.filter(|(_, limit)| *limit > 0).map(move |(kind, limit)| Amount {
+                scope,
+                kind,
+                used: match (scope, kind) {
+                    (Scope::Turn, Kind::Calls) => calls.max(used.calls),
+                    (Scope::Conversation, Kind::Calls) => calls.max(used.all_calls),
+                    (_, Kind::Calls) => calls,
+                    (_, Kind::Context) => used.context.tokens(),
+                    (_, kind) => sums.get(kind),
+                },
+                limit: self.extended(limit, bought),
+            })
+        };
+        ALL_SCOPES.into_iter().flat_map(of_scope)
     }
 
-    fn is_exhausted(&self, used: &Used) -> bool {
-        self.share(used) >= 1.0
+    /// `limit` with so many extensions.
+    fn extended(&self, limit: u64, bought: u32) -> u64 {
+        limit.saturating_add(u64::from(bought).saturating_mul(self.config.extension.of(limit)))
     }
 
-    fn tokens_exhausted(&self, used: &Used) -> bool {
-        share(used.tokens.tokens(), self.config.tokens) >= 1.0
+    /// How many thresholds a share has reached.
+    fn reached(&self, share: f64) -> usize {
+        self.config.notify_at.0.iter().filter(|threshold| **threshold <= share).count()
     }
 
-    /// The notice after a group of results. A function of the history before it and of nothing else.
-    fn status(&self, used: &Used, share: f64) -> String {
+    /// Adds the notice about what the history shows, if one is due after this group of results: a function of the
+    /// history before it and of nothing else, so extensions have no part in it.
+    fn inform(&self, used: &mut Used, plan: &mut Plan) {
+        let [turn, ..] = &self.limits;
+        let calls =
+            Amount { scope: Scope::Turn, kind: Kind::Calls, used: used.calls, limit: turn.get(Kind::Calls) };
+        let context = Amount {
+            scope: Scope::Conversation,
+            kind: Kind::Context,
+            used: used.context.tokens(),
+            limit: self.config.context_tokens,
+        };
+        // What is beyond the limit was extended, or nothing new is to be said.
+        let is_beyond =
+            |amount: &Amount| self.config.exhausted == Exhausted::Ask && amount.used > amount.limit;
+        let amounts = [calls, context].into_iter().filter(|amount| amount.limit > 0);
+        let amounts: Vec<Amount> = amounts.filter(|amount| !is_beyond(amount)).collect();
+        let scarcest = amounts.iter().map(Amount::share).fold(0.0, f64::max);
+        plan.report_budget_left((1.0 - scarcest).max(0.0));
+        let reached = (self.reached(calls.share()), self.reached(context.share()));
+        let is_news = reached.0 > used.said.0 || reached.1 > used.said.1;
+        used.said = (used.said.0.max(reached.0), used.said.1.max(reached.1));
+        let is_due = match self.config.notify {
+            Notify::Thresholds => is_news,
+            Notify::EveryResult => reached.0 > 0 || reached.1 > 0,
+        };
+        if is_due && !amounts.is_empty() {
+            used.had_notice = true;
+            let (word, text) = self.status(&amounts);
+            plan.notice(word, text);
+        }
+    }
+
+    /// Adds the notice about the account that is placed after this message; or, after the request's last one, a new one
+    /// if it is due.
+    fn announce(&self, message: usize, is_result: bool, used: &Used, plan: &mut Plan) {
+        let Some(account) = &used.account else { return };
+        if let Some((_, text)) = account.pins.iter().find(|(at, _)| *at == message) {
+            return plan.notice("notice", text.to_string());
+        }
+        if message + 1 != used.messages {
+            return;
+        }
+        if self.about_spend() && !account.is_priced {
+            plan.remark("unpriced");
+        }
+        let mut marks = account.marks;
+        let (mut is_news, mut amounts) = (false, Vec::new());
+        for amount in self.amounts(used, account.now_ms).filter(|amount| self.is_of_account(amount)) {
+            let reached = self.reached(amount.share());
+            if reached == 0 {
+                continue;
+            }
+            amounts.push(amount);
+            let bought = account.bought[amount.scope as usize];
+            let mark = mark(bought, reached);
+            let known: &mut Marks = &mut marks[amount.scope as usize];
+            let known = &mut known.0[amount.kind as usize];
+            is_news |= mark > *known;
+            *known = mark.max(*known);
+        }
+        let is_due = is_news || (self.config.notify == Notify::EveryResult && is_result);
+        if is_due && !amounts.is_empty() && account.may_pin {
+            let (word, text) = self.status(&amounts);
+            plan.announce(word, text, marks);
+        }
+    }
+
+    /// Whether notices about it are not derived from the history: it is not shown there, or the limit was extended.
+    fn is_of_account(&self, amount: &Amount) -> bool {
+        let limit = self.limits[amount.scope as usize].get(amount.kind);
+        let is_extended = self.config.exhausted == Exhausted::Ask && amount.used > limit;
+        !amount.is_shown_by_history() || is_extended
+    }
+
+    fn about_spend(&self) -> bool {
+        self.limits.iter().any(|limits| limits.get(Kind::Nanodollars) > 0)
+    }
+
+    /// The notice, and the word for it in the log.
+    fn status(&self, amounts: &[Amount]) -> (&'static str, String) {
+        let share = amounts.iter().map(Amount::share).fold(0.0, f64::max);
         // What is left of 4 of 5 comes out a hair under 20%.
         let left = ((1.0 - share).max(0.0) * 100.0 + 1e-6).floor();
-        let advice = if share >= 1.0 {
-            "No tool calls left: answer now with what you have, or ask the user."
-        } else if share >= self.config.critical_at {
-            "Answer now with what you have, or ask the user."
-        } else {
-            "Use the calls that are left for what matters most."
+        let (word, advice) = match share {
+            _ if share >= 1.0 => ("critical", &ADVICE_OUT),
+            _ if share >= LOW => ("critical", &ADVICE_LOW),
+            _ => ("notice", &ADVICE),
         };
-        format!("[toolrein] Budget: {}, ~{left}% left. {advice}", self.facts(used))
+        let (facts, advice) = (self.facts(amounts.iter().copied()), self.texts.fill(advice, &[]));
+        let text = self.texts.fill(&NOTICE, &[("used", &facts), ("left", &left), ("advice", &advice)]);
+        (word, text)
     }
 
-    fn facts(&self, used: &Used) -> String {
-        let mut facts = Vec::new();
-        if self.config.tool_calls > 0 {
-            facts.push(format!("{} of {} tool calls of this turn used", used.calls, self.config.tool_calls));
+    fn facts(&self, amounts: impl Iterator<Item = Amount>) -> String {
+        let lines = amounts.map(|Amount { scope, kind, used, limit }| {
+            let (used, limit) = (written(kind, used), written(kind, limit));
+            self.texts.fill(line_of(scope, kind), &[("used", &used), ("limit", &limit)])
+        });
+        lines.collect::<Vec<_>>().join(", ")
+    }
+
+    /// What an approval adds, in words.
+    fn extension(&self) -> String {
+        match self.config.extension {
+            Extension::Calls(calls) => self.texts.fill(&EXTENSION_CALLS, &[("calls", &calls)]),
+            Extension::Share(share) => {
+                let percent = (share * 100.0).round();
+                self.texts.fill(&EXTENSION_SHARE, &[("percent", &percent)])
+            }
         }
-        if self.config.tokens > 0 {
-            facts.push(format!("~{} of {} tokens used", used.tokens.tokens(), self.config.tokens));
+    }
+}
+
+/// The mark of so many thresholds of a limit with so many extensions: after an extension the thresholds begin anew.
+fn mark(bought: u32, reached: usize) -> u32 {
+    bought.saturating_mul(100).saturating_add(u32::try_from(reached).unwrap_or(u32::MAX))
+}
+
+/// The numbers in the envelope of a blocked call, each name once.
+fn numbers(amounts: &[Amount]) -> Vec<(&'static str, u64)> {
+    let mut numbers: Vec<(&'static str, u64)> = Vec::new();
+    for amount in amounts {
+        let [used, limit] = numbers_of(amount.scope, amount.kind);
+        if !numbers.iter().any(|(name, _)| *name == used) {
+            numbers.push((used, number(amount.kind, amount.used)));
+            numbers.push((limit, number(amount.kind, amount.limit)));
         }
-        facts.join(", ")
     }
-
-    fn numbers(&self, used: &Used) -> Vec<(&'static str, u64)> {
-        let calls = [("used", used.calls), ("limit", self.config.tool_calls)];
-        let tokens = [("tokens_used", used.tokens.tokens()), ("tokens_limit", self.config.tokens)];
-        let set =
-            |numbers: [(&'static str, u64); 2]| if numbers[1].1 > 0 { numbers.to_vec() } else { Vec::new() };
-        [set(calls), set(tokens)].concat()
-    }
-
-    fn fresh_line(&self) -> String {
-        format!("[toolrein] New turn: the tool budget is fresh, {} tool calls.", self.config.tool_calls)
-    }
+    numbers
 }
 
 /// `used` of `limit`, 0 where there is no limit.
@@ -217,150 +429,4 @@ fn share(used: u64, limit: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::cases::{Conversation, plan_of, policy, turn};
-    use super::*;
-    use crate::plan::Change;
-
-    /// Each notice: the index of its message, its name, its text.
-    fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
-        let plan = plan_of(&policy::<Budget>(table), body);
-        let notices = plan.edits.into_iter().map(|edit| match edit.change {
-            Change::Notice { text, word } => (edit.message, word, text),
-            other => panic!("{other:?}"),
-        });
-        notices.collect()
-    }
-
-    #[test]
-    fn nothing_is_said_before_half_of_the_budget_is_used() {
-        assert_eq!(notices("tool_calls = 10", &turn("f", 4)), []);
-    }
-
-    #[test]
-    fn from_half_on_every_group_is_followed_by_what_is_left() {
-        let notices = notices("tool_calls = 10", &turn("f", 10));
-        let words: Vec<(usize, &str)> = notices.iter().map(|(message, word, _)| (*message, *word)).collect();
-        assert_eq!(
-            words,
-            [
-                (10, "notice"),
-                (12, "notice"),
-                (14, "critical"),
-                (16, "critical"),
-                (18, "critical"),
-                (20, "critical")
-            ]
-        );
-        assert_eq!(
-            notices[0].2,
-            "[toolrein] Budget: 5 of 10 tool calls of this turn used, ~50% left. Use the calls that are left for \
-             what matters most."
-        );
-        assert!(notices[2].2.ends_with("~30% left. Answer now with what you have, or ask the user."));
-        assert!(notices[5].2.contains("No tool calls left: answer now"));
-    }
-
-    #[test]
-    fn a_group_of_parallel_calls_gets_one_notice_after_its_last_result() {
-        let body = r#"{"messages":[{"role":"user","content":"q"},
-            {"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]},
-            {"role":"tool","tool_call_id":"b","content":""},{"role":"tool","tool_call_id":"a","content":""}]}"#;
-        let places: Vec<usize> = notices("tool_calls = 4", body).iter().map(|notice| notice.0).collect();
-        assert_eq!(places, [3]);
-        let open = r#"{"messages":[{"role":"user","content":"q"},
-            {"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f"}},{"id":"b","function":{"name":"f"}}]},
-            {"role":"tool","tool_call_id":"b","content":""},{"role":"user","content":"stop"}]}"#;
-        assert_eq!(notices("tool_calls = 2", open), []);
-    }
-
-    #[test]
-    fn a_new_turn_starts_with_a_fresh_budget_and_says_so_where_the_last_one_had_notices() {
-        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
-        for (calls, said) in [(3, false), (6, true)] {
-            let body = format!("{}{next}", turn("f", calls).strip_suffix("]}").unwrap());
-            let fresh: Vec<_> =
-                notices("tool_calls = 10", &body).into_iter().filter(|notice| notice.1 == "fresh").collect();
-            assert_eq!(fresh.len(), usize::from(said), "{calls} calls");
-            if said {
-                assert_eq!(fresh[0].0, calls * 2 + 2);
-                assert_eq!(fresh[0].2, "[toolrein] New turn: the tool budget is fresh, 10 tool calls.");
-            }
-        }
-    }
-
-    #[test]
-    fn a_user_message_right_after_results_belongs_to_the_running_turn() {
-        let body = turn("f", 6);
-        let body =
-            format!("{},{{\"role\":\"user\",\"content\":\"go on\"}}]}}", body.strip_suffix("]}").unwrap());
-        assert!(notices("tool_calls = 10", &body).iter().all(|notice| notice.1 != "fresh"));
-    }
-
-    #[test]
-    fn calls_beyond_the_budget_are_blocked_in_order() {
-        for (used, verdicts) in [(8, [true, true, false, false]), (10, [false; 4])] {
-            let mut talk =
-                Conversation::with_calls(&policy::<Budget>("tool_calls = 10"), "f", &vec![None; used]);
-            for allowed in verdicts {
-                let ruling = talk.judge("f", "{}", 0);
-                assert_eq!(ruling.is_allowed(), allowed, "{used} used");
-                if let Some((_, reason)) = ruling.objections.first() {
-                    assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
-                    assert!(
-                        reason.message.contains("10 of 10 tool calls")
-                            && reason.message.contains("final answer now")
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn informing_blocks_nothing_and_rejecting_refuses_the_request() {
-        let mut talk = Conversation::with_calls(
-            &policy::<Budget>("tool_calls = 1\nexhausted = \"inform\""),
-            "f",
-            &[None],
-        );
-        assert!(talk.judge("f", "{}", 0).is_allowed());
-        let reject = policy::<Budget>("tool_calls = 2\nexhausted = \"reject\"");
-        assert_eq!(plan_of(&reject, &turn("f", 1)).refusal, None);
-        let refusal = plan_of(&reject, &turn("f", 2)).refusal.unwrap();
-        assert_eq!(refusal.code, "budget_exceeded");
-        assert!(refusal.message.contains("2 of 2 tool calls"));
-    }
-
-    #[test]
-    fn tokens_are_counted_only_where_they_are_limited_and_shown_only_there() {
-        let body = turn("f", 3);
-        assert!(notices("tool_calls = 4", &body).iter().all(|notice| !notice.2.contains("tokens")));
-        let notices_of = notices("tool_calls = 0\ntokens = 50", &body);
-        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
-        let body = format!("{}{next}", body.strip_suffix("]}").unwrap());
-        assert!(notices("tool_calls = 0\ntokens = 80", &body).iter().all(|notice| notice.1 != "fresh"));
-        assert!(notices_of.last().unwrap().2.contains("of 50 tokens used"), "{notices_of:?}");
-        let mut talk =
-            Conversation::with_calls(&policy::<Budget>("tool_calls = 0\ntokens = 20"), "f", &[None; 3]);
-        assert!(!talk.judge("f", "{}", 0).is_allowed());
-    }
-
-    #[test]
-    fn an_exhausted_conversation_budget_is_never_called_fresh() {
-        let next = r#",{"role":"assistant","content":"done"},{"role":"user","content":"more"}]}"#;
-        let body = format!("{}{next}", turn("f", 6).strip_suffix("]}").unwrap());
-        assert!(notices("tool_calls = 10\ntokens = 20", &body).iter().all(|notice| notice.1 != "fresh"));
-    }
-
-    #[test]
-    fn shares_outside_their_range_are_refused() {
-        for (table, key) in [
-            ("notify_at = 1.5", "notify_at"),
-            ("critical_at = -0.1", "critical_at"),
-            ("notify_at = 0.9\ncritical_at = 0.5", "notify_at"),
-        ] {
-            let config: Config = toml::from_str(table).unwrap();
-            assert_eq!(Budget::new(config).err().unwrap()[0].key, key);
-        }
-    }
-}
+mod tests;

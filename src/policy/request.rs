@@ -1,5 +1,6 @@
 //! The facts of one request that policies get before its first event. Collects them; decides nothing.
 
+use crate::conversation::account::Account;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::memo::Memo;
 use crate::conversation::message::{Message, Role};
@@ -59,6 +60,10 @@ pub struct RequestFacts<'a> {
     pub key: &'a HashKey,
     /// The caller, as a keyed hash of its credential.
     pub caller: Hash,
+    /// See [`Transcript::account`](crate::conversation::Transcript::account).
+    pub account: Option<&'a Arc<Account>>,
+    /// How many messages the request has.
+    pub messages: usize,
     /// See [`Transcript::tier`](crate::conversation::Transcript::tier).
     pub tier: Option<&'a str>,
     /// See [`Transcript::stopped`](crate::conversation::Transcript::stopped).
@@ -111,6 +116,8 @@ impl<'a> RequestFacts<'a> {
             memo: transcript.memo,
             key: &transcript.identity.key,
             caller: transcript.identity.caller,
+            account: transcript.account.as_ref(),
+            messages: transcript.request.messages.len(),
             tier: transcript.tier.as_deref(),
             stopped: transcript.stopped,
             summaries: transcript.summaries.as_ref(),

@@ -7,7 +7,7 @@ mod ruling;
 pub use self::judge::Judge;
 pub use self::ruling::{Ruling, longest_wait};
 
-use super::about::{About, Confirming, Counted};
+use super::about::{About, Accounting, Confirming, Counted};
 use super::pattern::{Pattern, best_concern};
 use super::{Policy, RequestFacts};
 use crate::conversation::pins::PinScope;
@@ -150,6 +150,16 @@ impl PolicySet {
         &self.counted
     }
 
+    /// What must be known of the conversation's account, where a policy limits it.
+    pub fn accounting(&self) -> Option<Accounting> {
+        let join = |one: Accounting, other: Accounting| Accounting {
+            tokens: one.tokens || other.tokens,
+            spend: one.spend || other.spend,
+            day: one.day || other.day,
+        };
+        self.abouts().filter_map(|about| about.accounting).reduce(join)
+    }
+
     /// The index in [`Self::counted`] of what a call of the tool `name` counts for.
     pub fn counts_for(&self, name: &str) -> Option<usize> {
         best_concern(&self.counts, name).copied()
@@ -237,6 +247,11 @@ impl PolicySet {
         };
         let rules = self.rules.iter().filter_map(|rule| Some((rule.name(), why(rule.about())?)));
         rules.map(|(name, why)| format!("policy.{name}: has no effect: {why}")).collect()
+    }
+
+    /// The policies that cannot work unless a person can be asked, each with the key that wants it.
+    pub fn needs_approvals(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().needs_approvals?)))
     }
 
     /// What the settings of the policy `name` amount to as a drawing, where it has one.

@@ -8,6 +8,7 @@ use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
 use super::{Enforced, Options};
+use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
@@ -16,7 +17,7 @@ use crate::dialect::prefix::read_request;
 use crate::dialect::variant::Source;
 use crate::exchange::judging::Judged;
 use crate::exchange::{
-    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Output, Shared, WholeReply,
+    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Output, Shared, StoreQuery, WholeReply,
 };
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
@@ -24,10 +25,10 @@ use crate::plan::texts::removed_tokens;
 use crate::plan::{Change, Edit, Plan, Refusal};
 use crate::secret::random_key;
 use crate::store::memory::MemoCache;
-use crate::store::{Facts, MOST_LOOKED_UP, News};
+use crate::store::{Facts, MOST_LOOKED_UP};
 use bytes::Bytes;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,8 @@ impl Replayer {
             figures: Figures::default(),
             acts: BTreeMap::new(),
             limits: BTreeMap::new(),
+            carried: HashMap::new(),
+            accounts: false,
             events: Vec::new(),
             pinned: Vec::new(),
         };
@@ -150,6 +153,9 @@ struct ReplayInProgress<'a> {
     figures: Figures,
     acts: BTreeMap<&'static str, Acts>,
     limits: BTreeMap<(&'static str, String), Use>,
+    /// What a state store would know of the account; whether one is asked for.
+    carried: HashMap<Hash, Arc<Carried>>,
+    accounts: bool,
     events: Vec<Event>,
     /// The definitions of tools that a policy has remembered.
     pinned: Vec<Pinned>,
@@ -183,9 +189,15 @@ impl ReplayInProgress<'_> {
         while let Some(output) = exchange.next_output() {
             match output {
                 Output::FindHistory(_) => exchange.on(Input::History(None), now),
-                Output::LookUp(_) => exchange.on(Input::Facts(Box::new(self.facts(step.history))), now),
+                Output::LookUp(query) => {
+                    let facts = self.facts(step.history, &query);
+                    exchange.on(Input::Facts(Box::new(facts)), now);
+                }
+                Output::Store(news) => {
+                    self.carried.extend(news.carried);
+                    self.pinned.extend(news.pinned.into_iter().flat_map(|new| new.pins));
+                }
                 Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
-                Output::Store(News { pinned: Some(new), .. }) => self.pinned.extend(new.pins),
                 Output::Send(outgoing) => return Some(outgoing),
                 _ => {}
             }
@@ -193,15 +205,17 @@ impl ReplayInProgress<'_> {
         None
     }
 
-    /// The facts that the store would give: when the newest calls were released.
-    fn facts(&mut self, history: usize) -> Facts {
+    /// The facts that the store would give: when the newest calls were released, and the account.
+    fn facts(&mut self, history: usize, query: &StoreQuery) -> Facts {
         // Calls of messages that answered no request, such as a greeting, were never judged.
         self.released_ms.resize(self.recording.calls_before(history), None);
         let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
         let release =
             |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
+        let carried: Vec<_> = query.carried().iter().map(|key| self.carried.get(key).cloned()).collect();
+        self.accounts = !carried.is_empty();
         let released = newest.map(|at_ms| at_ms.map(release)).collect();
-        Facts { released, pinned: self.pinned.clone(), ..Facts::default() }
+        Facts { released, carried, pinned: self.pinned.clone(), ..Facts::default() }
     }
 
     /// Counts a refused request: it would not have been sent, so its calls would never have been made.
@@ -267,7 +281,8 @@ impl ReplayInProgress<'_> {
             let calls = recording.request.messages[at].calls.iter();
             times.extend(calls.map(|_| self.clock.call(recording.times_ms[at])));
         }
-        let is_refused = !times.is_empty() && self.reply(exchange, step);
+        // Text is not judged, but it is billed.
+        let is_refused = (!times.is_empty() || self.accounts) && self.reply(exchange, step);
         let mut record = exchange.judging().map_or_else(Vec::new, |judging| judging.record.clone());
         let mut times = times.into_iter();
         for at in step.reply.clone() {
@@ -309,6 +324,7 @@ impl ReplayInProgress<'_> {
                     exchange.on(Input::Decided(id, ApprovalDecision::Approved), then);
                 }
                 Output::Answer(Answer::Error(_)) => is_refused = true,
+                Output::Store(news) => self.carried.extend(news.carried),
                 // What the model would say if it were asked again is not known.
                 Output::Send(_) => break,
                 _ => {}

@@ -6,7 +6,9 @@ use super::pending::PendingApproval;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
+use super::tallies::{OwnParts, Part};
 use super::{Ask, Claim, Facts, ModelFacts, NewPins, News, Overflow, StateStore, Stop};
+use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::Hash;
 use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::pins::{MOST_PINS, Pinned};
@@ -53,6 +55,9 @@ pub struct Memory {
     conversations: SeenKeys,
     asked: Cache<Hash, PendingApproval>,
     spent: Cache<Hash, Arc<Uses>>,
+    /// Accounts as of replies.
+    carried: Cache<Hash, Arc<Carried>>,
+    parts: OwnParts,
     overflows: Cache<Hash, Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
     models: Cache<Hash, ModelFacts>,
@@ -80,6 +85,10 @@ impl Memory {
             }),
             // The largest quota must fit however few calls are kept otherwise.
             spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
+            carried: weighed(bounds.hidden_exchange_bytes, lifetime, |carried: &Arc<Carried>| {
+                carried.size() + ENTRY_BYTES
+            }),
+            parts: OwnParts::new(conversations, lifetime),
             stops: Stops::new(millis(lifetime)),
             overflows: counted(conversations, lifetime),
             models: counted(MOST_MODELS, bounds.refusals),
@@ -134,6 +143,16 @@ impl Memory {
         before
     }
 
+    /// This process's part of a sum.
+    pub(super) fn part(&self, key: Hash) -> Option<Part> {
+        self.parts.part(key)
+    }
+
+    /// Adds to it; returns the part before and after.
+    pub(super) fn add_to_part(&self, key: Hash, tally: &Tally) -> (Option<Part>, Part) {
+        self.parts.add(key, tally)
+    }
+
     fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
         update(&self.overflows, conversation, |known| {
             let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
@@ -185,6 +204,13 @@ impl StateStore for Memory {
             asked: ask.answered.and_then(|text| self.asked(text)),
             sent_exchanges: ask.histories.iter().map(|history| self.sent_exchanges.get(history)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
+            carried: ask.carried.iter().map(|key| self.carried.get(key)).collect(),
+            tallies: ask
+                .tallies
+                .iter()
+                .map(|key| self.part(*key).map(|part| part.tally))
+                .map(Option::unwrap_or_default)
+                .collect(),
             overflows: self.overflows.get(&ask.conversation).map_or_else(Vec::new, |all| all.to_vec()),
             pinned: ask
                 .pins
@@ -220,6 +246,12 @@ impl StateStore for Memory {
                 uses.add(&spent);
                 Arc::new(uses)
             });
+        }
+        for (key, carried) in news.carried {
+            self.carried.insert(key, carried);
+        }
+        for (key, tally) in news.tallied {
+            self.add_to_part(key, &tally);
         }
         if let Some((model, facts)) = news.model {
             self.knows_models.store(true, Ordering::Relaxed);
@@ -340,6 +372,8 @@ mod tests {
             answered: None,
             histories: &[Hash(5), Hash(6)],
             quotas: &[],
+            carried: &[],
+            tallies: &[],
             stops: &[],
             pins: None,
             bytes: Hash(request),

@@ -12,6 +12,7 @@ pub mod redis;
 mod spent;
 pub mod stops;
 pub mod summaries;
+mod tallies;
 
 pub use crate::exchange::store::{
     Ask, CallNames, Claim, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, Overflow, Quota, ReplyContext,

@@ -3,9 +3,10 @@
 //! decides nothing.
 //!
 //! Shared are release times, hidden exchanges, what models refuse, questions to people and which requests took their
-//! calls, uses of quotas, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
+//! calls, uses of quotas, accounts, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
 //! in the process, and so does what is bound to a client's connection.
 
+mod accounts;
 mod breaker;
 mod link;
 mod names;
@@ -15,6 +16,7 @@ mod trip;
 mod uses;
 mod writer;
 
+use self::accounts::Grown;
 use self::link::Link;
 use self::names::Names;
 use self::records::{Kind, Taken, Use};
@@ -25,7 +27,9 @@ use super::cache::{update, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
 use super::stops::{Listed, StopError};
+use super::tallies::{Part, kept_for, sum};
 use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
+use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::released::{Release, Releases, with};
 use crate::exchange::store::MOST_AT_ONE_KEY;
@@ -90,7 +94,8 @@ impl Redis {
         let Settings { url, key, prefix, timeout, bounds } = settings;
         let client = Client::open(url).map_err(|_| AddressError)?;
         let link = Arc::new(Link::new(client, timeout, metrics));
-        let names = Names::new(prefix, key, bounds.lifetime, bounds.refusals);
+        let kept = (bounds.lifetime, kept_for(bounds.lifetime), bounds.refusals);
+        let names = Names::new(prefix, key, kept);
         let kept = Arc::clone(&link);
         let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
         let (ending, is_ending) = watch::channel(false);
@@ -139,6 +144,7 @@ impl Redis {
         }
         self.count_spent(ask, &found.uses, facts);
         self.add_stops(ask, &found.stops, facts);
+        self.add_parts(ask, &found.parts, facts);
         self.remember_releases((ask.calls, &facts.released), &found.released);
         merge(facts, found);
     }
@@ -170,7 +176,14 @@ impl Redis {
             changes.extend(change.map(|change| (quota.name, change)));
         }
         if !changes.is_empty() {
-            self.queue_update(Update { news: News::default(), changes });
+            self.queue_update(Update { news: News::default(), changes, grown: Vec::new() });
+        }
+    }
+
+    /// The sums of this process's own parts and of those that others have reported.
+    fn add_parts(&self, ask: Ask<'_>, found: &[Vec<Part>], facts: &mut Facts) {
+        for ((key, tally), found) in ask.tallies.iter().zip(&mut facts.tallies).zip(found) {
+            *tally = sum(found.iter().copied().chain(self.local.part(*key)));
         }
     }
 
@@ -264,8 +277,14 @@ impl StateStore for Redis {
         let change =
             |spent: &Spent| Some((spent.quota, self.with_uses(spent.quota, |uses| uses.add(spent))?));
         let changes: Vec<(Hash, Change)> = spent.iter().filter_map(change).collect();
+        let tallied = std::mem::take(&mut news.tallied);
+        let grown = tallied.iter().map(|(key, tally)| {
+            let (before, after) = self.local.add_to_part(*key, tally);
+            Grown { key: *key, before, after, at_ms: now_ms() }
+        });
+        let grown = grown.collect();
         self.local.record(news.clone());
-        self.queue_update(Update { news, changes });
+        self.queue_update(Update { news, changes, grown });
     }
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
@@ -302,6 +321,20 @@ impl StateStore for Redis {
     }
 }
 
+/// The later one of two accounts as of the same reply.
+fn newest(own: Option<Arc<Carried>>, shared: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
+    match (own, shared) {
+        (Some(own), Some(shared)) => Some(if shared.at_ms > own.at_ms { shared } else { own }),
+        (own, shared) => own.or(shared),
+    }
+}
+
+/// Now, in ms since the epoch: the order in which parts of sums grew.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Adds what was found to what this process knows. Where both know something different, the shared state store's value
 /// counts, so that all replicas use the same.
 fn merge(facts: &mut Facts, found: Found) {
@@ -322,6 +355,10 @@ fn merge(facts: &mut Facts, found: Found) {
     }
     let own = std::mem::replace(&mut facts.pinned, found.pinned);
     add_pins(&mut facts.pinned, own);
+    // Of a reply that several processes know, the shared state store has the latest.
+    for (known, shared) in facts.carried.iter_mut().zip(found.carried) {
+        *known = newest(known.take(), shared);
+    }
     add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
 }
 

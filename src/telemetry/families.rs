@@ -5,8 +5,8 @@ use super::endpoint::Endpoint;
 use super::request_record::Context;
 use prometheus::core::Collector;
 use prometheus::{
-    Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry,
+    CounterVec, Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry,
 };
 
 /// The statuses with their own series.
@@ -51,6 +51,13 @@ impl Maker<'_> {
         let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec()))?;
         self.add(histogram.clone())?;
         Ok(histogram)
+    }
+
+    /// A sum of fractions, by one label.
+    pub(super) fn amounts(&self, name: &str, help: &str, label: &str) -> Result<CounterVec, Error> {
+        let family = CounterVec::new(Opts::new(name, help), &[label])?;
+        self.add(family.clone())?;
+        Ok(family)
     }
 
     pub(super) fn counters(&self, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, Error> {

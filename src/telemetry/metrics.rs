@@ -10,7 +10,7 @@ use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Error, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
+    CounterVec, Error, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
 };
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ pub struct Metrics {
     policy_tokens: IntCounterVec,
     unbilled: IntCounter,
     limits: HistogramVec,
+    cost: CounterVec,
     gen_ai: GenAi,
     context: Contexts,
     client_gone: IntCounter,
@@ -124,6 +125,12 @@ impl Metrics {
                  estimated), reasked (billed for asking again). Old changes count in each request, as they would be \
                  billed.",
                 &["policy", "effect"],
+            )?,
+            cost: make.amounts(
+                "toolrein_cost_usd_total",
+                "Estimated cost of billed tokens in US dollars, by list prices or the operator's. Models without a known \
+                 price are left out.",
+                "model",
             )?,
             unbilled: make.counter(
                 "toolrein_unbilled_tokens_total",
@@ -274,6 +281,9 @@ impl Metrics {
     }
 
     fn record_tokens(&self, record: &RequestRecord, model: &Model) {
+        if let Some(nanodollars) = record.cost {
+            self.cost.with_label_values(&[&model.name]).inc_by(nanodollars as f64 / 1e9);
+        }
         let Tokens { prompt, cached, .. } = record.tokens;
         let is_read = record.route.is_governed() && record.ungoverned.is_none();
         if is_read && (200..300).contains(&record.status) && prompt == 0 {

@@ -98,6 +98,9 @@ struct Tokens {
     tokens_reasoning: u64,
     #[serde(skip_serializing_if = "is_nothing")]
     tokens_saved: u64,
+    /// Estimated by the model's prices.
+    #[serde(skip_serializing_if = "is_nothing")]
+    cost_usd: Option<f64>,
 }
 
 /// What a policy did.
@@ -215,6 +218,7 @@ impl From<&RequestRecord> for Tokens {
             tokens_completion: tokens.completion,
             tokens_reasoning: tokens.reasoning,
             tokens_saved: tokens.saved,
+            cost_usd: record.cost.map(|nanodollars| nanodollars as f64 / 1e9),
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct RequestRecord {
     pub policy_tokens: Vec<PolicyTokens>,
     /// The estimated tokens of the tools that the request declares.
     pub definition_tokens: u64,
+    /// What they cost in billionths of a dollar; `None` where the model's price is not known.
+    pub cost: Option<u64>,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
     pub context: Context,

@@ -169,7 +169,7 @@ fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_c
     let rest = String::from_utf8(client.rest()).unwrap();
     assert!(!rest.ends_with("0\r\n\r\n"), "never a clean end: {rest}");
     upstream.wait_for_hang_up();
-    let budget = "[policy.budget]\ntool_calls = 2\nnotify_at = 1.0\ncritical_at = 1.0\n";
+    let budget = "[policy.budget]\ntool_calls = 2\nnotify_at = [1.0]\n";
     let toolrein = crate::hand::before(&hand.base_url(), budget);
     let call = |id: &str| serde_json::json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let history = serde_json::json!({"model": "m", "messages": [

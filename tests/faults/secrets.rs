@@ -106,8 +106,7 @@ fn one_callers_hidden_rounds_and_counts_are_no_other_callers() {
         let calls = [("c1", "f", "{}"), ("c2", "f", "{}")];
         Reply::speech(request, &if nth == 0 { Speech::calls(&calls) } else { Speech::text("ok") })
     });
-    let toolrein =
-        Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 1\nnotify_at = 1.0\ncritical_at = 1.0\n");
+    let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 1\nnotify_at = [1.0]\n");
     let first = Request::post(&toolrein.chat_url(), question(false)).send();
     assert!(first.text().contains("c1") && !first.text().contains("c2"), "{}", first.text());
     let message = first.json()["choices"][0]["message"].clone();

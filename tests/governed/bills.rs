@@ -140,7 +140,8 @@ fn usage_that_cannot_be_spoils_no_count_and_is_told_once_a_reply() {
                 Reply::events(&chunks)
             }
         });
-        let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntokens = 100000\n[policy.truncate]\n");
+        let toolrein =
+            Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 100000\n[policy.truncate]\n");
         for nth in 0..3 {
             assert_eq!(chat(&toolrein, question(stream)).status, 200, "{nth}");
         }

@@ -34,6 +34,7 @@ mod reload;
 mod repair;
 mod responses;
 mod responses_blocked;
+mod responses_budget;
 mod responses_context;
 mod responses_kinds;
 mod responses_kit;

@@ -22,7 +22,7 @@ fn refuses_tools(_: usize, request: &Recorded) -> Reply {
 /// What would act: its policies, the model, what it would be called, and how often in one request.
 fn causes() -> [(String, Script, (&'static str, &'static str), u32); 5] {
     let cut = "[policy.truncate]\nmax_chars = 1000\n".to_owned();
-    let told = "[policy.budget]\ntool_calls = 2\nnotify_at = 0.5\n".to_owned();
+    let told = "[policy.budget]\ntool_calls = 2\n".to_owned();
     let rejected = "[policy.budget]\ntool_calls = 1\nexhausted = \"reject\"\n".to_owned();
     [
         (cut, calls_twice, ("truncate", "shortened"), 1),

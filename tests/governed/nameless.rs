@@ -47,7 +47,7 @@ fn a_call_without_an_id_that_was_blocked_comes_back_beside_one_whose_id_was_inve
             let calls = [("", "f", "{\"a\":0}"), ("", "f", "{\"b\":0}")];
             Reply::speech(request, &if nth == 0 { Speech::calls(&calls) } else { Speech::text("ok") })
         });
-        let settings = "[policy.budget]\ntool_calls = 1\nnotify_at = 1.0\ncritical_at = 1.0\n";
+        let settings = "[policy.budget]\ntool_calls = 1\nnotify_at = [1.0]\n";
         let toolrein = Toolrein::before(&upstream, settings);
         chat(&toolrein, question(stream));
         chat(&toolrein, after(1, stream));

@@ -45,7 +45,7 @@ fn a_notice_is_a_developer_message_for_listed_models_and_a_suffix_for_others() {
     for (model, is_listed) in [("gpt-5", true), ("mystery-1", false)] {
         for output in [json!("found"), json!([{"type": "input_text", "text": "found"}]), json!([])] {
             let upstream = Scripted::start(ok);
-            let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 2\nnotify_at = 0.5\n");
+            let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 2\n");
             let mut talk = Talk::new(false).with_model(model);
             talk.body["instructions"] = "Be brief.".into();
             talk.called("1", "{}", &output);

@@ -17,7 +17,7 @@ pub(crate) const BOTH: [bool; 2] = [false, true];
 
 /// A budget of `calls` a turn, told only when it is used up.
 pub(crate) fn budget(calls: u32) -> String {
-    format!("[policy.budget]\ntool_calls = {calls}\nnotify_at = 1.0\ncritical_at = 1.0\n")
+    format!("[policy.budget]\ntool_calls = {calls}\nnotify_at = [1.0]\n")
 }
 
 /// A question of a client with one tool, `f`.

@@ -16,7 +16,7 @@ const CONVERSATION: &str = "x-toolrein-conversation";
 fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by_word() {
     let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
     let policies = "[policy.truncate]\nmax_chars = 1000\n\
-        [policy.budget]\ntool_calls = 4\nnotify_at = 0.5\ncritical_at = 0.7\n";
+        [policy.budget]\ntool_calls = 4\nnotify = \"every_result\"\n";
     let toolrein = Toolrein::before(&upstream, policies);
     let long = long_text(3000);
     for stream in BOTH {

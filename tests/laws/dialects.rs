@@ -420,7 +420,7 @@ proptest! {
 
 const REPLAYED: [&str; 3] = [
     OTHERS,
-    "[policy.budget]\ntool_calls = 3\nnotify_at = 0.3\n[policy.rate_limit]\ndefault = { calls = 2, per = \"60s\" }\n[policy.truncate]\nmax_chars = 200\n[policy.injection]\n",
+    "[policy.budget]\ntool_calls = 3\nnotify_at = [0.3]\nnotify = \"every_result\"\n[policy.rate_limit]\ndefault = { calls = 2, per = \"60s\" }\n[policy.truncate]\nmax_chars = 200\n[policy.injection]\n",
     "[policy.turn_limits]\ncalls = 2\n[policy.allow]\nexcept = [\"calm\"]\n[policy.serial]\ntools = [\"look\"]\n[policy.taint]\ntools = [\"say\"]\n[policy.injection]\naction = \"block\"\n",
 ];
 

@@ -37,7 +37,7 @@ closable = ["look"]
 own_text = 100
 [policy.budget]
 tool_calls = 4
-notify_at = 0.3
+notify_at = [0.3, 0.6]
 [policy.rate_limit]
 default = { calls = 2, per = "60s" }
 [policy.truncate]
@@ -49,8 +49,9 @@ tools = { "read*" = 300, calm = 0 }
 const TOKENS: &str = r#"
 [policy.budget]
 tool_calls = 0
-tokens = 600
-notify_at = 0.1
+context_tokens = 600
+notify_at = [0.1]
+notify = "every_result"
 [policy.states]
 start = "listening"
 [policy.states.state.listening]
@@ -84,7 +85,7 @@ exempt = ["calm"]
 const DROPPING: &str = r#"
 [policy.budget]
 tool_calls = 4
-notify_at = 0.3
+notify_at = [0.3, 0.6]
 [policy.compact]
 context_window = 1200
 keep = 1

@@ -18,6 +18,7 @@ mod talk;
 mod allow;
 mod arguments;
 mod ask_user;
+mod budget;
 mod clients;
 mod compact;
 mod confirm;

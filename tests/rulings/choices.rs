@@ -53,7 +53,7 @@ fn a_wholly_blocked_choice_is_asked_for_again_alone_and_answers_under_its_own_in
             0 => two(request),
             _ => crate::talk::text("two", request),
         });
-        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         talk.members["n"] = json!(2);
         let response = post(&program.chat_url(), talk.body().to_string());
@@ -72,7 +72,7 @@ fn each_choice_that_stays_silent_gets_the_sentence() {
             0 => silent(request),
             _ => crate::talk::search(nth, request),
         });
-        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         talk.members["n"] = json!(2);
         let response = post(&program.chat_url(), talk.body().to_string());

@@ -96,7 +96,7 @@ fn a_text_brings_nothing_of_a_conversation_that_differs_in_an_image_or_an_earlie
                 ),
                 _ => text("Sorry, no.", request),
             });
-            let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+            let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
             let said = first.ask(&program);
             assert_eq!(said.text, "Sorry, no.");
             first.add(&said);

@@ -185,7 +185,7 @@ fn a_model_without_tools_that_calls_is_asked_again_in_text() {
             }
             if nth == 1 { search(nth, request) } else { text("Without tools, then.", request) }
         });
-        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\ntool_calls = 0\n");
+        let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\ntool_calls = 0\n");
         let mut talk = Talk::new(form);
         let said = talk.ask(&program);
         said.assert_coherent(form);
@@ -300,7 +300,7 @@ fn where_a_choice_is_refused_the_landing_goes_without_tools_at_once() {
                 text("So be it.", request)
             }
         });
-        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ncontext_tokens = 1\n");
         let said = with_all_five(form).ask(&program);
         said.assert_coherent(form);
         assert_eq!(said.text, "So be it.", "and no line to the person that the model takes no tools");

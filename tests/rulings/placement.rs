@@ -180,7 +180,7 @@ fn a_final_answer_without_tools_places_what_is_said_of_them_where_any_template_t
                 (false, None) => Reply::speech(request, &Speech::text("So be it.")),
             }
         });
-        let settings = "reask.max = 0\n[policy.budget]\ntokens = 1\ntool_calls = 0\n";
+        let settings = "reask.max = 0\n[policy.budget]\ncontext_tokens = 1\ntool_calls = 0\n";
         let program = Toolrein::before(&upstream, settings);
         let said = Talk::new(form).ask(&program);
         said.assert_coherent(form);

@@ -83,7 +83,7 @@ fn what_the_model_said_beside_a_hidden_call_is_in_later_requests_once() {
             }
             _ => text("Nothing there.", request),
         });
-        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         let said = talk.ask(&program);
         assert_eq!(said.text, "I look.\n\nNothing there.");
@@ -127,7 +127,7 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
     });
     let program = Toolrein::before(
         &upstream,
-        "[policy.rate_limit]\ntools = { fetch = { calls = 1, per = \"1h\" } }\n[policy.budget]\ntokens = 1\n",
+        "[policy.rate_limit]\ntools = { fetch = { calls = 1, per = \"1h\" } }\n[policy.budget]\ncontext_tokens = 1\n",
     );
     let first = Talk::new(Form::Whole);
     let said = first.ask(&program);
@@ -144,7 +144,7 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
 fn a_sentence_of_ours_is_an_anchor_like_any_other() {
     in_both_forms(|form| {
         let upstream = Scripted::start(search);
-        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         let said = talk.ask(&program);
         talk.add(&said);
@@ -164,7 +164,7 @@ fn equal_questions_and_answers_in_two_conversations_share_nothing() {
         0 => Reply::speech(request, &Speech::calls(&[("x", "search", "{\"secret\":\"of the first\"}")])),
         _ => text("Sorry, no.", request),
     });
-    let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+    let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
     let conversation = |system: &str| {
         let mut talk = Talk::new(Form::Whole);
         talk.messages.insert(0, json!({"role": "system", "content": system}));
@@ -195,7 +195,7 @@ fn of_two_answers_to_one_request_that_read_the_same_neither_gets_its_round_back(
             0 | 3 => secret(nth, request),
             _ => text("Sorry, no.", request),
         });
-        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         let said = talk.ask(&program);
         talk.add(&said);
@@ -220,7 +220,7 @@ fn a_hidden_exchange_of_an_equal_conversation_does_not_turn_up_after_an_answer_g
             2 => Reply::speech(request, &Speech::calls(&[("x", "search", "{}")])),
             _ => text("Fine.", request),
         });
-        let program = Toolrein::before(&upstream, "[policy.budget]\ntokens = 1\n");
+        let program = Toolrein::before(&upstream, "[policy.budget]\ncontext_tokens = 1\n");
         let mut talk = Talk::new(form);
         for turn in 0..4 {
             if turn == 2 {

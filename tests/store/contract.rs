@@ -6,6 +6,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::conversation::Stopped;
+use toolrein::conversation::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
 use toolrein::conversation::assembled::Assembled;
 use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::conversation::pins::{MOST_PINS, Pinned};
@@ -87,6 +88,8 @@ fn ask<'a>() -> Ask<'a> {
         histories: &[],
         answered: None,
         quotas: &[],
+        carried: &[],
+        tallies: &[],
         stops: &[],
         pins: None,
         bytes: nobody,
@@ -249,6 +252,8 @@ over_every_store! {
     the_newest_overflows_of_a_conversation_are_known_each_once
     uses_of_a_quota_add_up_and_tries_of_one_request_count_once
     a_request_is_repeated_when_it_comes_again
+    the_account_as_of_a_reply_is_the_last_one_recorded
+    what_is_added_to_a_sum_adds_up_among_replicas
     as_many_calls_as_a_request_may_ask_for_are_found
     what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere
     a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again
@@ -323,6 +328,32 @@ mod cases {
         let expected = [vec![release(8, 6), release(7, 9)], vec![], vec![release(7, 7)]];
         let news = told.map(|(call, release)| released(call, release));
         pair.tells(news, ask, |facts| known(facts) == expected && !facts.away).await;
+    }
+
+    pub async fn the_account_as_of_a_reply_is_the_last_one_recorded(pair: &Pair) {
+        let account = |at_ms: u64| {
+            let pin = Pin { messages: 3, history: Hash(9), text: "[toolrein] \u{e9}\"\n".into() };
+            let (turn, bought) = (Sums::default().with(Kind::Calls, at_ms), [1, 2, 3]);
+            Arc::new(Carried { turn, at_ms, bought, pins: vec![pin], ..Carried::default() })
+        };
+        let keys = [Hash(1), Hash(2)];
+        let ask = Ask { carried: &keys, ..ask() };
+        let news = [5, 6].map(|at_ms| News { carried: vec![(Hash(2), account(at_ms))], ..News::default() });
+        pair.tells(news, ask, |facts| facts.carried == [None, Some(account(6))]).await;
+    }
+
+    pub async fn what_is_added_to_a_sum_adds_up_among_replicas(pair: &Pair) {
+        let adds = |calls: u64, mark: u32| {
+            let sums = Sums::default().with(Kind::Calls, calls).with(Kind::Nanodollars, 7);
+            let tally = Tally { sums, marks: Marks([mark; KINDS]), bought: 1 };
+            News { tallied: vec![(Hash(1), tally)], ..News::default() }
+        };
+        let (keys, ask) = ([Hash(1), Hash(2)], ask());
+        let ask = Ask { tallies: &keys, ..ask };
+        pair.asked.record(adds(100, 3));
+        let sums = Sums::default().with(Kind::Calls, 111).with(Kind::Nanodollars, 21);
+        let expected = [Tally { sums, marks: Marks([5; KINDS]), bought: 3 }, Tally::default()];
+        pair.tells([adds(1, 5), adds(10, 1)], ask, |facts| facts.tallies == expected).await;
     }
 
     pub async fn a_call_that_two_replicas_hand_out_has_both_times(pair: &Pair) {

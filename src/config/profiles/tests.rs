@@ -46,7 +46,7 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
         max_chars = 9000
         [policy.budget]
         tool_calls = 20
-        notify_at = 0.6
+        notify_at = [0.6]
         [policy.loops]
         [profile.chat]
         off = ["loops"]
@@ -63,7 +63,8 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
     assert_eq!(on(&config, "plain"), ["budget", "loops", "truncate"]);
     let budget = settings(&config, "chat", "budget");
     // Its own, that of the policy below, and the shipped one.
-    assert_eq!(budget[..4], ["tool_calls = 5", "tokens = 0", "notify_at = 0.6", "critical_at = 0.7"]);
+    assert_eq!(budget[..2], ["tool_calls = 5", "requests = 0"]);
+    assert_eq!(budget[6..8], ["notify_at = [0.6]", "notify = \"thresholds\""]);
     assert_eq!(settings(&config, "chat", "allow")[0], r#"only = ["search*"]"#);
     assert_eq!(settings(&config, "chat", "truncate"), [""; 0], "as above, so not shown again");
     assert_eq!(config.policy_names(), ["budget", "loops", "truncate", "allow"]);
@@ -102,7 +103,7 @@ fn a_profile_may_extend_another_wherever_that_is() {
         off = ["truncate"]
         policy.allow.only = ["set_*"]
         [profile.voice]
-        policy.budget = { tool_calls = 3, notify_at = 0.4 }
+        policy.budget = { tool_calls = 3, notify_at = [0.4] }
         [profile.voice-slow]
         extends = "voice"
         policy.budget.tool_calls = 9
@@ -113,7 +114,7 @@ fn a_profile_may_extend_another_wherever_that_is() {
     assert_eq!(on(&config, "voice-act"), ["budget", "allow"]);
     assert_eq!(settings(&config, "voice-act", "budget")[0], "tool_calls = 3");
     assert_eq!(settings(&config, "voice-slow", "budget")[0], "tool_calls = 9");
-    assert_eq!(settings(&config, "voice-slow", "budget")[2], "notify_at = 0.4");
+    assert_eq!(settings(&config, "voice-slow", "budget")[6], "notify_at = [0.4]");
 }
 
 #[test]
@@ -217,7 +218,7 @@ fn what_is_in_effect_is_a_configuration_again_with_its_profiles() {
     }
     let json: Value = serde_json::from_str(config.effective.as_json()).unwrap();
     assert_eq!(json["profile"]["voice"]["policy"]["budget"]["tool_calls"], 3);
-    assert_eq!(json["profile"]["voice"]["policy"]["budget"]["critical_at"], 0.7);
+    assert_eq!(json["profile"]["voice"]["policy"]["budget"]["extension"], 0.4);
     assert_eq!(json["profile"]["voice.act"]["policy"]["loops"]["block"], 5);
     assert_eq!(json["tier"]["free"]["keys"][0], hash('0'));
 }
@@ -259,12 +260,13 @@ fn what_is_wrong_in_a_profile_is_reported_with_its_line_and_key() {
         ),
         // The profile's number does not go with that of the policy below.
         (
-            "[policy.budget]\ncritical_at = 0.6\n\n[profile.x.policy.budget]\nnotify_at = 0.65",
-            "proxy.toml:5: profile.x.policy.budget.notify_at: expected no more than critical_at",
+            "[policy.confirm]\n[policy.budget]\nexhausted = \"ask\"\nextension = 5\n[profile.x.policy.budget]\ntime = \"5s\"",
+            "proxy.toml:5: profile.x.policy.budget.extension: a number extends only limits of tool calls and requests; \
+             expected a share such as 0.4, since tokens, money or time are limited too",
         ),
         (
-            "[profile.x.policy.budget]\nnotify_at = 0.6\n[profile.y]\nextends = \"x\"\npolicy.budget.critical_at = 0.5",
-            "proxy.toml:5: profile.y.policy.budget.notify_at: expected no more than critical_at",
+            "[profile.x.policy.budget]\nnotify_at = [0.6]\n[profile.y]\nextends = \"x\"\npolicy.budget.notify_at = [0.5, 0.4]",
+            "proxy.toml:5: profile.y.policy.budget.notify_at: expected shares that ascend",
         ),
     ]);
 }
@@ -309,11 +311,11 @@ fn what_profiles_say_of_each_other_is_checked() {
 
 #[test]
 fn what_is_wrong_below_is_reported_once_and_not_again_in_each_profile() {
-    let text = "[policy.budget]\ntool_calls = \"x\"\n[profile.a]\n[profile.b.policy.budget]\ntokens = 1\n\
-                [profile.c]\nextends = \"b\"\npolicy.budget.tokens = \"y\"";
+    let text = "[policy.budget]\ntool_calls = \"x\"\n[profile.a]\n[profile.b.policy.budget]\ncontext_tokens = 1\n\
+                [profile.c]\nextends = \"b\"\npolicy.budget.context_tokens = \"y\"";
     let expected = [
         r#"proxy.toml:2: policy.budget.tool_calls: expected a whole number, 0 or more, found "x""#,
-        r#"proxy.toml:8: profile.c.policy.budget.tokens: expected a whole number, 0 or more, found "y""#,
+        r#"proxy.toml:8: profile.c.policy.budget.context_tokens: expected a whole number, 0 or more, found "y""#,
     ];
     assert_eq!(problems(text), expected);
 }

@@ -5,6 +5,7 @@ use super::{Judged, Judging, answered, changed, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
+use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
 use crate::plan::decision::{Decision, Known};
 use crate::policy::set::Ruling;
@@ -109,7 +110,9 @@ impl CallJudge for Judging {
         {
             return decision;
         }
-        let Ruling { objections, answer, rewritten, restored, own, re_request, clarification, .. } = ruling;
+        let Ruling {
+            objections, answer, rewritten, restored, own, re_request, clarification, extends, ..
+        } = ruling;
         let answers = is_answer || (self.landing && self.answers.any && !own && objections.is_empty());
         let decision = match (objections.first(), answer, rewritten) {
             _ if self.observe => Decision::Release,
@@ -135,6 +138,9 @@ impl CallJudge for Judging {
             (None, None, None) => Decision::Release,
         };
         let re_request = re_request.filter(|_| decision.is_hidden());
+        if decision.is_released() {
+            self.extend(extends);
+        }
         let (id, decided) = (call.id(), decision.clone());
         let judged =
             Judged { tool: name, id, decision: decided, objections, acts, re_request, unjudged: false };
@@ -161,7 +167,17 @@ impl CallJudge for Judging {
 
     fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
         match (&self.token, self.judge.confirming()) {
-            (Some(token), Some(confirming)) => ask(calls, token, confirming),
+            (Some(token), Some(confirming)) => {
+                let question = ask(calls, token, confirming)?;
+                let lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
+                    Decision::Ask { reason: Reason { asks: Some((line, _)), .. }, .. } => Some(line),
+                    _ => None,
+                });
+                // All calls of a reply are asked about for the same reason.
+                let text =
+                    lines.take(1).map(|line| format!("{line}\n\n")).collect::<String>() + &question.text;
+                Ok(Question { text, ..question })
+            }
             _ => Err(Unaskable::Nobody),
         }
     }
@@ -199,6 +215,8 @@ impl CallJudge for Judging {
                 true => Decision::Rewrite { arguments: call.arguments },
                 false => Decision::Release,
             };
+            let asks = objections.iter().filter_map(|(_, reason)| Some(reason.asks.as_ref()?.1));
+            asks.collect::<Vec<_>>().into_iter().for_each(|extends| self.extend(extends));
             let mut acts = vec![(policy, if waited { WAITED } else { approval.as_str() })];
             acts.extend(fixed.then_some((policy, "rewritten")));
             self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);

@@ -9,7 +9,9 @@ use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::meant;
 use crate::plan::placeholders::Placeholders;
-use crate::plan::{Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope};
+use crate::plan::{
+    Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope,
+};
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
 use passed::Passed;
@@ -161,6 +163,10 @@ impl Judge {
                 Verdict::AskModel { question, meanwhile } => {
                     ruling.question.get_or_insert((fold.name(), question));
                     meanwhile.map(|reworded| ruling.note(fold.name(), reworded))
+                }
+                Verdict::Ask(Reason { asks: Some((_, extends)), .. }) if approved => {
+                    ruling.extends = std::array::from_fn(|scope| ruling.extends[scope] || extends[scope]);
+                    None
                 }
                 other => {
                     ruling.objections.extend(objection(&**fold, other, approved));

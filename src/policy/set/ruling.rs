@@ -1,7 +1,7 @@
 //! The combined decision of all policies on one call, as data.
 
 use crate::plan::placeholders::Placeholders;
-use crate::plan::{Clarification, ModelQuestion, Reason};
+use crate::plan::{Clarification, Extends, ModelQuestion, Reason};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Ruling {
     pub clarification: Option<Clarification>,
     /// The tool whose cut result the call asks for.
     pub re_request: Option<String>,
+    /// What a person's approval of the call extends.
+    pub extends: Extends,
 }
 
 impl Ruling {

@@ -45,6 +45,8 @@ pub enum Kind {
     Stops = b's',
     Pins = b'p',
     UpstreamHistory = b'u',
+    Account = b'b',
+    Tally = b'd',
 }
 
 /// One kind of record.

@@ -1,18 +1,22 @@
 //! One round trip to the shared state store with all that one request needs: the commands, and the parsing of their
 //! answers. Sends nothing; what cannot be read is left out and counted.
 
+use super::accounts::ask_for_parts;
 use super::names::Names;
 use super::records::{Kind, Record, SeenMarker, Use, one_by_one};
 use super::stops::STOPS;
 use super::uses::most_read;
+use crate::conversation::account::Carried;
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{MOST_RELEASES, Release};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
+use crate::store::tallies::Part;
 use crate::store::{Ask, ModelFacts, Overflow, SentExchanges};
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
+use std::sync::Arc;
 
 /// The look-up.
 pub(super) struct Trip<'a> {
@@ -33,6 +37,10 @@ pub(super) struct Found {
     pub(super) pinned: Vec<Pinned>,
     /// Of quotas.
     pub(super) uses: Vec<Vec<Use>>,
+    /// Accounts as of replies.
+    pub(super) carried: Vec<Option<Arc<Carried>>>,
+    /// Of sums.
+    pub(super) parts: Vec<Vec<Part>>,
     /// The end of each stop, in ms since the epoch; `None` outside: the state store did not answer that.
     pub(super) stops: Vec<Option<Option<u64>>>,
     /// Records that are not ours.
@@ -82,6 +90,9 @@ impl Trip<'_> {
             // By the time at which they were seen first.
             commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
         }
+        for key in ask.tallies {
+            ask_for_parts(names, *key, &mut commands);
+        }
         for stop in ask.stops {
             commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(names.seals.seal(STOPS, stop));
         }
@@ -99,7 +110,12 @@ impl Trip<'_> {
         for (about, value) in values.by_ref().take(ask.histories.len()) {
             found.sent_exchanges.push(reader.open(about, &value));
         }
-        found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        if ask.answered.is_some() {
+            found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        }
+        for (about, value) in values {
+            found.carried.push(reader.open(about, &value));
+        }
         for call in ask.calls {
             found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
         }
@@ -120,6 +136,9 @@ impl Trip<'_> {
             found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
         found.pinned = ask.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
+        for key in ask.tallies {
+            found.parts.push(reader.all((Kind::Tally, *key)));
+        }
         found.stops = ask.stops.iter().map(|_| reader.score()).collect();
         found.unreadable = reader.unreadable;
         found
@@ -128,7 +147,8 @@ impl Trip<'_> {
     /// The kinds that are single values.
     fn single(&self) -> Vec<(Kind, Hash)> {
         let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
-        histories.chain(self.ask.answered.map(|text| (Kind::Question, text))).collect()
+        let carried = self.ask.carried.iter().map(|key| (Kind::Account, *key));
+        histories.chain(self.ask.answered.map(|text| (Kind::Question, text))).chain(carried).collect()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The asynchronous write queue of the shared state store: bounded, with one task that writes updates in batches. Every
 //! command is idempotent, so what may not have arrived is sent again. No request waits for it.
 
+use super::accounts::{Grown, add_carried, add_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, one_by_one};
@@ -44,6 +45,8 @@ pub(super) struct Update {
     pub(super) news: News,
     /// By quota.
     pub(super) changes: Vec<(Hash, Change)>,
+    /// Parts of sums.
+    pub(super) grown: Vec<Grown>,
 }
 
 /// The result of writing.
@@ -186,13 +189,23 @@ impl Update {
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
         let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
+        let accounts: usize = self.news.carried.iter().map(|(_, carried)| carried.size()).sum();
+        let accounts = accounts + size_of::<Grown>() * self.grown.len();
         let pins = self.news.pinned.as_ref().map_or(0, |pinned| 128 * pinned.pins.len());
-        size_of::<Self>() + rounds + asked + history + pins + 64 * self.news.released.len() + changes
+        size_of::<Self>()
+            + rounds
+            + asked
+            + history
+            + pins
+            + 64 * self.news.released.len()
+            + changes
+            + accounts
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, sent, overflow, pinned, history, .. } = &self.news;
+        let News { released, rounds, model, asked, sent, overflow, pinned, history, carried, .. } =
+            &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -229,6 +242,8 @@ impl Update {
             push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
         }
         self.changes.iter().for_each(|(quota, change)| add_change(names, *quota, change, commands));
+        carried.iter().for_each(|(key, carried)| add_carried(names, *key, carried, commands));
+        self.grown.iter().for_each(|grown| add_part(names, grown, commands));
     }
 }
 

@@ -1,0 +1,232 @@
+//! The account of a conversation: what its turns, the conversation and its caller's day have used and were billed, as
+//! far as a request cannot show it. Plain data with its arithmetic: the state store keeps it, policies read it.
+
+use super::identity::Hash;
+use std::sync::Arc;
+
+/// The kinds of amounts.
+pub const KINDS: usize = 6;
+/// The periods that amounts are summed over.
+pub const SCOPES: usize = 3;
+/// The most notices that are kept of one conversation: all of them are sent again with every request.
+pub const MOST_PINS: usize = 64;
+
+/// A kind of amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Tool calls that were handed out.
+    Calls,
+    /// Requests to the upstream, re-asks included.
+    Requests,
+    /// Tokens as billed, in both directions.
+    Tokens,
+    /// Money, in billionths of a dollar.
+    Nanodollars,
+    /// Time in ms.
+    Millis,
+    /// Tokens of the conversation as it is. Known from the request alone, so never summed.
+    Context,
+}
+
+/// What amounts are summed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Turn,
+    Conversation,
+    /// A caller's day, by UTC.
+    Day,
+}
+
+/// All of them.
+pub const ALL_SCOPES: [Scope; SCOPES] = [Scope::Turn, Scope::Conversation, Scope::Day];
+
+/// An amount of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums(pub [u64; KINDS]);
+
+/// The highest threshold of each kind that the model was informed about; 0: none. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks(pub [u32; KINDS]);
+
+/// A notice that was placed when the amounts were known, and stays where it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pin {
+    /// How many messages are before it.
+    pub messages: usize,
+    /// The digest of these.
+    pub history: Hash,
+    /// Empty: no notice, but the last of these messages is an approval, which does not begin a turn of its own.
+    pub text: Arc<str>,
+}
+
+/// The account as of one reply. It is kept under the reply's key, so that the next request continues from it: a
+/// conversation without an id carries its sums from reply to reply.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    pub turn: Sums,
+    pub conversation: Sums,
+    /// When the reply ended, in ms since the epoch.
+    pub at_ms: u64,
+    /// The day, since the epoch, of the marks of the day.
+    pub day: u64,
+    /// By scope.
+    pub marks: [Marks; SCOPES],
+    /// Extensions that were approved, by scope.
+    pub bought: [u32; SCOPES],
+    /// The part of the sums that a retry of the same request must not add again.
+    pub once: Once,
+    /// Oldest first.
+    pub pins: Vec<Pin>,
+}
+
+/// What one request has added, however often it is tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Once {
+    pub calls: u64,
+    pub bought: [u32; SCOPES],
+    /// How often it was tried.
+    pub tries: u32,
+}
+
+/// A sum that several processes add to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub sums: Sums,
+    pub marks: Marks,
+    pub bought: u32,
+}
+
+/// What policies are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// By scope.
+    pub used: [Sums; SCOPES],
+    pub marks: [Marks; SCOPES],
+    pub bought: [u32; SCOPES],
+    /// The notices that are placed again, each with the index of the message that it follows.
+    pub pins: Vec<(usize, Arc<str>)>,
+    /// The messages of the user that are approvals.
+    pub approvals: Vec<usize>,
+    /// Whether there is room for one more.
+    pub may_pin: bool,
+    /// When the request came, in ms since the epoch.
+    pub now_ms: u64,
+    /// Since when time has passed that is not in the sums, in ms since the epoch.
+    pub since_ms: u64,
+    /// The model's prices are known.
+    pub is_priced: bool,
+}
+
+impl Sums {
+    /// The amount of `kind`.
+    pub fn get(&self, kind: Kind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// The same with another amount of `kind`.
+    #[must_use]
+    pub fn with(mut self, kind: Kind, amount: u64) -> Self {
+        self.0[kind as usize] = amount;
+        self
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    /// What is left without `other`; nothing falls below 0.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    /// The greater amount of each kind.
+    #[must_use]
+    pub fn most(&self, other: &Self) -> Self {
+        self.each(other, u64::max)
+    }
+
+    fn each(&self, other: &Self, join: fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|kind| join(self.0[kind], other.0[kind])))
+    }
+}
+
+impl Marks {
+    /// The greater mark of each kind.
+    #[must_use]
+    pub fn most(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|kind| self.0[kind].max(other.0[kind])))
+    }
+}
+
+impl Tally {
+    /// What both have added.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            sums: self.sums.plus(&other.sums),
+            marks: self.marks.most(&other.marks),
+            bought: self.bought.saturating_add(other.bought),
+        }
+    }
+
+    /// The later one of two states of the same adder.
+    #[must_use]
+    pub fn later(&self, other: &Self) -> Self {
+        Self {
+            sums: self.sums.most(&other.sums),
+            marks: self.marks.most(&other.marks),
+            bought: self.bought.max(other.bought),
+        }
+    }
+}
+
+impl Carried {
+    /// About its size in bytes.
+    pub fn size(&self) -> usize {
+        size_of::<Self>() + self.pins.iter().map(|pin| size_of::<Pin>() + pin.text.len()).sum::<usize>()
+    }
+}
+
+impl Account {
+    /// What was used in `scope` at `now_ms`, time that has passed since included.
+    pub fn used_at(&self, scope: Scope, now_ms: u64) -> Sums {
+        let passed = now_ms.saturating_sub(self.since_ms);
+        self.used[scope as usize].plus(&Sums::default().with(Kind::Millis, passed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tally(of: u64) -> Tally {
+        Tally { sums: Sums([of; KINDS]), marks: Marks([of as u32; KINDS]), bought: of as u32 }
+    }
+
+    proptest! {
+        #[test]
+        fn the_states_of_an_adder_may_arrive_in_any_order_and_repeatedly(states in prop::collection::vec(0..9_u64, 1..9)) {
+            let latest = states.iter().fold(Tally::default(), |known, state| known.later(&tally(*state)));
+            prop_assert_eq!(latest, tally(states.iter().copied().max().unwrap()));
+        }
+    }
+
+    #[test]
+    fn sums_are_added_marks_are_the_highest_and_nothing_falls_below_zero() {
+        let both = tally(2).plus(&tally(3));
+        assert_eq!(both, Tally { sums: Sums([5; KINDS]), marks: Marks([3; KINDS]), bought: 5 });
+        assert_eq!(Sums([1; KINDS]).less(&Sums([2; KINDS])), Sums::default());
+        assert_eq!(Sums([u64::MAX; KINDS]).plus(&Sums([2; KINDS])), Sums([u64::MAX; KINDS]));
+    }
+
+    #[test]
+    fn time_goes_on_while_the_request_runs() {
+        let account = Account { since_ms: 100, ..Account::default() };
+        assert_eq!(account.used_at(Scope::Turn, 350).get(Kind::Millis), 250);
+        assert_eq!(account.used_at(Scope::Turn, 50).get(Kind::Millis), 0, "a clock that goes back");
+    }
+}

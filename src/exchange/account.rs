@@ -1,0 +1,328 @@
+//! The account of a request's conversation: under which keys the state store has it, what follows from them, and what
+//! the replies add. A conversation with an id has a sum that all its requests add to; one without carries its sums from
+//! reply to reply. What one request needs is known before, so that one round trip suffices.
+
+use super::store::{Facts, News};
+use crate::config::Price;
+use crate::conversation::Transcript;
+use crate::conversation::account::{
+    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, SCOPES, Scope, Sums, Tally,
+};
+use crate::conversation::histories::beginnings;
+use crate::conversation::identity::{Hash, Identity};
+use crate::conversation::ids::is_random;
+use crate::conversation::tokens::estimate_text;
+use crate::dialect::reply::ShownChoice;
+use crate::dialect::usage::Usage;
+use crate::exchange::judging::wrapper::made_of;
+use crate::exchange::restore::{HiddenPosition, RequestContext, released_keys, text_key_of};
+use crate::plan::Announced;
+use crate::policy::about::Accounting;
+use std::sync::Arc;
+
+/// How many of the newest replies are tried: clients that split a reply over messages, and replies that broke off,
+/// leave the last one unknown.
+const MOST_REPLIES: usize = 4;
+const DAY_MS: u64 = 86_400_000;
+/// An equal request within this time is a retry by a client that lost the answer, and so many tries count once: as for
+/// quotas.
+const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
+const MOST_TRIES: u32 = 3;
+const CONVERSATION: usize = Scope::Conversation as usize;
+const DAY: usize = Scope::Day as usize;
+
+/// What the state store is asked about the account of a request.
+pub(super) struct AccountKeys {
+    /// Of the request itself: what its earlier tries have added.
+    own: Hash,
+    /// Of the newest replies in the request, the newest first, each with the index of its message.
+    replies: Vec<(usize, Hash)>,
+    /// Of the sum of a conversation with an id.
+    named: Option<Hash>,
+    /// Of the caller's day, where that is limited.
+    day: Option<Hash>,
+}
+
+/// What is known of the account, and what the exchange adds to it.
+pub(super) struct OpenAccount {
+    keys: AccountKeys,
+    /// As of the newest reply, with what earlier tries of the request were billed.
+    carried: Carried,
+    /// What earlier tries of the request have added.
+    before: Once,
+    /// What was put into the sums so far.
+    reported: (Sums, [u32; SCOPES]),
+    /// What was last reported, and whether that was the last: the same is not stored again.
+    last: Option<(Sums, [u32; SCOPES], bool)>,
+    marks: Option<Marks>,
+    /// The estimate of the prompt, for replies without usage.
+    pub(super) prompt: u64,
+    pub(super) price: Option<Price>,
+}
+
+impl AccountKeys {
+    /// The keys of the request in `transcript`, which came at `now_ms`; `bytes`: its name by its bytes.
+    pub(super) fn of(
+        transcript: &Transcript<'_>,
+        positions: &[HiddenPosition],
+        (accounting, bytes, now_ms): (Accounting, Hash, u64),
+    ) -> Self {
+        let identity = transcript.identity;
+        let newest = positions.iter().rev().take(MOST_REPLIES);
+        let replies = newest.flat_map(|position| {
+            keys_at(transcript, *position).into_iter().map(|key| (position.message, key))
+        });
+        let named = identity.explicit.is_some();
+        let conversation = || identity.conversation(transcript.request, transcript.body);
+        Self {
+            own: identity.account(bytes, None),
+            replies: replies.collect(),
+            named: named.then(|| identity.account(conversation(), None)),
+            day: accounting.day.then(|| identity.day_account(now_ms / DAY_MS)),
+        }
+    }
+
+    /// All under which the account may be as of an earlier reply or try.
+    pub(super) fn carried(&self) -> Vec<Hash> {
+        std::iter::once(self.own).chain(self.replies.iter().map(|(_, key)| *key)).collect()
+    }
+
+    /// Those of sums.
+    pub(super) fn tallies(&self) -> Vec<Hash> {
+        self.named.into_iter().chain(self.day).collect()
+    }
+}
+
+/// The keys of the reply at `position`. A client that needs ids of calls invents one where the upstream gave none.
+fn keys_at(transcript: &Transcript<'_>, position: HiddenPosition) -> Vec<Hash> {
+    let identity = transcript.identity;
+    match transcript.calls.made_by(position.message).first() {
+        None => vec![identity.account(text_key_of(transcript, position), None)],
+        Some(call) => {
+            let context = (!call.has_random_id()).then_some(position.name);
+            let nameless = transcript.calls.nameless_key(call, identity);
+            vec![identity.account(call.key, context), identity.account(nameless, Some(position.name))]
+        }
+    }
+}
+
+/// The key of a choice as the client was shown it, as [`keys_at`] has it.
+fn key_of(request: &RequestContext<'_>, identity: &Identity, choice: &dyn ShownChoice) -> Hash {
+    let released = choice.released();
+    match released.first().zip(released_keys(request, identity, choice).first()) {
+        None => identity.account(identity.text_key(request.context, &choice.text()), None),
+        Some((call, key)) => {
+            let is_random = is_random(call.id().as_bytes(), &call.name());
+            identity.account(*key, (!is_random).then_some(request.context))
+        }
+    }
+}
+
+impl OpenAccount {
+    /// The open account of a request, and its account for the policies.
+    pub(super) fn open(
+        keys: AccountKeys,
+        transcript: &Transcript<'_>,
+        (facts, now_ms, approves): (&Facts, u64, bool),
+        price: Option<Price>,
+    ) -> (Self, Account) {
+        let mut known = facts.carried.iter();
+        let is_retry = |tried: &Arc<Carried>| {
+            tried.once.tries < MOST_TRIES && now_ms.saturating_sub(tried.at_ms) < AGAIN_WITHIN_MS
+        };
+        let tried = known.next().cloned().flatten().filter(is_retry);
+        let found = keys.replies.iter().zip(known).find_map(|((at, _), known)| Some((*at, known.clone()?)));
+        let (at, found) = found.map_or((None, None), |(at, found)| (Some(at), Some(found)));
+        let mut carried = found.map(Arc::unwrap_or_clone).unwrap_or_default();
+        if approves {
+            carried.pins.extend(approval(transcript));
+        }
+        let (approvals, mut pins) = placed(transcript, &carried.pins);
+        if at.is_none() || transcript.turn_start(&approvals) > at {
+            carried.begin_turn();
+        }
+        let before = tried.as_ref().map_or_else(Once::default, |tried| tried.once);
+        if let Some(tried) = tried {
+            // Conversations may begin with equal requests.
+            carried.take_in(&tried, !keys.replies.is_empty() || keys.named.is_some());
+            pins = placed(transcript, &carried.pins).1;
+        }
+        let today = now_ms / DAY_MS;
+        if carried.day != today {
+            (carried.day, carried.marks[DAY]) = (today, Marks::default());
+        }
+        let mut tallies = facts.tallies.iter();
+        if let Some(named) = keys.named.and_then(|_| tallies.next()) {
+            let (sums, bought) = without(named, before, Scope::Conversation);
+            carried.conversation = sums;
+            carried.bought[CONVERSATION] = bought;
+            carried.marks[CONVERSATION] = carried.marks[CONVERSATION].most(&named.marks);
+        }
+        let day = keys.day.and_then(|_| tallies.next()).copied().unwrap_or_default();
+        let (day, day_bought) = without(&day, before, Scope::Day);
+        let floor = Sums::default().with(Kind::Calls, transcript.calls.calls.len() as u64);
+        let is_running = carried.at_ms > 0 && at.is_some() && carried.turn != Sums::default();
+        let mut bought = carried.bought;
+        bought[DAY] = day_bought;
+        let account = Account {
+            used: [carried.turn, carried.conversation.most(&floor), day],
+            marks: carried.marks,
+            bought,
+            pins,
+            approvals,
+            may_pin: carried.pins.len() < MOST_PINS,
+            now_ms,
+            since_ms: if is_running { carried.at_ms.min(now_ms) } else { now_ms },
+            is_priced: price.is_some(),
+        };
+        // The time since the last reply of the turn, in which tools ran, belongs to the turn.
+        carried.at_ms = account.since_ms;
+        let (reported, last, marks) = ((Sums::default(), [0; SCOPES]), None, None);
+        (Self { keys, carried, before, reported, last, marks, prompt: 0, price }, account)
+    }
+
+    /// Keeps the notice that is placed now where it is. Returns the update for the state store, at once: the same
+    /// request may be tried again.
+    pub(super) fn pin(&mut self, transcript: &Transcript<'_>, announced: &Announced) -> News {
+        let messages = announced.message + 1;
+        let history = beginnings(transcript, &[messages]).into_iter().next().flatten();
+        let Some(history) = history else { return News::default() };
+        self.carried.pins.push(Pin { messages, history, text: announced.text.as_str().into() });
+        self.carried.marks = announced.marks;
+        self.marks = Some(announced.marks[CONVERSATION]);
+        // Not a try yet: only what is placed must be found again.
+        let tried = Carried { once: self.before, ..self.carried.clone() };
+        News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() }
+    }
+
+    /// The update after `spent` by this exchange in all, and as many extensions `bought`; `shown`: what the client has
+    /// got. Unless `is_last`, it is provisional.
+    pub(super) fn report(
+        &mut self,
+        (spent, bought): (Sums, [u32; SCOPES]),
+        shown: (&RequestContext<'_>, &Identity, &[&dyn ShownChoice]),
+        (now_ms, is_last): (u64, bool),
+    ) -> News {
+        if self.last.replace((spent, bought, is_last)) == Some((spent, bought, is_last)) {
+            return News::default();
+        }
+        let passed = now_ms.saturating_sub(self.carried.at_ms);
+        let spent = spent.with(Kind::Millis, passed);
+        let after = self.carried.after((&spent, &bought), now_ms);
+        let once = Once {
+            calls: self.before.calls.max(spent.get(Kind::Calls)),
+            bought: std::array::from_fn(|scope| self.before.bought[scope].max(bought[scope])),
+            tries: self.before.tries + 1,
+        };
+        let (request, identity, choices) = shown;
+        let after = Arc::new(after);
+        let mut carried: Vec<(Hash, Arc<Carried>)> =
+            choices.iter().map(|choice| (key_of(request, identity, *choice), Arc::clone(&after))).collect();
+        carried.push((self.keys.own, Arc::new(Carried { once, ..(*after).clone() })));
+        let tallied = if is_last { self.tally(&spent, once) } else { Vec::new() };
+        News { carried, tallied, ..News::default() }
+    }
+
+    /// What is new for the sums that all requests add to.
+    fn tally(&mut self, spent: &Sums, once: Once) -> Vec<(Hash, Tally)> {
+        // Earlier tries of the request have added these already.
+        let calls = once.calls.saturating_sub(self.before.calls);
+        let spent = spent.with(Kind::Calls, calls);
+        let bought: [u32; SCOPES] =
+            std::array::from_fn(|scope| once.bought[scope].saturating_sub(self.before.bought[scope]));
+        let sums = spent.less(&self.reported.0);
+        let new = |scope: usize| bought[scope].saturating_sub(self.reported.1[scope]);
+        let marks = self.marks.take().unwrap_or_default();
+        let named = Tally { sums, marks, bought: new(CONVERSATION) };
+        let day = Tally { sums, marks: Marks::default(), bought: new(DAY) };
+        let news = [(self.keys.named, named), (self.keys.day, day)];
+        self.reported = (self.reported.0.most(&spent), bought);
+        let news = news.into_iter().filter(|(_, tally)| *tally != Tally::default());
+        news.filter_map(|(key, tally)| Some((key?, tally))).collect()
+    }
+
+    /// What the replies of the exchange cost so far: as billed, else as estimated from what was sent and shown.
+    pub(super) fn spent(
+        &self,
+        usage: Usage,
+        choices: &[&dyn ShownChoice],
+        (requests, hidden): (u64, u64),
+    ) -> Sums {
+        let settled = choices.iter().filter(|choice| !choice.is_waiting());
+        let calls: usize =
+            settled.flat_map(|choice| choice.released()).map(|call| made_of(call).len().max(1)).sum();
+        let is_billed = usage.prompt > 0 || usage.completion > 0;
+        let usage =
+            if is_billed || requests == 0 { usage } else { self.estimate(choices, (requests, hidden)) };
+        let cost = self.price.as_ref().map_or(0, |price| price.of(&usage));
+        Sums::default()
+            .with(Kind::Calls, calls as u64)
+            .with(Kind::Requests, requests)
+            .with(Kind::Tokens, usage.billed())
+            .with(Kind::Nanodollars, cost)
+    }
+
+    fn estimate(&self, choices: &[&dyn ShownChoice], (requests, hidden): (u64, u64)) -> Usage {
+        let calls = choices.iter().flat_map(|choice| choice.released());
+        let calls = calls.map(|call| estimate_text(&call.arguments()) + estimate_text(&call.name()));
+        let texts = choices.iter().map(|choice| estimate_text(&choice.text()));
+        let completion: u64 = texts.chain(calls).map(|estimate| estimate.tokens()).sum();
+        Usage { prompt: self.prompt * requests, completion: completion + hidden, ..Usage::default() }
+    }
+}
+
+/// A sum without what earlier tries of the same request have added.
+fn without(tally: &Tally, once: Once, scope: Scope) -> (Sums, u32) {
+    let own = Sums::default().with(Kind::Calls, once.calls);
+    (tally.sums.less(&own), tally.bought.saturating_sub(once.bought[scope as usize]))
+}
+
+/// The approvals and the notices whose messages are as they were.
+fn placed(transcript: &Transcript<'_>, pins: &[Pin]) -> (Vec<usize>, Vec<(usize, Arc<str>)>) {
+    let counts: Vec<usize> = pins.iter().map(|pin| pin.messages).collect();
+    let as_they_are = beginnings(transcript, &counts);
+    let placed = pins.iter().zip(as_they_are).filter(|(pin, history)| *history == Some(pin.history));
+    let placed = placed.map(|(pin, _)| (pin.messages.saturating_sub(1), Arc::clone(&pin.text)));
+    let (approvals, notices): (Vec<_>, Vec<_>) = placed.partition(|(_, text)| text.is_empty());
+    (approvals.into_iter().map(|(at, _)| at).collect(), notices)
+}
+
+/// The mark that the last message of the request is an approval.
+fn approval(transcript: &Transcript<'_>) -> Option<Pin> {
+    let messages = transcript.request.messages.len();
+    let history = beginnings(transcript, &[messages]).into_iter().next()??;
+    Some(Pin { messages, history, text: "".into() })
+}
+
+impl Carried {
+    fn begin_turn(&mut self) {
+        let turn = Scope::Turn as usize;
+        self.turn = Sums::default();
+        (self.marks[turn], self.bought[turn]) = (Marks::default(), 0);
+    }
+
+    /// Takes over what earlier tries of the same request were billed and have placed. What follows from the request
+    /// itself counts once.
+    fn take_in(&mut self, tried: &Self, is_same: bool) {
+        (self.marks, self.day) = (tried.marks, tried.day);
+        self.pins.clone_from(&tried.pins);
+        if !is_same {
+            return;
+        }
+        let calls = |sums: &Sums| sums.get(Kind::Calls);
+        self.turn = tried.turn.with(Kind::Calls, calls(&self.turn));
+        self.conversation = tried.conversation.with(Kind::Calls, calls(&self.conversation));
+        self.at_ms = tried.at_ms.max(self.at_ms);
+    }
+
+    fn after(&self, (spent, bought): (&Sums, &[u32; SCOPES]), now_ms: u64) -> Self {
+        Self {
+            turn: self.turn.plus(spent),
+            conversation: self.conversation.plus(spent),
+            at_ms: now_ms,
+            bought: std::array::from_fn(|scope| self.bought[scope].saturating_add(bought[scope])),
+            once: Once::default(),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The records of accounts: what was used and billed as of a reply, and the parts of sums. Encodes, decodes and writes
+//! commands.
+
+use super::names::Names;
+use super::records::{Kind, Record};
+use crate::conversation::account::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums, Tally};
+use crate::conversation::identity::Hash;
+use crate::store::tallies::{MOST_PARTS, Part};
+use ::redis::Pipeline;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A part of a sum that grew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grown {
+    pub(super) key: Hash,
+    pub(super) before: Option<Part>,
+    pub(super) after: Part,
+    /// In ms since the epoch.
+    pub(super) at_ms: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeptAccount {
+    turn: [u64; KINDS],
+    conversation: [u64; KINDS],
+    at_ms: u64,
+    day: u64,
+    marks: [[u32; KINDS]; SCOPES],
+    bought: [u32; SCOPES],
+    once: (u64, [u32; SCOPES], u32),
+    pins: Vec<(usize, String, String)>,
+}
+
+impl Record for Arc<Carried> {
+    fn write(&self) -> Vec<u8> {
+        let pins = self.pins.iter();
+        let kept = KeptAccount {
+            turn: self.turn.0,
+            conversation: self.conversation.0,
+            at_ms: self.at_ms,
+            day: self.day,
+            marks: self.marks.map(|marks| marks.0),
+            bought: self.bought,
+            once: (self.once.calls, self.once.bought, self.once.tries),
+            pins: pins.map(|pin| (pin.messages, pin.history.to_hex(), pin.text.to_string())).collect(),
+        };
+        serde_json::to_vec(&kept).unwrap_or_default()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let kept: KeptAccount = serde_json::from_slice(body).ok()?;
+        let pins = kept.pins.into_iter().map(|(messages, history, text)| {
+            let history = Hash(u128::from_str_radix(&history, 16).ok()?);
+            Some(Pin { messages, history, text: text.into() })
+        });
+        Some(Self::new(Carried {
+            turn: Sums(kept.turn),
+            conversation: Sums(kept.conversation),
+            at_ms: kept.at_ms,
+            day: kept.day,
+            marks: kept.marks.map(Marks),
+            bought: kept.bought,
+            once: Once { calls: kept.once.0, bought: kept.once.1, tries: kept.once.2 },
+            pins: pins.collect::<Option<_>>()?,
+        }))
+    }
+}
+
+impl Record for Part {
+    fn write(&self) -> Vec<u8> {
+        let Tally { sums, marks, bought } = self.tally;
+        serde_json::to_vec(&(self.of.to_hex(), sums.0, marks.0, bought)).unwrap_or_default()
+    }
+
+    fn read(body: &[u8]) -> Option<Self> {
+        let (of, sums, marks, bought): (String, [u64; KINDS], [u32; KINDS], u32) =
+            serde_json::from_slice(body).ok()?;
+        let tally = Tally { sums: Sums(sums), marks: Marks(marks), bought };
+        Some(Self { of: Hash(u128::from_str_radix(&of, 16).ok()?), tally })
+    }
+}
+
+/// Asks for the parts of a sum, the newest first.
+pub(super) fn ask_for_parts(names: &Names, key: Hash, commands: &mut Pipeline) {
+    let key = names.key((Kind::Tally, key));
+    commands.cmd("ZREVRANGE").arg(key).arg(0).arg(MOST_PARTS - 1);
+}
+
+/// Replaces the part by its later state.
+pub(super) fn add_part(names: &Names, grown: &Grown, commands: &mut Pipeline) {
+    let about = (Kind::Tally, grown.key);
+    let key = names.key(about);
+    commands.cmd("ZADD").arg(&key).arg(grown.at_ms).arg(names.seals.seal(about, &grown.after));
+    if let Some(before) = grown.before.filter(|before| *before != grown.after) {
+        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, &before));
+    }
+    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_PARTS as i64) - 1);
+    commands.cmd("PEXPIRE").arg(&key).arg(names.tally_ttl_ms);
+}
+
+/// Stores the account as of a reply.
+pub(super) fn add_carried(names: &Names, key: Hash, carried: &Arc<Carried>, commands: &mut Pipeline) {
+    let about = (Kind::Account, key);
+    let sealed = names.seals.seal(about, carried);
+    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn records_are_read_as_they_were_written(numbers in prop::array::uniform6(any::<u64>()), text in ".{0,40}", of: u128) {
+            let marks = numbers.map(|number| number as u32);
+            let pin = Pin { messages: 3, history: Hash(of), text: text.as_str().into() };
+            let carried = Arc::new(Carried {
+                turn: Sums(numbers), conversation: Sums(numbers), at_ms: numbers[0], day: numbers[1],
+                marks: [Marks(marks); SCOPES], bought: [1, 2, 3], once: Once { calls: 9, bought: [4, 5, 6], tries: 2 }, pins: vec![pin],
+            });
+            prop_assert_eq!(Arc::<Carried>::read(&carried.write()), Some(carried));
+            let part = Part { of: Hash(of), tally: Tally { sums: Sums(numbers), marks: Marks(marks), bought: 7 } };
+            prop_assert_eq!(Part::read(&part.write()), Some(part));
+        }
+
+        #[test]
+        fn other_bytes_are_no_records(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert_eq!(Part::read(&bytes), None);
+            prop_assert_eq!(Arc::<Carried>::read(&bytes), None);
+        }
+    }
+}
