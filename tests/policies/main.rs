@@ -6,6 +6,9 @@
 #[macro_use]
 #[path = "../support/each_client.rs"]
 mod each_client;
+#[allow(dead_code, reason = "shared with tests/governed; each uses a part")]
+#[path = "../governed/responses_kit.rs"]
+mod responses_kit;
 #[path = "../support/mod.rs"]
 mod support;
 #[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
