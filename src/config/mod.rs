@@ -51,6 +51,7 @@ pub use upstream::{
 
 use crate::plan::SummaryEndpoint;
 use crate::policy;
+use crate::policy::approvals::Webhook;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
@@ -201,7 +202,10 @@ impl Config {
         ];
         let of_file = of_file.into_iter().filter_map(|(key, name)| named(key, name));
         let summaries = self.summary_endpoints().filter_map(|endpoint| endpoint.key_env);
-        let names = summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(of_file);
+        let webhooks =
+            self.webhooks().map(|webhook| ("policy.confirm.webhook.secret_env", webhook.secret_env));
+        let names =
+            summaries.map(|name| ("policy.compact.summary.key_env", name)).chain(webhooks).chain(of_file);
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
         let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
@@ -243,6 +247,12 @@ impl Config {
     /// The endpoints to which the policies of any profile send summary requests, each once.
     pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> {
         self.sets().flat_map(PolicySet::summary_endpoints).collect::<HashSet<_>>().into_iter()
+    }
+
+    /// The webhooks that the policies of any profile notify of calls that wait, each once.
+    pub fn webhooks(&self) -> impl Iterator<Item = Webhook> {
+        let webhooks = self.sets().filter_map(|set| set.confirming()?.webhook.as_deref().cloned());
+        webhooks.collect::<HashSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.

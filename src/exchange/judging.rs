@@ -12,6 +12,7 @@ pub(crate) use self::holding::tests as holding_tests;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind, Usage};
+use crate::policy::about::Confirming;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use std::borrow::Cow;
@@ -178,21 +179,16 @@ impl Judging {
         self.answers.named.iter().any(|pattern| pattern.matches(name))
     }
 
+    /// Why an approved call is blocked after all.
+    fn changed(&self) -> Reason {
+        let message = self.judge.confirming().map(Confirming::changed).unwrap_or_default();
+        Reason::new(ReasonKind::Validation, message).retryable()
+    }
+
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         self.judge.usage(now_ms)
     }
-}
-
-/// Why an approved call is blocked after all.
-fn changed() -> Reason {
-    Reason::new(
-        ReasonKind::Validation,
-        "The call was not run: its arguments would no longer be those that the user approved. Make the \
-                  call again if it is still wanted."
-            .to_owned(),
-    )
-    .retryable()
 }
 
 /// What was done to a call besides objecting to it.

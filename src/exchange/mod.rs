@@ -36,8 +36,9 @@ use crate::dialect::chat::Chat;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
-use crate::plan::approval::{ApprovalDecision, HeldCall};
+use crate::plan::approval::{Decided, HeldCall};
 use crate::plan::{Plan, SummaryWanted};
+use crate::policy::approvals::Webhook;
 use crate::policy::set::PolicySet;
 use crate::telemetry::request_record::{On, RequestRecord};
 use crate::wire::body::{Fault, Scanner};
@@ -147,7 +148,7 @@ pub enum Input {
     /// A whole reply came.
     Reply(WholeReply),
     /// A decision on the call that waits under this number.
-    Decided(u32, ApprovalDecision),
+    Decided(u32, Decided),
     /// Nothing was sent to the client for the heartbeat interval.
     Silence,
     /// The head of the stream has waited long enough for its first event.
@@ -204,8 +205,8 @@ pub enum Output {
     Send(Outgoing),
     /// Report to the state store.
     Store(News),
-    /// Ask a person about a call, for at most so many ms, and give [`Input::Decided`].
-    AskApproval(HeldCall, u64),
+    /// Ask a person about a call and give [`Input::Decided`].
+    AskApproval(Box<ApprovalRequest>),
     /// The call of this number no longer needs a decision.
     WithdrawApproval(u32),
     /// The reply to the client, whole.
@@ -220,6 +221,16 @@ pub enum Output {
     BreakOff(Break),
     /// The stream to the client has ended.
     Done,
+}
+
+/// A call that a person is to be asked about.
+#[derive(Debug)]
+pub struct ApprovalRequest {
+    pub call: HeldCall,
+    /// How long the reply waits at most, in ms.
+    pub hold_ms: u64,
+    /// Who is notified of it.
+    pub webhook: Option<Arc<Webhook>>,
 }
 
 /// A whole reply to the client.

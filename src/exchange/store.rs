@@ -48,6 +48,8 @@ pub struct Ask<'a> {
     pub histories: &'a [Hash],
     /// The key of the text that the user has answered, where that may be an approval.
     pub answered: Option<Hash>,
+    /// The keys of approvals that may be known.
+    pub approved: &'a [Hash],
     /// The quotas whose use by the caller is wanted.
     pub quotas: &'a [Quota],
     /// The conversation and its caller, where a stop of one of them matters.
@@ -66,6 +68,7 @@ pub struct StoreQuery {
     pub(crate) calls: Vec<Hash>,
     pub(crate) places: Vec<Hash>,
     pub(crate) histories: Vec<Hash>,
+    pub(crate) approved: Vec<Hash>,
     pub(crate) quotas: Vec<Quota>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) model: Hash,
@@ -87,6 +90,7 @@ impl StoreQuery {
             conversation: self.conversation,
             histories: &self.histories,
             answered: self.answered,
+            approved: &self.approved,
             quotas: &self.quotas,
             stops: &self.stops,
             bytes: self.bytes,
@@ -137,6 +141,8 @@ pub struct Facts {
     pub repeated: bool,
     /// What the answered text asked, if it was a question.
     pub asked: Option<Arc<Confirmation>>,
+    /// Which approvals are known.
+    pub approved: Vec<bool>,
     /// The digest of the hidden exchanges that each history was sent with.
     pub sent_exchanges: Vec<Option<u64>>,
     /// When calls of each quota were handed out, in ms since the epoch, without earlier tries of the same request.
@@ -209,6 +215,8 @@ pub struct News {
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were asked, by the key of the text that holds each. The first one under a key is kept.
     pub asked: Vec<(Hash, Confirmation)>,
+    /// The keys of approvals that hold for the rest of their conversations.
+    pub approved: Vec<Hash>,
     /// With which hidden exchanges the history was sent.
     pub sent: Option<SentExchanges>,
     /// The use of quotas.
@@ -242,6 +250,7 @@ impl News {
     pub fn is_empty(&self) -> bool {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
         let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none();
+        let is_empty = is_empty && self.approved.is_empty();
         is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
     }
 }

@@ -7,16 +7,20 @@
 
 pub mod about;
 mod allow;
+pub mod approvals;
 mod arguments;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
 mod compact;
+mod compile;
+pub mod conditions;
 mod confirm;
 mod context;
 mod duplicates;
 mod fresh;
 mod history;
+mod hosts;
 mod injection;
 mod kill;
 mod loops;

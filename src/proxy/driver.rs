@@ -15,10 +15,14 @@ use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
 use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
+use super::webhooks::Notification;
 use super::whole::Read;
 use crate::conversation::summaries::Pin;
-use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
-use crate::plan::approval::{ApprovalDecision, HeldCall};
+use crate::exchange::{
+    Admission, Answer, ApprovalRequest, Exchange, Input, Now, Outgoing, Output, WholeReply,
+};
+use crate::plan::approval::{ApprovalDecision, Decided};
+use crate::policy::approvals::Webhook;
 use crate::store::held::{End, Shown, Ticket};
 use crate::store::{Claim, Facts};
 use crate::telemetry::metrics::StreamGuard;
@@ -27,9 +31,21 @@ use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::response::Parts;
 use hyper::http::{HeaderValue, Response, Version};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
+
+/// How long it is tried to report that nobody answered in time.
+const LATE_NOTICE: Duration = Duration::from_secs(60);
+
+/// A call that waits for a person's decision.
+struct WaitingCall {
+    id: u32,
+    ticket: Ticket,
+    /// Who is notified of it, and of what.
+    notice: Option<(Arc<Webhook>, Value)>,
+}
 
 /// See the module's documentation.
 pub(super) struct Driver {
@@ -40,7 +56,7 @@ pub(super) struct Driver {
     /// The upstream's whole replies, by their numbers.
     replies: Vec<Read>,
     /// The calls that wait for a person's decision.
-    tickets: Vec<(u32, Ticket)>,
+    tickets: Vec<WaitingCall>,
     /// When the wait for decisions ends for all calls: set by the first one.
     until: Option<Instant>,
     /// The lock on the conversation, where its requests go one at a time.
@@ -133,11 +149,11 @@ impl Driver {
                 });
             }
             Output::Dismiss => self.guard = None,
-            Output::AskApproval(call, hold_ms) => {
-                let ticket = self.hold(&call, hold_ms);
-                self.tickets.push((call.id, ticket));
+            Output::AskApproval(request) => {
+                let asked = self.hold(*request);
+                self.tickets.push(asked);
             }
-            Output::WithdrawApproval(id) => self.tickets.retain(|(held, _)| *held != id),
+            Output::WithdrawApproval(id) => self.tickets.retain(|asked| asked.id != id),
             _ => {}
         }
     }
@@ -154,10 +170,13 @@ impl Driver {
     }
 
     /// The next decision on a call that waits; `None` if none does. Cancel-safe.
-    pub(super) async fn decision(&mut self) -> Option<(u32, ApprovalDecision)> {
-        let (id, ticket) = self.tickets.first_mut()?;
-        let (id, end) = (*id, ticket.decision().await);
-        self.tickets.remove(0);
+    pub(super) async fn decision(&mut self) -> Option<(u32, Decided)> {
+        let end = self.tickets.first_mut()?.ticket.decision().await;
+        let WaitingCall { id, ticket, notice } = self.tickets.remove(0);
+        if let Some((webhook, data)) = notice.filter(|_| end == End::Expired) {
+            self.notify(&webhook, "approval.expired", data, Instant::now() + LATE_NOTICE);
+        }
+        let spoken = ticket.spoken().cloned();
         self.record.mark_idle();
         let decision = match end {
             End::Approved => ApprovalDecision::Approved,
@@ -166,12 +185,13 @@ impl Driver {
             End::Stopped => ApprovalDecision::Stopped,
             End::Refused | End::Left => ApprovalDecision::Unasked,
         };
-        Some((id, decision))
+        let (approver, reason) = spoken.map_or((None, None), |spoken| (spoken.approver, spoken.reason));
+        Some((id, Decided { decision, approver, reason }))
     }
 
-    fn hold(&mut self, call: &HeldCall, hold_ms: u64) -> Ticket {
-        let now = Instant::now();
-        let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
+    fn hold(&mut self, request: ApprovalRequest) -> WaitingCall {
+        let (now, call) = (Instant::now(), request.call);
+        let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(request.hold_ms));
         let since = SystemTime::now();
         let shown = Shown {
             tool: call.tool.clone(),
@@ -181,7 +201,31 @@ impl Driver {
             since,
             expires: since + (until - now),
         };
-        self.app.held.hold(shown, until)
+        let (readable, expires) = (shown.readable.clone(), shown.expires);
+        let ticket = self.app.held.hold(shown, until);
+        let notice = request.webhook.zip(ticket.token()).map(|(webhook, token)| {
+            let link = self.app.approval_link(&webhook, token);
+            let record = self.exchange.record();
+            let data = json!({
+                "token": token,
+                "link": link,
+                "tool": call.tool,
+                "arguments": readable,
+                "conversation": record.conversation,
+                "caller": record.caller,
+                "request_id": record.request_id,
+                "expires_at": humantime::format_rfc3339_millis(expires).to_string(),
+            });
+            (webhook, data)
+        });
+        if let Some((webhook, data)) = &notice {
+            self.notify(webhook, "approval.requested", data.clone(), until);
+        }
+        WaitingCall { id: call.id, ticket, notice }
+    }
+
+    fn notify(&self, webhook: &Arc<Webhook>, kind: &'static str, data: Value, until: Instant) {
+        self.app.notify(webhook, Notification { kind, data, until });
     }
 
     /// The request for the upstream.

@@ -291,8 +291,8 @@ impl ReplayInProgress<'_> {
         while let Some(output) = exchange.next_output() {
             match output {
                 // There is nobody to ask.
-                Output::AskApproval(call, _) => {
-                    exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
+                Output::AskApproval(request) => {
+                    exchange.on(Input::Decided(request.call.id, ApprovalDecision::Unasked.into()), now);
                 }
                 Output::Answer(Answer::Error(_)) => is_refused = true,
                 // What the model would say if it were asked again is not known.

@@ -3,7 +3,7 @@
 //! decides nothing.
 //!
 //! Shared are release times, hidden exchanges, what models refuse, questions to people and which requests took their
-//! calls, uses of quotas, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
+//! calls, lasting approvals, uses of quotas, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
 //! in the process, and so does what is bound to a client's connection.
 
 mod link;
@@ -318,6 +318,9 @@ fn merge(facts: &mut Facts, found: Found) {
     facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
     for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {
         *known = shared.map(|sent| sent.rounds).or(*known);
+    }
+    for (known, shared) in facts.approved.iter_mut().zip(found.approved) {
+        *known |= shared;
     }
     add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
 }

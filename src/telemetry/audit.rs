@@ -4,7 +4,7 @@
 
 use super::bounded;
 use super::queue::Queue;
-use super::request_record::{Action, JudgedCall, On, RequestRecord};
+use super::request_record::{Action, ApprovalRecord, JudgedCall, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -73,6 +73,9 @@ struct Entry<'a> {
     mode: &'static str,
     decisions: Vec<Decision<'a>>,
     actions: Vec<Deed<'a>>,
+    /// What people decided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approvals: Vec<Approval<'a>>,
     /// How many decisions and actions are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
@@ -93,6 +96,16 @@ struct Decision<'a> {
     reason: Option<&'static str>,
     /// The model gets this policy's text.
     spoke: bool,
+}
+
+/// A person's decision on a call.
+#[derive(Serialize)]
+struct Approval<'a> {
+    tool: Cow<'a, str>,
+    outcome: &'static str,
+    /// Who decided, as whoever reported it says.
+    approver: Option<Cow<'a, str>>,
+    reason: Option<Cow<'a, str>>,
 }
 
 /// What a policy did, `count` times.
@@ -122,6 +135,7 @@ fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
         mode: record.mode,
         decisions: record.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
         actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
+        approvals: record.approvals.iter().take(MAX_ITEMS).map(approval).collect(),
         left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
     };
     let mut line = serde_json::to_vec(&entry).ok()?;
@@ -155,6 +169,16 @@ fn decisions_on((call, judged): (usize, &JudgedCall)) -> Vec<Decision<'_>> {
 
 fn deed(action: &Action) -> Deed<'_> {
     Deed { policy: action.policy, action: bounded::text(&action.action, MAX_TEXT_CHARS), count: action.count }
+}
+
+fn approval(record: &ApprovalRecord) -> Approval<'_> {
+    let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
+    Approval {
+        tool: bounded::name(&record.tool),
+        outcome: record.outcome.as_str(),
+        approver: record.approver.as_deref().map(text),
+        reason: record.reason.as_deref().map(text),
+    }
 }
 
 fn is_zero(number: &usize) -> bool {

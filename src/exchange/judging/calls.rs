@@ -1,11 +1,11 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
 use super::holding::Waiting;
-use super::{Judged, Judging, acts, changed, wrapper};
+use super::{Judged, Judging, acts, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
-use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
+use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use crate::plan::decision::{Decision, Known};
 use crate::policy::set::Ruling;
 
@@ -108,8 +108,7 @@ impl CallJudge for Judging {
             (Some((policy, reason)), None, rewritten)
                 if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
             {
-                let arguments = rewritten.map(|(_, arguments)| arguments);
-                Decision::Ask { policy, reason: reason.clone(), arguments }
+                self.ask((policy, reason), &meant, rewritten.map(|(_, arguments)| arguments))
             }
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
@@ -117,7 +116,7 @@ impl CallJudge for Judging {
             (None, Some((_, content)), _) => Decision::Answer { content, own },
             // The call that runs is the one that was shown.
             (None, None, Some((policy, _))) if self.judge.is_approved() => {
-                Decision::Block { policy, reason: changed() }
+                Decision::Block { policy, reason: self.changed() }
             }
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
             (None, None, None) => Decision::Release,
@@ -134,7 +133,7 @@ impl CallJudge for Judging {
         let tool = call.name();
         let mut objections = Vec::new();
         if self.confirms() {
-            objections = self.judge.rule(choice, &tool, None, 0).objections;
+            objections = self.judge.rule(choice, &tool, Some(&call.arguments()), 0).objections;
             objections.retain(|(_, reason)| reason.needs_approval());
         }
         let decision = match objections.first() {
@@ -147,10 +146,12 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
+    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked> {
         match (&self.token, self.judge.confirming()) {
-            (Some(token), Some(confirming)) => ask(calls, token, confirming),
-            _ => Err(Unaskable::Nobody),
+            (Some(token), Some(confirming)) => {
+                ask(calls, token, confirming).map_err(|why: Unaskable| Unasked(confirming.unaskable(why)))
+            }
+            _ => Err(Unasked(None)),
         }
     }
 
@@ -185,9 +186,12 @@ impl CallJudge for Judging {
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
-        let decision = Decision::Block { policy, reason: approval.refusal(reason) };
+        let words = self.holding.words.take().filter(|(about, _)| *about == id).map(|(_, words)| words);
+        let decision = Decision::Block { policy, reason: self.refusal(approval, words.as_deref(), reason) };
         match approval {
-            ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
+            ApprovalDecision::Declined => {
+                self.holding.declined.push((call.tool.clone(), arguments, words));
+            }
             silent => self.holding.silent = Some(silent),
         }
         self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());

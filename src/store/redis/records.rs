@@ -35,6 +35,7 @@ pub enum Kind {
     HiddenExchanges = b'r',
     Model = b'm',
     Question = b'a',
+    Approved = b'p',
     Claimed = b'c',
     Repeated = b'e',
     History = b'h',

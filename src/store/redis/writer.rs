@@ -3,7 +3,7 @@
 
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
-use super::records::{Kind, one_by_one};
+use super::records::{Kind, SeenMarker, one_by_one};
 use super::uses::{Change, most_read};
 use crate::conversation::identity::Hash;
 use crate::conversation::released::MOST_RELEASES;
@@ -185,12 +185,17 @@ impl Update {
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
         let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
-        size_of::<Self>() + rounds + asked + history + 64 * self.news.released.len() + changes
+        size_of::<Self>()
+            + rounds
+            + asked
+            + history
+            + 64 * (self.news.released.len() + self.news.approved.len())
+            + changes
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, sent, overflow, history, .. } = &self.news;
+        let News { released, rounds, model, asked, approved, sent, overflow, history, .. } = &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -208,6 +213,11 @@ impl Update {
         }
         for (text, confirmation) in asked {
             ask(names, *text, confirmation, commands);
+        }
+        for name in approved {
+            let about = (Kind::Approved, *name);
+            let sealed = names.seals.seal(about, &SeenMarker);
+            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
         }
         if let Some(sent) = sent {
             let about = (Kind::History, sent.history);

@@ -3,7 +3,7 @@
 use super::items::OutItem;
 use super::written::{judged_call, synthetic_result};
 use crate::dialect::responses::rounds::Element;
-use crate::plan::approval::{Question, Unaskable, put_off};
+use crate::plan::approval::{Question, Unasked, put_off};
 use crate::plan::decision::Decision;
 use crate::plan::envelope;
 
@@ -35,7 +35,7 @@ pub fn elements(
 }
 
 /// What the model reads as the result of a call; `None` for one that it gets none for.
-pub fn result_of(decision: &Decision, question: Option<&Result<Question, Unaskable>>) -> Option<String> {
+pub fn result_of(decision: &Decision, question: Option<&Result<Question, Unasked>>) -> Option<String> {
     Some(match decision {
         Decision::Block { policy, reason } => envelope(policy, reason),
         Decision::Ask { policy, reason, .. } => envelope(policy, &put_off(reason, question)),
