@@ -20,6 +20,7 @@ use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{Summariser, SummaryEndpointError, SummaryEndpoints};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
@@ -72,7 +73,12 @@ struct Services {
 }
 
 impl Services {
-    fn app(self, config: &Arc<Config>, upstream: Upstream, summaries: Summariser) -> AppState {
+    fn app(
+        self,
+        config: &Arc<Config>,
+        upstream: Upstream,
+        (summaries, webhooks): (Summariser, Webhooks),
+    ) -> AppState {
         let Self { telemetry, store, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
         let shared = Arc::new(exchange::Shared {
@@ -93,6 +99,7 @@ impl Services {
             held,
             conversation_lock: Arc::default(),
             summaries,
+            webhooks,
             shared,
             config: Arc::clone(config),
         }
@@ -108,6 +115,8 @@ pub enum StartError {
     Upstream(#[from] UpstreamSetupError),
     #[error(transparent)]
     Summaries(#[from] SummaryEndpointError),
+    #[error(transparent)]
+    Webhooks(#[from] WebhookSetupError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
     #[error("{name} (admin.token_env): {problem}")]
@@ -171,6 +180,7 @@ impl Running {
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
         let endpoints = SummaryEndpoints::of(&config, &settings)?;
+        let webhooks = Webhooks::of(&config, &settings, drain.clone())?;
         let pins = Pins::new(config.store.ttl);
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
@@ -179,7 +189,7 @@ impl Running {
         let services = Services { telemetry: telemetry.clone(), store, key, held: Arc::clone(&held), memory };
         let answers = ModelAnswers::new(config.store.ttl);
         let summaries = Summariser::new((pins, answers), endpoints, drain.clone());
-        let app = services.app(&config, Upstream::new(settings)?, summaries);
+        let app = services.app(&config, Upstream::new(settings)?, (summaries, webhooks));
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;

@@ -137,6 +137,7 @@ fn store() -> Plot {
                 conversation: name(at % 50),
                 histories: &calls[..3],
                 answered: None,
+                approved: &[],
                 quotas: &[],
                 carried: &[],
                 tallies: &[],

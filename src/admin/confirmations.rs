@@ -5,10 +5,12 @@
 //! each second would take more than the age of the universe, so attempts are not counted.
 
 use super::{Admin, Answer, JSON};
-use crate::store::held::{End, Shown};
+use crate::exchange::confirm::plain_words;
+use crate::store::held::{End, Shown, Spoken};
 use hyper::http::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// The path of the list and, with a slash and a token after it, of one answer.
@@ -25,7 +27,41 @@ pub(super) enum Route<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
-    approve: bool,
+    /// The same as a decision.
+    approve: Option<bool>,
+    decision: Option<Decision>,
+    /// Who decided.
+    approver: Option<String>,
+    /// Why, in the person's words.
+    reason: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Decision {
+    Approve,
+    Decline,
+}
+
+/// The longest name of a person and the longest reason, in characters.
+const MOST_NAME: usize = 100;
+const MOST_REASON: usize = 500;
+
+impl Said {
+    /// The answer, if the body says exactly one thing.
+    fn spoken(self) -> Option<Spoken> {
+        let decided = self.decision.map(|decision| decision == Decision::Approve);
+        let approve = match (self.approve, decided) {
+            (Some(approve), None) | (None, Some(approve)) => approve,
+            _ => return None,
+        };
+        let is_short = |text: &Option<String>, most: usize| {
+            text.as_ref().is_none_or(|text| text.chars().nth(most).is_none())
+        };
+        let is_bounded = is_short(&self.approver, MOST_NAME) && is_short(&self.reason, MOST_REASON);
+        let (approver, reason) = (self.approver.map(Arc::from), self.reason.map(Arc::from));
+        is_bounded.then_some(Spoken { approve, approver, reason })
+    }
 }
 
 impl<'a> Route<'a> {
@@ -59,37 +95,56 @@ impl Admin {
     }
 
     fn answer_call(&self, token: &str, body: &[u8]) -> Answer {
-        let Ok(Said { approve }) = serde_json::from_slice::<Said>(body) else {
-            let message = "The body must be {\"approve\": true} or {\"approve\": false}.";
+        let Some(spoken) = serde_json::from_slice::<Said>(body).ok().and_then(Said::spoken) else {
+            let message = "The body must be {\"decision\": \"approve\"} or {\"decision\": \"decline\"}, or {\"approve\": \
+                           true} or {\"approve\": false}; with it may come an \"approver\" of up to 100 characters and a \
+                           \"reason\" of up to 500.";
             return Answer::error(StatusCode::BAD_REQUEST, message, "bad_answer");
         };
-        match self.held.answer(token, approve) {
+        let approve = spoken.approve;
+        match self.held.answer(token, spoken) {
             Ok(shown) => {
                 let outcome = if approve { "approved" } else { "declined" };
                 let body = json!({"token": token, "tool": shown.tool, "outcome": outcome});
                 Answer(StatusCode::OK, JSON, body.to_string().into())
             }
-            Err(end) => {
-                let (code, message) = ended(end);
-                Answer::error(StatusCode::NOT_FOUND, message, code)
+            Err(None) => {
+                let message = "No call waits under this token, and none is known to have done so.";
+                Answer::error(StatusCode::NOT_FOUND, message, "confirmation_unknown")
+            }
+            Err(Some(ended)) => {
+                let (status, code, what) = late(ended.end);
+                let at = humantime::format_rfc3339_millis(ended.at);
+                let by = ended.approver.as_deref().and_then(plain_words);
+                let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+                let message = format!("The call of {} waits no longer: {what}{by} at {at}.", ended.tool);
+                Answer::error(status, &message, code)
             }
         }
     }
 }
 
-/// Why there is no call to answer: a closed list of codes.
-fn ended(end: Option<End>) -> (&'static str, &'static str) {
+/// Why an answer comes too late, from a closed list of codes, and what happened.
+fn late(end: End) -> (StatusCode, &'static str, &'static str) {
     match end {
-        None => {
-            ("confirmation_unknown", "No call waits under this token, and none is known to have done so.")
-        }
-        Some(End::Approved | End::Declined) => {
-            ("confirmation_answered", "This call has been answered already; only the first answer counts.")
-        }
-        Some(End::Expired) => ("confirmation_expired", "Nobody answered in time; the call was not run."),
-        Some(End::Left | End::Stopped | End::Refused) => {
-            ("confirmation_gone", "The client of this call is no longer connected; the call was not run.")
-        }
+        End::Approved => (
+            StatusCode::NOT_FOUND,
+            "confirmation_answered",
+            "it was approved, and only the first answer counts,",
+        ),
+        End::Declined => (
+            StatusCode::NOT_FOUND,
+            "confirmation_answered",
+            "it was declined, and only the first answer counts,",
+        ),
+        End::Expired => (
+            StatusCode::GONE,
+            "confirmation_expired",
+            "nobody answered in time, so it was not run: the time was over",
+        ),
+        End::Left => (StatusCode::GONE, "confirmation_gone", "its client left, so it was not run,"),
+        End::Stopped => (StatusCode::GONE, "confirmation_gone", "toolrein was stopped, so it was not run,"),
+        End::Refused => (StatusCode::GONE, "confirmation_gone", "too many waited, so it was not run,"),
     }
 }
 

@@ -39,7 +39,7 @@ const INDEX: &str = "toolrein admin\n\n\
     /api/conversations/ID/stop, /api/callers/HASH/stop   POST stops, DELETE resumes; require the bearer token\n";
 
 /// The longest body that is read.
-pub const BODY_BYTES: u64 = 1024;
+pub const BODY_BYTES: u64 = 4096;
 
 /// The state that the admin server shows. Cheap to clone.
 #[derive(Clone)]

@@ -53,6 +53,7 @@ pub use upstream::{
 
 use crate::plan::SummaryEndpoint;
 use crate::policy;
+use crate::policy::approvals::Webhook;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
 use contradictions::contradictions;
@@ -207,7 +208,11 @@ impl Config {
         let of_file = of_file.into_iter().filter_map(|(key, name)| named(key, name));
         let of_models = self.model_endpoints();
         let of_models = of_models.filter_map(|(table, at)| Some((format!("{table}.key_env"), at.key_env?)));
-        let names = of_models.chain(of_file.map(|(key, name)| (key.to_owned(), name)));
+        let webhooks = self.webhooks();
+        let webhooks =
+            webhooks.map(|webhook| ("policy.confirm.webhook.secret_env".to_owned(), webhook.secret_env));
+        let of_file = of_file.map(|(key, name)| (key.to_owned(), name));
+        let names = of_models.chain(webhooks).chain(of_file);
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
         let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
@@ -280,6 +285,12 @@ impl Config {
         let about_calls = about_calls.map(|(policy, at)| (format!("policy.{policy}.model"), at));
         let summaries = self.summary_endpoints();
         summaries.map(|at| ("policy.compact.summary".to_owned(), at)).chain(about_calls)
+    }
+
+    /// The webhooks that the policies of any profile notify of calls that wait, each once.
+    pub fn webhooks(&self) -> impl Iterator<Item = Webhook> {
+        let webhooks = self.sets().filter_map(|set| set.confirming()?.webhook.as_deref().cloned());
+        webhooks.collect::<HashSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.

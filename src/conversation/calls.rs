@@ -43,6 +43,8 @@ pub struct Call {
     pub released_ms: Option<u64>,
     /// The earliest of these, where there are several.
     pub earliest_ms: Option<u64>,
+    /// A person has approved it, as the state store knows, and that holds for equal calls.
+    pub approved: bool,
 }
 
 impl Call {
@@ -245,6 +247,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
         result: None,
         released_ms: None,
         earliest_ms: None,
+        approved: false,
     }
 }
 

@@ -198,6 +198,12 @@ impl Identity {
         self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
     }
 
+    /// The key under which a person's approval of a call is kept that was made after `context`.
+    pub fn approval(&self, call: CallKey, context: Hash) -> Hash {
+        let (call, context) = (call.0.to_le_bytes(), context.0.to_le_bytes());
+        self.key.hash(Domain::Confirmation, &[b"approved", &call, &context])
+    }
+
     /// The key of what is known of the conversation that the upstream continues under the name `continues`. Of this
     /// caller alone: an id of somebody else's finds nothing.
     pub fn response_key(&self, continues: &str) -> Hash {

@@ -5,6 +5,7 @@
 
 mod failure;
 mod likeness;
+mod unknown;
 
 pub use self::likeness::Likeness;
 
@@ -145,6 +146,27 @@ pub fn has_failed(view: &View<'_>) -> bool {
     }
     let text = decode(first, view.body);
     reports_failure(&text, &text) || json_reports_failure(&text)
+}
+
+/// Whether the result in `view` leaves open whether the tool has acted: a failure that says so, such as a time limit or
+/// a lost connection, or a short text that says nothing else.
+pub fn is_unknown(view: &View<'_>) -> bool {
+    let Some(first) = view.message.content.texts().next() else { return false };
+    let raw = first.raw(view.body);
+    let is_long = raw.len() > 2 * unknown::SEARCHED;
+    if !has_failed(view) {
+        return !is_long && unknown::is_bare(&decode(first, view.body));
+    }
+    if is_long {
+        let read = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        let (head, tail) = (read(&raw[..unknown::SEARCHED]), read(&raw[raw.len() - unknown::SEARCHED..]));
+        return unknown::leaves_open(&[&head, &tail]);
+    }
+    let text = decode(first, view.body);
+    let object = || serde_json::from_str::<Map<String, Value>>(&text);
+    unknown::leaves_open(&[&text])
+        || (text.trim_start().starts_with('{')
+            && object().is_ok_and(|object| unknown::status_leaves_open(&object)))
 }
 
 /// The first and the last of a long text, escapes as written except line ends.
@@ -374,6 +396,36 @@ mod tests {
             assert!(!failed(text), "{text}");
         }
         assert!(!with_views(&[content("null")], |views| has_failed(&views[0])));
+    }
+
+    #[test]
+    fn an_outcome_is_unknown_where_the_tool_may_have_acted_and_did_not_say_so() {
+        let long = "x".repeat(2 * END_BYTES);
+        let traceback =
+            format!("Traceback (most recent call last):\n{long}\nrequests.exceptions.ReadTimeout: slow");
+        for (text, unknown) in [
+            ("Error: HTTPSConnectionPool(host='a', port=443): Read timed out.", true),
+            ("Tool call timed out after 60 seconds", true),
+            (r#"{"error":"The operation was aborted due to a timeout: AbortError"}"#, true),
+            (r#"{"error":{"code":502,"message":"no"}}"#, true),
+            (r#"{"status":504}"#, true),
+            (r#"{"ok":false,"status":"500"}"#, true),
+            (r#"{"output":"","metadata":{"exit_code":124}}"#, true),
+            (r#"[{"type":"text","text":"Error: connection reset by peer"}]"#, true),
+            (&traceback, true),
+            (&long, false),
+            ("ok", false),
+            ("", false),
+            ("Error: no such order", false),
+            ("Error: [Errno 111] Connection refused", false),
+            (r#"{"ok":true,"timeout":"timed out sessions end after 30 s"}"#, false),
+            (r#"{"status":404,"error":"no"}"#, false),
+            ("The user doesn't want to proceed with this tool use.", false),
+            ("Order 7 was created. The session timed out.", false),
+        ] {
+            let found = with_views(&[content(&quote(text))], |views| is_unknown(&views[0]));
+            assert_eq!(found, unknown, "{}", &text[..80.min(text.len())]);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! it. The exchange implements it with the policies.
 
 use crate::conversation::assembled::Assembled;
-use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
+use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
 use crate::plan::decision::{Decision, Known};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub trait CallJudge: Send {
     ///
     /// # Errors
     /// Why no person can be asked.
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable>;
+    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked>;
 
     /// What policies did to calls so far, in order: the policy and the name of the action.
     fn acts(&self) -> Vec<(&'static str, &'static str)>;

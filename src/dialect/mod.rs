@@ -95,6 +95,9 @@ pub trait Dialect<J>: Send + Sync {
     /// A reply with approved calls, in the model's place.
     fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes;
 
+    /// A reply that is this text alone, in the model's place.
+    fn says(&self, form: Form, text: &str, handed: &Handed<'_>) -> Bytes;
+
     /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls: for replays.
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes;
 
@@ -111,7 +114,7 @@ pub struct RecordedReply {
     pub items: Vec<Bytes>,
 }
 
-/// What toolrein's reply with approved calls contains besides the calls.
+/// What toolrein's own reply contains besides approved calls or a text.
 pub struct Handed<'a> {
     /// The key of the message that asked: the reply's id and the calls' ids are derived from it, so that a retry gets
     /// the same.

@@ -166,9 +166,9 @@ impl Running {
                 replies.judge.begin(Form::Streamed, OK);
             }
             (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
-            (_, Input::Decided(id, approval)) => {
-                if self.decided(core, id, approval) {
-                    replies.judge.settle(id, approval, &mut replies.out);
+            (_, Input::Decided(id, decided)) => {
+                if self.decided(core, &mut *replies.judge, id, &decided) {
+                    replies.judge.settle(id, decided.decision, &mut replies.out);
                     replies.give(core);
                     self.note_finished(core, replies, now);
                 }

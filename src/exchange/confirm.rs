@@ -13,7 +13,8 @@ use crate::exchange::restore::{HiddenPosition, text_key_of, text_of};
 use crate::plan::approval::{Question, Unaskable};
 use crate::policy::about::Confirming;
 use shown::{fenced, is_plain_name, pretty};
-use std::time::Duration;
+
+pub use shown::plain_words;
 
 /// What the user said right after an assistant's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,17 +41,10 @@ pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<
         left = left.checked_sub(chars).ok_or(Unaskable::TooLong { most: confirming.max_chars })?;
         shown.push_str(&format!("\n`{name}`\n{}\n", fenced(&arguments)));
     }
-    let what = if calls.len() == 1 { "this tool call" } else { "these tool calls" };
-    let words: Vec<String> = confirming.words.iter().map(|word| format!(" or `{word}`")).collect();
-    let lasts = humantime::format_duration(Duration::from_millis(confirming.expires_ms));
-    let text = format!(
-        "I need your approval before I make {what}:\n{shown}\nTo approve, reply with `{token}`{} and nothing else, \
-         within {lasts}. Any other reply declines.",
-        words.concat()
-    );
     Ok(Question {
-        text,
+        text: confirming.question((&shown, calls.len()), token),
         calls: calls.len(),
+        put_off: confirming.asked(),
         token: token.to_owned(),
         words: confirming.words.clone(),
         expires_ms: confirming.expires_ms,

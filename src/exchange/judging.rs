@@ -14,6 +14,7 @@ use crate::conversation::account::SCOPES;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
 use crate::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
+use crate::policy::about::Confirming;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use std::borrow::Cow;
@@ -214,21 +215,16 @@ impl Judging {
         self.extended = std::array::from_fn(|scope| self.extended[scope] || extends[scope]);
     }
 
+    /// Why an approved call is blocked after all.
+    fn changed(&self) -> Reason {
+        let message = self.judge.confirming().map(Confirming::changed).unwrap_or_default();
+        Reason::new(ReasonKind::Validation, message).retryable()
+    }
+
     /// What the conversation has used of each limit, by policy.
     pub fn usage(&self, now_ms: u64) -> Vec<(&'static str, Usage)> {
         self.judge.usage(now_ms)
     }
-}
-
-/// Why an approved call is blocked after all.
-fn changed() -> Reason {
-    Reason::new(
-        ReasonKind::Validation,
-        "The call was not run: its arguments would no longer be those that the user approved. Make the \
-                  call again if it is still wanted."
-            .to_owned(),
-    )
-    .retryable()
 }
 
 /// The decision on a call whose result is `content`: one of the policy's own tool (`own`), or a question to the user.

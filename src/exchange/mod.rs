@@ -38,8 +38,9 @@ use crate::dialect::chat::Chat;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
-use crate::plan::approval::{ApprovalDecision, HeldCall};
+use crate::plan::approval::{Decided, HeldCall};
 use crate::plan::{ModelTerms, Plan, SummaryWanted};
+use crate::policy::approvals::Webhook;
 use crate::policy::set::PolicySet;
 use crate::telemetry::request_record::{On, RequestRecord};
 use crate::wire::body::{Fault, Scanner};
@@ -149,7 +150,7 @@ pub enum Input {
     /// A whole reply came.
     Reply(WholeReply),
     /// A decision on the call that waits under this number; for one that waits for time alone, whether it has passed.
-    Decided(u32, ApprovalDecision),
+    Decided(u32, Decided),
     /// The answer of the model that was asked about the call of this number; `None`: there is none.
     Answered(u32, Option<Arc<str>>),
     /// Nothing was sent to the client for the heartbeat interval.
@@ -208,8 +209,8 @@ pub enum Output {
     Send(Outgoing),
     /// Report to the state store.
     Store(News),
-    /// Ask a person about a call, for at most so many ms, and give [`Input::Decided`].
-    AskApproval(HeldCall, u64),
+    /// Ask a person about a call and give [`Input::Decided`].
+    AskApproval(Box<ApprovalRequest>),
     /// Hold the call of this number for so many ms, and give [`Input::Decided`] then.
     Wait { id: u32, ms: u64 },
     /// The call of this number no longer needs a decision, or its time.
@@ -240,6 +241,16 @@ pub struct AskedModel {
     pub terms: Arc<ModelTerms>,
     /// The body of the request.
     pub question: Bytes,
+}
+
+/// A call that a person is to be asked about.
+#[derive(Debug)]
+pub struct ApprovalRequest {
+    pub call: HeldCall,
+    /// How long the reply waits at most, in ms.
+    pub hold_ms: u64,
+    /// Who is notified of it.
+    pub webhook: Option<Arc<Webhook>>,
 }
 
 /// A whole reply to the client.

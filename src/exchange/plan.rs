@@ -9,6 +9,7 @@ use super::store::{CallNames, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, 
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::config::AskUsage;
 use crate::conversation::account::Account;
+use crate::conversation::assembled::Assembled;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
 use crate::conversation::pins::Pinned;
@@ -21,8 +22,9 @@ use crate::exchange::sent::Sent;
 use crate::plan::approval::Confirmation;
 use crate::plan::{BatchSummaries, Plan, Refusal};
 use crate::policy::about::Counted;
+use crate::policy::pattern::any_concerns;
 use crate::policy::set::Judge;
-use crate::telemetry::request_record::{Consent, Context, On, PrefixBreak, SummaryResult};
+use crate::telemetry::request_record::{ApprovalRecord, Consent, Context, On, PrefixBreak, SummaryResult};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -45,6 +47,8 @@ pub(super) struct Sought {
     account: Option<AccountKeys>,
     /// The user's possible answer to toolrein's question.
     answer: Option<Answer>,
+    /// The indexes of the calls whose approvals are looked up.
+    approvals: Vec<usize>,
 }
 
 /// A planned request that waits for a summary.
@@ -134,6 +138,7 @@ impl Core {
         let may_answer = self.asks_approval() && !self.request.odd;
         let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
         let calls = CallNames::newest(&transcript);
+        let (approvals, approved) = self.approvals(&transcript);
         let histories = Histories::read(&transcript, model);
         let conversation = self.identity.conversation(&self.request, &self.body);
         let identity = &self.identity;
@@ -159,6 +164,7 @@ impl Core {
             request,
             conversation,
             answered: answer.as_ref().map(|answer| answer.question),
+            approved,
             now,
         };
         let kept = transcript.keep();
@@ -174,6 +180,7 @@ impl Core {
             calls,
             account,
             answer,
+            approvals,
         };
         Phase::LookUp(Box::new(sought))
     }
@@ -193,6 +200,9 @@ impl Core {
         // What the upstream keeps, it has whole.
         restored.retain(|(message, _)| *message >= request.first_sent());
         transcript.learn_releases(&facts.released, now.ms);
+        for (at, approved) in sought.approvals.iter().zip(&facts.approved) {
+            transcript.calls.calls[*at].approved = *approved;
+        }
         transcript.hidden_exchanges.clone_from(&restored);
         transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
@@ -318,7 +328,8 @@ impl Core {
             return self.send(planned, None);
         };
         if !asked.is_approved_by(&answer.text) {
-            self.note_approval("declined", Consent::Declined, planned.facts.repeated);
+            let about = (tools_of(asked), planned.facts.repeated);
+            self.note_approval("declined", Consent::Declined, about);
             return self.send(planned, None);
         }
         let request = self.shared.key.hash(Domain::Request, &[b"approval", &self.body]);
@@ -326,12 +337,29 @@ impl Core {
         Phase::Claim(Box::new(planned))
     }
 
+    /// The indexes of the newest calls for which an earlier approval may be known, and its keys.
+    fn approvals(&self, transcript: &Transcript<'_>) -> (Vec<usize>, Vec<Hash>) {
+        let confirming = self.policies().confirming().filter(|_| self.asks_approval());
+        let Some(tools) = confirming.map(|it| &it.remembered).filter(|tools| !tools.is_empty()) else {
+            return (Vec::new(), Vec::new());
+        };
+        let calls = transcript.newest_calls(MOST_LOOKED_UP).filter(|call| any_concerns(tools, &call.name));
+        calls.map(|call| (call.ordinal - 1, self.identity.approval(call.key, call.context))).unzip()
+    }
+
     /// Goes on with whether this request is the one that hands out the approved calls.
     pub(super) fn claimed(&mut self, planned: Planned, is_taken: bool, now: Now) -> Phase {
         let (action, outcome) =
             if is_taken { ("approved", Consent::Approved) } else { ("lapsed", Consent::Expired) };
-        self.note_approval(action, outcome, planned.facts.repeated);
+        let tools = planned.facts.asked.as_deref().map(tools_of).unwrap_or_default();
+        self.note_approval(action, outcome, (tools, planned.facts.repeated));
         let asked = planned.answer.as_ref().zip(planned.facts.asked.as_ref());
+        let late = asked.filter(|(_, asked)| !is_taken && asked.expires_ms <= now.ms);
+        if let Some(question) = late.map(|(answer, _)| answer.question) {
+            let mut running = Box::new(Running::new(self, planned));
+            running.lapse(self, question, now);
+            return Phase::of(running);
+        }
         let approved = asked.filter(|_| is_taken).map(|(answer, asked)| (answer.question, Arc::clone(asked)));
         self.send(planned, approved.map(|approved| (approved, now)))
     }
@@ -345,11 +373,18 @@ impl Core {
         Phase::of(running)
     }
 
-    fn note_approval(&mut self, action: &'static str, outcome: Consent, is_repeated: bool) {
+    fn note_approval(
+        &mut self,
+        action: &'static str,
+        outcome: Consent,
+        (tools, is_repeated): (Vec<String>, bool),
+    ) {
         self.record.act(On::Request, CONFIRM, action, 1);
         // A question is answered once; a byte-identical retry was counted already.
         if !is_repeated {
             self.record.confirmations.push(outcome);
+            let record = |tool| ApprovalRecord { tool, outcome, approver: None, reason: None };
+            self.record.approvals.extend(tools.into_iter().map(record));
         }
     }
 
@@ -496,6 +531,11 @@ impl Core {
         let caller = self.identity.caller.0.to_le_bytes();
         self.shared.key.hash(Domain::Request, &[b"bytes", &caller, &self.body])
     }
+}
+
+/// The tools that a question is about.
+fn tools_of(question: &Confirmation) -> Vec<String> {
+    question.calls.iter().map(Assembled::name).collect()
 }
 
 impl Shared {

@@ -7,20 +7,24 @@ use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
-use super::store::SentExchanges;
-use super::{AskedModel, Core, Input, Now, Output};
+use super::store::{News, SentExchanges};
+use super::{ApprovalRequest, AskedModel, Core, Input, Now, Output};
 use crate::config::Tell;
+use crate::conversation::calls::arguments_hash;
 use crate::conversation::identity::{Domain, Hash};
 use crate::dialect::Handed;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::question::written;
-use crate::dialect::reply::{Form, ShownChoice};
+use crate::dialect::reply::{Form, Reply, ShownChoice};
 use crate::dialect::variant::{Tools, Variant};
+use crate::exchange::confirm::plain_words;
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
 use crate::plan::ModelQuestion;
-use crate::plan::approval::ApprovalDecision;
-use crate::telemetry::request_record::{Consent, Fallback, JudgedCall, On, Verdict};
+use crate::plan::approval::{ApprovalDecision, Decided, HeldCall};
+use crate::policy::about::Confirming;
+use crate::policy::pattern::any_concerns;
+use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Verdict};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -58,6 +62,8 @@ pub(super) struct Running {
     pub(super) held: Vec<(u32, JudgedCall)>,
     /// The calls that wait for another model's answer, each with the policy that asks.
     pub(super) asking: Vec<(u32, &'static str)>,
+    /// Its reply is calls that a person has approved.
+    pub(super) hands_out: bool,
     pub(super) replying: Replying,
 }
 
@@ -104,6 +110,7 @@ impl Running {
         let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
         let handed = Handed { question: *question, key, model: &model, created, usage };
         judging.approve(true);
+        self.hands_out = true;
         let is_stream = core.request.stream;
         let form = if is_stream { Form::Streamed } else { Form::Whole };
         let body = core.dialect.approved(form, confirmation, &handed);
@@ -139,7 +146,12 @@ impl Running {
             self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
             core.outputs.push_back(match call.wait_ms {
                 Some(ms) => Output::Wait { id: call.id, ms },
-                None => Output::AskApproval(call.clone(), judging.hold_ms()),
+                None => {
+                    let confirming = core.policies().confirming();
+                    let webhook = confirming.and_then(|confirming| confirming.webhook.clone());
+                    let (call, hold_ms) = (call.clone(), judging.hold_ms());
+                    Output::AskApproval(Box::new(ApprovalRequest { call, hold_ms, webhook }))
+                }
             });
         }
     }
@@ -168,18 +180,67 @@ impl Running {
     }
 
     /// Notes a decision; false if no call waits for it.
-    pub(super) fn decided(&mut self, core: &mut Core, id: u32, approval: ApprovalDecision) -> bool {
+    pub(super) fn decided(
+        &mut self,
+        core: &mut Core,
+        reply: &mut dyn Reply<Judging>,
+        id: u32,
+        decided: &Decided,
+    ) -> bool {
         let Some(at) = self.held.iter().position(|(held, _)| *held == id) else { return false };
         let (_, call) = self.held.remove(at);
-        let outcome = match approval {
+        let outcome = match decided.decision {
             ApprovalDecision::Approved => Consent::Approved,
             ApprovalDecision::Declined => Consent::Declined,
             ApprovalDecision::Expired => Consent::Expired,
             ApprovalDecision::Stopped => Consent::Stopped,
             ApprovalDecision::Unasked => Consent::Unasked,
         };
-        core.record.confirmations.extend(consent(&call, outcome));
+        if let Some(outcome) = consent(&call, outcome) {
+            core.record.confirmations.push(outcome);
+            let words = |text: &Option<Arc<str>>| text.as_deref().and_then(plain_words);
+            let (approver, reason) = (words(&decided.approver), words(&decided.reason));
+            core.record.approvals.push(ApprovalRecord { tool: call.tool, outcome, approver, reason });
+            self.note_decision(core, reply, id, decided);
+        }
         true
+    }
+
+    /// Keeps what a decision means to later calls, and the person's words for the model.
+    fn note_decision(&self, core: &mut Core, reply: &mut dyn Reply<Judging>, id: u32, decided: &Decided) {
+        if decided.decision == ApprovalDecision::Approved {
+            let held = reply.judging().held().into_iter().find(|call| call.id == id).cloned();
+            held.iter().for_each(|call| self.remember_approval(core, call));
+        } else if let Some(words) = &decided.reason {
+            reply.judging_mut().hear(id, words);
+        }
+    }
+
+    /// Stores that a person has approved this call, where that holds for the rest of the conversation.
+    fn remember_approval(&self, core: &mut Core, call: &HeldCall) {
+        let is_remembered = |confirming: &Confirming| any_concerns(&confirming.remembered, &call.tool);
+        if !core.policies().confirming().is_some_and(|confirming| is_remembered(confirming)) {
+            return;
+        }
+        let (identity, memo) = (&core.identity, &*core.shared.memo);
+        let arguments = arguments_hash(&call.arguments, identity, memo);
+        let key = identity.call_key(identity.root(), call.call_id.as_bytes(), &call.tool, arguments);
+        let approved = vec![identity.approval(key, self.context)];
+        core.outputs.push_back(Output::Store(News { approved, ..News::default() }));
+    }
+
+    /// Answers with the text alone, in the model's place: the approval of `question` came too late.
+    pub(super) fn lapse(&mut self, core: &mut Core, question: Hash, now: Now) {
+        let Replying::Nothing(judging) = std::mem::replace(&mut self.replying, Replying::Over) else {
+            return;
+        };
+        let text = core.policies().confirming().map(|confirming| confirming.lapsed()).unwrap_or_default();
+        let model = core.request.model_name(&core.body).into_owned();
+        let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
+        let handed = Handed { question, key, model: &model, created, usage };
+        let form = if core.request.stream { Form::Streamed } else { Form::Whole };
+        let body = core.dialect.says(form, &text, &handed);
+        self.replying = self.own_reply(core, *judging, &body, now);
     }
 
     /// Notes the outcome of calls, also of an incomplete reply.

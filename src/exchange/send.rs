@@ -116,6 +116,7 @@ impl Running {
             reask_causes: Vec::new(),
             held: Vec::new(),
             asking: Vec::new(),
+            hands_out: false,
             replying: Replying::Nothing(Box::new(judging)),
         }
     }
@@ -276,9 +277,17 @@ impl Running {
         let request =
             RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
         let (observe, identity, reasks) = (core.is_observing(), &*core.identity, &self.reasks);
+        let remembers =
+            core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
         let mut news =
             News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
         news.spent = self.spent(core, choices, now_ms);
+        // Of a reply that was asked for again the calls are the model's own.
+        if self.hands_out && self.reasks.count() == 0 && remembers {
+            let identity = &core.identity;
+            news.approved =
+                news.released.iter().map(|(call, _)| identity.approval(*call, self.context)).collect();
+        }
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
         }

@@ -50,6 +50,8 @@ pub struct Ask<'a> {
     pub histories: &'a [Hash],
     /// The key of the text that the user has answered, where that may be an approval.
     pub answered: Option<Hash>,
+    /// The keys of approvals that may be known.
+    pub approved: &'a [Hash],
     /// The quotas whose use by the caller is wanted.
     pub quotas: &'a [Quota],
     /// Under which keys the account of the conversation may be.
@@ -74,6 +76,7 @@ pub struct StoreQuery {
     pub(crate) calls: Vec<Hash>,
     pub(crate) places: Vec<Hash>,
     pub(crate) histories: Vec<Hash>,
+    pub(crate) approved: Vec<Hash>,
     pub(crate) quotas: Vec<Quota>,
     pub(crate) carried: Vec<Hash>,
     pub(crate) tallies: Vec<Hash>,
@@ -108,6 +111,7 @@ impl StoreQuery {
             conversation: self.conversation,
             histories: &self.histories,
             answered: self.answered,
+            approved: &self.approved,
             quotas: &self.quotas,
             carried: &self.carried,
             tallies: &self.tallies,
@@ -161,6 +165,8 @@ pub struct Facts {
     pub repeated: bool,
     /// What the answered text asked, if it was a question.
     pub asked: Option<Arc<Confirmation>>,
+    /// Which approvals are known.
+    pub approved: Vec<bool>,
     /// The digest of the hidden exchanges that each history was sent with.
     pub sent_exchanges: Vec<Option<u64>>,
     /// When calls of each quota were handed out, in ms since the epoch, without earlier tries of the same request.
@@ -238,6 +244,8 @@ pub struct News {
     pub model: Option<(Hash, ModelFacts)>,
     /// Questions that were asked, by the key of the text that holds each. The first one under a key is kept.
     pub asked: Vec<(Hash, Confirmation)>,
+    /// The keys of approvals that hold for the rest of their conversations.
+    pub approved: Vec<Hash>,
     /// With which hidden exchanges the history was sent.
     pub sent: Option<SentExchanges>,
     /// The use of quotas.
@@ -278,6 +286,7 @@ impl News {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
         let is_empty = is_empty && self.carried.is_empty() && self.tallied.is_empty();
         let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none() && self.pinned.is_none();
+        let is_empty = is_empty && self.approved.is_empty();
         is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
     }
 }

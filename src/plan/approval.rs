@@ -4,6 +4,7 @@
 use super::Reason;
 use super::decision::Decision;
 use crate::conversation::assembled::Assembled;
+use std::sync::Arc;
 
 /// A question to a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,19 +13,25 @@ pub struct Question {
     pub text: String,
     /// The number of calls that it asks approval for: the first ones of the reply. 0: it is the model's own question.
     pub calls: usize,
+    /// What the model reads of its calls meanwhile.
+    pub put_off: String,
     pub(crate) token: String,
     pub(crate) words: Vec<String>,
     /// How long it stays open, in ms.
     pub(crate) expires_ms: u64,
 }
 
+/// Nobody can be asked about a call; what the model reads of that, where it is not just why an approval is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unasked(pub Option<String>);
+
 impl Question {
     /// The question in which a reply ends whose calls were decided on so: about these calls (`approval`), where all need
     /// an approval; else the model's own, where no call of the reply runs or waits.
     pub fn of(
         decisions: &[Option<Decision>],
-        approval: impl FnOnce() -> Result<Self, Unaskable>,
-    ) -> Option<Result<Self, Unaskable>> {
+        approval: impl FnOnce() -> Result<Self, Unasked>,
+    ) -> Option<Result<Self, Unasked>> {
         let needs_approval = |decision: &Option<Decision>| matches!(decision, Some(Decision::Ask { .. }));
         if !decisions.is_empty() && decisions.iter().all(needs_approval) {
             return Some(approval());
@@ -68,32 +75,18 @@ pub struct Confirmation {
     pub expires_ms: u64,
 }
 
-/// What the model reads as the result of a call that needs approval.
-pub fn put_off(reason: &Reason, question: Option<&Result<Question, Unaskable>>) -> Reason {
-    let message = match question {
-        Some(Ok(_)) => {
-            "The call was not run. The user is being asked to approve it; if they do, the same call follows below and \
-             is run. Otherwise do not make it again unless they ask for it."
-                .to_owned()
+/// What the model reads as the result of a call that needs approval, where a person was to be asked: `reason`, or what
+/// the question says of it.
+pub fn put_off(reason: &Reason, question: Option<&Result<Question, Unasked>>) -> Reason {
+    match question {
+        Some(Ok(question)) => {
+            Reason { message: question.put_off.clone(), retryable: false, ..reason.clone() }
         }
-        Some(Err(Unaskable::TooLong { most })) => format!(
-            "The call was not run: it needs the user's approval, and its arguments are longer than the {most} \
-             characters that a user is shown. Make it shorter, or split it into several calls."
-        ),
-        Some(Err(Unaskable::Unreadable)) => {
-            "The call was not run: it needs the user's approval, and its arguments are not JSON that could be shown. \
-             Call it again with valid arguments."
-                .to_owned()
+        Some(Err(Unasked(Some(message)))) => {
+            Reason { message: message.clone(), retryable: true, ..reason.clone() }
         }
-        Some(Err(Unaskable::Nobody)) => return reason.clone(),
-        None => {
-            "The call was not run: it needs the user's approval, and the user is asked only about replies that contain \
-             nothing but such calls. Make it again alone."
-                .to_owned()
-        }
-    };
-    let retryable = !matches!(question, Some(Ok(_)));
-    Reason { message, retryable, ..reason.clone() }
+        Some(Err(Unasked(None))) | None => reason.clone(),
+    }
 }
 
 impl Confirmation {
@@ -145,6 +138,22 @@ pub struct HeldCall {
     pub wait_ms: Option<u64>,
 }
 
+/// A decision on a call that waited, and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    pub decision: ApprovalDecision,
+    /// Who decided, as the one who reports it says.
+    pub approver: Option<Arc<str>>,
+    /// Why, in the person's words.
+    pub reason: Option<Arc<str>>,
+}
+
+impl From<ApprovalDecision> for Decided {
+    fn from(decision: ApprovalDecision) -> Self {
+        Self { decision, approver: None, reason: None }
+    }
+}
+
 /// The decision on a call that waited. For one that waited for time alone, `Approved` says that it has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
@@ -168,22 +177,5 @@ impl ApprovalDecision {
             Self::Stopped => "stopped",
             Self::Unasked => "unasked",
         }
-    }
-
-    /// What the model reads where the call was not approved.
-    pub fn refusal(self, reason: &Reason) -> Reason {
-        let why = match self {
-            Self::Approved | Self::Declined => {
-                "the user declined it. Do not make it again unless the user asks for it."
-            }
-            Self::Expired => {
-                "it needs the user's approval, and nobody answered in time. Do not make it again now; tell the user what \
-                 is left to do."
-            }
-            Self::Stopped | Self::Unasked => {
-                "it needs the user's approval, and nobody can be asked now. Tell the user what is left to do."
-            }
-        };
-        Reason { message: format!("The call was not run: {why}"), retryable: false, ..reason.clone() }
     }
 }

@@ -1,6 +1,6 @@
 //! Decisions on the calls of a reply, as plain data.
 
-use super::approval::{Question, Unaskable, put_off};
+use super::approval::{Question, Unasked, put_off};
 use super::{Reason, envelope};
 
 /// What happens to a call.
@@ -43,7 +43,7 @@ impl Decision {
 
     /// What the model reads as the call's result, where that is hidden from the client; `question`: the one in which
     /// the reply ends, or why it ends in none.
-    pub fn hidden_result(&self, question: Option<&Result<Question, Unaskable>>) -> Option<String> {
+    pub fn hidden_result(&self, question: Option<&Result<Question, Unasked>>) -> Option<String> {
         Some(match self {
             Self::Block { policy, reason } => envelope(policy, reason),
             Self::Ask { policy, reason, .. } => envelope(policy, &put_off(reason, question)),

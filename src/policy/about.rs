@@ -6,6 +6,8 @@ use crate::conversation::pins::PinScope;
 use crate::plan::SummaryEndpoint;
 use std::sync::Arc;
 
+pub use super::approvals::{ApprovalForm, Confirming};
+
 /// See the module. The default is that of a policy that needs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct About {
@@ -75,38 +77,6 @@ impl Callable {
     /// Whether the tool `name` may be called.
     pub fn includes(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| any_fits(only, name)) && !any_concerns(&self.except, name)
-    }
-}
-
-/// How a person is asked about calls that need an approval.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Confirming {
-    pub form: ApprovalForm,
-    /// Words that a person may answer with in place of the token, in lower case.
-    pub words: Vec<String>,
-    /// How long a question stays open, in ms.
-    pub expires_ms: u64,
-    /// The most characters of arguments that are shown. If there are more, nobody is asked: what is hidden cannot be
-    /// approved.
-    pub max_chars: usize,
-}
-
-/// The way in which a person approves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApprovalForm {
-    /// In the conversation, by the user's next message.
-    Chat,
-    /// On the admin port, while the reply waits: at most this long, in ms.
-    Held { hold_ms: u64 },
-}
-
-impl Confirming {
-    /// How long a reply waits, in ms, where it does.
-    pub fn hold_ms(&self) -> Option<u64> {
-        match self.form {
-            ApprovalForm::Chat => None,
-            ApprovalForm::Held { hold_ms } => Some(hold_ms),
-        }
     }
 }
 

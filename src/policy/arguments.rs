@@ -26,7 +26,6 @@
 //! A call of `weather` with `{"days":"many"}` is blocked with `VALIDATION` and "days: type, expected integer, found
 //! string; city: required, expected string".
 
-mod compile;
 mod lenient;
 mod limits;
 mod problem;

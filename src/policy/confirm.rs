@@ -8,6 +8,10 @@
 //! decides on the admin port. Approved, the call goes on to the client as it came; declined or unanswered, it is
 //! blocked like any other.
 //!
+//! Tools in `when` need approval only where their arguments meet a condition, or may: whatever programs could read in
+//! another way counts as met. With `remember = "conversation"` an approval holds for equal calls in the rest of the
+//! conversation. In `held`, a `webhook` is notified of each call that waits.
+//!
 //! # Why
 //! Some calls cannot be undone, and no rule can decide whether they are wanted. A model that is asked to confirm
 //! first may forget it, or ask about one thing and do another. So toolrein asks, and what runs is byte for byte what
@@ -15,7 +19,9 @@
 //! Forced calls (`tool_choice`) need approval too; tools in `reask.answer_tools` do not.
 //!
 //! # State
-//! None here. `chat`: the question is kept in the state store under the name of the message that asked: caller,
+//! The calls of the conversation that a person has approved, where that is remembered: the state store knows which of
+//! them, by caller, call and everything that the model saw before, so that neither the model nor a tool can write one.
+//! `chat`: the question is kept in the state store under the name of the message that asked: caller,
 //! conversation, calls so far and text. A state store in memory forgets it at a restart and is not shared with other
 //! replicas: then an approval is an ordinary message to the model. A shared state store avoids both. `held`: a call
 //! waits in the process that holds the client's connection, and is lost with either.
@@ -24,17 +30,53 @@
 //! The model calls `delete_file` with `{"path":"/tmp/a"}`. In `chat` the user reads the call and `reply with K7PQ3M`,
 //! answers `k7pq3m`, and the program gets that call. In `held` a dialogue lists it and posts `{"approve":true}`.
 
+mod webhook;
+
 use super::about::{About, ApprovalForm, Confirming, NO_TOOLS};
-use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::approvals::{TEXTS, checked};
+use super::conditions::{Condition, Written, certain_values, is_certain};
+use super::path::Path;
+use super::pattern::{Pattern, best_concern, exact_names, problem_of};
 use super::period::Period;
+use super::texts::{OwnTexts, Text};
 use super::{ConfigError, Policy};
-use crate::plan::{Proposed, Reason, ReasonKind, Verdict};
+use crate::conversation::Event;
+use crate::conversation::identity::Hash;
+use crate::conversation::names::dispatch_form;
+use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+use webhook::WebhookConfig;
 
 /// See the module.
 pub struct Confirm {
-    config: Config,
+    /// By name or pattern, when a call needs approval.
+    tools: Vec<(Pattern, Needs)>,
+    /// In which arguments calls are equal, by name or pattern.
+    keys: Vec<(Pattern, Vec<Path>)>,
+    confirming: Confirming,
+}
+
+/// The calls of the conversation whose approvals hold for equal ones.
+#[derive(Clone, Default)]
+pub struct Approved(Vec<(String, Same)>);
+
+/// What equal calls of a tool have in common.
+#[derive(Clone, PartialEq, Eq)]
+enum Same {
+    /// All arguments, by their hash.
+    Whole(Hash),
+    /// The values of each key argument.
+    Keys(Vec<String>),
+}
+
+/// When a call of a tool needs approval.
+enum Needs {
+    Always,
+    /// Where its arguments may meet one of these.
+    When(Vec<Condition>),
 }
 
 /// `[policy.confirm]`.
@@ -43,16 +85,25 @@ pub struct Confirm {
 pub struct Config {
     /// The tools that need approval, by name or pattern.
     tools: Vec<Pattern>,
+    /// Tools whose calls need approval where their arguments meet one of these conditions, by name or pattern.
+    when: BTreeMap<String, Vec<Written>>,
     /// How it is given.
     form: Form,
     /// How long a reply waits for it.
     hold: Period,
     /// What the user may say for the token.
     words: Vec<String>,
+    /// Whether an approval holds for equal calls later in the conversation.
+    remember: Remember,
+    /// The arguments in which such calls must be equal, by tool name or pattern: paths; for others, all.
+    keys: BTreeMap<String, Vec<String>>,
+    /// Who is notified of calls that wait.
+    webhook: WebhookConfig,
     /// How long a question stays open.
     expires: Period,
     /// The longest arguments that are shown, in characters.
     max_chars: usize,
+    texts: OwnTexts,
 }
 
 /// How approval is given.
@@ -65,6 +116,16 @@ enum Form {
     Held,
 }
 
+/// How long an approval holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Remember {
+    /// For its call.
+    No,
+    /// For equal calls in the rest of the conversation.
+    Conversation,
+}
+
 /// The openai packages give up after ten minutes, and the model's own time is part of that.
 const LONGEST_HOLD: Duration = Duration::from_secs(9 * 60);
 
@@ -72,12 +133,17 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             tools: Vec::new(),
+            when: BTreeMap::new(),
             form: Form::Chat,
             hold: Period(Duration::from_secs(120)),
             words: ["yes", "approve"].map(str::to_owned).to_vec(),
+            remember: Remember::No,
+            keys: BTreeMap::new(),
+            webhook: WebhookConfig::default(),
             expires: Period(Duration::from_secs(600)),
             // Two screens: people do not read more before they approve.
             max_chars: 4000,
+            texts: OwnTexts::default(),
         }
     }
 }
@@ -85,8 +151,9 @@ impl Default for Config {
 impl Policy for Confirm {
     const NAME: &'static str = "confirm";
     const SUMMARY: &'static str = "asks a person before certain tools run, and runs exactly what was shown";
+    const TEXTS: &'static [Text] = TEXTS;
     type Config = Config;
-    type State = ();
+    type State = Approved;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let mut problems: Vec<ConfigError> = problem_of("tools", &config.tools).into_iter().collect();
@@ -105,50 +172,148 @@ impl Policy for Confirm {
         if config.max_chars == 0 {
             problems.push(ConfigError::new("max_chars", "expected at least 1"));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        let tools = needs(&config.tools, config.when, &mut problems);
+        let texts = checked(config.texts, &mut problems);
+        let keys = paths(config.keys, &mut problems);
+        if config.remember == Remember::No && !keys.is_empty() {
+            problems.push(ConfigError::new("keys", "needs remember = \"conversation\""));
+        }
+        let webhook = config.webhook.checked(&mut problems);
+        if config.form == Form::Chat && webhook.is_some() {
+            problems.push(ConfigError::new(
+                "webhook",
+                "needs form = \"held\": in \"chat\" the user decides, in the conversation",
+            ));
+        }
+        let form = match config.form {
+            Form::Chat => ApprovalForm::Chat,
+            Form::Held => ApprovalForm::Held { hold_ms: config.hold.millis() },
+        };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let remembers = config.remember == Remember::Conversation;
+        let remembered = tools.iter().filter(|_| remembers).map(|(tool, _)| tool.clone()).collect();
+        let confirming = Confirming {
+            form,
+            remembered,
+            webhook: webhook.map(Arc::new),
+            words: config.words.iter().map(|word| word.trim().to_lowercase()).collect(),
+            expires_ms: config.expires.millis(),
+            max_chars: config.max_chars,
+            texts,
+        };
+        Ok(Self { tools, keys, confirming })
     }
 
     fn about(&self) -> About {
-        let words = self.config.words.iter().map(|word| word.trim().to_lowercase());
-        let form = match self.config.form {
-            Form::Chat => ApprovalForm::Chat,
-            Form::Held => ApprovalForm::Held { hold_ms: self.config.hold.millis() },
-        };
-        let approvals = Confirming {
-            form,
-            words: words.collect(),
-            expires_ms: self.config.expires.millis(),
-            max_chars: self.config.max_chars,
-        };
         About {
-            named_tools: exact_among(&self.config.tools),
+            named_tools: exact_names(&self.tools),
             restricts_calls: true,
-            idle: self.config.tools.is_empty().then_some(NO_TOOLS),
-            approvals: Some(approvals),
+            idle: self.tools.is_empty().then_some(NO_TOOLS),
+            approvals: Some(self.confirming.clone()),
             ..About::default()
         }
     }
 
-    fn judge(&self, call: &Proposed<'_>, _state: &()) -> Verdict {
-        if any_concerns(&self.config.tools, call.name) {
-            Verdict::Ask(reason(self.config.form, call.name))
-        } else {
-            Verdict::Allow
+    fn read(&self, event: &Event<'_>, approved: &mut Approved, _plan: &mut Plan) {
+        if let Event::Call(call) = event
+            && call.approved
+            && best_concern(&self.tools, &call.name).is_some()
+        {
+            let same = self.same(&call.name, &call.arguments_text(), call.arguments);
+            approved.0.extend(same.map(|same| (dispatch_form(&call.name).into_owned(), same)));
+        }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, approved: &Approved) -> Verdict {
+        let form = dispatch_form(call.name);
+        let mut earlier = approved.0.iter().filter(|(tool, _)| *tool == *form).peekable();
+        match (best_concern(&self.tools, call.name), call.arguments) {
+            (None, _) => Verdict::Allow,
+            (Some(Needs::When(_)), None) => Verdict::NeedsArguments,
+            (Some(Needs::Always), None) if earlier.peek().is_some() => Verdict::NeedsArguments,
+            (Some(_), Some(arguments))
+                if call
+                    .arguments_hash
+                    .and_then(|hash| self.same(call.name, arguments, hash))
+                    .is_some_and(|same| earlier.any(|(_, known)| *known == same)) =>
+            {
+                Verdict::Allow
+            }
+            (Some(Needs::When(conditions)), Some(arguments))
+                if !conditions.iter().any(|condition| condition.is_met(arguments)) =>
+            {
+                Verdict::Allow
+            }
+            _ => Verdict::Ask(self.reason(call.name)),
         }
     }
 }
 
-/// What the model reads where nobody can be asked about this reply.
-fn reason(form: Form, tool: &str) -> Reason {
-    let (why, retryable) = match form {
-        Form::Chat => (
-            "the user is asked only about replies that contain nothing but such calls. Call it again alone.",
-            true,
-        ),
-        Form::Held => ("nobody can be asked now. Tell the user what is left to do.", false),
-    };
-    let message = format!("The call was not run: {tool} needs the user's approval, and {why}");
-    Reason { retryable, ..Reason::new(ReasonKind::ConfirmationRequired, message) }
+impl Confirm {
+    /// What equal calls of `tool` have in common with this one; `None` where programs may read its arguments in several
+    /// ways, or one of its key arguments is missing: then an approval is needed.
+    fn same(&self, tool: &str, arguments: &str, hash: Hash) -> Option<Same> {
+        match best_concern(&self.keys, tool) {
+            Some(keys) => certain_values(arguments, keys).map(Same::Keys),
+            None => is_certain(arguments).then_some(Same::Whole(hash)),
+        }
+    }
+
+    /// What the model reads where nobody can be asked about this reply.
+    fn reason(&self, tool: &str) -> Reason {
+        let (message, retryable) = self.confirming.nobody(tool);
+        Reason { retryable, ..Reason::new(ReasonKind::ConfirmationRequired, message) }
+    }
+}
+
+/// The key arguments as written, checked.
+fn paths(keys: BTreeMap<String, Vec<String>>, problems: &mut Vec<ConfigError>) -> Vec<(Pattern, Vec<Path>)> {
+    let mut read = Vec::new();
+    for (tool, written) in keys {
+        let key = format!("keys.{tool}");
+        if written.is_empty() {
+            problems.push(ConfigError::new(&key, "expected at least one argument"));
+        }
+        let paths: Vec<Result<Path, String>> = written.iter().map(|path| Path::parse(path)).collect();
+        let wrong = paths.iter().filter_map(|path| path.as_ref().err());
+        problems.extend(wrong.map(|problem| ConfigError::new(&key, problem.clone())));
+        read.push((Pattern::new(tool), paths.into_iter().flatten().collect()));
+    }
+    read
+}
+
+/// When calls need approval, by name or pattern. The exact name decides, then the longest pattern, so one that is in
+/// both tables contradicts itself.
+fn needs(
+    tools: &[Pattern],
+    when: BTreeMap<String, Vec<Written>>,
+    problems: &mut Vec<ConfigError>,
+) -> Vec<(Pattern, Needs)> {
+    let mut needs: Vec<(Pattern, Needs)> = tools.iter().map(|tool| (tool.clone(), Needs::Always)).collect();
+    for (tool, written) in when {
+        let key = format!("when.{tool}");
+        let pattern = Pattern::new(tool);
+        if tools.contains(&pattern) {
+            problems.push(ConfigError::new(&key, "is in `tools` as well, where every call needs approval"));
+        }
+        if written.is_empty() {
+            problems.push(ConfigError::new(&key, "expected at least one condition"));
+        }
+        let mut conditions = Vec::new();
+        for (at, condition) in written.into_iter().enumerate() {
+            match Condition::new(condition) {
+                Ok(condition) => conditions.push(condition),
+                Err((inner, problem)) => {
+                    let inner = if inner.is_empty() { String::new() } else { format!(".{inner}") };
+                    problems.push(ConfigError::new(format!("{key}[{at}]{inner}"), problem));
+                }
+            }
+        }
+        needs.push((pattern, Needs::When(conditions)));
+    }
+    needs
 }
 
 #[cfg(test)]
@@ -175,7 +340,7 @@ mod tests {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
         let confirming = rule.about().approvals.clone().unwrap();
         let words = vec!["go ahead".into()];
-        let expected = Confirming { form: ApprovalForm::Chat, words, expires_ms: 90_000, max_chars: 9 };
+        let expected = Confirming { words, expires_ms: 90_000, max_chars: 9, ..Confirming::default() };
         assert_eq!(confirming, expected);
     }
 
@@ -192,6 +357,31 @@ mod tests {
     }
 
     #[test]
+    fn calls_whose_arguments_meet_no_condition_pass() {
+        let rule = policy::<Confirm>(
+            "tools = [\"delete_all\"]\n[x.when]\npay = [{ argument = \"amount\", above = 100 }, { argument = \"to\", values_except = [\"ann\"] }]\n\"delete*\" = [{ argument = \"force\", values = [true], missing = \"pass\" }]",
+        );
+        let mut conversation = Conversation::new(&rule);
+        for (tool, arguments, passes) in [
+            ("pay", r#"{"amount":5,"to":"ann"}"#, true),
+            ("pay", r#"{"amount":500,"to":"ann"}"#, false),
+            ("pay", r#"{"amount":5,"to":"bob"}"#, false),
+            ("pay", r#"{"amount":5}"#, false),
+            ("pay", r#"{"amount":5,"amount":500,"to":"ann"}"#, false),
+            ("PAY", r#"{"amount":500,"to":"ann"}"#, false),
+            ("functions.pay", "{", false),
+            ("delete_file", "{}", true),
+            ("delete_file", r#"{"force":true}"#, false),
+            ("delete_all", "{}", false),
+            ("search", r#"{"amount":500}"#, true),
+        ] {
+            assert_eq!(conversation.judge(tool, arguments, 0).is_allowed(), passes, "{tool} {arguments}");
+        }
+        assert!(conversation.needs_arguments("pay") && conversation.needs_arguments("delete_file"));
+        assert!(!conversation.needs_arguments("delete_all") && !conversation.needs_arguments("search"));
+    }
+
+    #[test]
     fn settings_that_cannot_work_are_reported() {
         for (table, expected) in [
             ("words = [\" \"]", "words: expected words, found an empty one"),
@@ -204,6 +394,24 @@ mod tests {
             (
                 "hold = \"10m\"",
                 "hold: expected a time above 0, up to 9m: clients wait no longer than 10m for a reply",
+            ),
+            (
+                "tools = [\"pay\"]\nwhen = { pay = [{ argument = \"a\", above = 1 }] }",
+                "when.pay: is in `tools` as well, where every call needs approval",
+            ),
+            ("when = { pay = [] }", "when.pay: expected at least one condition"),
+            (
+                "when = { pay = [{ argument = \"a\", above = 1 }, { argument = \"a\", pattern = \"(\" }] }",
+                "when.pay[1].pattern: expected a regular expression without look-around and back-references",
+            ),
+            (
+                "when = { pay = [{ argument = \"a\" }] }",
+                "when.pay[0]: expected one of above, below, values, values_except, pattern, pattern_except, hosts, \
+                 hosts_except",
+            ),
+            (
+                "texts = { question = \"Reply {token}!\" }",
+                "texts.question: expected {calls} in it: people approve what they are shown",
             ),
             ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
         ] {

@@ -10,9 +10,16 @@
 //! changed it: in the same turn, with no call of any other tool since. Results that failed, are empty, hold more than
 //! text, were changed on their way to the model or are longer than 16,000 characters are not used.
 //!
+//! A call whose outcome is unknown, since it timed out, lost its connection, was cancelled or met an error of the server,
+//! may have been done. It is not simply made again: with `after_unknown = "verify"` an equal call is blocked until a tool
+//! was called that shows whether it was done, and answered without failing. Which tools do, `checks` says, or else their
+//! names: they retrieve, and share a word that names a thing. Where none is declared, the user's next message counts.
+//! `"block"` never allows the same call again, `"pass"` does.
+//!
 //! # Why
 //! A model that loses track orders twice and pays twice. An agent cannot undo that, and a tool that does not know its
-//! callers cannot recognise it. What did not change need not be fetched again.
+//! callers cannot recognise it. What did not change need not be fetched again. After a time limit most models try
+//! again at once, and the order is placed twice.
 //!
 //! # State
 //! The calls of action tools so far, each with how it ended; the retrieved results of the turn. A time window uses
@@ -23,23 +30,26 @@
 //! With `keys = { create_order = ["order_id"] }` a second `create_order` with `order_id = 7` is blocked with
 //! `DUPLICATE` and "Its result was: ...", whatever its other arguments are.
 
+mod family;
 mod past;
 
 use super::about::{About, NO_TOOLS};
 use super::path::Path;
 use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
 use super::period::Period;
-use super::{ConfigError, Policy};
+use super::texts::{OwnTexts, Text, Texts};
+use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::calls::Call;
 use crate::conversation::identity::Hash;
 use crate::conversation::message::Content;
 use crate::conversation::names::dispatch_form;
-use crate::conversation::outcome::has_failed;
+use crate::conversation::outcome::{has_failed, is_unknown};
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use past::{Deed, End, Found, Past, Same};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +65,10 @@ pub struct Duplicates {
     keyless: Keyless,
     retrieval: Vec<Pattern>,
     window_ms: u64,
+    after_unknown: AfterUnknown,
+    /// By tool, the tools that show whether its calls were done.
+    checks: Vec<(Pattern, Vec<Pattern>)>,
+    texts: Texts,
 }
 
 /// `[policy.duplicates]`.
@@ -72,6 +86,11 @@ pub struct Config {
     window: Period,
     /// The tools that are answered from an earlier result, by name or pattern.
     retrieval: Vec<Pattern>,
+    /// What happens to a call that may have been done already.
+    after_unknown: AfterUnknown,
+    /// By tool name or pattern, the tools that show whether its calls were done.
+    checks: BTreeMap<String, Vec<Pattern>>,
+    texts: OwnTexts,
 }
 
 impl Default for Config {
@@ -83,6 +102,9 @@ impl Default for Config {
             keyless: Keyless::Compare,
             window: Period(Duration::ZERO),
             retrieval: Vec::new(),
+            after_unknown: AfterUnknown::Verify,
+            checks: BTreeMap::new(),
+            texts: OwnTexts::default(),
         }
     }
 }
@@ -97,6 +119,64 @@ enum Keyless {
     Pass,
 }
 
+/// What happens to a call that is equal to one of unknown outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AfterUnknown {
+    /// It is blocked until it was checked whether the earlier one was done.
+    Verify,
+    /// It is blocked.
+    Block,
+    /// It passes, as after a failure.
+    Pass,
+}
+
+/// The most tools that the model is shown as ways to check.
+const MOST_CHECKS: usize = 3;
+
+const DONE: Text = Text {
+    key: "done",
+    default: "The call was not run: {tool} was called with the same {keys} before and succeeded, and must not be \
+              repeated. Go on from there. Its result was: {result}",
+    placeholders: &["tool", "keys", "result"],
+};
+const DONE_EMPTY: Text = Text {
+    key: "done_empty",
+    default: "The call was not run: {tool} was called with the same {keys} before and succeeded, and must not be \
+              repeated. Go on from there. Its result was empty.",
+    placeholders: &["tool", "keys"],
+};
+const DONE_ABOVE: Text = Text {
+    key: "done_above",
+    default: "The call was not run: {tool} was called with the same {keys} before and succeeded, and must not be \
+              repeated. Go on from there. Its result is above.",
+    placeholders: &["tool", "keys"],
+};
+const SAME_REPLY: Text = Text {
+    key: "same_reply",
+    default: "The call was not run: a call of {tool} with the same {keys} comes before it in the same reply. Use the \
+              result of that call.",
+    placeholders: &["tool", "keys"],
+};
+const VERIFY: Text = Text {
+    key: "verify",
+    default: "The call was not run: {tool} was called with the same {keys} before, and its result does not say whether \
+              it was done. Check first with {checks}. If it was not done, make the call again.",
+    placeholders: &["tool", "keys", "checks"],
+};
+const VERIFY_WITH_USER: Text = Text {
+    key: "verify_with_user",
+    default: "The call was not run: {tool} was called with the same {keys} before, and its result does not say whether \
+              it was done. No tool here can check that: ask the user before you make the call again.",
+    placeholders: &["tool", "keys"],
+};
+const UNKNOWN: Text = Text {
+    key: "unknown",
+    default: "The call was not run: {tool} was called with the same {keys} before, and its result does not say whether \
+              it was done, so it is not made again. Tell the user what is unknown.",
+    placeholders: &["tool", "keys"],
+};
+
 /// What a tool is to this policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -107,7 +187,10 @@ enum Kind {
 
 impl Policy for Duplicates {
     const NAME: &'static str = "duplicates";
-    const SUMMARY: &'static str = "blocks an action that has succeeded before, and quotes its result";
+    const SUMMARY: &'static str =
+        "blocks an action that has succeeded before, or may have, and quotes its result";
+    const TEXTS: &'static [Text] =
+        &[DONE, DONE_EMPTY, DONE_ABOVE, SAME_REPLY, VERIFY, VERIFY_WITH_USER, UNKNOWN];
     type Config = Config;
     type State = Past;
 
@@ -131,12 +214,21 @@ impl Policy for Duplicates {
                 .extend(wrong.into_iter().filter_map(Result::err).map(|text| ConfigError::new(&key, text)));
             keys.push((Pattern::new(tool), read.into_iter().flatten().collect()));
         }
+        for (tool, patterns) in &config.checks {
+            let key = format!("checks.{tool}");
+            problems.extend(problem_of(&key, patterns));
+            if patterns.is_empty() {
+                problems.push(ConfigError::new(key, "expected at least one tool"));
+            }
+        }
+        let texts = std::mem::take(&mut config.texts).check(Self::TEXTS, &mut problems);
         if !problems.is_empty() {
             return Err(problems);
         }
         let window_ms = config.window.millis();
-        let Config { tools, keyless, retrieval, .. } = config;
-        Ok(Self { tools, keys, keyless, retrieval, window_ms })
+        let Config { tools, keyless, retrieval, after_unknown, checks, .. } = config;
+        let checks = checks.into_iter().map(|(tool, checks)| (Pattern::new(tool), checks)).collect();
+        Ok(Self { tools, keys, keyless, retrieval, window_ms, after_unknown, checks, texts })
     }
 
     fn about(&self) -> About {
@@ -145,6 +237,12 @@ impl Policy for Duplicates {
         let names_none = self.tools.is_empty() && self.keys.is_empty() && self.retrieval.is_empty();
         let idle = names_none.then_some(NO_TOOLS);
         About { named_tools, restricts_calls: true, idle, ..About::default() }
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, past: &mut Past, _plan: &mut Plan) {
+        if self.after_unknown == AfterUnknown::Verify {
+            past.declared = request.tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
+        }
     }
 
     fn read(&self, event: &Event<'_>, past: &mut Past, plan: &mut Plan) {
@@ -179,9 +277,9 @@ impl Policy for Duplicates {
                 let Some(same) = same else { return Verdict::Allow };
                 let form = dispatch_form(call.name);
                 let equal = past.equal(&form, &same).filter(|deed| recent(deed.released_ms, deed.turn));
-                let equal: Vec<&Deed> = equal.collect();
+                let equal: Vec<&Deed> = equal.filter(|deed| !self.may_be_repeated(deed, past)).collect();
                 let Some(last) = equal.last() else { return Verdict::Allow };
-                Verdict::Block(self.reason(call.name, &last.end, equal.len()))
+                Verdict::Block(self.reason(call.name, &last.end, equal.len(), past))
             }
         }
     }
@@ -235,15 +333,46 @@ impl Duplicates {
         }
     }
 
+    /// Whether `deed`, as it ended, is no reason against an equal call.
+    fn may_be_repeated(&self, deed: &Deed, past: &Past) -> bool {
+        let End::Unknown { checked } = deed.end else { return false };
+        match self.after_unknown {
+            AfterUnknown::Pass => true,
+            AfterUnknown::Block => false,
+            AfterUnknown::Verify => {
+                checked || (past.turn > deed.turn && self.checks_of(&deed.tool, past).next().is_none())
+            }
+        }
+    }
+
+    /// Whether a call of `check` shows whether one of `tool` was done.
+    fn shows(&self, check: &str, tool: &str) -> bool {
+        match best_concern(&self.checks, tool) {
+            Some(checks) => any_fits(checks, check),
+            None => family::shows(check, tool),
+        }
+    }
+
+    /// The declared tools that show whether a call of `tool` was done.
+    fn checks_of<'a>(&'a self, tool: &'a str, past: &'a Past) -> impl Iterator<Item = &'a str> {
+        past.declared.iter().map(String::as_str).filter(move |check| self.shows(check, tool))
+    }
+
     fn add_result(&self, result: &ToolResult<'_>, past: &mut Past, plan: &Plan) {
         let Some(call) = result.call else { return };
         let kind = self.kind(&call.name);
+        if past.has_unknown() && !has_failed(&result.view) && !is_unknown(&result.view) {
+            past.check(|tool| self.shows(&call.name, tool));
+        }
         if kind == Kind::Other {
             return;
         }
         let failed = has_failed(&result.view);
         let text = readable(result, plan);
         match kind {
+            Kind::Action if is_unknown(&result.view) => {
+                past.end((call.message, call.position), End::Unknown { checked: false });
+            }
             Kind::Action if failed => past.end((call.message, call.position), End::Failed),
             Kind::Action => {
                 let quote = text.map(|text| quote(&text));
@@ -262,29 +391,34 @@ impl Duplicates {
         }
     }
 
-    fn reason(&self, tool: &str, end: &End, earlier_calls: usize) -> Reason {
-        let what = match best_concern(&self.keys, tool) {
+    fn reason(&self, tool: &str, end: &End, earlier_calls: usize, past: &Past) -> Reason {
+        let keys = match best_concern(&self.keys, tool) {
             Some(keys) => keys.iter().map(Path::as_str).collect::<Vec<_>>().join(", "),
             None => "arguments".to_owned(),
         };
-        let message = match end {
-            End::Succeeded(quote) => {
-                let result = match quote.as_deref() {
-                    Some("") => " Its result was empty.".to_owned(),
-                    Some(quote) => format!(" Its result was: {quote}"),
-                    None => " Its result is above.".to_owned(),
-                };
-                format!(
-                    "The call was not run: {tool} was called with the same {what} before and succeeded, and must not \
-                     be repeated. Go on from there.{result}"
-                )
-            }
-            _ => format!(
-                "The call was not run: a call of {tool} with the same {what} comes before it in the same reply. \
-                 Use the result of that call."
-            ),
+        let fill = |text: &Text, more: &[(&str, &dyn Display)]| {
+            let values: [(&str, &dyn Display); 2] = [("tool", &tool), ("keys", &keys)];
+            self.texts.fill(text, &[&values, more].concat())
         };
-        Reason::new(ReasonKind::Duplicate, message).with(vec![("earlier_calls", earlier_calls as u64)])
+        let numbers = vec![("earlier_calls", earlier_calls as u64)];
+        let message = match end {
+            End::Succeeded(quote) => match quote.as_deref() {
+                Some("") => fill(&DONE_EMPTY, &[]),
+                Some(quote) => fill(&DONE, &[("result", &quote)]),
+                None => fill(&DONE_ABOVE, &[]),
+            },
+            End::Unknown { .. } if self.after_unknown == AfterUnknown::Verify => {
+                let checks: Vec<&str> = self.checks_of(tool, past).take(MOST_CHECKS).collect();
+                let message = match checks.is_empty() {
+                    true => fill(&VERIFY_WITH_USER, &[]),
+                    false => fill(&VERIFY, &[("checks", &checks.join(" or "))]),
+                };
+                return Reason::new(ReasonKind::Duplicate, message).retryable().with(numbers);
+            }
+            End::Unknown { .. } => fill(&UNKNOWN, &[]),
+            _ => fill(&SAME_REPLY, &[]),
+        };
+        Reason::new(ReasonKind::Duplicate, message).with(numbers)
     }
 }
 

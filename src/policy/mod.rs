@@ -7,12 +7,15 @@
 
 pub mod about;
 mod allow;
+pub mod approvals;
 mod arguments;
 mod ask_user;
 mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
 mod compact;
+mod compile;
+pub mod conditions;
 mod confirm;
 mod context;
 mod definitions;
@@ -20,6 +23,7 @@ mod duplicates;
 mod endpoint;
 mod fresh;
 mod history;
+mod hosts;
 mod injection;
 mod instructions;
 mod intents;

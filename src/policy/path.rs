@@ -12,8 +12,9 @@ pub struct Path {
     steps: Vec<Step>,
 }
 
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Member(String),
     Each,
     At(usize),
@@ -54,6 +55,11 @@ impl Path {
     /// As written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Its steps, from the outside in.
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// The values at the path in `text`, each in a form in which equal values are equal: a string as its characters,

@@ -26,7 +26,7 @@ pub struct Text {
 pub struct OwnTexts(BTreeMap<String, String>);
 
 /// The templates of a policy: the operator's, and for the rest those that ship.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts(BTreeMap<String, String>);
 
 impl OwnTexts {
@@ -48,6 +48,11 @@ impl OwnTexts {
 }
 
 impl Texts {
+    /// The operator's own template for `text`, if there is one.
+    pub fn own(&self, text: &Text) -> Option<&str> {
+        self.0.get(text.key).map(String::as_str)
+    }
+
     /// `text` with `values` in place of its placeholders. A value is never read as a template.
     pub fn fill(&self, text: &Text, values: &[(&str, &dyn Display)]) -> String {
         let template = self.0.get(text.key).map_or(text.default, String::as_str);

@@ -128,9 +128,7 @@ impl Driver {
                 });
             }
             Output::Dismiss => self.guard = None,
-            Output::AskApproval(call, hold_ms) => {
-                self.held.ask(&self.app.held, &mut self.exchange, call, hold_ms);
-            }
+            Output::AskApproval(request) => self.held.ask(&self.app, &mut self.exchange, *request),
             Output::AskModel(asked) => {
                 let answer = self.app.ask_model(&asked, self.head.came());
                 self.held.await_answer(asked.id, answer);
@@ -157,7 +155,7 @@ impl Driver {
 
     /// The next decision or answer for a call that waits; `None` if none does. Cancel-safe.
     pub(super) async fn decision(&mut self) -> Option<Input> {
-        let input = self.held.decision().await;
+        let input = self.held.decision(&self.app).await;
         self.record.mark_idle();
         input
     }

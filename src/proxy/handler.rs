@@ -16,6 +16,7 @@ use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
+use super::webhooks::Webhooks;
 use super::{ResponseFuture, Service, caller, clock, profile, relay, stored_response, ungoverned};
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
@@ -53,6 +54,8 @@ pub struct AppState {
     /// Sends the requests of one conversation one at a time, where that is configured.
     pub conversation_lock: Arc<ConversationLock>,
     pub summaries: Summariser,
+    /// Notifies people of calls that wait.
+    pub webhooks: Webhooks,
     /// What exchanges share.
     pub shared: Arc<Shared>,
 }

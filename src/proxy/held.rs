@@ -1,12 +1,19 @@
 //! What a call that is held waits for: a person's decision, another model's answer, or its time. Waits; decides nothing.
 
-use crate::exchange::{Exchange, Input};
-use crate::plan::approval::{ApprovalDecision, HeldCall};
+use super::handler::AppState;
+use super::webhooks::Notification;
+use crate::exchange::{ApprovalRequest, Exchange, Input};
+use crate::plan::approval::{ApprovalDecision, Decided};
+use crate::policy::approvals::Webhook;
 use crate::store::held::{End, HeldCalls, Pause, Shown, Ticket};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+/// How long it is tried to report that nobody answered in time.
+const LATE_NOTICE: Duration = Duration::from_secs(60);
 
 /// The held calls of one client request, each with its number, in the order in which they go out.
 #[derive(Default)]
@@ -17,32 +24,51 @@ pub(super) struct Held {
 }
 
 enum Wait {
-    Person(Ticket),
+    Person(Ticket, Option<Notice>),
     Model(oneshot::Receiver<Option<Arc<str>>>),
     Time(Pause),
 }
 
+/// Who is notified of a call that waits for a person, and of what.
+type Notice = (Arc<Webhook>, Value);
+
 impl Held {
-    /// Asks people about `call` for at most `hold_ms`.
-    pub(super) fn ask(
-        &mut self,
-        calls: &Arc<HeldCalls>,
-        exchange: &mut Exchange,
-        call: HeldCall,
-        hold_ms: u64,
-    ) {
+    /// Asks people about a call, and notifies who wants to know of it.
+    pub(super) fn ask(&mut self, app: &Arc<AppState>, exchange: &mut Exchange, request: ApprovalRequest) {
+        let ApprovalRequest { call, hold_ms, webhook } = request;
         let now = Instant::now();
         let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
         let since = SystemTime::now();
+        let expires = since + (until - now);
+        let record = exchange.record();
+        let conversation = record.conversation.clone().unwrap_or_default();
+        let (tool, readable) = (call.tool.clone(), call.shown.clone());
         let shown = Shown {
             tool: call.tool,
             arguments: call.arguments,
             readable: call.shown,
-            conversation: exchange.record().conversation.clone().unwrap_or_default(),
+            conversation,
             since,
-            expires: since + (until - now),
+            expires,
         };
-        self.waits.push((call.id, Wait::Person(calls.hold(shown, until))));
+        let ticket = app.held.hold(shown, until);
+        let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {
+            let data = json!({
+                "token": token,
+                "link": app.approval_link(&webhook, token),
+                "tool": tool,
+                "arguments": readable,
+                "conversation": record.conversation,
+                "caller": record.caller,
+                "request_id": record.request_id,
+                "expires_at": humantime::format_rfc3339_millis(expires).to_string(),
+            });
+            (webhook, data)
+        });
+        if let Some((webhook, data)) = &notice {
+            app.notify(webhook, Notification { kind: "approval.requested", data: data.clone(), until });
+        }
+        self.waits.push((call.id, Wait::Person(ticket, notice)));
     }
 
     /// Lets the call of this number wait for another model's `answer`.
@@ -68,31 +94,43 @@ impl Held {
     }
 
     /// The next decision or answer for a call that waits; `None` if none does. Cancel-safe.
-    pub(super) async fn decision(&mut self) -> Option<Input> {
+    pub(super) async fn decision(&mut self, app: &Arc<AppState>) -> Option<Input> {
         let (id, wait) = self.waits.first_mut()?;
         let id = *id;
-        let decision = match wait {
-            Wait::Model(answer) => {
-                // At once where the question could not be asked.
-                let answer = answer.await.unwrap_or_default();
-                self.waits.remove(0);
-                return Some(Input::Answered(id, answer));
+        let input = match wait {
+            // At once where the question could not be asked.
+            Wait::Model(answer) => Input::Answered(id, answer.await.unwrap_or_default()),
+            Wait::Time(pause) => {
+                let is_over = pause.is_over().await;
+                let decision = if is_over { ApprovalDecision::Approved } else { ApprovalDecision::Stopped };
+                Input::Decided(id, decision.into())
             }
-            Wait::Time(pause) => match pause.is_over().await {
-                true => ApprovalDecision::Approved,
-                false => ApprovalDecision::Stopped,
-            },
-            Wait::Person(ticket) => match ticket.decision().await {
-                End::Approved => ApprovalDecision::Approved,
-                End::Declined => ApprovalDecision::Declined,
-                End::Expired => ApprovalDecision::Expired,
-                End::Stopped => ApprovalDecision::Stopped,
-                End::Refused | End::Left => ApprovalDecision::Unasked,
-            },
+            Wait::Person(ticket, notice) => {
+                let end = ticket.decision().await;
+                if let Some((webhook, data)) = notice.take().filter(|_| end == End::Expired) {
+                    let until = Instant::now() + LATE_NOTICE;
+                    app.notify(&webhook, Notification { kind: "approval.expired", data, until });
+                }
+                Input::Decided(id, decided(end, ticket))
+            }
         };
         self.waits.remove(0);
-        Some(Input::Decided(id, decision))
+        Some(input)
     }
+}
+
+/// The decision in which a person's ticket ended.
+fn decided(end: End, ticket: &Ticket) -> Decided {
+    let decision = match end {
+        End::Approved => ApprovalDecision::Approved,
+        End::Declined => ApprovalDecision::Declined,
+        End::Expired => ApprovalDecision::Expired,
+        End::Stopped => ApprovalDecision::Stopped,
+        End::Refused | End::Left => ApprovalDecision::Unasked,
+    };
+    let (approver, reason) =
+        ticket.spoken().cloned().map_or((None, None), |spoken| (spoken.approver, spoken.reason));
+    Decided { decision, approver, reason }
 }
 
 /// A day.

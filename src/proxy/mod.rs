@@ -41,6 +41,7 @@ mod upgrade;
 pub mod upstream;
 mod version;
 mod wait;
+pub mod webhooks;
 mod whole;
 mod write_timeout;
 

@@ -313,15 +313,15 @@ impl ReplayInProgress<'_> {
         while let Some(output) = exchange.next_output() {
             match output {
                 // There is nobody to ask.
-                Output::AskApproval(call, _) => {
-                    exchange.on(Input::Decided(call.id, ApprovalDecision::Unasked), now);
+                Output::AskApproval(request) => {
+                    exchange.on(Input::Decided(request.call.id, ApprovalDecision::Unasked.into()), now);
                 }
                 Output::AskModel(asked) => exchange.on(Input::Answered(asked.id, None), now),
                 // The time passes at once.
                 Output::Wait { id, ms } => {
                     longest_ms = longest_ms.max(ms);
                     let then = self.replayer.at(self.clock.now_ms.saturating_add(ms));
-                    exchange.on(Input::Decided(id, ApprovalDecision::Approved), then);
+                    exchange.on(Input::Decided(id, ApprovalDecision::Approved.into()), then);
                 }
                 Output::Answer(Answer::Error(_)) => is_refused = true,
                 Output::Store(news) => self.carried.extend(news.carried),

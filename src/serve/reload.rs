@@ -85,6 +85,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
     // With https the roots of trust are read again too, since they may have been renewed.
     let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
     let endpoints = SummaryEndpoints::of(&config, &settings)?;
+    let webhooks = old.webhooks.renewed(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
     let config = Arc::new(config);
     let shared = Arc::new(Shared {
@@ -107,6 +108,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
         held: Arc::clone(&old.held),
         conversation_lock: Arc::clone(&old.conversation_lock),
         summaries: old.summaries.at(endpoints),
+        webhooks,
     })
 }
 

@@ -30,6 +30,32 @@ pub struct Shown {
     pub expires: SystemTime,
 }
 
+/// An answer to a call that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub approve: bool,
+    /// Who decided, as whoever reports it says.
+    pub approver: Option<Arc<str>>,
+    /// Why, in the person's words.
+    pub reason: Option<Arc<str>>,
+}
+
+impl From<bool> for Spoken {
+    fn from(approve: bool) -> Self {
+        Self { approve, approver: None, reason: None }
+    }
+}
+
+/// What is known of a call that waits no longer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub end: End,
+    pub tool: String,
+    pub at: SystemTime,
+    /// Who decided, where that is known.
+    pub approver: Option<Arc<str>>,
+}
+
 /// How the wait for a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -57,7 +83,7 @@ pub struct HeldCalls {
 #[derive(Default)]
 struct Inner {
     waiting: HashMap<String, Waiting>,
-    ended: VecDeque<(String, End)>,
+    ended: VecDeque<(String, Ended)>,
     /// How many calls have waited, to list them in order.
     count: u64,
     stopped: bool,
@@ -66,16 +92,17 @@ struct Inner {
 struct Waiting {
     nth: u64,
     shown: Shown,
-    answer: oneshot::Sender<bool>,
+    answer: oneshot::Sender<Spoken>,
 }
 
 /// A call that waits. Dropping it means that the client has left.
 pub struct Ticket {
     calls: Arc<HeldCalls>,
     token: String,
-    answer: oneshot::Receiver<bool>,
+    answer: oneshot::Receiver<Spoken>,
     until: Instant,
     end: Option<End>,
+    spoken: Option<Spoken>,
 }
 
 /// A call that waits for nobody, but until its time has come.
@@ -120,26 +147,29 @@ impl HeldCalls {
             inner.waiting.insert(token.clone(), waiting);
         }
         drop(inner);
-        Ticket { calls: Arc::clone(self), token, answer, until, end }
+        Ticket { calls: Arc::clone(self), token, answer, until, end, spoken: None }
     }
 
     /// Approves or declines the call that waits under `token`, and returns it.
     ///
     /// # Errors
     /// How its wait ended, if it waits no longer; `None` if no call is known under that token.
-    pub fn answer(&self, token: &str, approve: bool) -> Result<Shown, Option<End>> {
+    pub fn answer(&self, token: &str, spoken: impl Into<Spoken>) -> Result<Shown, Option<Ended>> {
         let mut inner = self.lock();
         let Some(waiting) = inner.waiting.remove(token) else {
             let ended = inner.ended.iter().rev().find(|(ended, _)| ended == token);
-            return Err(ended.map(|(_, end)| *end));
+            return Err(ended.map(|(_, ended)| ended.clone()));
         };
-        let end = match (waiting.answer.send(approve), approve) {
+        let spoken = spoken.into();
+        let (approve, approver) = (spoken.approve, spoken.approver.clone());
+        let end = match (waiting.answer.send(spoken), approve) {
             (Err(_), _) => End::Left,
             (Ok(()), true) => End::Approved,
             (Ok(()), false) => End::Declined,
         };
-        inner.end(token, end);
-        if end == End::Left { Err(Some(end)) } else { Ok(waiting.shown) }
+        let ended = Ended { end, tool: waiting.shown.tool.clone(), at: SystemTime::now(), approver };
+        inner.end(token, ended.clone());
+        if end == End::Left { Err(Some(ended)) } else { Ok(waiting.shown) }
     }
 
     /// The calls that wait, the oldest first, each with its token.
@@ -160,16 +190,17 @@ impl HeldCalls {
         self.stopping.send_replace(true);
         let mut inner = self.lock();
         inner.stopped = true;
-        let tokens: Vec<String> = inner.waiting.drain().map(|(token, _)| token).collect();
-        tokens.iter().for_each(|token| inner.end(token, End::Stopped));
+        let all: Vec<(String, Waiting)> = inner.waiting.drain().collect();
+        all.into_iter().for_each(|(token, waiting)| inner.end(&token, Ended::of(waiting, End::Stopped)));
     }
 
     /// Removes a call whose decision is no longer awaited; false if it was answered before.
     fn forget(&self, token: &str, end: End) -> bool {
         let mut inner = self.lock();
-        let was_waiting = inner.waiting.remove(token).is_some();
-        if was_waiting {
-            inner.end(token, end);
+        let waiting = inner.waiting.remove(token);
+        let was_waiting = waiting.is_some();
+        if let Some(waiting) = waiting {
+            inner.end(token, Ended::of(waiting, end));
         }
         was_waiting
     }
@@ -179,8 +210,14 @@ impl HeldCalls {
     }
 }
 
+impl Ended {
+    fn of(waiting: Waiting, end: End) -> Self {
+        Self { end, tool: waiting.shown.tool, at: SystemTime::now(), approver: None }
+    }
+}
+
 impl Inner {
-    fn end(&mut self, token: &str, end: End) {
+    fn end(&mut self, token: &str, end: Ended) {
         if self.ended.len() >= MOST_ENDED {
             self.ended.pop_front();
         }
@@ -194,15 +231,25 @@ impl Ticket {
         if let Some(end) = self.end {
             return end;
         }
-        let end_for = |answer| if answer { End::Approved } else { End::Declined };
-        let end = match timeout_at(self.until, &mut self.answer).await {
-            Ok(Ok(answer)) => end_for(answer),
-            Ok(Err(_)) => End::Stopped,
-            Err(_) if self.calls.forget(&self.token, End::Expired) => End::Expired,
+        let spoken = match timeout_at(self.until, &mut self.answer).await {
+            Ok(answer) => answer.ok(),
+            Err(_) if self.calls.forget(&self.token, End::Expired) => return *self.end.insert(End::Expired),
             // It was answered in the very last moment.
-            Err(_) => self.answer.try_recv().map_or(End::Stopped, end_for),
+            Err(_) => self.answer.try_recv().ok(),
         };
-        *self.end.insert(end)
+        self.spoken = spoken;
+        let end_for = |answer: &Spoken| if answer.approve { End::Approved } else { End::Declined };
+        *self.end.insert(self.spoken.as_ref().map_or(End::Stopped, end_for))
+    }
+
+    /// The answer, where there was one.
+    pub fn spoken(&self) -> Option<&Spoken> {
+        self.spoken.as_ref()
+    }
+
+    /// The token under which the call waits; `None` if it does not.
+    pub fn token(&self) -> Option<&str> {
+        self.end.is_none().then_some(&self.token)
     }
 }
 
@@ -242,6 +289,27 @@ mod tests {
         (ticket, token)
     }
 
+    /// Why an answer came too late.
+    fn why(answer: Result<Shown, Option<Ended>>) -> Option<End> {
+        answer.err().expect("it was too late").map(|ended| ended.end)
+    }
+
+    #[tokio::test]
+    async fn the_answer_says_who_decided_and_why() {
+        let calls = Arc::<HeldCalls>::default();
+        let (mut ticket, token) = held(&calls, "pay");
+        assert_eq!(ticket.token(), Some(token.as_str()));
+        let spoken = Spoken { approve: false, approver: Some("ann".into()), reason: Some("too much".into()) };
+        calls.answer(&token, spoken.clone()).unwrap();
+        assert_eq!((ticket.decision().await, ticket.spoken()), (End::Declined, Some(&spoken)));
+        let ended = calls.answer(&token, true).unwrap_err().unwrap();
+        assert_eq!(
+            (ended.end, ended.tool.as_str(), ended.approver.as_deref()),
+            (End::Declined, "pay", Some("ann"))
+        );
+        assert_eq!(ticket.token(), None);
+    }
+
     #[tokio::test]
     async fn each_call_hears_its_own_word_once() {
         let calls = Arc::<HeldCalls>::default();
@@ -252,8 +320,8 @@ mod tests {
         assert_eq!(calls.answer(&delete_token, false).unwrap().tool, "delete");
         assert_eq!(calls.answer(&pay_token, true).unwrap().tool, "pay");
         assert_eq!((pay.decision().await, delete.decision().await), (End::Approved, End::Declined));
-        assert_eq!(calls.answer(&delete_token, true), Err(Some(End::Declined)), "a word is said once");
-        assert_eq!(calls.answer(&"0".repeat(32), true), Err(None));
+        assert_eq!(why(calls.answer(&delete_token, true)), Some(End::Declined), "a word is said once");
+        assert_eq!(why(calls.answer(&"0".repeat(32), true)), None);
         assert_eq!((calls.count(), pay.decision().await), (0, End::Approved));
     }
 
@@ -278,10 +346,10 @@ mod tests {
         let mut brief = calls.hold(shown("pay"), Instant::now() + Duration::from_millis(5));
         let token = brief.token.clone();
         assert_eq!(brief.decision().await, End::Expired);
-        assert_eq!(calls.answer(&token, true), Err(Some(End::Expired)));
+        assert_eq!(why(calls.answer(&token, true)), Some(End::Expired));
         let (gone, token) = held(&calls, "pay");
         drop(gone);
-        assert_eq!(calls.answer(&token, true), Err(Some(End::Left)));
+        assert_eq!(why(calls.answer(&token, true)), Some(End::Left));
         assert_eq!(calls.count(), 0);
     }
 

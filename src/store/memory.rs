@@ -54,6 +54,8 @@ pub struct Memory {
     requests: SeenKeys,
     conversations: SeenKeys,
     asked: Cache<Hash, PendingApproval>,
+    /// Approvals that hold for the rest of their conversations.
+    approved: Cache<Hash, ()>,
     spent: Cache<Hash, Arc<Uses>>,
     /// Accounts as of replies.
     carried: Cache<Hash, Arc<Carried>>,
@@ -83,6 +85,7 @@ impl Memory {
             asked: weighed(bounds.hidden_exchange_bytes, lifetime, |pending: &PendingApproval| {
                 pending.confirmation.size() + ENTRY_BYTES
             }),
+            approved: counted(bounds.calls, lifetime),
             // The largest quota must fit however few calls are kept otherwise.
             spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
             carried: weighed(bounds.hidden_exchange_bytes, lifetime, |carried: &Arc<Carried>| {
@@ -202,6 +205,7 @@ impl StateStore for Memory {
             model: self.model(&ask.model),
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
+            approved: ask.approved.iter().map(|name| self.approved.contains_key(name)).collect(),
             sent_exchanges: ask.histories.iter().map(|history| self.sent_exchanges.get(history)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
             carried: ask.carried.iter().map(|key| self.carried.get(key)).collect(),
@@ -239,6 +243,9 @@ impl StateStore for Memory {
         for (text, confirmation) in news.asked {
             let new = || PendingApproval::new(Arc::new(confirmation));
             update(&self.asked, text, |known| known.unwrap_or_else(new));
+        }
+        for name in news.approved {
+            self.approved.insert(name, ());
         }
         for spent in news.spent {
             update(&self.spent, spent.quota, |known| {
@@ -371,6 +378,7 @@ mod tests {
             conversation: Hash(request),
             answered: None,
             histories: &[Hash(5), Hash(6)],
+            approved: &[Hash(8), Hash(9)],
             quotas: &[],
             carried: &[],
             tallies: &[],
@@ -454,6 +462,14 @@ mod tests {
             store.record(News { model: Some((Hash(1), facts)), ..News::default() });
         }
         assert_eq!(look_up(&store, &[], &[], 0).model, no_tools.and(no_late_system));
+    }
+
+    #[test]
+    fn an_approval_is_known_once_it_was_recorded() {
+        let store = store();
+        assert_eq!(look_up(&store, &[], &[], 0).approved, [false, false]);
+        store.record(News { approved: vec![Hash(9)], ..News::default() });
+        assert_eq!(look_up(&store, &[], &[], 0).approved, [false, true]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! decides nothing.
 //!
 //! Shared are release times, hidden exchanges, what models refuse, questions to people and which requests took their
-//! calls, uses of quotas, accounts, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
+//! calls, lasting approvals, uses of quotas, accounts, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
 //! in the process, and so does what is bound to a client's connection.
 
 mod accounts;
@@ -358,6 +358,9 @@ fn merge(facts: &mut Facts, found: Found) {
     // Of a reply that several processes know, the shared state store has the latest.
     for (known, shared) in facts.carried.iter_mut().zip(found.carried) {
         *known = newest(known.take(), shared);
+    }
+    for (known, shared) in facts.approved.iter_mut().zip(found.approved) {
+        *known |= shared;
     }
     add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
 }

@@ -5,7 +5,7 @@
 
 use super::bounded;
 use super::queue::Queue;
-use super::request_record::{Action, JudgedCall, NewText, On, RequestRecord};
+use super::request_record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
@@ -80,6 +80,9 @@ struct Entry<'a> {
     /// Texts of arguments that were written anew, up to [`MAX_TEXTS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rewritten: Vec<Rewritten<'a>>,
+    /// What people decided.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approvals: Vec<Approval<'a>>,
     /// How many decisions and actions are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     left_out: usize,
@@ -111,6 +114,16 @@ struct Rewritten<'a> {
     after: Cow<'a, str>,
 }
 
+/// A person's decision on a call.
+#[derive(Serialize)]
+struct Approval<'a> {
+    tool: Cow<'a, str>,
+    outcome: &'static str,
+    /// Who decided, as whoever reported it says.
+    approver: Option<Cow<'a, str>>,
+    reason: Option<Cow<'a, str>>,
+}
+
 /// What a policy did, `count` times.
 #[derive(Serialize)]
 struct Deed<'a> {
@@ -139,6 +152,7 @@ fn line(record: &RequestRecord, at: SystemTime) -> Option<Vec<u8>> {
         decisions: record.judged.iter().enumerate().flat_map(decisions_on).take(MAX_ITEMS).collect(),
         actions: actions.iter().take(MAX_ITEMS).map(|action| deed(action)).collect(),
         rewritten: record.new_texts.iter().take(MAX_TEXTS).map(rewritten).collect(),
+        approvals: record.approvals.iter().take(MAX_ITEMS).map(approval).collect(),
         left_out: decisions.saturating_sub(MAX_ITEMS) + actions.len().saturating_sub(MAX_ITEMS),
     };
     let mut line = serde_json::to_vec(&entry).ok()?;
@@ -178,6 +192,16 @@ fn rewritten(text: &NewText) -> Rewritten<'_> {
     let NewText { policy, tool, before, after } = text;
     let bounded = |raw| bounded::text(raw, MAX_REWRITTEN_CHARS);
     Rewritten { policy, tool: bounded::name(tool), before: bounded(before), after: bounded(after) }
+}
+
+fn approval(record: &ApprovalRecord) -> Approval<'_> {
+    let text = |raw| bounded::text(raw, MAX_TEXT_CHARS);
+    Approval {
+        tool: bounded::name(&record.tool),
+        outcome: record.outcome.as_str(),
+        approver: record.approver.as_deref().map(text),
+        reason: record.reason.as_deref().map(text),
+    }
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -1,11 +1,14 @@
 //! The metrics, in Prometheus's text format: their names, their help texts, and how a request record becomes numbers.
 //! `families` and `tools` make and bound the series.
 
+use super::approvers::Approvers;
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
 use super::gen_ai::GenAi;
 use super::models::{Model, Models};
-use super::request_record::{LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens};
+use super::request_record::{
+    LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult,
+};
 use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
@@ -76,6 +79,7 @@ struct Deeds {
     implausible_usage: IntCounter,
     reasks: IntCounter,
     confirmations: Counters,
+    approvers: Approvers,
     overflows_remembered: IntCounter,
     summaries: Summaries,
 }
@@ -190,6 +194,11 @@ impl Metrics {
     /// Counts the result of a summary.
     pub fn count_summary(&self, result: SummaryResult) {
         self.deeds.summaries.kinds.add(result.as_str(), 1);
+    }
+
+    /// Counts what became of a notification.
+    pub fn count_webhook(&self, result: WebhookResult) {
+        self.deeds.approvers.count_webhook(result);
     }
 
     /// Counts what a summary cost, as billed.
@@ -421,6 +430,7 @@ impl Deeds {
                  time), left (the client was gone), stopped (toolrein was), unasked (too many waited).",
                 "outcome",
             )?,
+            approvers: Approvers::new(make)?,
             overflows_remembered: make.counter(
                 "toolrein_overflows_remembered_total",
                 "Requests shortened at once, since an earlier request of the conversation was refused for its length.",
@@ -449,6 +459,7 @@ impl Deeds {
         record.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(record.reasks.into());
         record.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
+        record.approvals.iter().for_each(|approval| self.approvers.count(approval));
         self.implausible_usage.inc_by(record.implausible_usage.into());
         self.overflows_remembered.inc_by(record.overflow_remembered.into());
     }

@@ -2,6 +2,8 @@
 //! where a policy acted, one line of the audit log. It calls no other module: it takes plain data, decides nothing, and
 //! no request waits for it.
 
+pub mod approval_record;
+mod approvers;
 pub mod audit;
 mod bounded;
 pub mod endpoint;

@@ -3,7 +3,7 @@
 
 use super::bounded;
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
-use super::request_record::{Action, JudgedCall, LimitUse, NewResult, RequestRecord};
+use super::request_record::{Action, ApprovalRecord, JudgedCall, LimitUse, NewResult, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub(super) struct RequestLine<'a> {
     actions: Vec<Act<'a>>,
     #[serde(skip_serializing_if = "is_nothing")]
     tool_calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    approvals: Vec<Approval<'a>>,
     #[serde(skip_serializing_if = "is_nothing")]
     results: Vec<ToolResult<'a>>,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -142,6 +144,28 @@ struct Objection {
     reason: &'static str,
 }
 
+/// A person's decision on a call.
+#[derive(PartialEq, Serialize)]
+struct Approval<'a> {
+    tool: Cow<'a, str>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "is_nothing")]
+    approver: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    reason: Option<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a ApprovalRecord> for Approval<'a> {
+    fn from(approval: &'a ApprovalRecord) -> Self {
+        Self {
+            tool: bounded::name(&approval.tool),
+            outcome: approval.outcome.as_str(),
+            approver: approval.approver.as_deref().map(text),
+            reason: approval.reason.as_deref().map(text),
+        }
+    }
+}
+
 #[derive(PartialEq, Serialize)]
 struct ToolResult<'a> {
     tool: Cow<'a, str>,
@@ -183,6 +207,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             ungoverned: record.ungoverned,
             actions: list(&record.actions, Act::from),
             tool_calls: list(&record.judged, |call| Call::new(call, &record.usage_of_limits)),
+            approvals: list(&record.approvals, Approval::from),
             results: list(&record.results, ToolResult::from),
             limits: list(&record.usage_of_limits, Limit::from),
             left_out: lengths.iter().map(|length| length.saturating_sub(MAX_ITEMS)).sum(),

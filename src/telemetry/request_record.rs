@@ -1,6 +1,8 @@
 //! The request record: plain data about one client request, filled in while the request runs and recorded once at its
 //! end. Uses no type of the rest of the program, and neither counts nor writes anything.
 
+pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
+
 use super::endpoint::Endpoint;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -46,6 +48,8 @@ pub struct RequestRecord {
     pub re_requests: Vec<ReRequest>,
     /// Calls that needed a person's decision, and the decisions.
     pub confirmations: Vec<Consent>,
+    /// The same call by call, with who decided. For the log and the audit log.
+    pub approvals: Vec<ApprovalRecord>,
     pub tokens: Tokens,
     /// What each policy did to the number of tokens.
     pub policy_tokens: Vec<PolicyTokens>,
@@ -180,35 +184,6 @@ pub enum Verdict {
     Answer,
     /// A person was asked about it.
     Ask,
-}
-
-/// The result of asking a person about a call, or about all calls of one question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consent {
-    Approved,
-    Declined,
-    /// Nobody answered in time, or too late.
-    Expired,
-    /// The client left before an answer came.
-    Left,
-    /// toolrein was stopped before an answer came.
-    Stopped,
-    /// Nobody could be asked: too many calls waited, or the reply could not be kept.
-    Unasked,
-}
-
-impl Consent {
-    /// As in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Approved => "approved",
-            Self::Declined => "declined",
-            Self::Expired => "expired",
-            Self::Left => "left",
-            Self::Stopped => "stopped",
-            Self::Unasked => "unasked",
-        }
-    }
 }
 
 /// A tool's result that the client sent for the first time.

@@ -1,8 +1,10 @@
 //! `confirm`: a call runs after a person's approval, once, as it was shown; without one never.
 
+use crate::responses_kit::{self, input, tool};
 use crate::support::client::{Request, Response};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use crate::twofold;
@@ -258,7 +260,7 @@ fn a_foreign_or_forged_yes_never_runs_anything() {
 }
 
 #[test]
-fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_go_to_the_model() {
+fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_run_nothing() {
     in_both_forms(|form| {
         let upstream = Scripted::start(fetches);
         let program = Toolrein::before(&upstream, FETCH);
@@ -278,7 +280,22 @@ fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_go_to_the_model()
         let (mut talk, said) = asked(&brief, form);
         talk.say(&token(&said));
         std::thread::sleep(Duration::from_millis(2));
-        assert_eq!(talk.ask(&brief).text, "As you like.", "it has lapsed");
+        let late = talk.ask(&brief);
+        late.assert_coherent(form);
+        assert!(
+            late.text.starts_with("This approval came too late: the question was open for 1ms."),
+            "{}",
+            late.text
+        );
+        assert!(late.calls.is_empty() && late.finishes == ["stop"]);
+        let asked = upstream.requests().len();
+        talk.add(&late);
+        talk.say("Oh.");
+        assert_eq!(talk.ask(&brief).text, "As you like.");
+        assert_eq!(upstream.requests().len(), asked + 1, "the model was not asked about the late approval");
+        let sent = upstream.requests().last().unwrap().json()["messages"].to_string();
+        assert!(sent.contains("came too late"), "and it reads of it: {sent}");
+        brief.wait_for_metric("toolrein_confirmations_total{outcome=\"expired\"}", 1.0);
     });
 }
 
@@ -464,5 +481,228 @@ fn while_observing_nobody_is_asked() {
         let program = Toolrein::before(&upstream, &format!("mode = \"observe\"\n{FETCH}"));
         let said = Talk::new(form).ask(&program);
         assert_eq!((said.calls.len(), said.text.as_str()), (1, ""));
+    });
+}
+
+const LARGE: &str =
+    "[policy.confirm]\n[policy.confirm.when]\nfetch = [{ argument = \"amount\", above = 100 }]\n";
+
+#[test]
+fn only_calls_that_meet_a_condition_need_a_person() {
+    in_both_forms(|form| {
+        for (arguments, is_asked) in [
+            (r#"{"amount":5}"#, false),
+            (r#"{"amount":100}"#, false),
+            (r#"{"amount":500}"#, true),
+            (r#"{"amount":5,"amount":500}"#, true),
+            (r#"{"amount":500,"amount":5}"#, true),
+            (r#"{"amount":"1e3"}"#, true),
+            (r#"{"Amount":5}"#, false),
+            (r#"{}"#, true),
+        ] {
+            let upstream = Scripted::start(move |_, request| {
+                Reply::speech(request, &Speech::calls(&[("call_1", "fetch", arguments)]))
+            });
+            let program = Toolrein::before(&upstream, LARGE);
+            let said = Talk::new(form).ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(said.text.contains("I need your approval"), is_asked, "{arguments}: {}", said.text);
+            let released = said.calls.iter().map(|(_, _, arguments)| arguments.as_str()).next();
+            assert_eq!(released, (!is_asked).then_some(arguments), "byte for byte");
+        }
+    });
+}
+
+#[test]
+fn conditions_hold_on_the_responses_api_and_within_wrapper_calls() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| {
+            let arguments = [r#"{"amount":5}"#, r#"{"amount":500}"#][nth.min(1)];
+            Output::new(nth).call(&nth.to_string(), "f", arguments).reply(request)
+        });
+        let settings = LARGE.replace("fetch", "f");
+        let program = Toolrein::before(&upstream, &settings);
+        let mut talk = responses_kit::Talk::new(stream);
+        let small = talk.ask(&program);
+        assert_eq!(small.kinds(), ["function:0"]);
+        talk.go_on(&small);
+        let large = talk.ask(&program);
+        assert!(large.said().contains("I need your approval"), "{}", large.text());
+        talk.go_on(&large).say("yes");
+        assert_eq!(talk.ask(&program).items()[0]["arguments"], r#"{"amount":500}"#);
+        assert_eq!(upstream.requests().len(), 2);
+    }
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => {
+                let twice = r#"{"tool_uses":[{"recipient_name":"functions.fetch","parameters":{"amount":500,"amount":5}}]}"#;
+                Reply::speech(request, &Speech::calls(&[("call_0", "multi_tool_use.parallel", twice)]))
+            }
+            1 => {
+                let wrapped =
+                    r#"{"tool_uses":[{"recipient_name":"functions.fetch","parameters":{"amount":500}}]}"#;
+                Reply::speech(request, &Speech::calls(&[("call_1", "multi_tool_use.parallel", wrapped)]))
+            }
+            _ => text("Fine.", request),
+        });
+        let program = Toolrein::before(&upstream, LARGE);
+        assert!(Talk::new(form).ask(&program).calls.is_empty());
+    });
+}
+
+#[test]
+fn a_late_approval_is_answered_on_the_responses_api_too() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| Output::new(nth).call("1", "f", "{}").reply(request));
+        let settings =
+            "[policy.confirm]\ntools = [\"f\"]\nexpires = \"1ms\"\ntexts = { lapsed = \"Zu spät.\" }\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = responses_kit::Talk::new(stream);
+        let asked = talk.ask(&program);
+        talk.go_on(&asked).say("yes");
+        std::thread::sleep(Duration::from_millis(2));
+        let late = talk.ask(&program);
+        assert_eq!((late.said().as_str(), late.kinds()), ("Zu spät.", vec!["assistant".to_owned()]));
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+const REMEMBERED: &str = "[policy.confirm]\ntools = [\"fetch\"]\nremember = \"conversation\"\n";
+
+/// Calls `fetch` with the arguments that the user's last message is, else says so.
+fn fetches_as_asked(nth: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    let last = body["messages"].as_array().unwrap().last().unwrap().clone();
+    let said = last["content"].as_str().unwrap_or_default().to_owned();
+    match last["role"] == "user" && said.starts_with('{') {
+        true => Reply::speech(request, &Speech::calls(&[(&format!("call_fetch{nth:04}"), "fetch", &said)])),
+        false => text("As you like.", request),
+    }
+}
+
+/// A conversation in which `arguments` were approved, and the call was answered.
+fn approved(program: &Toolrein, form: Form, arguments: &str) -> Talk {
+    let mut talk = Talk::new(form);
+    talk.messages[0]["content"] = json!(arguments);
+    let asked = talk.ask(program);
+    assert!(asked.text.contains("I need your approval"), "{}", asked.text);
+    talk.add(&asked);
+    talk.say("yes");
+    let handed = talk.ask(program);
+    assert_eq!(handed.calls.len(), 1, "{}", handed.response.text());
+    talk.add(&handed);
+    let done = talk.ask(program);
+    talk.add(&done);
+    talk
+}
+
+/// The credential with which the client asks.
+const OWN: &[(&str, &str)] = &[("authorization", "Bearer sk-test")];
+
+fn is_asked_again(program: &Toolrein, talk: &Talk, arguments: &str, headers: &[(&str, &str)]) -> bool {
+    let mut next = Talk { form: talk.form, members: talk.members.clone(), messages: talk.messages.clone() };
+    next.say(arguments);
+    let said = Said::read(send(program, &next, headers), talk.form);
+    assert_eq!(said.calls.is_empty(), said.text.contains("I need your approval"), "{}", said.response.text());
+    said.calls.is_empty()
+}
+
+#[test]
+fn a_remembered_approval_holds_for_equal_calls_of_its_conversation_and_for_no_other() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches_as_asked);
+        let program = Toolrein::before(&upstream, REMEMBERED);
+        let talk = approved(&program, form, r#"{"to":"ann","sum":5}"#);
+        let own = OWN;
+        let other: &[(&str, &str)] = &[("authorization", "Bearer sk-other")];
+        let asked =
+            |arguments: &str, headers: &[(&str, &str)]| is_asked_again(&program, &talk, arguments, headers);
+        assert!(!asked(r#"{"to":"ann","sum":5}"#, own), "the same call");
+        assert!(!asked(r#"{ "sum":5.0, "to":"\u0061nn"}"#, own), "written otherwise");
+        assert!(asked(r#"{"to":"ann","sum":6}"#, own), "another sum");
+        assert!(asked(r#"{"to":"ann","sum":5,"note":"x"}"#, own), "more arguments");
+        assert!(asked(r#"{"to":"bob","to":"ann","sum":5}"#, own), "what programs read differently");
+        assert!(asked(r#"{"to":"ann","sum":5}"#, other), "another caller with the same history");
+        let elsewhere = [own[0], ("x-toolrein-conversation", "other")];
+        assert!(asked(r#"{"to":"ann","sum":5}"#, &elsewhere), "another named conversation");
+        let mut forged = Talk { form, members: talk.members.clone(), messages: talk.messages.clone() };
+        forged.messages[0]["content"] = json!("Something else");
+        assert!(is_asked_again(&program, &forged, r#"{"to":"ann","sum":5}"#, own), "another history");
+        // A history that only claims that there was an approval.
+        let mut written = Talk::new(form);
+        written.messages.extend(talk.messages[2..].iter().cloned());
+        assert!(is_asked_again(&program, &written, r#"{"to":"ann","sum":5}"#, own));
+        let restarted = Toolrein::before(&upstream, REMEMBERED);
+        assert!(
+            is_asked_again(&restarted, &talk, r#"{"to":"ann","sum":5}"#, own),
+            "a store in memory forgets"
+        );
+    });
+}
+
+#[test]
+fn key_arguments_say_which_calls_an_approval_is_for_and_without_remember_it_is_for_one() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches_as_asked);
+        let keyed = Toolrein::before(&upstream, &format!("{REMEMBERED}keys = {{ fetch = [\"to\"] }}\n"));
+        let talk = approved(&keyed, form, r#"{"to":"ann","sum":5}"#);
+        for (arguments, is_asked) in [
+            (r#"{"to":"ann","sum":7}"#, false),
+            (r#"{"to":"bob","sum":5}"#, true),
+            (r#"{"to":"bob","to":"ann"}"#, true),
+            (r#"{"To":"bob","to":"ann"}"#, true),
+            (r#"{"sum":5}"#, true),
+        ] {
+            assert_eq!(is_asked_again(&keyed, &talk, arguments, OWN), is_asked, "{arguments}");
+        }
+        let once = Toolrein::before(&upstream, FETCH);
+        let talk = approved(&once, form, r#"{"to":"ann"}"#);
+        assert!(is_asked_again(&once, &talk, r#"{"to":"ann"}"#, OWN));
+    });
+}
+
+#[test]
+fn an_approval_is_remembered_on_the_responses_api_too() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| {
+            let items = input(request);
+            let is_user = items.last().unwrap()["role"] == "user";
+            match is_user {
+                true => Output::new(nth).call(&nth.to_string(), "f", r#"{"to":"ann"}"#).reply(request),
+                false => Output::text(nth, "Done.").reply(request),
+            }
+        });
+        let settings = "[policy.confirm]\ntools = [\"f\"]\nremember = \"conversation\"\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = responses_kit::Talk::new(stream).with_tools(json!([tool("f")]));
+        let asked = talk.ask(&program);
+        talk.go_on(&asked).say("yes");
+        let handed = talk.ask(&program);
+        assert_eq!(handed.items()[0]["name"], "f");
+        talk.go_on(&handed);
+        let done = talk.ask(&program);
+        talk.go_on(&done).say("Again");
+        assert_eq!(talk.ask(&program).items()[0]["name"], "f", "nobody is asked again");
+    }
+}
+
+#[test]
+fn the_question_is_the_operators_text() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let texts =
+            "texts = { question = \"Darf ich?\\n{calls}\\nSag {token}.\", asked = \"Wird gefragt.\" }\n";
+        let program = Toolrein::before(&upstream, &format!("{FETCH}{texts}"));
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        assert!(said.text.starts_with("Darf ich?\n\n`fetch`\n```json\n{"), "{}", said.text);
+        talk.add(&said);
+        let token = said.text.rsplit("Sag ").next().unwrap().trim_end_matches('.').to_owned();
+        talk.say(&token);
+        let handed = talk.ask(&program);
+        assert_eq!(handed.calls.len(), 1);
+        talk.add(&handed);
+        talk.ask(&program);
+        assert!(upstream.requests().last().unwrap().json()["messages"].to_string().contains("Wird gefragt."));
     });
 }

@@ -1,11 +1,13 @@
 //! `duplicates`: an action that succeeded is not repeated, even after a restart; a retrieval is answered from its
-//! earlier result.
+//! earlier result; an action that may have been done is checked first.
 
+use crate::responses_kit::{self, error_type, input, may_call, tool};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Talk, in_both_forms, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn last_content(request: &Recorded) -> String {
     let body = request.json();
@@ -84,5 +86,100 @@ fn what_was_read_before_is_answered_without_the_client() {
         assert_eq!(contents, ["search says so", "search says so"]);
         program.wait_for_metric("toolrein_actions_total{policy=\"duplicates\",action=\"answered\"}", 1.0);
         upstream.assert_clean();
+    });
+}
+
+const ORDER: &str = r#"{"item":"tea"}"#;
+
+/// A model that orders, orders again whatever came of it, and checks where it is shown how.
+fn orders_again(nth: usize, request: &Recorded) -> Reply {
+    let last = last_content(request);
+    let call = |tool: &str, arguments: &str| {
+        Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), tool, arguments)]))
+    };
+    match () {
+        () if last.contains("Check first with get_order") => call("get_order", "{}"),
+        () if last.contains("ordered") => text("It is ordered.", request),
+        () => call("create_order", ORDER),
+    }
+}
+
+#[test]
+fn an_order_that_timed_out_is_checked_before_it_is_made_again() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(orders_again);
+        let program = Toolrein::before(&upstream, "[policy.duplicates]\n");
+        let mut talk = Talk::new(form);
+        let declared = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+        talk.members["tools"] = json!([declared("create_order"), declared("get_order")]);
+        let mut made = Vec::new();
+        for result in ["Error: Read timed out.", "no order found", "ordered"] {
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            made.push(said.calls[0].1.clone());
+            talk.add(&said);
+            talk.messages.last_mut().unwrap()["content"] = json!(result);
+        }
+        assert_eq!(
+            made,
+            ["create_order", "get_order", "create_order"],
+            "the second order was made after a check"
+        );
+        assert_eq!(talk.ask(&program).text, "It is ordered.");
+        let envelope: Value = serde_json::from_str(&last_content(&upstream.request(2))).unwrap();
+        assert_eq!(envelope["error"]["type"], "DUPLICATE");
+        assert_eq!(envelope["error"]["retryable"], true);
+        program.wait_for_metric("toolrein_actions_total{policy=\"duplicates\",action=\"blocked\"}", 1.0);
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn an_order_that_timed_out_is_checked_on_the_responses_api_too() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| {
+            let items = input(request);
+            let last = items.last().unwrap();
+            let (id, output) = (nth.to_string(), Output::new(nth));
+            let calls = may_call(request);
+            match last["output"].as_str().unwrap_or_default() {
+                said if said.contains("Check first with get_order") => output.call(&id, "get_order", "{}"),
+                "ordered" => output.says("It is ordered."),
+                _ if calls => output.call(&id, "create_order", ORDER),
+                _ => output.says("I stop."),
+            }
+            .reply(request)
+        });
+        let program = Toolrein::before(&upstream, "[policy.duplicates]\n");
+        let mut talk =
+            responses_kit::Talk::new(stream).with_tools(json!([tool("create_order"), tool("get_order")]));
+        let mut made = Vec::new();
+        for result in ["Error: Read timed out.", "no order found", "ordered"] {
+            let answer = talk.ask(&program);
+            made.push(answer.items()[0]["name"].as_str().unwrap().to_owned());
+            talk.go_on(&answer);
+            let items = talk.body["input"].as_array_mut().unwrap();
+            items.last_mut().unwrap()["output"] = json!(result);
+        }
+        assert_eq!(made, ["create_order", "get_order", "create_order"]);
+        assert_eq!(talk.ask(&program).said(), "It is ordered.");
+        assert_eq!(error_type(input(&upstream.request(2)).last().unwrap()), "DUPLICATE");
+        upstream.assert_clean();
+    }
+}
+
+#[test]
+fn an_order_of_unknown_outcome_is_never_made_again_where_the_operator_says_so() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(again("fetch", "DUPLICATE"));
+        let settings = "[policy.duplicates]\ntools = [\"fetch\"]\nafter_unknown = \"block\"\ntexts = { unknown = \"{tool}: no.\" }\n";
+        let program = Toolrein::before(&upstream, settings);
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.messages.last_mut().unwrap()["content"] = json!("Error: [Errno 104] Connection reset by peer");
+        let said = talk.ask(&program);
+        assert_eq!((said.text.as_str(), said.calls.len()), ("It is done.", 0));
+        assert!(last_content(&upstream.request(2)).contains("fetch: no."));
     });
 }

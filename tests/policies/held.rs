@@ -1,14 +1,19 @@
 //! `confirm` in its held form: the reply waits for a person's decision at the admin port, and what runs is what was
 //! shown.
 
+use crate::responses_kit;
 use crate::support::client::{Connection, Request, Response};
 use crate::support::person::Person;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::support::until;
 use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use crate::twofold;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
 use serde_json::{Value, json};
 
 /// Arguments in an unusual form that must survive byte for byte, with an invisible character.
@@ -183,7 +188,7 @@ fn where_nobody_answers_in_time_the_call_is_blocked_and_a_late_answer_is_refused
         );
         let shown = upstream.request(1).json()["messages"].to_string();
         assert!(shown.contains("nobody answered in time"), "{shown}");
-        own_error(&Person::at(&program).says(&token, true), 404, "confirmation_expired");
+        own_error(&Person::at(&program).says(&token, true), 410, "confirmation_expired");
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"expired\"}", 1.0);
     });
 }
@@ -213,7 +218,7 @@ fn a_client_that_leaves_takes_its_call_with_it() {
         let call = person.sees(1).remove(0);
         drop(connection);
         person.sees(0);
-        own_error(&person.says(&call["token"], true), 404, "confirmation_gone");
+        own_error(&person.says(&call["token"], true), 410, "confirmation_gone");
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"left\"}", 1.0);
         program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"ask\"}", 1.0);
         assert_eq!(upstream.requests().len(), 1);
@@ -350,7 +355,7 @@ fn a_foreign_forged_or_malformed_answer_releases_nothing() {
             404,
             "confirmation_unknown",
         );
-        let long = format!("{{\"approve\": true{}}}", " ".repeat(2000));
+        let long = format!("{{\"approve\": true{}}}", " ".repeat(5000));
         for wrong in
             ["", "yes", "{}", "{\"approve\":\"true\"}", "{\"approve\":true,\"arguments\":\"{}\"}", &long]
         {
@@ -473,4 +478,269 @@ fn a_start_without_the_token_in_the_environment_is_refused() {
         );
         assert!(said.contains(expected) && token.is_none_or(|token| !said.contains(token)), "{said}");
     }
+}
+
+#[test]
+fn who_declined_and_why_is_recorded_and_the_model_reads_the_reason() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(fetches);
+        let audit = tempfile::NamedTempFile::new().unwrap();
+        let more = format!("[audit]\nfile = {:?}\n", audit.path());
+        let program = Toolrein::before(&upstream, &settings(&more));
+        while_waiting(&program, &Talk::new(form), |person| {
+            let token = person.sees(1).remove(0)["token"].as_str().unwrap().to_owned();
+            let said = r#"{"decision":"decline","reason":"Too \"dear\"\nfor us.","approver":"ann@ops"}"#;
+            let taken = person.ask("POST", &format!("/{token}"), said);
+            assert_eq!((taken.status, &taken.json()["outcome"]), (200, &json!("declined")));
+            let late = person.ask("POST", &format!("/{token}"), "{\"decision\":\"approve\"}");
+            own_error(&late, 404, "confirmation_answered");
+            assert!(
+                late.text().contains("it was declined") && late.text().contains("by ann@ops"),
+                "{}",
+                late.text()
+            );
+        });
+        let sent = upstream.request(1).json()["messages"].clone();
+        let refusal: Value = serde_json::from_str(sent[2]["content"].as_str().unwrap()).unwrap();
+        let message = refusal["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("the user declined it, in these words: \"Too 'dear' for us.\" Do not"),
+            "{message}"
+        );
+        let by_ann = "toolrein_approver_decisions_total{approver=\"ann@ops\",outcome=\"declined\"}";
+        program.wait_for_metric(by_ann, 1.0);
+        let logs = program.stop().join("\n");
+        assert!(logs.contains("ann@ops") && logs.contains("Too 'dear' for us."), "{logs}");
+        let audited = std::fs::read_to_string(audit.path()).unwrap();
+        let line: Value = serde_json::from_str(audited.lines().next().unwrap()).unwrap();
+        assert_eq!(
+            line["approvals"][0],
+            json!({"tool": "fetch", "outcome": "declined", "approver": "ann@ops", "reason": "Too 'dear' for us."})
+        );
+    });
+}
+
+#[test]
+fn a_decision_that_is_none_is_refused() {
+    let upstream = Scripted::start(fetches);
+    let program = Toolrein::before(&upstream, &settings(""));
+    while_waiting(&program, &Talk::new(Form::Whole), |person| {
+        let token = person.sees(1).remove(0)["token"].as_str().unwrap().to_owned();
+        let (long, longer) = ("x".repeat(101), "x".repeat(501));
+        for wrong in [
+            r#"{"decision":"maybe"}"#.to_owned(),
+            r#"{"decision":"approve","approve":true}"#.to_owned(),
+            r#"{"decision":"approve","approve":false}"#.to_owned(),
+            r#"{"reason":"x"}"#.to_owned(),
+            format!(r#"{{"decision":"approve","approver":"{long}"}}"#),
+            format!(r#"{{"decision":"decline","reason":"{longer}"}}"#),
+        ] {
+            own_error(&person.ask("POST", &format!("/{token}"), &wrong), 400, "bad_answer");
+        }
+        person.answers(true);
+    });
+}
+
+#[test]
+fn the_reason_reaches_the_model_on_the_responses_api_too() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Output::new(0).call("1", "f", "{}").reply(request),
+            _ => Output::text(nth, "Fine.").reply(request),
+        });
+        let settings = format!("{}[policy.confirm]\ntools = [\"f\"]\nform = \"held\"\n", Person::SETTINGS);
+        let program = Toolrein::before(&upstream, &settings);
+        let talk = responses_kit::Talk::new(stream);
+        let person = Person::at(&program);
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| talk.ask(&program).said());
+            let token = person.sees(1).remove(0)["token"].as_str().unwrap().to_owned();
+            person.ask("POST", &format!("/{token}"), r#"{"decision":"decline","reason":"not today"}"#);
+            assert_eq!(asking.join().unwrap(), "Fine.");
+        });
+        let sent = upstream.request(1).json()["input"].to_string();
+        assert!(sent.contains("in these words") && sent.contains("not today"), "{sent}");
+    }
+}
+
+const SECRET: &str = "a-secret-of-the-webhook";
+
+fn with_webhook(receiver: &Scripted, more: &str) -> String {
+    settings(&format!(
+        "[policy.confirm.webhook]\nurl = \"{}/hooks/approvals?team=ops\"\nsecret_env = \"WEBHOOK_SECRET\"\n{more}",
+        receiver.origin()
+    ))
+}
+
+fn before_with_secret(upstream: &Scripted, settings: &str) -> Toolrein {
+    Toolrein::before_in(upstream, settings, &[("WEBHOOK_SECRET", SECRET)])
+}
+
+fn received(status: u16) -> Reply {
+    Reply::bytes(status, "application/json", "{}".to_owned())
+}
+
+/// What a receiver reads, once it has verified the signature.
+fn verified(request: &Recorded) -> Value {
+    let header = |name: &str| request.header(name).unwrap().to_owned();
+    let signed = [
+        header("webhook-id").into_bytes(),
+        b".".to_vec(),
+        header("webhook-timestamp").into_bytes(),
+        b".".to_vec(),
+        request.body.clone(),
+    ];
+    let signature = header("webhook-signature");
+    let signature = STANDARD.decode(signature.strip_prefix("v1,").unwrap()).unwrap();
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    hmac::verify(&key, &signed.concat(), &signature).expect("the signature is right");
+    assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/hooks/approvals?team=ops"));
+    request.json()
+}
+
+#[test]
+fn a_call_that_waits_is_announced_by_a_signed_webhook_with_a_link() {
+    in_both_forms(|form| {
+        let receiver = Scripted::start(|_, _| received(204));
+        let upstream = Scripted::start(fetches);
+        let link = "link = \"https://ops.example/approve/{token}\"\n";
+        let program = before_with_secret(&upstream, &with_webhook(&receiver, link));
+        let said = while_waiting(&program, &Talk::new(form), |person| {
+            let event = verified(&receiver.request(0));
+            let call = person.sees(1).remove(0);
+            assert_eq!(event["type"], "approval.requested");
+            let data = &event["data"];
+            assert_eq!((&data["tool"], &data["arguments"]), (&json!("fetch"), &call["readable"]));
+            assert_eq!((&data["token"], &data["conversation"]), (&call["token"], &call["conversation"]));
+            assert_eq!(data["expires_at"], call["expires"]);
+            assert_eq!(
+                data["link"],
+                format!("https://ops.example/approve/{}", call["token"].as_str().unwrap())
+            );
+            assert_eq!(data["caller"].as_str().map(str::len), Some(32));
+            assert_eq!(person.says(&call["token"], true).status, 200);
+        });
+        assert_eq!(said.calls.len(), 1);
+        program.wait_for_metric("toolrein_webhook_total{result=\"delivered\"}", 1.0);
+        assert_eq!(receiver.requests().len(), 1, "a decision is not announced");
+        let logs = program.stop().join("\n");
+        assert!(!logs.contains(SECRET) && !logs.contains("team=ops"), "{logs}");
+    });
+}
+
+#[test]
+fn an_approval_that_lapses_is_announced_too() {
+    in_both_forms(|form| {
+        let receiver = Scripted::start(|_, _| received(200));
+        let upstream = Scripted::start(fetches);
+        let brief =
+            with_webhook(&receiver, "").replace("form = \"held\"", "form = \"held\"\nhold = \"200ms\"");
+        let program = before_with_secret(&upstream, &brief);
+        let said = Talk::new(form).ask(&program);
+        assert_eq!(said.calls.len(), 0);
+        let events: Vec<Value> = (0..2).map(|nth| verified(&receiver.request(nth))).collect();
+        assert_eq!(
+            (&events[0]["type"], &events[1]["type"]),
+            (&json!("approval.requested"), &json!("approval.expired"))
+        );
+        assert_eq!(events[0]["data"]["token"], events[1]["data"]["token"]);
+        let link = events[0]["data"]["link"].as_str().unwrap();
+        assert!(link.starts_with("http://127.0.0.1:") && link.contains("/api/confirmations/"), "{link}");
+    });
+}
+
+#[test]
+fn a_webhook_that_is_down_is_tried_again_and_counted_and_the_call_goes_on_waiting() {
+    in_both_forms(|form| {
+        let receiver = Scripted::start(|_, _| received(503));
+        let upstream = Scripted::start(fetches);
+        let program = before_with_secret(&upstream, &with_webhook(&receiver, "retries = 1\n"));
+        let said = while_waiting(&program, &Talk::new(form), |person| {
+            program.wait_for_metric("toolrein_webhook_total{result=\"failed\"}", 1.0);
+            assert_eq!(program.metric("toolrein_confirmations_pending"), 1.0);
+            person.answers(true);
+        });
+        assert_eq!(said.calls.len(), 1);
+        let tries: Vec<Recorded> = receiver.requests();
+        assert_eq!(tries.len(), 2);
+        assert_eq!(tries[0].header("webhook-id"), tries[1].header("webhook-id"), "the same one again");
+        tries.iter().for_each(|request| {
+            verified(request);
+        });
+        let logs = program.stop().join("\n");
+        assert_eq!(logs.matches("a webhook was not delivered").count(), 1, "{logs}");
+    });
+}
+
+#[test]
+fn a_webhook_that_refuses_is_not_asked_again() {
+    let receiver = Scripted::start(|_, _| received(404));
+    let upstream = Scripted::start(fetches);
+    let program = before_with_secret(&upstream, &with_webhook(&receiver, ""));
+    while_waiting(&program, &Talk::new(Form::Whole), |person| {
+        program.wait_for_metric("toolrein_webhook_total{result=\"refused\"}", 1.0);
+        person.answers(true);
+    });
+    assert_eq!(receiver.requests().len(), 1);
+}
+
+#[test]
+fn a_receiver_that_never_answers_delays_nobody() {
+    // It accepts connections and reads nothing.
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let receiver = Scripted::start(|_, _| received(200));
+    let upstream = Scripted::start(fetches);
+    let settings = with_webhook(&receiver, "retries = 0\ntimeout = \"50ms\"\n");
+    let settings = settings.replace(&receiver.origin(), &format!("http://{}", deaf.local_addr().unwrap()));
+    let program = before_with_secret(&upstream, &settings);
+    let said = while_waiting(&program, &Talk::new(Form::Streamed), |person| {
+        person.answers(true);
+    });
+    assert_eq!(said.calls.len(), 1);
+    program.wait_for_metric("toolrein_webhook_total{result=\"failed\"}", 1.0);
+}
+
+#[test]
+fn a_start_without_the_webhooks_secret_is_refused() {
+    let receiver = Scripted::start(|_, _| received(200));
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+    let listen = "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"demo:\"\n";
+    let settings = format!("{listen}{}", with_webhook(&receiver, ""));
+    std::io::Write::write_all(&mut file, settings.as_bytes()).unwrap();
+    for (secret, expected) in
+        [(None, "WEBHOOK_SECRET is not set"), (Some("short"), "has fewer than 16 bytes")]
+    {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.arg("serve").arg("--config").arg(file.path()).env_remove("WEBHOOK_SECRET");
+        command.env("TOKEN_OF_THE_TESTS", "token-of-the-tests");
+        command.envs(secret.map(|secret| ("WEBHOOK_SECRET", secret)));
+        let output = command.output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!output.status.success() && said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn an_approval_may_hold_for_the_conversation() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let calls =
+                [("a", "fetch", "{\"n\":1}"), ("b", "fetch", "{\"n\":1}"), ("c", "fetch", "{\"n\":2}")];
+            let (id, tool, arguments) = calls[nth.min(2)];
+            Reply::speech(request, &Speech::calls(&[(id, tool, arguments)]))
+        });
+        let program = Toolrein::before(&upstream, &settings("remember = \"conversation\"\n"));
+        let mut talk = Talk::new(form);
+        let first = while_waiting(&program, &talk, |person| {
+            person.answers(true);
+        });
+        talk.add(&first);
+        let second = talk.ask(&program);
+        assert_eq!(second.calls[0].0, "b", "nobody is asked");
+        talk.add(&second);
+        let third = while_waiting(&program, &talk, |person| {
+            assert_eq!(person.answers(false)["arguments"], "{\"n\":2}");
+        });
+        assert_eq!(third.calls.len(), 0);
+    });
 }

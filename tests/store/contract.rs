@@ -80,6 +80,7 @@ async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 fn ask<'a>() -> Ask<'a> {
     let nobody = Hash(u128::MAX);
     Ask {
+        approved: &[],
         calls: &[],
         places: &[],
         model: nobody,
@@ -245,6 +246,7 @@ over_every_store! {
     one_place_keeps_a_bounded_number_of_rounds
     what_a_model_refuses_adds_up
     a_question_is_kept_as_it_was_put_first_and_taken_by_one_request
+    an_approval_that_lasts_is_known_everywhere_once_it_was_told
     an_answer_that_was_lost_may_be_had_again_at_another_replica
     an_answer_that_was_lost_is_not_given_after_a_minute
     a_question_lapses_and_one_that_was_never_put_gives_nothing
@@ -416,6 +418,16 @@ mod cases {
         }
         let first = if one { &pair.asked } else { &pair.told };
         assert!(first.claim(claim(taker, 2_000)).await, "its answer was lost on the way");
+    }
+
+    pub async fn an_approval_that_lasts_is_known_everywhere_once_it_was_told(pair: &Pair) {
+        let ask = Ask { approved: &[Hash(1), Hash(2), Hash(3)], answered: Some(Hash(1)), ..ask() };
+        assert_eq!(pair.asked.look_up(ask).await.approved, [false; 3]);
+        let approved = News { approved: vec![Hash(2)], ..News::default() };
+        pair.tells([approved, put("pay")], ask, |facts| {
+            facts.approved == [false, true, false] && facts.asked.as_deref() == Some(&question("pay"))
+        })
+        .await;
     }
 
     pub async fn an_answer_that_was_lost_may_be_had_again_at_another_replica(pair: &Pair) {

@@ -1,9 +1,10 @@
-//! The reply with approved calls, in the model's place, whole or as a stream. The calls are exactly those that were
+//! Replies in the model's place, whole or as a stream: with approved calls, or a text. The calls are exactly those that were
 //! shown; their ids are new, since the model's history has the blocked call under the old id and some providers refuse
 //! an id that occurs twice.
 
 use crate::conversation::assembled::Assembled;
 use crate::dialect::Handed;
+use crate::dialect::reply::Form;
 use crate::plan::approval::Confirmation;
 use crate::wire::json::{quote, unescape};
 use crate::wire::sse::write_event;
@@ -14,28 +15,41 @@ const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens
 
 /// A whole reply.
 pub fn reply(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
-    let head = handed.head("chat.completion");
     let calls = handed.calls(confirmation, false);
-    let finish = finish(confirmation);
-    format!(
-        r#"{{{head},"choices":[{{"index":0,"message":{{"role":"assistant","content":null,{calls}}},"logprobs":null,"finish_reason":"{finish}"}}],"usage":{NO_USAGE}}}"#
-    )
-    .into()
+    whole(&format!(r#""role":"assistant","content":null,{calls}"#), finish(confirmation), handed)
 }
 
 /// The same as a stream.
 pub fn events(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
+    let calls = handed.calls(confirmation, true);
+    streamed(&format!(r#""role":"assistant","content":null,{calls}"#), finish(confirmation), handed)
+}
+
+/// A reply that is this text alone.
+pub fn says(form: Form, text: &str, handed: &Handed<'_>) -> Bytes {
+    let message = format!(r#""role":"assistant","content":{}"#, quote(text));
+    match form {
+        Form::Whole => whole(&message, "stop", handed),
+        Form::Streamed => streamed(&message, "stop", handed),
+    }
+}
+
+fn whole(message: &str, finish: &str, handed: &Handed<'_>) -> Bytes {
+    let head = handed.head("chat.completion");
+    format!(
+        r#"{{{head},"choices":[{{"index":0,"message":{{{message}}},"logprobs":null,"finish_reason":"{finish}"}}],"usage":{NO_USAGE}}}"#
+    )
+    .into()
+}
+
+fn streamed(message: &str, finish: &str, handed: &Handed<'_>) -> Bytes {
     let head = handed.head("chat.completion.chunk");
     let usage = if handed.usage { r#","usage":null"# } else { "" };
     let chunk = |delta: &str, finish: &str| {
         let choice = format!(r#"{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish}}}"#);
         write_event(format!(r#"{{{head},"choices":[{choice}]{usage}}}"#).as_bytes())
     };
-    let calls = handed.calls(confirmation, true);
-    let mut out = vec![
-        chunk(&format!(r#""role":"assistant","content":null,{calls}"#), "null"),
-        chunk("", &format!("\"{}\"", finish(confirmation))),
-    ];
+    let mut out = vec![chunk(message, "null"), chunk("", &format!("\"{finish}\""))];
     if handed.usage {
         out.push(write_event(format!(r#"{{{head},"choices":[],"usage":{NO_USAGE}}}"#).as_bytes()));
     }

@@ -12,7 +12,7 @@ use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
 use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
-use crate::plan::approval::{Question, Unaskable};
+use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::json::{escape_into, unescape};
 use bytes::Bytes;
@@ -71,7 +71,7 @@ pub struct ChoiceState {
     /// The reply ended before the model had ended it.
     cut: bool,
     /// The question for a person about its calls, or why no person can be asked.
-    question: Option<Result<Question, Unaskable>>,
+    question: Option<Result<Question, Unasked>>,
     /// The question is in its text.
     asked: bool,
 }

@@ -1,9 +1,9 @@
-//! Replies of the Responses API that no upstream made: approved calls in the model's place, and recorded replies for
-//! replays.
+//! Replies of the Responses API that no upstream made: approved calls or a text in the model's place, and recorded
+//! replies for replays.
 
 use super::item::CallKind;
 use super::reply::convert::stream_of_response;
-use super::reply::written::judged_call;
+use super::reply::written::{judged_call, message};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::message::Message;
 use crate::dialect::Handed;
@@ -17,6 +17,15 @@ use serde_json::{Value, json};
 pub fn approved(form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
     let calls = confirmation.calls.iter().enumerate();
     let output: Vec<Value> = calls.map(|(at, call)| item(call, &handed.new_id(call, at))).collect();
+    response(form, &output, handed)
+}
+
+/// A reply that is this text alone.
+pub fn says(form: Form, text: &str, handed: &Handed<'_>) -> Bytes {
+    response(form, &[message(&format!("msg_{}", handed.question), text)], handed)
+}
+
+fn response(form: Form, output: &[Value], handed: &Handed<'_>) -> Bytes {
     let usage = json!({"input_tokens": 0, "output_tokens": 0, "total_tokens": 0,
         "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}});
     let response: Bytes = json!({"id": format!("resp_{}", handed.question), "object": "response",

@@ -73,6 +73,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
         approved::approved(form, confirmation, handed)
     }
 
+    fn says(&self, form: Form, text: &str, handed: &Handed<'_>) -> Bytes {
+        approved::says(form, text, handed)
+    }
+
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes {
         approved::recorded_reply(body, messages)
     }

@@ -138,3 +138,22 @@ fn is_unseen(char: char) -> bool {
     );
     is_ignorable || char.is_control() || (char.is_whitespace() && char != ' ')
 }
+
+/// The most characters of a person's words that the model reads.
+const MOST_WORDS: usize = 500;
+
+/// A person's words for the model, on one line and without quotation marks, so that nothing in them passes for
+/// toolrein's own; `None` where there are none.
+pub fn plain_words(text: &str) -> Option<String> {
+    let plain = |char: char| match char {
+        '"' | '\u{201c}' | '\u{201d}' => '\'',
+        char if is_unseen(char) => ' ',
+        char => char,
+    };
+    let plain: String = text.chars().map(plain).collect();
+    let words = plain.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some((end, _)) = words.char_indices().nth(MOST_WORDS) else {
+        return (!words.is_empty()).then_some(words);
+    };
+    Some(format!("{}...", words[..end].trim_end()))
+}

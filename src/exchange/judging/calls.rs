@@ -1,12 +1,12 @@
 //! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
 
 use super::holding::{WAITED, Waiting};
-use super::{Judged, Judging, answered, changed, wrapper};
+use super::{Judged, Judging, answered, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
 use crate::plan::Reason;
-use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable};
+use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use crate::plan::decision::{Decision, Known};
 use crate::policy::set::Ruling;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl CallJudge for Judging {
             return self.decide_cut(call, ruling);
         }
         // An answer passes beyond every limit, so there is no action to report.
-        let meant = self.judge.meant(&name);
+        let meant = self.judge.meant(&name).into_owned();
         let is_answer =
             self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
         let ruling = if is_answer { ruling.of_answer() } else { ruling };
@@ -123,8 +123,7 @@ impl CallJudge for Judging {
             (Some((policy, reason)), None, rewritten)
                 if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
             {
-                let arguments = rewritten.map(|(_, arguments)| arguments);
-                Decision::Ask { policy, reason: reason.clone(), arguments }
+                self.ask((policy, reason), &meant, rewritten.map(|(_, arguments)| arguments))
             }
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
@@ -132,7 +131,7 @@ impl CallJudge for Judging {
             (None, Some((_, content)), _) => answered(content, own, clarification),
             // The call that runs is the one that was shown.
             (None, None, Some((policy, _))) if self.judge.is_approved() => {
-                Decision::Block { policy, reason: changed() }
+                Decision::Block { policy, reason: self.changed() }
             }
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
             (None, None, None) => Decision::Release,
@@ -152,7 +151,7 @@ impl CallJudge for Judging {
         let tool = call.name();
         let mut objections = Vec::new();
         if self.confirms() {
-            objections = self.judge.rule(choice, &tool, None, 0).objections;
+            objections = self.judge.rule(choice, &tool, Some(&call.arguments()), 0).objections;
             objections.retain(|(_, reason)| reason.needs_approval());
         }
         let decision = match objections.first() {
@@ -165,10 +164,11 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unaskable> {
+    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked> {
         match (&self.token, self.judge.confirming()) {
             (Some(token), Some(confirming)) => {
-                let question = ask(calls, token, confirming)?;
+                let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
+                let question = ask(calls, token, confirming).map_err(unasked)?;
                 let lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
                     Decision::Ask { reason: Reason { asks: Some((line, _)), .. }, .. } => Some(line),
                     _ => None,
@@ -178,7 +178,7 @@ impl CallJudge for Judging {
                     lines.take(1).map(|line| format!("{line}\n\n")).collect::<String>() + &question.text;
                 Ok(Question { text, ..question })
             }
-            _ => Err(Unaskable::Nobody),
+            _ => Err(Unasked(None)),
         }
     }
 
@@ -223,12 +223,18 @@ impl CallJudge for Judging {
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
-        let shown = if waited { self.answers.advise(reason) } else { approval.refusal(reason) };
+        let words = self.holding.words.take().filter(|(about, _)| *about == id).map(|(_, words)| words);
+        let shown = match waited {
+            true => self.answers.advise(reason),
+            false => self.refusal(approval, words.as_deref(), reason),
+        };
         let decision = Decision::Block { policy, reason: shown };
         match approval {
             // One that could not wait to the end: nor can the next one.
             _ if waited => self.holding.hurries = true,
-            ApprovalDecision::Declined => self.holding.declined.push((call.tool.clone(), arguments)),
+            ApprovalDecision::Declined => {
+                self.holding.declined.push((call.tool.clone(), arguments, words));
+            }
             silent => self.holding.silent = Some(silent),
         }
         self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());

@@ -6,8 +6,9 @@ use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Hash;
 use crate::exchange::confirm::held::shown;
+use crate::exchange::confirm::plain_words;
 use crate::plan::Reason;
-use crate::plan::approval::{ApprovalDecision, HeldCall, put_off};
+use crate::plan::approval::{ApprovalDecision, HeldCall};
 use crate::plan::decision::Decision;
 use crate::policy::about::Confirming;
 use crate::policy::set::{Ruling, longest_wait};
@@ -18,8 +19,10 @@ pub(super) struct Holding {
     pub(super) waiting: Vec<Waiting>,
     /// The calls that wait for another model's answer.
     pub(super) asking: Vec<AskedCall>,
-    /// The declined tools with their arguments: these are not asked about twice.
-    pub(super) declined: Vec<(String, Hash)>,
+    /// The declined tools with their arguments and the person's words: these are not asked about twice.
+    pub(super) declined: Vec<(String, Hash, Option<String>)>,
+    /// The person's words about the call of this number, before it is settled.
+    pub(super) words: Option<(u32, String)>,
     /// Why no person can be asked any more.
     pub(super) silent: Option<ApprovalDecision>,
     /// No call waits for its time any more.
@@ -57,6 +60,11 @@ impl Judging {
     pub(super) fn holds(&self) -> bool {
         let waits = self.judge.confirming().and_then(Confirming::hold_ms).is_some();
         waits && !self.observe && self.token.is_some()
+    }
+
+    /// Takes a person's words about the call of this number, which is settled next.
+    pub fn hear(&mut self, id: u32, words: &str) {
+        self.holding.words = plain_words(words).map(|words| (id, words));
     }
 
     /// How long it waits, in ms.
@@ -181,13 +189,35 @@ impl Judging {
         hash: Hash,
         reason: &Reason,
     ) -> Result<String, Reason> {
-        let declined = self.holding.declined.iter().any(|(name, seen)| name == tool && *seen == hash);
-        let said = declined.then_some(ApprovalDecision::Declined).or(self.holding.silent);
-        if let Some(approval) = said {
-            return Err(approval.refusal(reason));
+        let declined = self.holding.declined.iter().find(|(name, seen, _)| name == tool && *seen == hash);
+        let declined = declined.map(|(_, _, words)| (ApprovalDecision::Declined, words.as_deref()));
+        if let Some((approval, words)) = declined.or(self.holding.silent.map(|silent| (silent, None))) {
+            return Err(self.refusal(approval, words, reason));
         }
         let Some(confirming) = self.judge.confirming() else { return Err(reason.clone()) };
-        shown(tool, (arguments, custom), confirming).map_err(|why| put_off(reason, Some(&Err(why))))
+        shown(tool, (arguments, custom), confirming).map_err(|why| match confirming.unaskable(why) {
+            Some(message) => Reason { message, retryable: true, ..reason.clone() },
+            None => reason.clone(),
+        })
+    }
+
+    /// What the model reads of a call that was not approved, with the person's `words`.
+    pub(super) fn refusal(&self, approval: ApprovalDecision, words: Option<&str>, reason: &Reason) -> Reason {
+        let confirming = self.judge.confirming();
+        confirming.map_or_else(|| reason.clone(), |confirming| confirming.refusal(approval, words, reason))
+    }
+
+    /// The decision to ask the user about a call of `tool`, in the conversation; the model reads how to make it so that
+    /// this is possible.
+    pub(super) fn ask(
+        &self,
+        (policy, reason): (&'static str, &Reason),
+        tool: &str,
+        arguments: Option<String>,
+    ) -> Decision {
+        let alone = |confirming: &Confirming| confirming.alone(tool, reason);
+        let reason = self.judge.confirming().map_or_else(|| reason.clone(), alone);
+        Decision::Ask { policy, reason, arguments }
     }
 
     pub(super) fn note(

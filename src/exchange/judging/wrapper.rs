@@ -7,6 +7,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::names::dispatch_form;
 use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
+use crate::policy::conditions::is_certain;
 use crate::policy::set::Ruling;
 use serde_json::Value;
 
@@ -40,7 +41,9 @@ pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
     if !is_name(name) {
         return None;
     }
-    let Ok(arguments) = serde_json::from_str::<Value>(arguments) else {
+    let readable = serde_json::from_str::<Value>(arguments).ok();
+    // Of members that occur twice, programs read different ones.
+    let Some(arguments) = readable.filter(|value| !value.is_object() || is_certain(arguments)) else {
         // Some clients may accept it nevertheless.
         return Some(Wrapped { arguments: Value::Null, calls: Vec::new() });
     };

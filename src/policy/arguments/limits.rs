@@ -1,8 +1,8 @@
-//! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to. URLs are
-//! parsed strictly, since programs interpret unusual ones differently; where a server redirects to is not seen.
+//! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to.
 
-use super::compile::compile_pattern;
 use super::problem::{Problem, join};
+use crate::policy::compile::compile_pattern;
+use crate::policy::hosts::Hosts;
 use crate::policy::pattern::Pattern;
 use jsonschema::Validator;
 use serde::Deserialize;
@@ -29,8 +29,7 @@ pub struct Limit {
     steps: Vec<String>,
     max_chars: Option<usize>,
     pattern: Option<(String, Validator)>,
-    /// In lower case.
-    hosts: Vec<Pattern>,
+    hosts: Hosts,
 }
 
 impl Limit {
@@ -49,15 +48,7 @@ impl Limit {
             },
             None => None,
         };
-        if written
-            .hosts
-            .iter()
-            .any(|host| host.as_str().contains(['/', ':', '@']) || host.as_str().is_empty())
-        {
-            return Err(("hosts", "expected names of hosts such as \"*.example.org\"".to_owned()));
-        }
-        let hosts =
-            written.hosts.iter().map(|host| Pattern::new(host.as_str().to_ascii_lowercase())).collect();
+        let hosts = Hosts::new(&written.hosts).map_err(|problem| ("hosts", problem))?;
         let steps = argument.split('.').map(str::to_owned).collect();
         Ok(Self { steps, max_chars: written.max_chars, pattern, hosts })
     }
@@ -111,46 +102,14 @@ impl Limit {
         {
             return Some(Problem::new(path, "pattern", &format!("a match of {pattern}")));
         }
-        let leads_elsewhere = !self.hosts.is_empty()
-            && !host_of(text).is_some_and(|host| self.hosts.iter().any(|allowed| allowed.matches(&host)));
+        let leads_elsewhere = !self.hosts.is_empty() && self.hosts.include(text) != Some(true);
         leads_elsewhere.then(|| Problem::new(path, "hosts", &self.reported_hosts()))
     }
 
     fn reported_hosts(&self) -> String {
-        let hosts: Vec<&str> = self.hosts.iter().take(MOST_REPORTED).map(Pattern::as_str).collect();
+        let hosts: Vec<&str> = self.hosts.names().take(MOST_REPORTED).collect();
         format!("a plain http(s) URL of {}", hosts.join(" or "))
     }
-}
-
-/// The host of an `http` or `https` URL in lower case; `None` where programs may disagree on it: credentials,
-/// backslashes, white space, escapes or letters beyond ASCII in it.
-fn host_of(url: &str) -> Option<String> {
-    if url.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
-        return None;
-    }
-    let (scheme, rest) = url.split_once("://")?;
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        return None;
-    }
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let (host, port) = match authority.rsplit_once(':') {
-        Some((host, port)) if !authority.ends_with(']') => (host, port),
-        _ => (authority, ""),
-    };
-    let is_plain = |host: &str| {
-        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        match inner {
-            Some(address) => {
-                address.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
-            }
-            None => {
-                host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'))
-            }
-        }
-    };
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let fits = !host.is_empty() && is_plain(host) && port.bytes().all(|byte| byte.is_ascii_digit());
-    fits.then(|| host.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -196,7 +155,6 @@ mod tests {
                 problems("url", "hosts = [\"docs.example.com\", \"*.example.ORG\"]", &json!({ "url": url }));
             assert_eq!(found.is_empty(), allowed, "{url}");
         }
-        assert_eq!(host_of("http://[::1]:80/").as_deref(), Some("[::1]"));
         assert_eq!(
             problems("url", "hosts = [\"a.b\"]", &json!({"url": "x"})),
             ["url: hosts, expected a plain http(s) URL of a.b"]

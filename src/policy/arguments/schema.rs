@@ -2,7 +2,7 @@
 //! each in the form of JSON Schema 2020-12. Older drafts, OpenAPI's `nullable` and the type names of programming
 //! languages are translated; what is not understood is left out, so that it refuses nothing.
 
-use super::compile::compile_pattern;
+use crate::policy::compile::compile_pattern;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;

@@ -1,11 +1,11 @@
 //! The validator of one tool: its schema, compiled when a call first needs it, and the problems that it finds. Bounds
 //! the work on both sides: where it would be too much, nothing is judged.
 
-use super::compile::compile;
 use super::lenient::{Fix, excuse};
 use super::problem::Problem;
 use super::schema;
 use super::weight::Weight;
+use crate::policy::compile::compile;
 use jsonschema::ValidationError;
 use serde_json::{Map, Value};
 use std::collections::HashSet;

@@ -16,12 +16,17 @@ pub struct Past {
     found: Vec<Found>,
     /// The last reply calls other tools beside those that retrieve.
     mixed: bool,
+    /// The tools that the request declares.
+    pub declared: Arc<[String]>,
+    /// How many calls are unknown and not checked.
+    unknown: usize,
 }
 
 /// A call of an action tool.
 #[derive(Clone)]
 pub struct Deed {
-    tool: String,
+    /// As programs look it up.
+    pub tool: String,
     same: Same,
     /// Its assistant message and its position in it; none where it is in the reply being judged.
     place: Option<(usize, usize)>,
@@ -51,6 +56,8 @@ pub enum End {
     Failed,
     /// The beginning of its result, where that may be quoted.
     Succeeded(Option<Arc<str>>),
+    /// It may have been done or not; whether a check came since.
+    Unknown { checked: bool },
 }
 
 /// The result of a call of a retrieval tool.
@@ -104,8 +111,24 @@ impl Past {
             deed.place.is_some_and(|known| known < place)
         });
         if let Some(deed) = self.deeds.get_mut(at).filter(|deed| deed.place == Some(place)) {
+            self.unknown += usize::from(end == End::Unknown { checked: false });
             deed.end = end;
         }
+    }
+
+    /// A tool was called and answered that shows whether calls of tools for which `shows` is true were done.
+    pub fn check(&mut self, shows: impl Fn(&str) -> bool) {
+        for deed in self.deeds.iter_mut() {
+            if deed.end == (End::Unknown { checked: false }) && shows(&deed.tool) {
+                deed.end = End::Unknown { checked: true };
+                self.unknown -= 1;
+            }
+        }
+    }
+
+    /// Whether it is unknown of any call whether it was done.
+    pub fn has_unknown(&self) -> bool {
+        self.unknown > 0
     }
 
     /// A retrieval tool answered, with a usable result or without.

@@ -183,6 +183,12 @@ fn settings_that_contradict_themselves_are_refused() {
         ("tools = [\"\"]", "tools: expected names or patterns, found an empty one"),
         ("tools = [\"a\"]\nretrieval = [\"a\"]", "retrieval: `a` is in `tools` as well"),
         ("keys = { a = [] }", "keys.a: expected at least one argument"),
+        ("checks = { a = [] }", "checks.a: expected at least one tool"),
+        ("checks = { a = [\"\"] }", "checks.a: expected names or patterns, found an empty one"),
+        (
+            "texts = { verify = \"{cheks}\" }",
+            "texts.verify: there is no placeholder {cheks} in this text; expected {tool}, {keys}, {checks}",
+        ),
         (
             "keys = { a = [\"b..c\"] }",
             "keys.a: expected a path such as \"card.id\" or \"cards[*].id\", found \"b..c\"",
@@ -260,4 +266,77 @@ fn calls_without_their_key_arguments_are_compared_by_all_they_have_or_never_the_
         !may_pay(&format!("{keys}\nkeyless = \"pass\""), &scenario, keyed),
         "one with its keys is compared by them"
     );
+}
+
+/// A request with these tools, in which `pay_bill` timed out and what follows came after.
+fn after_a_time_limit(table: &str, tools: &[&str], after: &[Step]) -> Option<crate::plan::Reason> {
+    let mut scenario = vec![user("q"), calls(&[("pay_bill", ONE, "Error: Read timed out.")])];
+    scenario.extend_from_slice(after);
+    let body = super::super::scenario::body(&scenario);
+    let declared: Vec<String> =
+        tools.iter().map(|name| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#)).collect();
+    let body = body.replacen('{', &format!(r#"{{"tools":[{}],"#, declared.join(",")), 1);
+    let mut judge = super::super::cases::read(&policy::<Duplicates>(table), &body, &[]).1;
+    judge.rule(0, "pay_bill", Some(ONE_RESPELLED), NOW_MS).objections.pop().map(|(_, reason)| reason)
+}
+
+#[test]
+fn what_may_have_been_done_is_checked_before_it_is_done_again() {
+    let tools = ["pay_bill", "get_bill", "list_bills", "search"];
+    let checked = |result| calls(&[("get_bill", r#"{"id":1}"#, result)]);
+    for (what, after, allowed) in [
+        ("at once", vec![], false),
+        ("checked", vec![checked("open")], true),
+        ("checked in a later turn", vec![says("Hm."), user("and?"), checked("open")], true),
+        ("checked with nothing found", vec![checked("[]")], true),
+        ("a check that failed", vec![checked("Error: no")], false),
+        ("a check that timed out", vec![checked("Request timed out.")], false),
+        ("something else was looked up", vec![calls(&[("search", "{}", "x")])], false),
+        ("the user spoke", vec![says("Hm."), user("again")], false),
+        ("paid otherwise", vec![calls(&[("pay_bill", TWO, "ok")])], false),
+        (
+            "checked, and unknown once more",
+            vec![checked("open"), calls(&[("pay_bill", ONE, "Error: socket hang up")])],
+            false,
+        ),
+        ("checked, and done", vec![checked("open"), calls(&[("pay_bill", ONE, "ok")])], false),
+    ] {
+        assert_eq!(after_a_time_limit(ON, &tools, &after).is_none(), allowed, "{what}");
+    }
+    let reason = after_a_time_limit(ON, &tools, &[]).unwrap();
+    assert_eq!((reason.kind, reason.retryable), (ReasonKind::Duplicate, true));
+    assert!(reason.message.contains("Check first with get_bill or list_bills."), "{}", reason.message);
+}
+
+#[test]
+fn where_no_tool_can_check_the_user_is_asked() {
+    let tools = ["pay_bill", "search"];
+    let reason = after_a_time_limit(ON, &tools, &[]).unwrap();
+    assert!(reason.message.contains("ask the user before you make the call again"), "{}", reason.message);
+    assert!(after_a_time_limit(ON, &tools, &[calls(&[("search", "{}", "x")])]).is_some());
+    assert_eq!(after_a_time_limit(ON, &tools, &[says("Shall I?"), user("yes")]), None);
+}
+
+#[test]
+fn the_operator_says_what_checks_and_what_happens() {
+    let tools = ["pay_bill", "get_bill", "journal"];
+    let by = |tool| vec![calls(&[(tool, "{}", "x")])];
+    let own = format!("{ON}\nchecks = {{ \"pay*\" = [\"journal\"] }}");
+    for (table, after, allowed) in [
+        (own.clone(), by("journal"), true),
+        (own.clone(), by("get_bill"), false),
+        (format!("{ON}\nafter_unknown = \"block\""), by("get_bill"), false),
+        (format!("{ON}\nafter_unknown = \"pass\""), vec![], true),
+    ] {
+        assert_eq!(after_a_time_limit(&table, &tools, &after).is_none(), allowed, "{table}");
+    }
+    let mine = format!("{ON}\ntexts = {{ verify = \"{{tool}}? {{checks}}!\" }}");
+    assert_eq!(after_a_time_limit(&mine, &tools, &[]).unwrap().message, "pay_bill? get_bill!");
+}
+
+#[test]
+fn a_check_in_the_same_reply_comes_too_late() {
+    let scenario = [user("q"), calls(&[("pay", ONE, "timed out")])];
+    let reply = [("list_payments", "{}"), ("pay", ONE)];
+    assert_eq!(passes::<Duplicates>(ON, &scenario, &reply), [true, false]);
 }

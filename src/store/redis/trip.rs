@@ -30,6 +30,7 @@ pub(super) struct Found {
     pub(super) released: Vec<Vec<Release>>,
     pub(super) sent_exchanges: Vec<Option<SentExchanges>>,
     pub(super) asked: Option<Confirmation>,
+    pub(super) approved: Vec<bool>,
     pub(super) rounds: Vec<Vec<HiddenExchange>>,
     pub(super) model: ModelFacts,
     pub(super) repeated: bool,
@@ -110,6 +111,9 @@ impl Trip<'_> {
         for (about, value) in values.by_ref().take(ask.histories.len()) {
             found.sent_exchanges.push(reader.open(about, &value));
         }
+        for (about, value) in values.by_ref().take(ask.approved.len()) {
+            found.approved.push(reader.open::<SeenMarker>(about, &value).is_some());
+        }
         if ask.answered.is_some() {
             found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
         }
@@ -147,8 +151,10 @@ impl Trip<'_> {
     /// The kinds that are single values.
     fn single(&self) -> Vec<(Kind, Hash)> {
         let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
+        let approved = self.ask.approved.iter().map(|name| (Kind::Approved, *name));
         let carried = self.ask.carried.iter().map(|key| (Kind::Account, *key));
-        histories.chain(self.ask.answered.map(|text| (Kind::Question, text))).chain(carried).collect()
+        let question = self.ask.answered.map(|text| (Kind::Question, text));
+        histories.chain(approved).chain(question).chain(carried).collect()
     }
 }
 

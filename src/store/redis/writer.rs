@@ -4,7 +4,7 @@
 use super::accounts::{Grown, add_carried, add_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
-use super::records::{Kind, one_by_one};
+use super::records::{Kind, SeenMarker, one_by_one};
 use super::uses::{Change, most_read};
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::MOST_PINS;
@@ -197,15 +197,16 @@ impl Update {
             + asked
             + history
             + pins
-            + 64 * self.news.released.len()
+            + 64 * (self.news.released.len() + self.news.approved.len())
             + changes
             + accounts
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News { released, rounds, model, asked, sent, overflow, pinned, history, carried, .. } =
-            &self.news;
+        let News {
+            released, rounds, model, asked, approved, sent, overflow, pinned, history, carried, ..
+        } = &self.news;
         for (call, release) in released {
             let about = (Kind::Released, *call);
             push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
@@ -223,6 +224,11 @@ impl Update {
         }
         for (text, confirmation) in asked {
             ask(names, *text, confirmation, commands);
+        }
+        for name in approved {
+            let about = (Kind::Approved, *name);
+            let sealed = names.seals.seal(about, &SeenMarker);
+            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
         }
         if let Some(sent) = sent {
             let about = (Kind::History, sent.history);

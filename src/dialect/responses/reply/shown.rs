@@ -11,7 +11,7 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::item::parse_item;
 use crate::dialect::responses::rounds::{Element, write};
-use crate::plan::approval::{Question, Unaskable};
+use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::body::Scanner;
 use crate::wire::json::decode;
@@ -34,7 +34,7 @@ pub struct Shown {
     decisions: Vec<Option<Decision>>,
     /// The present reply's hidden exchange; empty where nothing is hidden.
     hidden: Vec<Element>,
-    question: Option<Result<Question, Unaskable>>,
+    question: Option<Result<Question, Unasked>>,
     asked: bool,
     /// The id of the present reply.
     pub reply_id: Option<String>,
