@@ -1,6 +1,7 @@
 //! The phases judge and answer: replies are judged as they come, and the client gets one coherent reply, as a stream or
 //! whole, however often the model is asked again. A whole reply is a stream of one chunk.
 
+mod given;
 mod held_head;
 mod rejoined;
 mod upstream_error;
@@ -462,58 +463,5 @@ impl Running {
         let judge = &*replies.judge;
         self.account(core, (judge.judging(), judge.total_usage()), &judge.shown(), (now.ms, true));
         self.bill(core, judge);
-    }
-}
-
-impl Replies {
-    /// Gives out the judged part of a stream.
-    fn give(&mut self, core: &mut Core) {
-        if self.is_stream() {
-            if !self.out.is_empty() {
-                self.release_head(core);
-            }
-            core.outputs.extend(self.out.drain(..).map(Output::Emit));
-        }
-    }
-
-    /// Whether what was judged waits with the head, since nothing has come yet that says anything.
-    fn waits_with_head(&mut self) -> bool {
-        let Some(head) = &mut self.head else { return false };
-        let fits = head.add(self.out.drain(..));
-        fits && self.judge.is_at_head()
-    }
-
-    /// The whole reply for the client.
-    fn answer(&mut self, core: &mut Core, answer: Answer) {
-        core.answer(answer);
-        self.upstream = Upstream::Over;
-    }
-
-    /// Ends the reply with a visible error: a whole reply becomes toolrein's error; a stream gets an error event where
-    /// one can be written, and then breaks off.
-    fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
-        self.upstream = Upstream::Over;
-        if !self.is_stream() || self.holds_head() {
-            self.take_head(core);
-            return core.answer_error(error);
-        }
-        if self.judge.at_boundary() {
-            let event = self.judge.own_error_event(&error.message_for_strangers(), error.code());
-            core.outputs.push_back(Output::Emit(event));
-        }
-        core.record.error = Some(error.code());
-        core.outputs.push_back(Output::BreakOff(how));
-    }
-}
-
-impl Core {
-    /// The error for an upstream reply that cannot be read.
-    fn unreadable(&self) -> ProxyError {
-        self.cut("its reply cannot be read")
-    }
-
-    /// The error for an upstream that broke off.
-    fn cut(&self, detail: &str) -> ProxyError {
-        ProxyError::UpstreamCut { host: self.shared.upstream.clone(), detail: detail.to_owned() }
     }
 }

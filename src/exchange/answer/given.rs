@@ -1,0 +1,59 @@
+//! What the client is given: the judged part of a stream, a whole reply, or a visible error; and the errors for upstreams
+//! that broke off.
+
+use super::{Replies, Upstream};
+use crate::exchange::error::ProxyError;
+use crate::exchange::{Answer, Break, Core, Output};
+
+impl Replies {
+    /// Gives out the judged part of a stream.
+    pub(super) fn give(&mut self, core: &mut Core) {
+        if self.is_stream() {
+            if !self.out.is_empty() {
+                self.release_head(core);
+            }
+            core.outputs.extend(self.out.drain(..).map(Output::Emit));
+        }
+    }
+
+    /// Whether what was judged waits with the head, since nothing has come yet that says anything.
+    pub(super) fn waits_with_head(&mut self) -> bool {
+        let Some(head) = &mut self.head else { return false };
+        let fits = head.add(self.out.drain(..));
+        fits && self.judge.is_at_head()
+    }
+
+    /// The whole reply for the client.
+    pub(super) fn answer(&mut self, core: &mut Core, answer: Answer) {
+        core.answer(answer);
+        self.upstream = Upstream::Over;
+    }
+
+    /// Ends the reply with a visible error: a whole reply becomes toolrein's error; a stream gets an error event where
+    /// one can be written, and then breaks off.
+    pub(super) fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
+        self.upstream = Upstream::Over;
+        if !self.is_stream() || self.holds_head() {
+            self.take_head(core);
+            return core.answer_error(error);
+        }
+        if self.judge.at_boundary() {
+            let event = self.judge.own_error_event(&error.message_for_strangers(), error.code());
+            core.outputs.push_back(Output::Emit(event));
+        }
+        core.record.error = Some(error.code());
+        core.outputs.push_back(Output::BreakOff(how));
+    }
+}
+
+impl Core {
+    /// The error for an upstream reply that cannot be read.
+    pub(super) fn unreadable(&self) -> ProxyError {
+        self.cut("its reply cannot be read")
+    }
+
+    /// The error for an upstream that broke off.
+    pub(super) fn cut(&self, detail: &str) -> ProxyError {
+        ProxyError::UpstreamCut { host: self.shared.upstream.clone(), detail: detail.to_owned() }
+    }
+}
