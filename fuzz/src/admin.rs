@@ -80,7 +80,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 fn admin(loopback: bool) -> &'static Admin {
     static ADMINS: OnceLock<[Admin; 2]> = OnceLock::new();
     let make = |loopback| Admin {
-        metrics: Arc::new(Metrics::new(&[]).unwrap()),
+        metrics: Arc::new(Metrics::new(toolrein::telemetry::tools::OwnSeries::none()).unwrap()),
         config: CONFIG.into(),
         readiness: Readiness::starting(),
         loopback,

@@ -192,8 +192,7 @@ impl Config {
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.source = name;
-        config.warnings.extend(config.unset_keys());
-        config.warnings.extend(config.unpriced_models());
+        config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
 

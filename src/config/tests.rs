@@ -414,6 +414,12 @@ fn durations_sizes_and_policies_own_checks_are_reported() {
             "base = \"none\"\n[policy.rate_limit]\ndefault = { calls = 1 }",
             "proxy.toml:3: policy.rate_limit.default: `per` is missing",
         ),
+    ]);
+}
+
+#[test]
+fn budgets_that_cannot_work_are_reported() {
+    each_has_one_problem(&[
         (
             "[policy.budget]\nnotify_at = [0.9, 0.5]",
             "proxy.toml:2: policy.budget.notify_at: expected shares that ascend",

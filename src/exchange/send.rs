@@ -53,6 +53,19 @@ pub struct Outgoing {
     pub variant: Variant,
 }
 
+/// What of a request fallbacks depend on. `restored`: hidden exchanges are put back into it.
+fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
+    let upstream = &core.shared.config.upstream;
+    Subject {
+        mode: upstream.tools_unsupported,
+        overflow: upstream.overflow,
+        broken_history: upstream.broken_history,
+        forced: keeps_tools,
+        notices: core.plan.has_notices() && !core.is_observing(),
+        restored,
+    }
+}
+
 impl Running {
     /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
@@ -74,14 +87,7 @@ impl Running {
         let config = &core.shared.config;
         let answers = AnswerTools::of(&core.request, &core.body, &config.reask.answer_tools);
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
-        let subject = Subject {
-            mode: config.upstream.tools_unsupported,
-            overflow: config.upstream.overflow,
-            broken_history: config.upstream.broken_history,
-            forced: keeps_tools,
-            notices: core.plan.has_notices() && !observes,
-            restored: !restored.is_empty(),
-        };
+        let subject = subject_of(core, keeps_tools, !restored.is_empty());
         let fallbacks = Fallbacks::new(&core.request, subject);
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);

@@ -118,7 +118,7 @@ impl Pause {
         // Without a sender nobody can stop it, which is no reason to wait for less time.
         let stopped = async {
             if stopped.await.is_err() {
-                pending::<()>().await
+                pending::<()>().await;
             }
         };
         timeout_at(self.until, stopped).await.is_err()
@@ -291,7 +291,7 @@ mod tests {
 
     /// Why an answer came too late.
     fn why(answer: Result<Shown, Option<Ended>>) -> Option<End> {
-        answer.err().expect("it was too late").map(|ended| ended.end)
+        answer.expect_err("it was too late").map(|ended| ended.end)
     }
 
     #[tokio::test]

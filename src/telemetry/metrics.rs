@@ -44,10 +44,8 @@ pub struct Metrics {
     deeds: Deeds,
     tools: Tools,
     models: Models,
-    policy_tokens: IntCounterVec,
-    unbilled: IntCounter,
+    sums: Sums,
     limits: HistogramVec,
-    cost: CounterVec,
     gen_ai: GenAi,
     context: Contexts,
     client_gone: IntCounter,
@@ -56,6 +54,13 @@ pub struct Metrics {
     reloads: Counters,
     gauges: Gauges,
     store: StoreMetrics,
+}
+
+/// Sums of tokens and money besides what upstreams billed in tokens.
+struct Sums {
+    policy_tokens: IntCounterVec,
+    cost: CounterVec,
+    unbilled: IntCounter,
 }
 
 /// The timing of requests.
@@ -123,23 +128,7 @@ impl Metrics {
             deeds: Deeds::new(&make)?,
             tools: Tools::new(&make, tools)?,
             models: Models::new(&make)?,
-            policy_tokens: make.counters(
-                "toolrein_policy_tokens_total",
-                "Tokens by policy and effect: removed (not sent, estimated), added (notices and declarations, \
-                 estimated), reasked (billed for asking again). Old changes count in each request, as they would be \
-                 billed.",
-                &["policy", "effect"],
-            )?,
-            cost: make.amounts(
-                "toolrein_cost_usd_total",
-                "Estimated cost of billed tokens in US dollars, by list prices or the operator's. Models without a known \
-                 price are left out.",
-                "model",
-            )?,
-            unbilled: make.counter(
-                "toolrein_unbilled_tokens_total",
-                "Estimated input tokens of answered requests for which the upstream reported no usage.",
-            )?,
+            sums: Sums::new(&make)?,
             limits: make.histograms(
                 "toolrein_limit_utilization",
                 "The used share of the scarcest limit of each policy, after each request.",
@@ -291,19 +280,19 @@ impl Metrics {
 
     fn record_tokens(&self, record: &RequestRecord, model: &Model) {
         if let Some(nanodollars) = record.cost {
-            self.cost.with_label_values(&[&model.name]).inc_by(nanodollars as f64 / 1e9);
+            self.sums.cost.with_label_values(&[&model.name]).inc_by(nanodollars as f64 / 1e9);
         }
         let Tokens { prompt, cached, .. } = record.tokens;
         let is_read = record.route.is_governed() && record.ungoverned.is_none();
         if is_read && (200..300).contains(&record.status) && prompt == 0 {
-            self.unbilled.inc_by(record.request_bytes / BYTES_OF_A_TOKEN);
+            self.sums.unbilled.inc_by(record.request_bytes / BYTES_OF_A_TOKEN);
         }
         model.billed(&record.tokens);
         self.context.count(record.context, prompt, cached);
         for PolicyTokens { policy, removed, added, reasked } in &record.policy_tokens {
             for (effect, count) in EFFECTS.into_iter().zip([*removed, *added, *reasked]) {
                 if count > 0 {
-                    self.policy_tokens.with_label_values(&[*policy, effect]).inc_by(count);
+                    self.sums.policy_tokens.with_label_values(&[*policy, effect]).inc_by(count);
                 }
             }
         }
@@ -321,6 +310,30 @@ impl Metrics {
             let scarcest = of_policy.iter().map(share).fold(0.0, f64::max);
             self.limits.with_label_values(&[policy]).observe(scarcest);
         }
+    }
+}
+
+impl Sums {
+    fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            policy_tokens: make.counters(
+                "toolrein_policy_tokens_total",
+                "Tokens by policy and effect: removed (not sent, estimated), added (notices and declarations, \
+                 estimated), reasked (billed for asking again). Old changes count in each request, as they would be \
+                 billed.",
+                &["policy", "effect"],
+            )?,
+            cost: make.amounts(
+                "toolrein_cost_usd_total",
+                "Estimated cost of billed tokens in US dollars, by list prices or the operator's. Models without a known \
+                 price are left out.",
+                "model",
+            )?,
+            unbilled: make.counter(
+                "toolrein_unbilled_tokens_total",
+                "Estimated input tokens of answered requests for which the upstream reported no usage.",
+            )?,
+        })
     }
 }
 

@@ -268,10 +268,12 @@ fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_
 
 #[test]
 fn as_shipped_a_tool_that_stays_empty_is_closed_and_an_undeclared_one_is_not_run() {
-    for stream in BOTH {
-        let upstream = Scripted::start(|nth, request| {
-            let name = if nth == 0 { "g" } else { "f" };
-            let output = Output::new(nth).call(&format!("{nth}"), name, &format!("{{\"a\":{}}}", nth + 9));
+    for (stream, (name, reason)) in BOTH
+        .into_iter()
+        .flat_map(|stream| [("g", "MODE_RESTRICTED"), ("f", "LOOP_DETECTED")].map(|it| (stream, it)))
+    {
+        let upstream = Scripted::start(move |nth, request| {
+            let output = Output::new(nth).call(&format!("{nth}"), name, "{\"a\":9}");
             if may_call(request) { output } else { Output::new(nth).says("Nothing.") }.reply(request)
         });
         let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
@@ -281,12 +283,11 @@ fn as_shipped_a_tool_that_stays_empty_is_closed_and_an_undeclared_one_is_not_run
         }
         let answer = talk.ask(&toolrein);
         assert_eq!(answer.said(), "Nothing.");
-        let last = input(&upstream.request(upstream.requests().len() - 1));
-        let errors: Vec<String> = last
-            .iter()
-            .filter(|item| item["type"] == "function_call_output" && item["output"] != "[]")
-            .map(error_type)
-            .collect();
-        assert_eq!(errors, ["MODE_RESTRICTED", "LOOP_DETECTED"]);
+        // The only declared tool is closed, so the first re-ask is already for the final answer.
+        assert_eq!(upstream.requests().len(), 2, "{name}");
+        let last = input(&upstream.request(1));
+        let outputs =
+            last.iter().filter(|item| item["type"] == "function_call_output" && item["output"] != "[]");
+        assert_eq!(outputs.map(error_type).collect::<Vec<_>>(), [reason], "{name}");
     }
 }

@@ -178,7 +178,7 @@ tools = ["say"]
 const ADVISED: &str = r#"
 [policy.budget]
 tool_calls = 6
-notify_at = 0.3
+notify_at = [0.3, 0.6]
 [policy.ask_user]
 searches = ["*"]
 poor = 2

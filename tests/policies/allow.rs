@@ -149,7 +149,7 @@ fn as_shipped_a_request_that_cannot_be_read_passes_and_with_a_list_it_is_refused
     for (list, status) in [("", 200), ("policy.allow.except = [\"x\"]\n", 400)] {
         let upstream = Scripted::start(|_, _| Reply::json(200, &Speech::text("ok").whole()));
         let program = Toolrein::before(&upstream, &format!("base = \"shipped\"\n{list}"));
-        let response = Request::post(&program.chat_url(), twice.to_owned()).send();
+        let response = Request::post(&program.chat_url(), twice).send();
         assert_eq!(response.status, status, "{list}: {}", response.text());
     }
 }

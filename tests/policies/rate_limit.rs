@@ -144,7 +144,7 @@ fn a_responses_stream_is_kept_alive_by_its_own_event() {
 #[test]
 fn of_a_client_that_leaves_nothing_is_counted_that_it_did_not_get() {
     in_both_forms(|form| {
-        let upstream = Scripted::start(|nth, request| crate::talk::search(nth, request));
+        let upstream = Scripted::start(crate::talk::search);
         let program = Toolrein::before(&upstream, &settings("1m", "2m"));
         let mut talk = Talk::new(form);
         let said = talk.ask(&program);

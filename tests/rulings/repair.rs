@@ -311,9 +311,8 @@ fn several_choices_come_as_several_choices_of_the_stream() {
 #[test]
 fn a_client_that_leaves_while_it_waits_for_the_whole_reply_ends_the_request() {
     let gate = Gate::shut();
-    let held = gate.clone();
     let upstream =
-        unstreamed(false, move |_, request| Reply::speech(request, &Speech::text("late")).held(&held));
+        unstreamed(false, move |_, request| Reply::speech(request, &Speech::text("late")).held(&gate));
     let program = Toolrein::before(&upstream, "");
     let body = Talk::new(Form::Streamed).body().to_string();
     let mut connection = crate::support::client::Connection::open(&program.chat_url());

@@ -75,7 +75,7 @@ fn leave_out(
     splices: &mut Splices,
 ) {
     let is_last = body[history.span.range().end..].trim_ascii_start().starts_with(b"]");
-    let owed = [&[history.owed.clone()], open].concat();
+    let owed = [std::slice::from_ref(&history.owed), open].concat();
     let owed: Vec<Bytes> = owed.into_iter().filter(|items| !items.is_empty()).collect();
     let comma: &[u8] = if owed.is_empty() || is_last { b"" } else { b"," };
     splices.replace(history.span, [&owed.join(&b","[..])[..], comma].concat());

@@ -102,7 +102,6 @@ impl CallJudge for Judging {
             return hold;
         }
         let acts = self.note_acts(&name, &ruling);
-        let needs_approval = ruling.needs_approval_alone();
         if whole
             && !self.landing
             && ruling.answer.is_none()
@@ -110,32 +109,10 @@ impl CallJudge for Judging {
         {
             return decision;
         }
-        let Ruling {
-            objections, answer, rewritten, restored, own, re_request, clarification, extends, ..
-        } = ruling;
-        let answers = is_answer || (self.landing && self.answers.any && !own && objections.is_empty());
-        let decision = match (objections.first(), answer, rewritten) {
-            _ if self.observe => Decision::Release,
-            _ if answers => {
-                restored.map_or(Decision::Release, |(_, arguments)| Decision::Rewrite { arguments })
-            }
-            _ if self.landing => Decision::Drop,
-            (Some((policy, reason)), None, rewritten)
-                if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
-            {
-                self.ask((policy, reason), &meant, rewritten.map(|(_, arguments)| arguments))
-            }
-            (Some((policy, reason)), ..) => {
-                Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
-            }
-            (None, Some((_, content)), _) => answered(content, own, clarification),
-            // The call that runs is the one that was shown.
-            (None, None, Some((policy, _))) if self.judge.is_approved() => {
-                Decision::Block { policy, reason: self.changed() }
-            }
-            (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
-            (None, None, None) => Decision::Release,
-        };
+        let is_own_answer = self.landing && self.answers.any && !ruling.own && ruling.objections.is_empty();
+        let answers = is_answer || is_own_answer;
+        let (decision, ruling) = self.rule_on((choice, now_ms), (&meant, answers), ruling);
+        let Ruling { objections, re_request, extends, .. } = ruling;
         let re_request = re_request.filter(|_| decision.is_hidden());
         if decision.is_released() {
             self.extend(extends);
@@ -239,5 +216,43 @@ impl CallJudge for Judging {
         }
         self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());
         Some(decision)
+    }
+}
+
+impl Judging {
+    /// What happens to a call that nothing holds back, and what is left of its ruling. `answers`: it is an answer, which
+    /// passes beyond every limit.
+    fn rule_on(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        (meant, answers): (&str, bool),
+        mut ruling: Ruling,
+    ) -> (Decision, Ruling) {
+        let needs_approval = ruling.needs_approval_alone();
+        let (answer, clarification) = (ruling.answer.take(), ruling.clarification.take());
+        let (rewritten, restored) = (ruling.rewritten.take(), ruling.restored.take());
+        let decision = match (ruling.objections.first(), answer, rewritten) {
+            _ if self.observe => Decision::Release,
+            _ if answers => {
+                restored.map_or(Decision::Release, |(_, arguments)| Decision::Rewrite { arguments })
+            }
+            _ if self.landing => Decision::Drop,
+            (Some((policy, reason)), None, rewritten)
+                if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
+            {
+                self.ask((policy, reason), meant, rewritten.map(|(_, arguments)| arguments))
+            }
+            (Some((policy, reason)), ..) => {
+                Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
+            }
+            (None, Some((_, content)), _) => answered(content, ruling.own, clarification),
+            // The call that runs is the one that was shown.
+            (None, None, Some((policy, _))) if self.judge.is_approved() => {
+                Decision::Block { policy, reason: self.changed() }
+            }
+            (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
+            (None, None, None) => Decision::Release,
+        };
+        (decision, ruling)
     }
 }

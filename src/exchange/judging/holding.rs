@@ -168,7 +168,7 @@ impl Judging {
         let hash = self.judge.arguments_hash(&arguments);
         match self.askable(&tool, (&arguments, call.custom), hash, reason) {
             Err(reason) => {
-                let decision = Decision::Block { policy, reason };
+                let decision = Decision::Block { policy, reason: *reason };
                 self.note((tool, call.id()), decision.clone(), ruling.objections, Vec::new());
                 decision
             }
@@ -188,16 +188,16 @@ impl Judging {
         (arguments, custom): (&str, bool),
         hash: Hash,
         reason: &Reason,
-    ) -> Result<String, Reason> {
+    ) -> Result<String, Box<Reason>> {
         let declined = self.holding.declined.iter().find(|(name, seen, _)| name == tool && *seen == hash);
         let declined = declined.map(|(_, _, words)| (ApprovalDecision::Declined, words.as_deref()));
         if let Some((approval, words)) = declined.or(self.holding.silent.map(|silent| (silent, None))) {
-            return Err(self.refusal(approval, words, reason));
+            return Err(Box::new(self.refusal(approval, words, reason)));
         }
-        let Some(confirming) = self.judge.confirming() else { return Err(reason.clone()) };
+        let Some(confirming) = self.judge.confirming() else { return Err(Box::new(reason.clone())) };
         shown(tool, (arguments, custom), confirming).map_err(|why| match confirming.unaskable(why) {
-            Some(message) => Reason { message, retryable: true, ..reason.clone() },
-            None => reason.clone(),
+            Some(message) => Box::new(Reason { message, retryable: true, ..reason.clone() }),
+            None => Box::new(reason.clone()),
         })
     }
 

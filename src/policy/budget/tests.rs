@@ -215,58 +215,63 @@ fn account(scope: Scope, kind: Kind, used: u64) -> Account {
     account
 }
 
+/// A limit, the scope and kind of what it limits, what is used of it, how that is written, and its number for programs.
+type Limited = (&'static str, Scope, Kind, u64, &'static str, (&'static str, u64));
+
+const LIMITED: [Limited; 6] = [
+    (
+        "requests = 4",
+        Scope::Turn,
+        Kind::Requests,
+        4,
+        "4 of 4 model requests of this turn",
+        ("requests_used", 4),
+    ),
+    (
+        "time = \"9s\"",
+        Scope::Turn,
+        Kind::Millis,
+        9_000,
+        "9s of 9s of this turn's time",
+        ("time_ms_used", 9_000),
+    ),
+    (
+        "billed_tokens = 50",
+        Scope::Conversation,
+        Kind::Tokens,
+        60,
+        "60 of 50 billed tokens",
+        ("billed_tokens_used", 60),
+    ),
+    (
+        "spend_usd = 1.5",
+        Scope::Conversation,
+        Kind::Nanodollars,
+        1_500_000_000,
+        "$1.50 of $1.50 of this conversation",
+        ("spend_microusd_used", 1_500_000),
+    ),
+    (
+        "conversation = { tool_calls = 9 }",
+        Scope::Conversation,
+        Kind::Calls,
+        9,
+        "9 of 9 tool calls of this conversation",
+        ("calls_used", 9),
+    ),
+    (
+        "day = { requests = 2 }",
+        Scope::Day,
+        Kind::Requests,
+        2,
+        "2 of 2 model requests of today",
+        ("requests_used", 2),
+    ),
+];
+
 #[test]
 fn each_amount_of_the_account_is_limited_and_announced_in_its_own_words() {
-    for (table, scope, kind, used, text, numbers) in [
-        (
-            "requests = 4",
-            Scope::Turn,
-            Kind::Requests,
-            4,
-            "4 of 4 model requests of this turn",
-            ("requests_used", 4),
-        ),
-        (
-            "time = \"9s\"",
-            Scope::Turn,
-            Kind::Millis,
-            9_000,
-            "9s of 9s of this turn's time",
-            ("time_ms_used", 9_000),
-        ),
-        (
-            "billed_tokens = 50",
-            Scope::Conversation,
-            Kind::Tokens,
-            60,
-            "60 of 50 billed tokens",
-            ("billed_tokens_used", 60),
-        ),
-        (
-            "spend_usd = 1.5",
-            Scope::Conversation,
-            Kind::Nanodollars,
-            1_500_000_000,
-            "$1.50 of $1.50 of this conversation",
-            ("spend_microusd_used", 1_500_000),
-        ),
-        (
-            "conversation = { tool_calls = 9 }",
-            Scope::Conversation,
-            Kind::Calls,
-            9,
-            "9 of 9 tool calls of this conversation",
-            ("calls_used", 9),
-        ),
-        (
-            "day = { requests = 2 }",
-            Scope::Day,
-            Kind::Requests,
-            2,
-            "2 of 2 model requests of today",
-            ("requests_used", 2),
-        ),
-    ] {
+    for (table, scope, kind, used, text, numbers) in LIMITED {
         let table = format!("tool_calls = 0\n{table}");
         let (plan, mut judge) = with_account(&table, 1, account(scope, kind, used));
         let announced = plan.announced.unwrap();

@@ -324,7 +324,7 @@ fn the_operator_says_what_checks_and_what_happens() {
     let own = format!("{ON}\nchecks = {{ \"pay*\" = [\"journal\"] }}");
     for (table, after, allowed) in [
         (own.clone(), by("journal"), true),
-        (own.clone(), by("get_bill"), false),
+        (own, by("get_bill"), false),
         (format!("{ON}\nafter_unknown = \"block\""), by("get_bill"), false),
         (format!("{ON}\nafter_unknown = \"pass\""), vec![], true),
     ] {
