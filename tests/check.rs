@@ -304,3 +304,28 @@ fn a_configuration_is_read_from_standard_input() {
         assert!(printed.contains(said), "{printed}");
     }
 }
+
+/// Every TOML block of the documentation is a file that `toolrein check` accepts.
+#[test]
+fn the_configurations_in_the_documentation_are_accepted() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![root.join("README.md"), root.join("SECURITY.md")];
+    for folder in ["docs", "docs/policies"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    let (mut blocks, mut problems) = (0, Vec::new());
+    for page in pages {
+        let written = std::fs::read_to_string(&page).unwrap();
+        for block in written.split("```toml\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            blocks += 1;
+            let (report, code) = check(text(block));
+            if code != 0 {
+                problems.push(format!("{}\n{block}{report}", page.display()));
+            }
+        }
+    }
+    assert!(blocks >= 25, "{blocks}");
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+}

@@ -264,7 +264,7 @@ fn a_line_longer_than_a_request_may_be_is_named_and_the_next_one_replayed() {
 
 #[test]
 fn notices_that_do_not_stay_where_they_were_break_the_prefix() {
-    let settings = "base = \"none\"\n[policy.budget]\ntool_calls = 10\n";
+    let settings = "base = \"none\"\n[policy.budget]\ntool_calls = 10\nnotify = \"every_result\"\n";
     let kept = |placement: &str| {
         let report = report(&format!("notices.placement = \"{placement}\"\n{settings}"), &talk(8, ""));
         (report["prefix_breaks"].as_u64().unwrap(), report["prefix_kept_share"].as_f64().unwrap())

@@ -228,7 +228,9 @@ mod tests {
                 (entry.build)(toml::de::ValueDeserializer::from(value))
             };
             for text in entry.texts {
-                assert!(build(&format!("texts.{} = \"x\"", text.key)).is_ok(), "{} {}", entry.name, text.key);
+                // Some must hold certain placeholders.
+                let own = toml::Value::from(format!("{} Indeed.", text.default));
+                assert!(build(&format!("texts.{} = {own}", text.key)).is_ok(), "{} {}", entry.name, text.key);
             }
             let Err(BuildError::Checked(problems)) = build("texts.nope = \"x\"") else {
                 panic!("{}", entry.name)

@@ -88,7 +88,8 @@ fn more_runaways_of_the_corpus_are_stopped_than_before_and_notices_cost_little()
     let runs: Vec<Run> = talks.map(|talk| run(&talk, &before)).collect();
     let count = |of: &dyn Fn(&Run) -> bool| runs.iter().filter(|run| of(run)).count();
     println!("{:<34} {:>6} {:>8} {:>8}", "conversations", "all", "before", "now");
-    let kinds: [(&str, &dyn Fn(&Run) -> bool); 3] = [
+    type Kind<'a> = (&'a str, &'a dyn Fn(&Run) -> bool);
+    let kinds: [Kind<'_>; 3] = [
         ("solved, with a blocked call", &|run| run.is_solved),
         ("not solved, with a blocked call", &|run| !run.is_solved),
         ("runaways that failed, stopped", &|run| !run.is_solved && run.is_runaway),

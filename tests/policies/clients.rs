@@ -102,7 +102,7 @@ fn asked_in_the_conversation_no_expired_foreign_or_forged_token_runs_anything(wa
     late.say(&brief, &["Pay!"]);
     let token = token(&late);
     late.say(&brief, &[&token]);
-    assert_eq!((late.ran.len(), late.last()), (0, "As you like."));
+    assert!(late.ran.is_empty() && late.last().starts_with("This approval came too late"), "{}", late.last());
     agent.say(&program, &[&own]);
     assert_paid_once(&agent);
     upstream.assert_clean();
@@ -153,7 +153,7 @@ fn waiting_no_expired_foreign_or_forged_token_runs_anything(way: Way) {
     agent.end(player);
     assert_eq!((agent.ran.len(), agent.last()), (0, "I did not pay."));
     let late = person.says(&own, true);
-    assert_eq!((late.status, &late.json()["error"]["code"]), (404, &json!("confirmation_expired")));
+    assert_eq!((late.status, &late.json()["error"]["code"]), (410, &json!("confirmation_expired")));
     upstream.assert_clean();
 }
 

@@ -150,11 +150,21 @@ fn of_a_client_that_leaves_nothing_is_counted_that_it_did_not_get() {
         let said = talk.ask(&program);
         assert_eq!(said.calls.len(), 1);
         talk.add(&said);
-        let mut connection = Connection::open(&program.chat_url());
-        connection.write(&Request::post(&program.chat_url(), talk.body().to_string()).bytes());
-        until("the second reply", || (upstream.requests().len() == 2).then_some(()));
-        drop(connection);
-        program.wait_for_metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"block\"}", 1.0);
+        let request = Request::post(&program.chat_url(), talk.body().to_string());
+        match form {
+            Form::Streamed => {
+                let mut stream = request.open();
+                stream.until("assistant");
+                stream.hang_up();
+            }
+            Form::Whole => {
+                let mut connection = Connection::open(&program.chat_url());
+                connection.write(&request.bytes());
+                until("the second reply", || (upstream.requests().len() == 2).then_some(()));
+                drop(connection);
+            }
+        }
+        program.wait_for_metric("toolrein_client_gone_total", 1.0);
         assert_eq!(program.metric("toolrein_tool_calls_total{tool=\"search\",verdict=\"allow\"}"), 1.0);
         assert_eq!(program.metric(WAITED), 0.0);
         assert_eq!(program.metric("toolrein_confirmations_total{outcome=\"left\"}"), 0.0, "nobody was asked");

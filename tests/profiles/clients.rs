@@ -20,6 +20,8 @@ with_each_client!(
     a_failed_award_may_be_made_again_and_then_never_more,
     a_lesson_goes_on_where_it_was_after_disconnects_and_restarts,
     each_other_profile_blocks_the_first_call_beyond_its_limit,
+    a_model_that_finds_nothing_asks_the_user_and_goes_on_with_the_answer,
+    a_guest_has_a_smaller_quota_than_a_caller_with_a_key_and_is_told_when_more_is_free,
 );
 
 const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
@@ -380,6 +382,55 @@ fn each_other_profile_blocks_the_first_call_beyond_its_limit(way: Way) {
         assert_eq!(errors(upstream.requests().last().unwrap())[0]["type"], "BUDGET_EXCEEDED", "{profile}");
         let last = talk.messages.as_array().unwrap().last().unwrap().clone();
         assert_eq!(last["content"], "This is what I found.", "{profile}");
+        upstream.assert_clean();
+    }
+}
+
+fn a_model_that_finds_nothing_asks_the_user_and_goes_on_with_the_answer(way: Way) {
+    const ASK: &str = r#"{"question":"Which Paris do you mean?","context":"There are two."}"#;
+    let upstream = scripted(&[
+        Calls(&[("a", "search_places", r#"{"query":"museums in Paris"}"#)]),
+        Calls(&[("b", "search_places", r#"{"query":"opening hours of galleries"}"#)]),
+        Calls(&[("c", "search_places", r#"{"query":"exhibitions this month"}"#)]),
+        Calls(&[("q", "ask_for_clarification", ASK)]),
+        Says("In Texas there is one."),
+    ]);
+    let program = program(&upstream);
+    let mut talk = Agent::new(way, json!({"search_places": ["[]", "[]", "[]"]}));
+    talk.profile = "research";
+    talk.say(&program, &["Any museums?"]);
+    assert_eq!(talk.ran(), ["search_places"; 3]);
+    assert!(talk.last().contains("Which Paris do you mean?"), "{}", talk.last());
+    let shown = upstream.request(3).json();
+    let advised = shown["messages"].to_string();
+    assert!(advised.contains("[toolrein]") && advised.contains("ask_for_clarification"), "{advised}");
+    talk.say(&program, &["The one in Texas."]);
+    assert_eq!(talk.last(), "In Texas there is one.");
+    upstream.assert_clean();
+}
+
+fn a_guest_has_a_smaller_quota_than_a_caller_with_a_key_and_is_told_when_more_is_free(way: Way) {
+    // The SHA-256 of the key that the clients of these tests send: with it they are guests.
+    let guest = "[tier.guest]\nkeys = [\"sha256:f3abf2a6cc4f00987743db5f544ba345b4899ae31f326d8ee9c4816de153c9e0\"]\n";
+    for (tier, runs) in [(guest, 1), ("", 2)] {
+        let upstream = caller(&["make_image", "make_image"]);
+        let all = SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", "");
+        let program = Toolrein::before(&upstream, &format!("{tier}{all}"));
+        let mut talk = Agent::new(way, json!({"make_image": ["1", "2"]}));
+        talk.profile = "public";
+        talk.say(&program, &["Two pictures, please."]);
+        assert_eq!(talk.ran().len(), runs, "{tier}");
+        let errors = errors(upstream.requests().last().unwrap());
+        assert_eq!(errors.len(), 2 - runs, "{tier}");
+        for error in errors {
+            assert_eq!(
+                (&error["type"], &error["limit"], &error["remaining"]),
+                (&json!("RATE_LIMIT"), &json!(1), &json!(0))
+            );
+            let reset = error["reset_at"].as_str().unwrap();
+            assert!(reset.starts_with("20") && reset.ends_with('Z'), "{error}");
+            assert!(error["message"].as_str().unwrap().contains("5h"), "{error}");
+        }
         upstream.assert_clean();
     }
 }

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-pub const SYSTEMS: [&str; 6] = ["artifacts", "chat", "design", "text", "tutor", "voice"];
+pub const SYSTEMS: [&str; 8] =
+    ["artifacts", "chat", "design", "public", "research", "text", "tutor", "voice"];
 
 fn path(system: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/profiles").join(format!("{system}.toml"))
@@ -133,7 +134,7 @@ fn all_of_them_stand_in_one_file_and_clients_choose() {
     let unknown = ask(&talk(Form::Whole, &[]), &program, &[("x-toolrein-profile", "speech")]);
     let told = unknown.response.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(
-        told.ends_with("artifacts, chat, design, text, tutor, voice, voice-answer, voice-act, voice-listen."),
+        told.ends_with("artifacts, chat, design, public, research, text, tutor, voice, voice-answer, voice-act, voice-listen."),
         "{told}"
     );
 }
