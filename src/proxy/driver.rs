@@ -360,7 +360,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let is_done = self.exchange.is_done();
+        // What waits was never given out, although the upstream's stream has ended.
+        let is_done = self.exchange.is_done() && !self.holds();
         let at = self.record.now();
         self.exchange.close(Now { at, ms: ms_at(at) });
         while let Some(output) = self.exchange.next_output() {
