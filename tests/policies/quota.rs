@@ -1,7 +1,9 @@
 //! `quota`: what a caller may use within a window, over all its conversations, counted once however often it is sent.
 
+use crate::responses_kit::{Talk as Responses, input, may_call, url as responses_url};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
+use crate::support::responses::Output;
 use crate::support::scripted::Scripted;
 use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
@@ -244,4 +246,41 @@ fn the_model_is_shown_what_is_left_where_the_operator_wants_that_and_finds_it_th
             assert!(after.starts_with(before.trim_end_matches(']')), "the prompt cache holds");
         }
     });
+}
+
+#[test]
+fn on_the_responses_api_a_quota_counts_tells_what_is_left_and_refuses_where_the_operator_says_so() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| match may_call(request) {
+            true => Output::calls(nth, &[(&nth.to_string(), "f", "{}")]).reply(request),
+            false => Output::text(nth, "No more for today.").reply(request),
+        });
+        let limits = "[policy.quota.limits]\nf = { tools = [\"f\"], calls = 2, per = \"5h\" }\n";
+        let ask = |program: &Toolrein, question: &str| {
+            let mut talk = Responses::new(stream);
+            talk.body["input"][0]["content"] = json!(question);
+            talk.ask(program)
+        };
+        let program = Toolrein::before(&upstream, limits);
+        for question in ["one", "two"] {
+            assert_eq!(ask(&program, question).kinds().len(), 1);
+        }
+        assert_eq!(ask(&program, "three").said(), "No more for today.");
+        let shown = input(upstream.requests().last().unwrap());
+        let output = shown.iter().find(|item| item["type"] == "function_call_output").unwrap();
+        let envelope: Value = serde_json::from_str(output["output"].as_str().unwrap()).unwrap();
+        let error = &envelope["error"];
+        assert_eq!((&error["type"], &error["remaining"]), (&json!("RATE_LIMIT"), &json!(0)), "{error}");
+        assert!(error["reset_at"].as_str().unwrap().ends_with('Z'), "{error}");
+
+        let rejecting =
+            Toolrein::before(&upstream, &format!("[policy.quota]\nexhausted = \"reject\"\n{limits}"));
+        for question in ["one", "two"] {
+            ask(&rejecting, question);
+        }
+        let mut talk = Responses::new(stream);
+        talk.body["input"][0]["content"] = json!("three");
+        let refused = Request::post(&responses_url(&rejecting), talk.body.to_string()).send();
+        assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("quota_exhausted")));
+    }
 }

@@ -20,6 +20,7 @@ with_each_client!(
     a_failed_award_may_be_made_again_and_then_never_more,
     a_lesson_goes_on_where_it_was_after_disconnects_and_restarts,
     each_other_profile_blocks_the_first_call_beyond_its_limit,
+    design_limits_each_tool_and_the_model_is_shown_what_is_used,
     a_model_that_finds_nothing_asks_the_user_and_goes_on_with_the_answer,
     a_guest_has_a_smaller_quota_than_a_caller_with_a_key_and_is_told_when_more_is_free,
 );
@@ -384,6 +385,20 @@ fn each_other_profile_blocks_the_first_call_beyond_its_limit(way: Way) {
         assert_eq!(last["content"], "This is what I found.", "{profile}");
         upstream.assert_clean();
     }
+}
+
+fn design_limits_each_tool_and_the_model_is_shown_what_is_used(way: Way) {
+    let upstream = caller(&["codeExecution", "weather", "codeExecution", "codeExecution"]);
+    let program = program(&upstream);
+    let mut talk = Agent::new(way, json!({"codeExecution": ["1", "2", "3"], "weather": ["rain"]}));
+    talk.profile = "design";
+    talk.say(&program, &["What is new?"]);
+    assert_eq!(talk.ran(), ["codeExecution", "weather", "codeExecution"]);
+    let error = errors(upstream.requests().last().unwrap()).remove(0);
+    let numbers = [&error["type"], &error["used"], &error["limit"], &error["window_ms"]];
+    assert_eq!(numbers, [&json!("RATE_LIMIT"), &json!(2), &json!(2), &json!(60_000)]);
+    assert_eq!(talk.last(), "This is what I found.");
+    upstream.assert_clean();
 }
 
 fn a_model_that_finds_nothing_asks_the_user_and_goes_on_with_the_answer(way: Way) {
