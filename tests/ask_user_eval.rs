@@ -11,7 +11,6 @@
 )]
 
 #[path = "laws/recordings.rs"]
-#[allow(dead_code, reason = "the laws use the rest")]
 mod recordings;
 
 use serde_json::{Value, json};
