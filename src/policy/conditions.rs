@@ -243,6 +243,7 @@ mod tests {
         ] {
             assert_eq!(met("argument = \"amount\"\nabove = 100", arguments), expected, "{arguments}");
         }
+        assert!(met("argument = \"sum\"\nabove = 10", r#"{"sum":1,"ſum":1000}"#), "Go reads both as `sum`");
         assert!(met("argument = \"n\"\nbelow = 0", r#"{"n":-1}"#));
         assert!(!met("argument = \"n\"\nbelow = 0", r#"{"n":0}"#));
         assert!(met("argument = \"n\"\nabove = 9007199254740993", r#"{"n":9007199254740992}"#), "rounded");

@@ -3,7 +3,7 @@
 
 use crate::policy::path::{Path, Step};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode, quote};
+use crate::wire::json::{decode, in_one_case, quote};
 use serde_json::Value;
 
 /// What some program may find at a path.
@@ -118,9 +118,9 @@ fn items_of(text: &[u8], span: Span) -> Result<Vec<Span>, Fault> {
     Ok(items)
 }
 
-/// Whether a program may take one name for the other: many ignore case.
+/// Whether a program may take one name or value for the other: many ignore case, and Go's JSON library reads `ſ` as `s`.
 fn is_same(name: &str, other: &str) -> bool {
-    name == other || name.to_lowercase() == other.to_lowercase()
+    in_one_case(name.as_bytes()) == in_one_case(other.as_bytes())
 }
 
 fn plain(value: &[u8]) -> Option<Scalar> {
@@ -167,12 +167,12 @@ impl Scalar {
     /// Whether a program may take it for `known`: case, white space and quotes aside.
     pub fn may_equal(&self, known: &Value) -> bool {
         let own = match self {
-            Self::Text(text) => text.trim().to_lowercase(),
+            Self::Text(text) => text.trim().to_owned(),
             Self::Number(number) => number.clone(),
             Self::Flag(flag) => flag.to_string(),
         };
         let known_text = known.as_str().map_or_else(|| known.to_string(), str::to_owned);
-        own == known_text.trim().to_lowercase() || self.equals(known)
+        is_same(&own, known_text.trim()) || self.equals(known)
     }
 }
 
@@ -191,7 +191,7 @@ fn names_differ(text: &[u8]) -> Result<bool, Fault> {
             let mut names = Vec::new();
             scanner.object()?;
             while let Some(key) = scanner.member()? {
-                names.push(decode(key, text).to_lowercase());
+                names.push(in_one_case(decode(key, text).as_bytes()).into_owned());
                 let value = scanner.skip()?;
                 if !names_differ(value.of(text))? {
                     return Ok(false);
@@ -241,6 +241,8 @@ mod tests {
             ("{}", true),
             (r#"{"to":"ann","to":"bob"}"#, false),
             (r#"{"to":"ann","To":"bob"}"#, false),
+            (r#"{"sum":1,"ſum":900}"#, false),
+            ("{\"key\":1,\"\u{212a}ey\":2}", false),
             (r#"{"to":"ann","\u0074o":"bob"}"#, false),
             (r#"{"sum":{"n":1,"n":2}}"#, false),
             (r#"{"l":[{"a":1,"a":2}]}"#, false),
