@@ -26,7 +26,7 @@ use super::{ConfigError, DeclaredTool, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
 use crate::conversation::memo::Derived;
 use crate::conversation::names::dispatch_form;
-use crate::conversation::pins::{Known, PinScope, Pinned};
+use crate::conversation::pins::{Known, MOST_PINS, PinScope, Pinned};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -49,6 +49,13 @@ const CHANGED_BLOCKED: Text = Text {
     key: "changed_blocked",
     default: "The call was not run: the definition of {tool} has changed since the conversation began, and nobody has \
               checked the change. Go on without this tool, or tell the user.",
+    placeholders: &["tool"],
+};
+
+const UNPINNED_BLOCKED: Text = Text {
+    key: "unpinned_blocked",
+    default: "The call was not run: so many definitions of tools are remembered that the one of {tool} cannot be, so that \
+              nobody would notice a change. Go on without this tool, or tell the user.",
     placeholders: &["tool"],
 };
 
@@ -99,7 +106,8 @@ enum Action {
 #[derive(Clone, Debug)]
 struct Flag {
     tool: Box<str>,
-    is_changed: bool,
+    /// Why its calls are blocked.
+    blocked: &'static Text,
     action: Action,
 }
 
@@ -117,7 +125,8 @@ impl Policy for Definitions {
         "pins the definitions of tools, and reports those that change or carry instructions";
     const SCOPE: Option<&'static str> =
         Some("tools that the request declares; not those that a server of the provider's declares");
-    const TEXTS: &'static [Text] = &[CHANGED, INSTRUCTIONS, CHANGED_BLOCKED, INSTRUCTIONS_BLOCKED];
+    const TEXTS: &'static [Text] =
+        &[CHANGED, INSTRUCTIONS, CHANGED_BLOCKED, UNPINNED_BLOCKED, INSTRUCTIONS_BLOCKED];
     type Config = Config;
     type State = State;
 
@@ -145,7 +154,10 @@ impl Policy for Definitions {
         for tool in &request.tools {
             let pinned = Pinned::of(&tool.name, tool.definition, request.key, request.memo);
             let known = pinned.among(request.pinned);
-            let is_new = !request.pinned.contains(&pinned);
+            let is_full = request.pinned.len() >= MOST_PINS;
+            let is_new = !is_full && !request.pinned.contains(&pinned);
+            // A later change of it would pass unseen.
+            let is_unpinned = is_full && known == Known::Appeared && self.on_change >= Action::Ask;
             let has_instructions = has_instructions(tool, request);
             if is_new {
                 plan.pin(pinned);
@@ -154,18 +166,22 @@ impl Policy for Definitions {
                 state.new.iter_mut().zip(found).for_each(|(count, found)| *count += usize::from(found));
             }
             let is_changed = matches!(known, Known::Changed { .. });
-            let actions = [(is_changed, self.on_change), (has_instructions, self.on_instructions)];
-            let strictest = actions.iter().filter(|(holds, _)| *holds).map(|(_, action)| *action).max();
-            let Some(action) = strictest else { continue };
-            // Of two reasons the one that asks for more.
-            let is_changed = is_changed && self.on_change == action;
-            let (text, name) = (if is_changed { &CHANGED } else { &INSTRUCTIONS }, &*tool.name);
+            let reasons = [
+                (is_changed, self.on_change, &CHANGED, &CHANGED_BLOCKED),
+                (is_unpinned, self.on_change, &CHANGED, &UNPINNED_BLOCKED),
+                (has_instructions, self.on_instructions, &INSTRUCTIONS, &INSTRUCTIONS_BLOCKED),
+            ];
+            // Of several reasons the one that asks for more; of equal ones the first.
+            let strictest =
+                reasons.iter().rev().filter(|(holds, ..)| *holds).max_by_key(|(_, action, ..)| *action);
+            let Some((_, action, text, blocked)) = strictest else { continue };
+            let name = &*tool.name;
             match action {
                 Action::Count => {}
                 Action::Annotate => plan.annotate_tool(tool.at, self.texts.fill(text, &[("tool", &name)])),
                 Action::Ask | Action::Block => plan.restrict_calls(),
             }
-            flags.push(Flag { tool: name.into(), is_changed, action });
+            flags.push(Flag { tool: name.into(), blocked, action: *action });
         }
         state.flags = flags.into();
     }
@@ -182,9 +198,8 @@ impl Policy for Definitions {
         let Some(flag) = state.flags.iter().filter(concerns).max_by_key(|flag| flag.action) else {
             return Verdict::Allow;
         };
-        let text = if flag.is_changed { &CHANGED_BLOCKED } else { &INSTRUCTIONS_BLOCKED };
         let reason = || {
-            let message = self.texts.fill(text, &[("tool", &flag.tool)]);
+            let message = self.texts.fill(flag.blocked, &[("tool", &flag.tool)]);
             Reason::new(ReasonKind::ToolUntrusted, message)
         };
         match flag.action {
@@ -211,6 +226,8 @@ fn has_instructions(tool: &DeclaredTool<'_>, request: &RequestFacts<'_>) -> bool
 mod tests {
     use super::super::cases::{policy, read_pinned};
     use super::*;
+    use crate::conversation::identity::HashKey;
+    use crate::conversation::memo::NoMemo;
     use crate::policy::set::Ruling;
     use serde_json::{Value, json};
 
@@ -325,6 +342,26 @@ mod tests {
         let (_, mut judge) = read_pinned(&rule, &body(&[tool("add", INJECTED), tool("get", "Gets.")]), &[]);
         for (name, blocked) in [("add", true), ("functions.add", true), ("Add", true), ("get", false)] {
             assert_eq!(!judge.rule(0, name, Some("{}"), 1).is_allowed(), blocked, "{name}");
+        }
+    }
+
+    #[test]
+    fn where_no_more_definitions_are_kept_an_unknown_tool_is_as_good_as_changed_and_counts_no_more() {
+        let key = HashKey::fixed(1);
+        let pins: Vec<Pinned> =
+            (0..MOST_PINS).map(|at| Pinned::of(&format!("t{at}"), b"1", &key, &NoMemo)).collect();
+        for (config, known, blocked) in [
+            ("on_change = \"block\"", MOST_PINS, true),
+            ("on_change = \"block\"", MOST_PINS - 1, false),
+            ("on_change = \"annotate\"", MOST_PINS, false),
+        ] {
+            let rule = policy::<Definitions>(config);
+            let (plan, mut judge) = read_pinned(&rule, &body(&[tool("add", "Adds.")]), &pins[..known]);
+            assert_eq!(words(&plan).is_empty(), known == MOST_PINS, "{config}");
+            let ruling = judge.rule(0, "add", Some("{}"), 1);
+            assert_eq!(!ruling.is_allowed(), blocked, "{config}");
+            let message = ruling.objections.first().map(|(_, reason)| reason.message.as_str());
+            assert_eq!(message.is_some_and(|text| text.contains("nobody would notice")), blocked, "{config}");
         }
     }
 
