@@ -13,12 +13,13 @@ use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
+use crate::policy::pattern::exact_among;
 use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
-use crate::proxy::summaries::{Summariser, SummaryEndpointError, SummaryEndpoints};
+use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
@@ -114,7 +115,7 @@ pub enum StartError {
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
     #[error(transparent)]
-    Summaries(#[from] SummaryEndpointError),
+    Summaries(#[from] ModelEndpointError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
     #[error("cannot write {path} (audit.file): {error}")]
@@ -179,7 +180,7 @@ impl Running {
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
-        let endpoints = SummaryEndpoints::of(&config, &settings)?;
+        let endpoints = ModelEndpoints::of(&config, &settings)?;
         let webhooks = Webhooks::of(&config, &settings, drain.clone())?;
         let pins = Pins::new(config.store.ttl);
         let memory = BodyMemory::new(config.limits.total_bytes);
@@ -360,7 +361,7 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
 
 /// The metrics, with the sources of their gauges.
 fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
-    let metrics = Arc::new(Metrics::new(own_series(config))?);
+    let metrics = Arc::new(Metrics::new(OwnSeries::none())?);
     metrics.configure(own_series(config), config.telemetry.gen_ai);
     metrics.configured(&config.hash, seconds_now());
     let held = Arc::clone(held);
@@ -370,12 +371,10 @@ fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, St
 
 /// The tools with series of their own: those that the settings name, or all.
 fn own_series(config: &Config) -> OwnSeries {
-    let (settings, named) = (config.telemetry.clone(), config.named_tools());
-    let all = settings.per_tool;
-    let named = move |name: &str| {
-        named.binary_search_by(|known| known.as_str().cmp(name)).is_ok() || settings.names(name)
-    };
-    OwnSeries { all, named: Arc::new(named) }
+    let (settings, by_policies) = (config.telemetry.clone(), config.named_tools());
+    let by_settings = exact_among(&settings.tools);
+    let own = OwnSeries::new(settings.per_tool, move |name| settings.names(name));
+    own.with_named(by_policies.iter().chain(&by_settings).map(String::as_str))
 }
 
 fn seconds_now() -> i64 {

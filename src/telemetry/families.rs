@@ -8,6 +8,7 @@ use prometheus::{
     CounterVec, Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
 };
+use std::borrow::Cow;
 
 /// The statuses with their own series.
 const STATUSES: std::ops::Range<u16> = 100..600;
@@ -70,7 +71,8 @@ impl Maker<'_> {
         &self,
         name: &str,
         help: &str,
-        (labels, buckets): (&[&str], &[f64]),
+        labels: &[&str],
+        buckets: &[f64],
     ) -> Result<HistogramVec, Error> {
         let family = HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels)?;
         self.add(family.clone())?;
@@ -81,6 +83,21 @@ impl Maker<'_> {
     /// sidecar's series.
     pub(super) fn words(&self, name: &str, help: &str, label: &str) -> Result<Counters, Error> {
         self.counters(name, help, &[label]).map(Counters)
+    }
+
+    /// The same for the few `words` whose first increase is worth an alert: each exists from the start, at 0.
+    pub(super) fn words_from_zero(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        words: &[&str],
+    ) -> Result<Counters, Error> {
+        let Counters(family) = self.words(name, help, label)?;
+        for word in words {
+            family.with_label_values(&[*word]);
+        }
+        Ok(Counters(family))
     }
 }
 
@@ -139,23 +156,11 @@ impl Requests {
     }
 
     pub(super) fn count(&self, endpoint: Endpoint, model: &str, status: u16, error: Option<&str>) {
-        let mut digits = [0; 5];
         let status = match status {
-            0 => "none",
-            _ if STATUSES.contains(&status) => decimal(status, &mut digits),
-            _ => "other",
+            0 => Cow::Borrowed("none"),
+            _ if STATUSES.contains(&status) => Cow::Owned(status.to_string()),
+            _ => Cow::Borrowed("other"),
         };
-        self.0.with_label_values(&[endpoint.as_str(), model, status, error.unwrap_or_default()]).inc();
+        self.0.with_label_values(&[endpoint.as_str(), model, &*status, error.unwrap_or_default()]).inc();
     }
-}
-
-/// The decimal digits of `number`.
-fn decimal(mut number: u16, digits: &mut [u8; 5]) -> &str {
-    let mut at = digits.len();
-    while number > 0 || at == digits.len() {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    std::str::from_utf8(&digits[at..]).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! The metrics of OpenTelemetry's semantic conventions for generative AI: duration and tokens by operation and model. Off
-//! unless they are asked for, since they are many series.
+//! The metrics of OpenTelemetry's semantic conventions for generative AI: duration and tokens by operation and model.
+//! Off unless they are asked for, since they are many series.
 
 use super::families::Maker;
 use super::request_record::{RequestRecord, Tokens};
@@ -42,12 +42,14 @@ impl GenAi {
             seconds: make.histograms(
                 "gen_ai_client_operation_duration_seconds",
                 "Duration of governed requests as their clients saw it, in seconds.",
-                (&["gen_ai_operation_name", "gen_ai_request_model"], &SECONDS),
+                &["gen_ai_operation_name", "gen_ai_request_model"],
+                &SECONDS,
             )?,
             tokens: make.histograms(
                 "gen_ai_client_token_usage",
                 "Billed tokens of governed requests, by type: input, output.",
-                (&["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_token_type"], &TOKENS),
+                &["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_token_type"],
+                &TOKENS,
             )?,
         })
     }

@@ -132,7 +132,8 @@ impl Metrics {
             limits: make.histograms(
                 "toolrein_limit_utilization",
                 "The used share of the scarcest limit of each policy, after each request.",
-                (&["policy"], &SHARES),
+                &["policy"],
+                &SHARES,
             )?,
             gen_ai: GenAi::new(&make)?,
             context: Contexts::new(&make)?,
@@ -147,10 +148,11 @@ impl Metrics {
                 "Lines of the audit log that were not written: the disk is full, the file cannot be opened, or \
                  they came too fast.",
             )?,
-            reloads: make.words(
+            reloads: make.words_from_zero(
                 "toolrein_config_reloads_total",
                 "Reloads of the configuration: ok (replaced), refused (unchanged).",
                 "result",
+                &RELOADS,
             )?,
             gauges: Gauges::new(&make)?,
             store: StoreMetrics::new(&make)?,
@@ -485,7 +487,7 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        Metrics::new(OwnSeries { all: true, ..OwnSeries::none() }).unwrap()
+        Metrics::new(OwnSeries::new(true, |_| false)).unwrap()
     }
 
     /// The samples of ours that are not 0, except buckets and the build.
@@ -589,6 +591,17 @@ toolrein_upstream_seconds_count 1"#;
         assert!(text.contains("\nprocess_resident_memory_bytes "));
         let helped = text.matches("# HELP ").count();
         assert_eq!(helped, text.matches("# TYPE ").count());
+    }
+
+    #[test]
+    fn reloads_begin_at_zero_so_that_the_first_refused_one_is_an_increase() {
+        let metrics = metrics();
+        for refused in [0, 1] {
+            let sample = format!("\ntoolrein_config_reloads_total{{result=\"refused\"}} {refused}\n");
+            assert!(metrics.render().contains(&sample), "{sample}");
+            metrics.count_reload(false);
+        }
+        assert!(metrics.render().contains("\ntoolrein_config_reloads_total{result=\"ok\"} 0\n"));
     }
 
     #[test]

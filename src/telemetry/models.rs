@@ -5,6 +5,7 @@ use super::bounded;
 use super::families::Maker;
 use super::request_record::Tokens;
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use prometheus::{Error, IntCounter, IntCounterVec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,8 +20,9 @@ const NONE: &str = "none";
 /// The metrics of all models.
 pub(super) struct Models {
     families: Families,
-    /// By name as it came. Read for every request, written when a model is first seen.
+    /// By label. Read for every request, written when a model is first seen.
     seen: DashMap<String, Arc<Model>>,
+    /// How many of them count against the cap.
     count: AtomicUsize,
 }
 
@@ -71,21 +73,35 @@ impl Models {
 
     /// The metrics of the model with this name, or those of all others if there are too many.
     pub(super) fn model(&self, raw: Option<&str>) -> Arc<Model> {
-        let raw = raw.filter(|name| !name.is_empty()).unwrap_or(NONE);
-        if let Some(model) = self.seen.get(raw) {
+        // A long name is looked up and kept under its label, so that it takes one place and little room.
+        let name = bounded::name(raw.filter(|name| !name.is_empty()).unwrap_or(NONE));
+        if let Some(model) = self.seen.get(name.as_ref()) {
             return Arc::clone(&model);
         }
-        let name = bounded::name(raw);
-        let is_special = [NONE, OTHER].contains(&&*name);
-        let fits = is_special || self.count.fetch_add(1, Ordering::Relaxed) < MOST_MODELS;
-        if !fits {
-            self.count.store(MOST_MODELS, Ordering::Relaxed);
-            return self.model(Some(OTHER));
+        let is_full = self.count.load(Ordering::Relaxed) >= MOST_MODELS;
+        match is_special(&name) || !is_full {
+            true => self.meet(&name),
+            false => self.model(Some(OTHER)),
         }
-        let model = Arc::new(self.families.model(&name));
-        // A long name is kept under its label, so that hostile names take no room.
-        Arc::clone(&self.seen.entry(name.into_owned()).or_insert(model))
     }
+
+    /// Resolves the metrics of a model that is seen for the first time.
+    fn meet(&self, name: &str) -> Arc<Model> {
+        let model = match self.seen.entry(name.to_owned()) {
+            Entry::Occupied(known) => return Arc::clone(known.get()),
+            Entry::Vacant(vacant) => {
+                // Counted while the entry is locked, so that two at once count one new name only once.
+                let fits = is_special(name) || self.count.fetch_add(1, Ordering::Relaxed) < MOST_MODELS;
+                fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.model(name)))))
+            }
+        };
+        model.unwrap_or_else(|| self.model(Some(OTHER)))
+    }
+}
+
+/// Whether the label takes no place of a model.
+fn is_special(name: &str) -> bool {
+    [NONE, OTHER].contains(&name)
 }
 
 impl Families {
@@ -148,6 +164,35 @@ mod tests {
             assert_eq!(models.model(Some(&long)).name.chars().count(), 64);
         }
         assert_eq!(models.model(Some("a\nb")).name, "a_b");
+        assert_eq!(models.count.load(Ordering::Relaxed), 2);
         assert!(models.seen.iter().all(|entry| entry.key().len() <= 70));
+    }
+
+    #[test]
+    fn a_long_name_that_comes_often_takes_one_place() {
+        let models = Models::new(&Maker(&Registry::new())).unwrap();
+        let arn = format!("arn:aws:bedrock:eu-west-1:123456789012:inference-profile/{}", "m".repeat(40));
+        for _ in 0..60 {
+            assert_ne!(models.model(Some(&arn)).name, OTHER);
+        }
+        assert_eq!(models.model(Some("another")).name, "another");
+    }
+
+    #[test]
+    fn threads_that_meet_new_names_at_once_count_each_name_once() {
+        let models = Models::new(&Maker(&Registry::new())).unwrap();
+        let barrier = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for nth in 0..MOST_MODELS - 1 {
+                        barrier.wait();
+                        models.model(Some(&format!("m{nth}")));
+                    }
+                });
+            }
+        });
+        assert_eq!(models.seen.len(), MOST_MODELS - 1);
+        assert_eq!(models.count.load(Ordering::Relaxed), MOST_MODELS - 1);
     }
 }

@@ -2,7 +2,7 @@
 //! store decides what counts as an error.
 
 use super::families::{Counters, Maker};
-use prometheus::{Error, IntGauge, IntGaugeVec, Opts};
+use prometheus::{Error, IntGauge, IntGaugeVec};
 
 /// The operation of the shared state store that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,16 +71,14 @@ impl StoreMetrics {
              replicas share is away, or refuses writes.",
         )?;
         up.set(1);
-        let opts = Opts::new(
-            "toolrein_store_breaker",
-            "The circuit breaker before the store that replicas share: 1 for its state. closed: look-ups are made; \
-             open: they are skipped; half_open: one probe is made.",
-        );
-        let breaker = IntGaugeVec::new(opts, &["state"])?;
-        make.add(breaker.clone())?;
         Ok(Self {
             up,
-            breaker,
+            breaker: make.gauges(
+                "toolrein_store_breaker",
+                "The circuit breaker before the store that replicas share: 1 for its state. closed: look-ups are made; \
+                 open: they are skipped; half_open: one probe is made.",
+                &["state"],
+            )?,
             errors: make.words(
                 "toolrein_store_errors_total",
                 "Errors of the store that replicas share, by operation; unreadable: records that are not ours.",

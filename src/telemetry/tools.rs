@@ -4,13 +4,15 @@
 use super::bounded;
 use super::families::Maker;
 use super::request_record::{JudgedCall, NewResult, ResultOutcome, Verdict};
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
-/// The most tools with their own series, besides the configured ones.
+/// The most tools with their own series, besides those that are configured by their exact names.
 const MAX_UNKNOWN: usize = 100;
 /// The series of all further tools.
 const OTHER: &str = "other";
@@ -27,27 +29,44 @@ const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.
 #[derive(Clone)]
 pub struct OwnSeries {
     /// Every tool, as long as there are not too many.
-    pub all: bool,
-    /// The configured ones in any case.
-    pub named: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    all: bool,
+    /// Those whose names fit a configured pattern, as long as there are not too many: models and clients invent names.
+    fits: Arc<dyn Fn(&str) -> bool + Send + Sync>,
+    /// The labels of those that are configured by their exact names, in any case.
+    named: Arc<BTreeSet<String>>,
 }
 
 impl OwnSeries {
     /// No tool has.
     pub fn none() -> Self {
-        Self { all: false, named: Arc::new(|_| false) }
+        Self::new(false, |_| false)
+    }
+
+    /// `all` of them, or those whose names fit.
+    pub fn new(all: bool, fits: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self { all, fits: Arc::new(fits), named: Arc::default() }
+    }
+
+    /// These tools in addition, by their exact names.
+    #[must_use]
+    pub fn with_named<'a>(self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let labels = names.into_iter().map(|name| bounded::name(name).into_owned());
+        let named = self.named.iter().cloned().chain(labels).collect();
+        Self { named: Arc::new(named), ..self }
     }
 }
 
 /// The metrics of all tools.
 pub(super) struct Tools {
     families: Families,
-    /// A std lock: read for tools without series of their own, written when a configuration is read.
-    own: RwLock<OwnSeries>,
-    /// By name. Read for every call, written when a tool is first seen.
+    /// Read for tools without series of their own, replaced when a configuration is read.
+    own: ArcSwap<OwnSeries>,
+    /// Those with series of their own, by label. Read for every call, written when a tool is first seen.
     seen: DashMap<String, Arc<Tool>>,
-    /// How many of them are not configured.
+    /// How many of them are not configured by their exact names.
     unknown: AtomicUsize,
+    /// All further tools, once there is one.
+    other: OnceLock<Arc<Tool>>,
 }
 
 struct Families {
@@ -103,25 +122,34 @@ impl Tools {
             bytes: make.histograms(
                 "toolrein_tool_result_bytes",
                 "Sizes of tool results as clients send them, in bytes; each counts once, when it is new.",
-                (&["tool"], &BYTES),
+                &["tool"],
+                &BYTES,
             )?,
             tokens: make.histograms(
                 "toolrein_tool_result_tokens",
                 "Sizes of tool results as clients send them, in estimated tokens; each counts once, when it is new.",
-                (&["tool"], &TOKENS),
+                &["tool"],
+                &TOKENS,
             )?,
             seconds: make.histograms(
                 "toolrein_tool_seconds",
                 "Time from a call's release to its result, in seconds; counted once, where the release is known.",
-                (&["tool"], &SECONDS),
+                &["tool"],
+                &SECONDS,
             )?,
         };
-        Ok(Self { families, own: RwLock::new(own), seen: DashMap::new(), unknown: AtomicUsize::new(0) })
+        Ok(Self {
+            families,
+            own: ArcSwap::from_pointee(own),
+            seen: DashMap::new(),
+            unknown: AtomicUsize::new(0),
+            other: OnceLock::new(),
+        })
     }
 
     /// Replaces which tools have series of their own; existing series stay.
     pub(super) fn configure(&self, own: OwnSeries) {
-        *self.own.write().unwrap_or_else(PoisonError::into_inner) = own;
+        self.own.store(Arc::new(own));
     }
 
     /// The metrics of the tool with this name, or those of all tools without series of their own.
@@ -130,27 +158,30 @@ impl Tools {
         if let Some(tool) = self.seen.get(name.as_ref()) {
             return Arc::clone(&tool);
         }
-        let OwnSeries { all, named } = self.own.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if named(&name) {
-            return self.meet(&name, true);
-        }
+        let own = self.own.load();
+        let is_named = own.named.contains(name.as_ref());
         // Beyond the cap no unknown name is kept, however many there are.
-        let is_full = self.unknown.load(Ordering::Relaxed) >= MAX_UNKNOWN;
-        self.meet(if all && !is_full { &name } else { OTHER }, false)
+        let has_room = || self.unknown.load(Ordering::Relaxed) < MAX_UNKNOWN;
+        let has_own = name != OTHER && (is_named || (has_room() && (own.all || (own.fits)(raw))));
+        let tool = if has_own { self.meet(&name, is_named) } else { None };
+        tool.unwrap_or_else(|| self.other())
     }
 
-    /// Resolves the metrics of a tool that is seen for the first time.
-    fn meet(&self, name: &str, is_named: bool) -> Arc<Tool> {
-        let tool = match self.seen.entry(name.to_owned()) {
-            Entry::Occupied(known) => return Arc::clone(known.get()),
+    /// Resolves the metrics of a tool that is seen for the first time; `None` beyond the cap.
+    fn meet(&self, name: &str, is_named: bool) -> Option<Arc<Tool>> {
+        match self.seen.entry(name.to_owned()) {
+            Entry::Occupied(known) => Some(Arc::clone(known.get())),
             Entry::Vacant(vacant) => {
-                let is_unknown = name != OTHER && !is_named;
                 // Counted while the entry is locked, so that two at once cannot exceed the cap together.
-                let fits = !is_unknown || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
-                fits.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
+                let is_in = is_named || self.unknown.fetch_add(1, Ordering::Relaxed) < MAX_UNKNOWN;
+                is_in.then(|| Arc::clone(&vacant.insert(Arc::new(self.families.tool(name)))))
             }
-        };
-        tool.unwrap_or_else(|| self.meet(OTHER, false))
+        }
+    }
+
+    /// The metrics of all tools without series of their own.
+    fn other(&self) -> Arc<Tool> {
+        Arc::clone(self.other.get_or_init(|| Arc::new(self.families.tool(OTHER))))
     }
 }
 
@@ -217,7 +248,7 @@ mod tests {
     use std::time::Duration;
 
     fn own(all: bool, named: &'static [&'static str]) -> OwnSeries {
-        OwnSeries { all, named: Arc::new(|name| named.contains(&name)) }
+        OwnSeries::new(all, |_| false).with_named(named.iter().copied())
     }
 
     fn tools(registry: &Registry, named: &'static [&'static str]) -> Tools {
@@ -254,6 +285,41 @@ mod tests {
         {
             assert_eq!(allowed.get(tool), Some(&count), "{tool}");
         }
+    }
+
+    #[test]
+    fn tools_that_fit_a_pattern_count_under_the_cap_and_exact_names_do_not() {
+        let registry = Registry::new();
+        let own = OwnSeries::new(false, |name| name.starts_with("mcp__")).with_named(["mcp__pay"]);
+        let tools = Tools::new(&Maker(&registry), own).unwrap();
+        for n in 0..1_000 {
+            tools.tool(&format!("mcp__{n}")).call(&passed());
+            tools.tool(&format!("else_{n}")).call(&passed());
+        }
+        tools.tool("mcp__pay").call(&passed());
+        let allowed = allowed(&registry);
+        assert_eq!((allowed.len(), allowed["mcp__99"], allowed["mcp__pay"]), (102, 1, 1));
+        assert_eq!((tools.seen.len(), allowed[OTHER]), (101, 900 + 1_000));
+    }
+
+    #[test]
+    fn long_names_match_what_is_configured() {
+        let (exact, fitting) = ("exact_".repeat(12), format!("{}_search", "x".repeat(70)));
+        let own = OwnSeries::new(false, |name| name.ends_with("_search")).with_named([exact.as_str()]);
+        let tools = Tools::new(&Maker(&Registry::new()), own).unwrap();
+        for name in [&exact, &fitting] {
+            assert_eq!(tools.tool(name).name, bounded::name(name));
+        }
+        assert_eq!(tools.unknown.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn tools_without_series_of_their_own_are_not_looked_up_again_and_make_none_before_the_first() {
+        let registry = Registry::new();
+        let tools = Tools::new(&Maker(&registry), own(false, &[])).unwrap();
+        assert!(registry.gather().iter().all(|family| family.get_metric().is_empty()));
+        assert!(Arc::ptr_eq(&tools.tool("one"), &tools.tool("two")));
+        assert!(tools.seen.is_empty());
     }
 
     #[test]
