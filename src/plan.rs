@@ -15,7 +15,7 @@ pub(crate) mod work;
 pub use envelope::{details, envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use question::{Answers, ModelQuestion, ModelTerms};
-pub use summaries::{BatchSummaries, SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
+pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
 pub use verdict::{Clarification, Extends, Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use self::placeholders::{Placeholders, Redaction};

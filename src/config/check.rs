@@ -4,11 +4,12 @@
 use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
-use super::shared::{self, is_variable};
+use super::shared;
 use super::source::reason;
 use super::tables::{Admin, Audit, Limits, Mode, StateStore};
 use super::target::Target;
 use super::units::{write_size, write_span};
+use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

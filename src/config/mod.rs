@@ -51,7 +51,7 @@ pub use upstream::{
     AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
 };
 
-use crate::plan::SummaryEndpoint;
+use crate::plan::ModelEndpoint;
 use crate::policy;
 use crate::policy::approvals::Webhook;
 use crate::policy::pattern::{Pattern, best_match};
@@ -273,12 +273,12 @@ impl Config {
     }
 
     /// The endpoints to which the policies of any profile send summary requests, each once.
-    pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> {
+    pub fn summary_endpoints(&self) -> impl Iterator<Item = ModelEndpoint> {
         self.sets().flat_map(PolicySet::summary_endpoints).collect::<HashSet<_>>().into_iter()
     }
 
     /// The endpoints at which the policies of any profile ask other models, each once, with the table that names it.
-    pub fn model_endpoints(&self) -> impl Iterator<Item = (String, SummaryEndpoint)> {
+    pub fn model_endpoints(&self) -> impl Iterator<Item = (String, ModelEndpoint)> {
         let about_calls =
             self.sets().flat_map(PolicySet::model_endpoints).collect::<HashSet<_>>().into_iter();
         let about_calls = about_calls.map(|(policy, at)| (format!("policy.{policy}.model"), at));

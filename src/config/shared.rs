@@ -2,6 +2,7 @@
 //! environment variables: a check may run without the secret.
 
 use super::tables::StateStore;
+use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
 
 /// The longest prefix of keys, in characters.
@@ -50,12 +51,6 @@ pub(super) fn warnings(store: &StateStore) -> Vec<String> {
     let idle = [("store.strict", store.strict), ("store.secret_env", !store.secret_env.is_empty())];
     let idle = idle.into_iter().filter(|(_, is_set)| *is_set && !store.is_shared());
     idle.map(|(key, _)| format!("{key}: has no effect without store.url or store.url_env")).collect()
-}
-
-/// Whether `name` can be that of an environment variable; empty: none is named.
-pub(super) fn is_variable(name: &str) -> bool {
-    let starts = !name.starts_with(|char: char| char.is_ascii_digit());
-    starts && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
 }
 
 #[cfg(test)]

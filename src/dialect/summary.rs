@@ -114,7 +114,7 @@ mod tests {
     use crate::conversation::identity::{Hash, HashKey, Identity};
     use crate::conversation::memo::NoMemo;
 
-    use crate::plan::{SummaryBlank, SummaryEndpoint, SummaryTerms};
+    use crate::plan::{ModelEndpoint, SummaryBlank, SummaryTerms};
     use std::time::Duration;
 
     fn said(text: &str) -> Vec<u8> {
@@ -169,7 +169,7 @@ mod tests {
             words: 50,
             wait: Duration::ZERO,
             timeout: Duration::ZERO,
-            endpoint: SummaryEndpoint::default(),
+            endpoint: ModelEndpoint::default(),
         };
         let wanted = SummaryWanted {
             batch: Hash(1),

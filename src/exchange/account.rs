@@ -51,13 +51,21 @@ pub(super) struct OpenAccount {
     /// What earlier tries of the request have added.
     before: Once,
     /// What was put into the sums so far.
-    reported: (Sums, [u32; SCOPES]),
+    reported: Spent,
     /// What was last reported, and whether that was the last: the same is not stored again.
-    last: Option<(Sums, [u32; SCOPES], bool)>,
+    last: Option<(Spent, bool)>,
     marks: Option<Marks>,
     /// The estimate of the prompt, for replies without usage.
     pub(super) prompt: u64,
     pub(super) price: Option<Price>,
+}
+
+/// What an exchange has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spent {
+    sums: Sums,
+    /// The extensions that were approved, by scope.
+    bought: [u32; SCOPES],
 }
 
 impl AccountKeys {
@@ -65,7 +73,9 @@ impl AccountKeys {
     pub(super) fn of(
         transcript: &Transcript<'_>,
         positions: &[HiddenPosition],
-        (accounting, bytes, now_ms): (Accounting, Hash, u64),
+        accounting: Accounting,
+        bytes: Hash,
+        now_ms: u64,
     ) -> Self {
         let identity = transcript.identity;
         let newest = positions.iter().rev().take(MOST_REPLIES);
@@ -119,11 +129,14 @@ fn key_of(request: &RequestContext<'_>, identity: &Identity, choice: &dyn ShownC
 }
 
 impl OpenAccount {
-    /// The open account of a request, and its account for the policies.
+    /// The open account of a request that came at `now_ms`, and its account for the policies. `approves`: its last message
+    /// is an approval.
     pub(super) fn open(
         keys: AccountKeys,
         transcript: &Transcript<'_>,
-        (facts, now_ms, approves): (&Facts, u64, bool),
+        facts: &Facts,
+        now_ms: u64,
+        approves: bool,
         price: Option<Price>,
     ) -> (Self, Account) {
         let mut known = facts.carried.iter();
@@ -177,7 +190,7 @@ impl OpenAccount {
         };
         // The time since the last reply of the turn, in which tools ran, belongs to the turn.
         carried.at_ms = account.since_ms;
-        let (reported, last, marks) = ((Sums::default(), [0; SCOPES]), None, None);
+        let (reported, last, marks) = (Spent::default(), None, None);
         (Self { keys, carried, before, reported, last, marks, prompt: 0, price }, account)
     }
 
@@ -195,31 +208,33 @@ impl OpenAccount {
         News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() }
     }
 
-    /// The update after `spent` by this exchange in all, and as many extensions `bought`; `shown`: what the client has
-    /// got. Unless `is_last`, it is provisional.
+    /// The update after this exchange has used `spent` in all; `shown`: the choices that the client has got. Unless
+    /// `is_last`, it is provisional.
     pub(super) fn report(
         &mut self,
-        (spent, bought): (Sums, [u32; SCOPES]),
-        shown: (&RequestContext<'_>, &Identity, &[&dyn ShownChoice]),
-        (now_ms, is_last): (u64, bool),
+        spent: Spent,
+        request: &RequestContext<'_>,
+        identity: &Identity,
+        shown: &[&dyn ShownChoice],
+        now_ms: u64,
+        is_last: bool,
     ) -> News {
-        if self.last.replace((spent, bought, is_last)) == Some((spent, bought, is_last)) {
+        if self.last.replace((spent, is_last)) == Some((spent, is_last)) {
             return News::default();
         }
         let passed = now_ms.saturating_sub(self.carried.at_ms);
-        let spent = spent.with(Kind::Millis, passed);
-        let after = self.carried.after((&spent, &bought), now_ms);
+        let spent = Spent { sums: spent.sums.with(Kind::Millis, passed), ..spent };
+        let after = self.carried.after(&spent, now_ms);
         let once = Once {
-            calls: self.before.calls.max(spent.get(Kind::Calls)),
-            bought: std::array::from_fn(|scope| self.before.bought[scope].max(bought[scope])),
+            calls: self.before.calls.max(spent.sums.get(Kind::Calls)),
+            bought: std::array::from_fn(|scope| self.before.bought[scope].max(spent.bought[scope])),
             tries: self.before.tries + 1,
         };
-        let (request, identity, choices) = shown;
         let after = Arc::new(after);
         let mut carried: Vec<(Hash, Arc<Carried>)> =
-            choices.iter().map(|choice| (key_of(request, identity, *choice), Arc::clone(&after))).collect();
+            shown.iter().map(|choice| (key_of(request, identity, *choice), Arc::clone(&after))).collect();
         carried.push((self.keys.own, Arc::new(Carried { once, ..(*after).clone() })));
-        let tallied = if is_last { self.tally(&spent, once) } else { Vec::new() };
+        let tallied = if is_last { self.tally(&spent.sums, once) } else { Vec::new() };
         News { carried, tallied, ..News::default() }
     }
 
@@ -230,39 +245,42 @@ impl OpenAccount {
         let spent = spent.with(Kind::Calls, calls);
         let bought: [u32; SCOPES] =
             std::array::from_fn(|scope| once.bought[scope].saturating_sub(self.before.bought[scope]));
-        let sums = spent.less(&self.reported.0);
-        let new = |scope: usize| bought[scope].saturating_sub(self.reported.1[scope]);
+        let sums = spent.less(&self.reported.sums);
+        let new = |scope: usize| bought[scope].saturating_sub(self.reported.bought[scope]);
         let marks = self.marks.take().unwrap_or_default();
         let named = Tally { sums, marks, bought: new(CONVERSATION) };
         let day = Tally { sums, marks: Marks::default(), bought: new(DAY) };
         let news = [(self.keys.named, named), (self.keys.day, day)];
-        self.reported = (self.reported.0.most(&spent), bought);
+        self.reported = Spent { sums: self.reported.sums.most(&spent), bought };
         let news = news.into_iter().filter(|(_, tally)| *tally != Tally::default());
         news.filter_map(|(key, tally)| Some((key?, tally))).collect()
     }
 
-    /// What the replies of the exchange cost so far: as billed, else as estimated from what was sent and shown.
+    /// What the replies to so many `requests` to the upstream cost so far: as billed, else as estimated from what was sent
+    /// and shown. `bought`: the extensions that were approved; `hidden`: the tokens of what the client was not shown.
     pub(super) fn spent(
         &self,
         usage: Usage,
         choices: &[&dyn ShownChoice],
-        (requests, hidden): (u64, u64),
-    ) -> Sums {
+        bought: [u32; SCOPES],
+        requests: u64,
+        hidden: u64,
+    ) -> Spent {
         let settled = choices.iter().filter(|choice| !choice.is_waiting());
         let calls: usize =
             settled.flat_map(|choice| choice.released()).map(|call| made_of(call).len().max(1)).sum();
         let is_billed = usage.prompt > 0 || usage.completion > 0;
-        let usage =
-            if is_billed || requests == 0 { usage } else { self.estimate(choices, (requests, hidden)) };
+        let usage = if is_billed || requests == 0 { usage } else { self.estimate(choices, requests, hidden) };
         let cost = self.price.as_ref().map_or(0, |price| price.of(&usage));
-        Sums::default()
+        let sums = Sums::default()
             .with(Kind::Calls, calls as u64)
             .with(Kind::Requests, requests)
             .with(Kind::Tokens, usage.billed())
-            .with(Kind::Nanodollars, cost)
+            .with(Kind::Nanodollars, cost);
+        Spent { sums, bought }
     }
 
-    fn estimate(&self, choices: &[&dyn ShownChoice], (requests, hidden): (u64, u64)) -> Usage {
+    fn estimate(&self, choices: &[&dyn ShownChoice], requests: u64, hidden: u64) -> Usage {
         let calls = choices.iter().flat_map(|choice| choice.released());
         let calls = calls.map(|call| estimate_text(&call.arguments()) + estimate_text(&call.name()));
         let texts = choices.iter().map(|choice| estimate_text(&choice.text()));
@@ -315,12 +333,12 @@ impl Carried {
         self.at_ms = tried.at_ms.max(self.at_ms);
     }
 
-    fn after(&self, (spent, bought): (&Sums, &[u32; SCOPES]), now_ms: u64) -> Self {
+    fn after(&self, spent: &Spent, now_ms: u64) -> Self {
         Self {
-            turn: self.turn.plus(spent),
-            conversation: self.conversation.plus(spent),
+            turn: self.turn.plus(&spent.sums),
+            conversation: self.conversation.plus(&spent.sums),
             at_ms: now_ms,
-            bought: std::array::from_fn(|scope| self.bought[scope].saturating_add(bought[scope])),
+            bought: std::array::from_fn(|scope| self.bought[scope].saturating_add(spent.bought[scope])),
             once: Once::default(),
             ..self.clone()
         }

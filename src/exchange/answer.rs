@@ -323,7 +323,7 @@ impl Running {
             let mut over = shown;
             over.retain(|choice| choice.is_finished() || judge.is_done());
             self.remember(core, &over, now.ms);
-            self.account(core, (judge.judging(), judge.total_usage()), &over, (now.ms, judge.is_done()));
+            self.account(core, judge.judging(), judge.total_usage(), &over, now.ms, judge.is_done());
             if judge.is_done() {
                 Self::remember_history(core, &**judge);
                 self.bill(core, &**judge);
@@ -461,7 +461,7 @@ impl Running {
         core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
         core.record.carried = replies.judge.carried().to_vec();
         let judge = &*replies.judge;
-        self.account(core, (judge.judging(), judge.total_usage()), &judge.shown(), (now.ms, true));
+        self.account(core, judge.judging(), judge.total_usage(), &judge.shown(), now.ms, true);
         self.bill(core, judge);
     }
 }

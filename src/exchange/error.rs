@@ -333,6 +333,7 @@ impl std::error::Error for ProxyError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::ReasonKind;
 
     /// One of each.
     fn every() -> Vec<ProxyError> {
@@ -358,6 +359,10 @@ mod tests {
             ProxyError::Refused { code: "unknown_profile", message: String::new() },
             ProxyError::Refused { code: "history_unknown", message: String::new() },
             ProxyError::Refused { code: "budget_exceeded", message: String::new() },
+            ProxyError::Exhausted {
+                code: "quota_exhausted",
+                reason: Box::new(Reason::new(ReasonKind::RateLimit, String::new())),
+            },
             ProxyError::Internal { detail: detail() },
         ]
     }

@@ -83,7 +83,7 @@ impl Core {
         let accounting = self.policies().accounting();
         let is_named = !quotas.is_empty() || accounting.is_some();
         let bytes = if is_named { self.name_of_bytes() } else { Hash::default() };
-        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, (it, bytes, now.ms)));
+        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, bytes, now.ms));
         let query = StoreQuery {
             calls: calls.keys().to_vec(),
             places: names(&positions),

@@ -109,7 +109,7 @@ impl Core {
         transcript.overflows = facts.known_overflows(&transcript, sought.model);
         let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-        let open_account = self.open_account(&mut sought, &mut transcript, (&facts, now.ms, approves));
+        let open_account = self.open_account(&mut sought, &mut transcript, &facts, now.ms, approves);
         let (mut plan, judge) = self.policies().read(&transcript);
         plan.change_only_from(request.first_sent());
         let known = Known { facts, restored, lost, open_account };
@@ -224,8 +224,7 @@ impl Core {
             return self.send(planned, None);
         };
         if !asked.is_approved_by(&answer.text) {
-            let about = (tools_of(asked), planned.facts.repeated);
-            self.note_approval("declined", Consent::Declined, about);
+            self.note_approval("declined", Consent::Declined, tools_of(asked), planned.facts.repeated);
             return self.send(planned, None);
         }
         let request = self.shared.key.hash(Domain::Request, &[b"approval", &self.body]);
@@ -238,7 +237,7 @@ impl Core {
         let (action, outcome) =
             if is_taken { ("approved", Consent::Approved) } else { ("lapsed", Consent::Expired) };
         let tools = planned.facts.asked.as_deref().map(tools_of).unwrap_or_default();
-        self.note_approval(action, outcome, (tools, planned.facts.repeated));
+        self.note_approval(action, outcome, tools, planned.facts.repeated);
         let asked = planned.answer.as_ref().zip(planned.facts.asked.as_ref());
         let late = asked.filter(|(_, asked)| !is_taken && asked.expires_ms <= now.ms);
         if let Some(question) = late.map(|(answer, _)| answer.question) {
@@ -263,7 +262,8 @@ impl Core {
         &mut self,
         action: &'static str,
         outcome: Consent,
-        (tools, is_repeated): (Vec<String>, bool),
+        tools: Vec<String>,
+        is_repeated: bool,
     ) {
         self.record.act(On::Request, CONFIRM, action, 1);
         // A question is answered once; a byte-identical retry was counted already.
@@ -377,11 +377,13 @@ impl Core {
         &self,
         sought: &mut Sought,
         transcript: &mut Transcript<'_>,
-        known: (&Facts, u64, bool),
+        facts: &Facts,
+        now_ms: u64,
+        approves: bool,
     ) -> Option<OpenAccount> {
         let (keys, accounting) = sought.account.take().zip(self.policies().accounting())?;
         let price = self.shared.config.price(&sought.model_name).cloned();
-        let (mut open_account, account) = OpenAccount::open(keys, transcript, known, price);
+        let (mut open_account, account) = OpenAccount::open(keys, transcript, facts, now_ms, approves, price);
         if accounting.tokens {
             let messages = 0..transcript.request.messages.len();
             let tokens: Estimate = messages.map(|at| transcript.view(at).tokens()).sum();

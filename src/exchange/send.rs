@@ -304,16 +304,24 @@ impl Running {
     pub(super) fn account(
         &mut self,
         core: &mut Core,
-        (judging, usage): (&Judging, Usage),
+        judging: &Judging,
+        usage: Usage,
         choices: &[&dyn ShownChoice],
-        last: (u64, bool),
+        now_ms: u64,
+        is_last: bool,
     ) {
         let Some(open_account) = &mut self.open_account else { return };
         if choices.is_empty() {
             return;
         }
         let hidden = tokens_of(self.reasks.bytes());
-        let spent = open_account.spent(usage, choices, (core.record.upstream_requests.into(), hidden));
+        let spent = open_account.spent(
+            usage,
+            choices,
+            judging.bought(),
+            core.record.upstream_requests.into(),
+            hidden,
+        );
         // A reply after which the model is asked again is not one that the client has.
         let is_shown = |choice: &&&dyn ShownChoice| {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
@@ -321,7 +329,7 @@ impl Running {
         let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
         let request =
             RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
-        let news = open_account.report((spent, judging.bought()), (&request, &core.identity, &shown), last);
+        let news = open_account.report(spent, &request, &core.identity, &shown, now_ms, is_last);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
         }

@@ -1,7 +1,7 @@
 //! Questions to another model about a call of the reply, as plain data: what is asked, of whom, and the answers that are
 //! known. Asks nobody.
 
-use super::SummaryEndpoint;
+use super::ModelEndpoint;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct ModelTerms {
     pub max_tokens: u32,
     /// How long the call waits for it.
     pub timeout: Duration,
-    pub endpoint: SummaryEndpoint,
+    pub endpoint: ModelEndpoint,
 }
 
 /// The answers that have come for one request; `None` for a question that got none.

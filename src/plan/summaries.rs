@@ -53,12 +53,12 @@ pub struct SummaryTerms {
     pub wait: Duration,
     /// How long the model may take; what comes after `wait` is for the next batch.
     pub timeout: Duration,
-    pub endpoint: SummaryEndpoint,
+    pub endpoint: ModelEndpoint,
 }
 
 /// The endpoint that a model is asked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SummaryEndpoint {
+pub struct ModelEndpoint {
     /// Replaces the upstream's address. The caller's credentials never go there.
     pub url: Option<String>,
     /// The environment variable that holds the key to use in place of the caller's.

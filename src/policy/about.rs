@@ -3,7 +3,7 @@
 
 use super::pattern::{Pattern, any_concerns, any_fits};
 use crate::conversation::pins::PinScope;
-use crate::plan::SummaryEndpoint;
+use crate::plan::ModelEndpoint;
 use std::sync::Arc;
 
 pub use super::approvals::{ApprovalForm, Confirming};
@@ -39,9 +39,9 @@ pub struct About {
     /// What must be known of the conversation's account, where anything must.
     pub accounting: Option<Accounting>,
     /// Where another model is asked for summaries.
-    pub summaries: Option<SummaryEndpoint>,
+    pub summaries: Option<ModelEndpoint>,
     /// Where another model is asked about calls.
-    pub model: Option<SummaryEndpoint>,
+    pub model: Option<ModelEndpoint>,
     /// Why it never acts with these settings, where that is so: a clause.
     pub idle: Option<&'static str>,
     /// It flags results that seem to carry instructions for the model.

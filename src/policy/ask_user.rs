@@ -279,7 +279,8 @@ impl AskUser {
             return;
         };
         let query = query_of(call, &self.config.query).map(|text| Words::of(&text));
-        let is_good = self.quality.is_good(result, query.as_ref());
+        let has_failed = turn.failed > 0;
+        let is_good = self.quality.is_good(result, has_failed, query.as_ref());
         turn.add_search(Search { call, query, is_good }, result, self.config.shared);
     }
 

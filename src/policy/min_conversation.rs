@@ -20,6 +20,7 @@
 
 use super::about::{About, NO_TOOLS};
 use super::pattern::{Pattern, best_concern, exact_names};
+use super::scripts;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::message::Content;
@@ -172,17 +173,7 @@ fn shows_something(view: &View<'_>) -> bool {
 
 /// The words of a text: see the file's head.
 fn words_in(text: &str) -> u64 {
-    let words = text.split_whitespace().map(|piece| {
-        let characters = piece.chars().filter(|letter| is_a_word(*letter)).count() as u64;
-        let has_letters = piece.chars().any(|letter| letter.is_alphanumeric() && !is_a_word(letter));
-        characters + u64::from(has_letters)
-    });
-    words.sum()
-}
-
-/// Whether a character is a word by itself: kana and Han, which are written without spaces.
-fn is_a_word(letter: char) -> bool {
-    matches!(letter, '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}' | '\u{20000}'..='\u{323AF}')
+    scripts::words_in(text, scripts::is_kana_or_han, 1) as u64
 }
 
 const BLOCKED: Text = Text {

@@ -20,7 +20,7 @@ mod confirm;
 mod context;
 mod definitions;
 mod duplicates;
-mod endpoint;
+pub mod endpoint;
 mod fresh;
 mod history;
 mod hosts;
@@ -43,6 +43,7 @@ mod request;
 mod rewrite_query;
 #[cfg(test)]
 mod scenario;
+mod scripts;
 mod serial;
 pub mod set;
 mod states;

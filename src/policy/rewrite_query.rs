@@ -33,7 +33,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
 use crate::conversation::identity::Hash;
-use crate::plan::{Plan, Proposed, Reworded, Verdict};
+use crate::plan::{Plan, Proposed, Reworded, Verdict, rfc3339};
 use model::Model;
 use query::{Rules, tidy};
 use serde::Deserialize;
@@ -154,7 +154,7 @@ impl Policy for RewriteQuery {
         let Some(found) = Found::in_arguments(text, &self.argument) else { return Verdict::Allow };
         let year = year_of(call.now_ms);
         let tidied = tidy(&found.query, self.rules, year);
-        let reworded = |query: String| self.reworded(text, &found, query, (call.name, state));
+        let reworded = |query: String| self.reworded(text, &found, query, call.name, state);
         let meanwhile = tidied.clone().and_then(reworded);
         let is_known = call.arguments_hash.is_some_and(|hash| state.earlier.contains(&hash));
         let model = self.model.as_ref().filter(|_| !is_known && self.rules.concern(&found.query));
@@ -182,7 +182,8 @@ impl RewriteQuery {
         text: &str,
         found: &Found<'_>,
         query: String,
-        (tool, state): (&str, &State),
+        tool: &str,
+        state: &State,
     ) -> Option<Reworded> {
         if !state.shapes.accept(tool, found.name, &query) {
             return None;
@@ -195,13 +196,7 @@ impl RewriteQuery {
 
 /// The year, in UTC, of a time in ms since the epoch.
 fn year_of(now_ms: u64) -> u64 {
-    // Howard Hinnant's `civil_from_days`, with eras of 400 years that begin on 1 March.
-    let days = now_ms / 86_400_000 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let is_of_next = (5 * day_of_year + 2) / 153 >= 10;
-    year + era * 400 + u64::from(is_of_next)
+    rfc3339(now_ms).get(..4).and_then(|year| year.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::pattern::{Pattern, best_concern};
 use super::{Policy, RequestFacts};
 use crate::conversation::pins::PinScope;
 use crate::conversation::{Event, Transcript};
-use crate::plan::{Change, Edit, Plan, Proposed, SummaryEndpoint, Usage, Verdict};
+use crate::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -171,12 +171,12 @@ impl PolicySet {
     }
 
     /// Where other models are asked for summaries.
-    pub fn summary_endpoints(&self) -> impl Iterator<Item = SummaryEndpoint> + '_ {
+    pub fn summary_endpoints(&self) -> impl Iterator<Item = ModelEndpoint> + '_ {
         self.abouts().filter_map(|about| about.summaries.clone())
     }
 
     /// Where other models are asked about calls, with the policy that asks.
-    pub fn model_endpoints(&self) -> impl Iterator<Item = (&'static str, SummaryEndpoint)> + '_ {
+    pub fn model_endpoints(&self) -> impl Iterator<Item = (&'static str, ModelEndpoint)> + '_ {
         self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().model.clone()?)))
     }
 

@@ -135,7 +135,7 @@ impl Driver {
             }
             Output::Wait { id, ms } => {
                 let now = self.record.split().into();
-                self.held.pause(&self.app.held, id, (now, ms));
+                self.held.pause(&self.app.held, id, now, ms);
             }
             Output::WithdrawApproval(id) => self.held.forget(id),
             _ => {}

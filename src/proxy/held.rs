@@ -66,7 +66,8 @@ impl Held {
             (webhook, data)
         });
         if let Some((webhook, data)) = &notice {
-            app.notify(webhook, Notification { kind: "approval.requested", data: data.clone(), until });
+            let (kind, asks_about) = ("approval.requested", ticket.token().map(str::to_owned));
+            app.notify(webhook, Notification { kind, data: data.clone(), until, asks_about });
         }
         self.waits.push((call.id, Wait::Person(ticket, notice)));
     }
@@ -77,7 +78,7 @@ impl Held {
     }
 
     /// Lets the call of this number wait for `ms` from `now` on.
-    pub(super) fn pause(&mut self, calls: &HeldCalls, id: u32, (now, ms): (Instant, u64)) {
+    pub(super) fn pause(&mut self, calls: &HeldCalls, id: u32, now: Instant, ms: u64) {
         // A time that no clock reaches is later than any client stays.
         let until = now.checked_add(Duration::from_millis(ms)).unwrap_or(now + LONGEST);
         self.waits.push((id, Wait::Time(calls.pause(until))));
@@ -109,7 +110,8 @@ impl Held {
                 let end = ticket.decision().await;
                 if let Some((webhook, data)) = notice.take().filter(|_| end == End::Expired) {
                     let until = Instant::now() + LATE_NOTICE;
-                    app.notify(&webhook, Notification { kind: "approval.expired", data, until });
+                    let (kind, asks_about) = ("approval.expired", None);
+                    app.notify(&webhook, Notification { kind, data, until, asks_about });
                 }
                 Input::Decided(id, decided(end, ticket))
             }

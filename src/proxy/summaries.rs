@@ -5,8 +5,8 @@
 mod endpoints;
 mod questions;
 
-pub use endpoints::SummaryEndpointError;
-pub(crate) use endpoints::SummaryEndpoints;
+pub use endpoints::ModelEndpointError;
+pub(crate) use endpoints::ModelEndpoints;
 
 use super::body::UpBody;
 use super::drain::Drain;
@@ -15,7 +15,7 @@ use super::read::{Patience, read_body};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::Summaries as _;
 use crate::dialect::summary::{Answer, answer};
-use crate::plan::{SummaryEndpoint, SummaryWanted};
+use crate::plan::{ModelEndpoint, SummaryWanted};
 use crate::store::answers::ModelAnswers;
 use crate::store::summaries::Pins;
 use crate::telemetry::request_record::SummaryResult;
@@ -37,7 +37,7 @@ const MOST_BYTES: u64 = 256 * 1024;
 /// Asks for summaries.
 pub struct Summariser {
     pub(crate) pins: Arc<Pins>,
-    endpoints: SummaryEndpoints,
+    endpoints: ModelEndpoints,
     /// By batch: becomes true when the batch is decided. A std mutex, held for a look-up.
     running: Arc<Mutex<HashMap<Hash, watch::Receiver<bool>>>>,
     /// The answers to questions about calls.
@@ -61,14 +61,14 @@ enum Entry {
 
 impl Summariser {
     /// No questions yet; they go to these endpoints, and the drain ends every question.
-    pub fn new((pins, answers): (Pins, ModelAnswers), endpoints: SummaryEndpoints, drain: Drain) -> Self {
+    pub fn new((pins, answers): (Pins, ModelAnswers), endpoints: ModelEndpoints, drain: Drain) -> Self {
         let asking = Arc::new(Semaphore::new(MOST_RUNNING));
         let (pins, answers) = (Arc::new(pins), Arc::new(answers));
         Self { pins, endpoints, running: Arc::default(), answers, asking, drain }
     }
 
     /// The same decisions and questions, with other endpoints for the next questions.
-    pub fn at(&self, endpoints: SummaryEndpoints) -> Self {
+    pub fn at(&self, endpoints: ModelEndpoints) -> Self {
         let (pins, running, drain) = (Arc::clone(&self.pins), Arc::clone(&self.running), self.drain.clone());
         let (answers, asking) = (Arc::clone(&self.answers), Arc::clone(&self.asking));
         Self { pins, endpoints, running, answers, asking, drain }
@@ -181,7 +181,7 @@ impl AppState {
     }
 
     async fn answer_of(&self, wanted: &SummaryWanted, request: Request<UpBody>) -> Option<Arc<str>> {
-        let body = self.reply_of((&wanted.terms.endpoint, wanted.terms.timeout), request).await?;
+        let body = self.reply_of(&wanted.terms.endpoint, wanted.terms.timeout, request).await?;
         let Answer { text, usage } = answer(&body, wanted.terms.words);
         self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
         text
@@ -190,7 +190,8 @@ impl AppState {
     /// The reply of the model at `endpoint`, if it comes whole within `timeout` and is no error.
     async fn reply_of(
         &self,
-        (endpoint, timeout): (&SummaryEndpoint, Duration),
+        endpoint: &ModelEndpoint,
+        timeout: Duration,
         request: Request<UpBody>,
     ) -> Option<Bytes> {
         let upstream = self.summaries.endpoints.upstream(endpoint).unwrap_or(&self.upstream);

@@ -68,6 +68,16 @@ pub(crate) struct Notification {
     pub(crate) data: Value,
     /// When it is of no use any more.
     pub(crate) until: Instant,
+    /// The token of the call that it asks about: once that waits no longer, it is not sent again.
+    pub(crate) asks_about: Option<String>,
+}
+
+/// What became of a notification.
+struct Delivery {
+    result: WebhookResult,
+    tries: u32,
+    /// Why it was not delivered.
+    problem: String,
 }
 
 /// A signed notification, the same in each try but for its time.
@@ -171,7 +181,8 @@ fn secret(name: &str) -> Result<hmac::Key, WebhookSetupError> {
 }
 
 impl AppState {
-    /// The page for the person who decides on the call under `token`.
+    /// The link in a notification about the call under `token`: the operator's, else the address on the admin port to
+    /// which the answer is sent.
     pub(crate) fn approval_link(&self, webhook: &Webhook, token: &str) -> String {
         match &webhook.link {
             Some(link) => link.replace("{token}", token),
@@ -182,27 +193,26 @@ impl AppState {
     /// Sends a notification, in a task of its own.
     pub(crate) fn notify(self: &Arc<Self>, webhook: &Arc<Webhook>, notification: Notification) {
         let Ok(permit) = Arc::clone(&self.webhooks.running).try_acquire_owned() else {
-            return self.note_webhook(
-                webhook,
-                (notification.kind, WebhookResult::Dropped),
-                0,
-                "too many at once",
-            );
+            let problem = "too many at once".to_owned();
+            let delivery = Delivery { result: WebhookResult::Dropped, tries: 0, problem };
+            return self.note_webhook(webhook, notification.kind, &delivery);
         };
         let (app, webhook) = (Arc::clone(self), Arc::clone(webhook));
+        let guard = self.webhooks.drain.guard();
         tokio::spawn(async move {
             let kind = notification.kind;
-            let (result, tries, problem) = app.deliver(&webhook, notification).await;
-            app.note_webhook(&webhook, (kind, result), tries, &problem);
-            drop(permit);
+            let delivery = app.deliver(&webhook, notification).await;
+            app.note_webhook(&webhook, kind, &delivery);
+            drop((permit, guard));
         });
     }
 
-    async fn deliver(&self, webhook: &Webhook, notification: Notification) -> (WebhookResult, u32, String) {
+    async fn deliver(&self, webhook: &Webhook, notification: Notification) -> Delivery {
+        let ended = |result, tries, problem: &str| Delivery { result, tries, problem: problem.to_owned() };
         let Some(endpoint) = self.webhooks.known.get(webhook) else {
-            return (WebhookResult::Failed, 0, "it is not in the configuration any more".to_owned());
+            return ended(WebhookResult::Failed, 0, "it is not in the configuration any more");
         };
-        let Notification { kind, data, until } = notification;
+        let Notification { kind, data, until, asks_about } = notification;
         let id = format!("msg_{}", random_key().hash(Domain::Confirmation, &[]));
         let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let body = json!({ "type": kind, "timestamp": at, "data": data }).to_string().into();
@@ -211,27 +221,34 @@ impl AppState {
         loop {
             tries += 1;
             let within = Duration::from_millis(webhook.timeout_ms);
-            let problem = match timeout(within, endpoint.upstream.send(endpoint.request(&message))).await {
+            let sent = timeout(within, endpoint.upstream.send(endpoint.request(&message)));
+            let reply = tokio::select! {
+                () = self.webhooks.drain.started() => {
+                    return ended(WebhookResult::Failed, tries, "toolrein is shutting down");
+                }
+                reply = sent => reply,
+            };
+            let problem = match reply {
                 Ok(Ok(reply)) if reply.status().is_success() => {
-                    return (WebhookResult::Delivered, tries, String::new());
+                    return ended(WebhookResult::Delivered, tries, "");
                 }
                 Ok(Ok(reply)) if !may_pass_later(reply.status()) => {
-                    return (
-                        WebhookResult::Refused,
-                        tries,
-                        format!("its status is {}", reply.status().as_u16()),
-                    );
+                    let problem = format!("its status is {}", reply.status().as_u16());
+                    return ended(WebhookResult::Refused, tries, &problem);
                 }
                 Ok(Ok(reply)) => format!("its status is {}", reply.status().as_u16()),
                 Ok(Err(error)) => error.code().to_owned(),
                 Err(_) => "it does not answer in time".to_owned(),
             };
             if tries > webhook.retries || Instant::now() + pause >= until {
-                return (WebhookResult::Failed, tries, problem);
+                return ended(WebhookResult::Failed, tries, &problem);
             }
             tokio::select! {
-                () = self.webhooks.drain.started() => return (WebhookResult::Failed, tries, problem),
+                () = self.webhooks.drain.started() => return ended(WebhookResult::Failed, tries, &problem),
                 () = sleep(pause) => {}
+            }
+            if asks_about.as_ref().is_some_and(|token| !self.held.is_waiting(token)) {
+                return ended(WebhookResult::Failed, tries, &problem);
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -239,22 +256,17 @@ impl AppState {
 
     /// Counts what became of a notification, and logs one that was not delivered: its receiver by host alone, since a
     /// path may be a secret.
-    fn note_webhook(
-        &self,
-        webhook: &Webhook,
-        (kind, result): (&'static str, WebhookResult),
-        tries: u32,
-        problem: &str,
-    ) {
-        self.telemetry.metrics.count_webhook(result);
-        if result == WebhookResult::Delivered {
+    fn note_webhook(&self, webhook: &Webhook, kind: &'static str, delivery: &Delivery) {
+        let Delivery { result, tries, problem } = delivery;
+        self.telemetry.metrics.count_webhook(*result);
+        if *result == WebhookResult::Delivered {
             return;
         }
         let host = webhook.url.parse::<Uri>().ok().and_then(|url| url.host().map(str::to_owned));
         let fields = json!({
             "host": host, "event": kind, "result": result.as_str(), "tries": tries, "problem": problem,
         });
-        self.telemetry.log.note(Level::Warn, "a webhook was not delivered; its call goes on waiting", fields);
+        self.telemetry.log.note(Level::Warn, "a webhook was not delivered", fields);
     }
 }
 

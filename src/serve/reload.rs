@@ -11,7 +11,7 @@ use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
 use crate::proxy::handler::AppState;
-use crate::proxy::summaries::SummaryEndpoints;
+use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
 use crate::telemetry::log::{Configured, Level};
 use serde::Serialize;
@@ -84,7 +84,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
     let settings = reach(&config, model);
     // With https the roots of trust are read again too, since they may have been renewed.
     let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
-    let endpoints = SummaryEndpoints::of(&config, &settings)?;
+    let endpoints = ModelEndpoints::of(&config, &settings)?;
     let webhooks = old.webhooks.renewed(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
     let config = Arc::new(config);

@@ -180,6 +180,11 @@ impl HeldCalls {
         all.into_iter().map(|(token, waiting)| (token.clone(), waiting.shown.clone())).collect()
     }
 
+    /// Whether a call waits under `token`.
+    pub fn is_waiting(&self, token: &str) -> bool {
+        self.lock().waiting.contains_key(token)
+    }
+
     /// How many wait.
     pub fn count(&self) -> u64 {
         self.lock().waiting.len() as u64

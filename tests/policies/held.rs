@@ -673,6 +673,20 @@ fn a_webhook_that_is_down_is_tried_again_and_counted_and_the_call_goes_on_waitin
 }
 
 #[test]
+fn a_webhook_that_is_down_does_not_get_a_call_that_was_answered_meanwhile() {
+    let receiver = Scripted::start(|_, _| received(503));
+    let upstream = Scripted::start(fetches);
+    let program = before_with_secret(&upstream, &with_webhook(&receiver, "retries = 10\n"));
+    while_waiting(&program, &Talk::new(Form::Whole), |person| {
+        receiver.request(0);
+        person.answers(true);
+    });
+    // Eleven tries would take more than a minute.
+    program.wait_for_metric("toolrein_webhook_total{result=\"failed\"}", 1.0);
+    assert!(receiver.requests().len() < 11);
+}
+
+#[test]
 fn a_webhook_that_refuses_is_not_asked_again() {
     let receiver = Scripted::start(|_, _| received(404));
     let upstream = Scripted::start(fetches);

@@ -138,8 +138,7 @@ impl Judging {
         fixed: Option<String>,
         objections: Vec<(&'static str, Reason)>,
     ) -> Decision {
-        let id = self.holding.next;
-        self.holding.next += 1;
+        let id = self.holding.number();
         let (call_id, tool) = (call.id(), call.name());
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         self.holding.waiting.push(Waiting {

@@ -3,7 +3,7 @@
 
 use super::words::Words;
 use crate::conversation::calls::Call;
-use crate::conversation::outcome::{Emptiness, has_failed, is_empty};
+use crate::conversation::outcome::{Emptiness, is_empty};
 use crate::conversation::{ToolResult, View};
 use crate::policy::path::Path;
 use serde_json::{Map, Value};
@@ -24,7 +24,12 @@ pub(super) struct Quality {
 impl Quality {
     /// Whether the result of the search for `query` is good. `None`: it does not say so itself, and the search has no
     /// query. Then it looks a record or a route up, and that there is none is an answer.
-    pub(super) fn is_good(&self, result: &ToolResult<'_>, query: Option<&Words>) -> Option<bool> {
+    pub(super) fn is_good(
+        &self,
+        result: &ToolResult<'_>,
+        has_failed: bool,
+        query: Option<&Words>,
+    ) -> Option<bool> {
         let view = &result.view;
         if let Some((path, good)) = &self.said {
             let mut said = view.texts().flat_map(|text| path.values(&text)).peekable();
@@ -33,7 +38,7 @@ impl Quality {
             }
         }
         let query = query?;
-        if is_empty(view, &Nothing) || has_failed(view) {
+        if has_failed || is_empty(view, &Nothing) {
             return Some(false);
         }
         // What holds no text cannot be compared.

@@ -1,6 +1,7 @@
 //! Content words of a text, for comparing the topics of searches: folded (compatibility forms, case, Latin diacritics,
 //! a plural s), without stop words, whatever their order; scripts without spaces by bigrams of their characters.
 
+use super::super::scripts;
 use super::stop_words::is_stop_word;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -120,13 +121,10 @@ fn is_diacritic(char: char) -> bool {
     matches!(char, '\u{300}'..='\u{36f}')
 }
 
-/// Whether words of the character's script are written without spaces, or with endings that a space does not part:
-/// Chinese, Japanese, Korean, Thai, Lao, Khmer, Burmese.
+/// Whether words of the character's script are written without spaces, or, as in Korean, with endings that a space does
+/// not part.
 fn is_unspaced(char: char) -> bool {
-    matches!(char,
-        '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}'
-        | '\u{20000}'..='\u{3134f}' | '\u{ac00}'..='\u{d7af}' | '\u{0e01}'..='\u{0e4f}' | '\u{0e80}'..='\u{0ecf}'
-        | '\u{1780}'..='\u{17d3}' | '\u{1000}'..='\u{109f}' | '\u{3005}'..='\u{3007}')
+    scripts::is_unspaced(char) || matches!(char, '\u{ac00}'..='\u{d7af}')
 }
 
 #[cfg(test)]

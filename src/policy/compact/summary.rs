@@ -1,13 +1,13 @@
 //! The summaries of style "summary": their settings, the batch's name, and the summary that is wanted where nothing
 //! was decided yet. Asks nobody and waits for nobody.
 
-use super::super::endpoint::{is_address, is_variable};
+use super::super::endpoint;
 use super::super::period::Period;
 use super::super::{ConfigError, RequestFacts};
 use super::marker::Old;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::summaries::{Pin, Summaries};
-use crate::plan::{SummaryBlank, SummaryEndpoint, SummaryTerms, SummaryWanted};
+use crate::plan::{SummaryBlank, SummaryTerms, SummaryWanted};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,16 +67,6 @@ impl Settings {
         let (wait, timeout) = (self.wait.0, self.timeout.0);
         let checks = [
             (!self.model.is_empty(), "summary.model", "expected the name of a model"),
-            (
-                self.url.is_empty() || is_address(&self.url),
-                "summary.url",
-                r#"expected a URL without credentials, such as "https://api.openai.com/v1""#,
-            ),
-            (
-                self.key_env.is_empty() || is_variable(&self.key_env),
-                "summary.key_env",
-                "expected the name of an environment variable that holds the key, not the key itself",
-            ),
             (WORDS.contains(&self.words), "summary.words", "expected 20 to 2000"),
             (wait <= LONGEST_WAIT, "summary.wait", "expected up to 60s"),
             (
@@ -86,18 +76,18 @@ impl Settings {
             ),
         ];
         let wrong = checks.into_iter().filter(|(right, ..)| !right);
-        wrong.map(|(_, key, problem)| ConfigError::new(key, problem)).collect()
+        let wrong = wrong.map(|(_, key, problem)| ConfigError::new(key, problem));
+        wrong.chain(endpoint::problems("summary", &self.url, &self.key_env)).collect()
     }
 
     /// The same as terms for the request.
     pub(super) fn terms(&self) -> SummaryTerms {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         SummaryTerms {
             model: self.model.clone(),
             words: self.words,
             wait: self.wait.0,
             timeout: self.timeout.0,
-            endpoint: SummaryEndpoint { url: given(&self.url), key_env: given(&self.key_env) },
+            endpoint: endpoint::endpoint(&self.url, &self.key_env),
         }
     }
 }

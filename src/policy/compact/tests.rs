@@ -410,7 +410,7 @@ fn settings_of_summaries_that_mean_nothing_are_refused() {
                  url = \"https://me:secret@host/v1\" }";
     let config: Config = toml::from_str(table).unwrap();
     let keys: Vec<String> = Compact::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
-    let all = ["model", "url", "key_env", "words", "wait", "timeout"];
+    let all = ["model", "words", "wait", "timeout", "url", "key_env"];
     assert_eq!(keys, all.map(|key| format!("summary.{key}")));
     for url in ["https://api.openai.com/v1", "http://127.0.0.1:80", ""] {
         let config: Config =

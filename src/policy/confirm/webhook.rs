@@ -2,6 +2,7 @@
 
 use crate::policy::ConfigError;
 use crate::policy::approvals::Webhook;
+use crate::policy::endpoint::is_variable;
 use crate::policy::hosts::host_of;
 use crate::policy::period::Period;
 use serde::Deserialize;
@@ -48,10 +49,10 @@ impl WebhookConfig {
         if host_of(&self.url).is_none() || self.url.contains('#') {
             refuse("url", "expected the address of an HTTP server, without credentials and fragment");
         }
-        if self.secret_env.is_empty() {
+        if self.secret_env.is_empty() || !is_variable(&self.secret_env) {
             refuse(
                 "secret_env",
-                "expected the environment variable with the secret that signs notifications",
+                "expected the name of the environment variable with the secret that signs notifications, not the secret itself",
             );
         }
         if self.timeout.0.is_zero() || self.timeout.0 > LONGEST_TIMEOUT {

@@ -1,7 +1,8 @@
 //! Fillers of a query: words that ask for a search instead of saying what is searched for, at its beginning and end, in
 //! six languages. Removes them; never touches what is between.
 
-use super::plain::{is_unspaced, words_in};
+use super::super::scripts::is_unspaced;
+use super::plain::words_in;
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -2,11 +2,11 @@
 //! of the query itself are, so that neither the model nor a text that misleads it can add anything.
 
 use super::super::ConfigError;
-use super::super::endpoint::{is_address, is_variable};
+use super::super::endpoint;
 use super::super::period::Period;
 use super::super::texts::{Text, Texts};
 use super::plain::{is_plain, words_in};
-use crate::plan::{ModelQuestion, ModelTerms, SummaryEndpoint};
+use crate::plan::{ModelEndpoint, ModelQuestion, ModelTerms};
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,23 +58,14 @@ impl Settings {
         let checks = [
             (!(self.model.is_empty() && needs_model), "model.model", "expected the name of a model"),
             (
-                self.url.is_empty() || is_address(&self.url),
-                "model.url",
-                r#"expected a URL without credentials, such as "https://api.openai.com/v1""#,
-            ),
-            (
-                self.key_env.is_empty() || is_variable(&self.key_env),
-                "model.key_env",
-                "expected the name of an environment variable that holds the key, not the key itself",
-            ),
-            (
                 !timeout.is_zero() && timeout <= LONGEST_TIMEOUT,
                 "model.timeout",
                 "expected more than 0, up to 30s",
             ),
         ];
         let wrong = checks.into_iter().filter(|(right, ..)| !right);
-        wrong.map(|(_, key, problem)| ConfigError::new(key, problem)).collect()
+        let wrong = wrong.map(|(_, key, problem)| ConfigError::new(key, problem));
+        wrong.chain(endpoint::problems("model", &self.url, &self.key_env)).collect()
     }
 }
 
@@ -84,19 +75,19 @@ pub(super) struct Model(Arc<ModelTerms>);
 impl Model {
     /// The model of `settings`, where they name one.
     pub(super) fn of(settings: &Settings) -> Option<Self> {
-        let given = |text: &String| (!text.is_empty()).then(|| text.clone());
-        let endpoint = SummaryEndpoint { url: given(&settings.url), key_env: given(&settings.key_env) };
-        let terms = ModelTerms {
-            model: given(&settings.model)?,
+        if settings.model.is_empty() {
+            return None;
+        }
+        Some(Self(Arc::new(ModelTerms {
+            model: settings.model.clone(),
             max_tokens: MOST_TOKENS,
             timeout: settings.timeout.0,
-            endpoint,
-        };
-        Some(Self(Arc::new(terms)))
+            endpoint: endpoint::endpoint(&settings.url, &settings.key_env),
+        })))
     }
 
     /// Where it is asked.
-    pub(super) fn endpoint(&self) -> SummaryEndpoint {
+    pub(super) fn endpoint(&self) -> ModelEndpoint {
         self.0.endpoint.clone()
     }
 

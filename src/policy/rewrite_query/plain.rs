@@ -1,6 +1,8 @@
 //! Plain queries: words and nothing else. Whatever has a meaning of its own to a search engine or a person (addresses,
 //! code, quotes, operators, identifiers) makes a query one that is left alone.
 
+use super::super::scripts;
+
 /// The longest query that is tidied, in characters; a longer one is a text.
 const MOST_CHARS: usize = 300;
 /// Operators that are words.
@@ -48,18 +50,7 @@ fn is_identifier(word: &str) -> bool {
 
 /// How many words `query` has. Chinese, Japanese and Thai have no spaces: two characters count as a word.
 pub(super) fn words_in(query: &str) -> usize {
-    let words = query.split_whitespace().map(|piece| {
-        let unspaced = piece.chars().filter(|letter| is_unspaced(*letter)).count();
-        let has_others = piece.chars().any(|letter| letter.is_alphanumeric() && !is_unspaced(letter));
-        unspaced.div_ceil(2) + usize::from(has_others)
-    });
-    words.sum()
-}
-
-/// Whether `letter` is of a script that is written without spaces.
-pub(super) fn is_unspaced(letter: char) -> bool {
-    matches!(letter, '\u{0E00}'..='\u{0E7F}' | '\u{3040}'..='\u{30FF}' | '\u{3400}'..='\u{9FFF}' | '\u{F900}'..='\u{FAFF}'
-        | '\u{20000}'..='\u{323AF}')
+    scripts::words_in(query, scripts::is_unspaced, 2)
 }
 
 #[cfg(test)]

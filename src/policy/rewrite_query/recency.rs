@@ -1,7 +1,7 @@
 //! Recency: whether a query asks for what is new, and whether it names a time already. Word lists of several languages;
 //! changes nothing.
 
-use super::plain::is_unspaced;
+use super::super::scripts::is_unspaced;
 
 /// Words for what is new: English, German, French, Spanish, Italian, Portuguese, Dutch, Russian. Only forms that mean
 /// nothing else: "le dernier film" of a director may be old.
@@ -45,7 +45,6 @@ const NEW: &[&str] = &[
     "reciente",
     "recientes",
     "recientemente",
-    "actual",
     "actuales",
     "actualmente",
     "últimas",
@@ -58,14 +57,11 @@ const NEW: &[&str] = &[
     "attuale",
     "attuali",
     "attualmente",
-    "ultime",
-    "ultimi",
     "atual",
     "atuais",
     "atualmente",
     "nieuwste",
     "huidige",
-    "recente",
     "последние",
     "последних",
     "новейшие",
@@ -197,6 +193,8 @@ mod tests {
             ("release of the Rust language", false),
             ("translates the text to French", false),
             ("electric current in a wire", false),
+            ("difference between nominal and actual voltage", false),
+            ("scène ultime du film Titanic", false),
             ("alternating current and voltage", false),
             ("current president of France", true),
             ("the latest sensor of an ocean", true),

@@ -1,8 +1,8 @@
-//! The addresses and keys for requests to other models, for summaries and about calls: the caller's upstream with the caller's credentials, or an operator's
-//! address and key. A caller's credential never goes to an operator's address.
+//! The addresses and keys for requests to other models, for summaries and about calls: the caller's upstream with the
+//! caller's credentials, or an operator's address and key. A caller's credential never goes to an operator's address.
 
 use crate::config::Config;
-use crate::plan::SummaryEndpoint;
+use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
@@ -20,7 +20,7 @@ const PATH: &str = "/v1/chat/completions";
 
 /// Something that the settings name does not exist.
 #[derive(Debug, thiserror::Error)]
-pub enum SummaryEndpointError {
+pub enum ModelEndpointError {
     #[error("{table}.key_env: the environment variable {name} {problem}")]
     Key { table: String, name: String, problem: &'static str },
     #[error("{table}.url: {error}")]
@@ -28,7 +28,7 @@ pub enum SummaryEndpointError {
 }
 
 /// The endpoints that the settings of all profiles name.
-pub struct SummaryEndpoints(HashMap<SummaryEndpoint, Known>);
+pub struct ModelEndpoints(HashMap<ModelEndpoint, Known>);
 
 struct Known {
     /// `None`: the caller's upstream.
@@ -36,9 +36,9 @@ struct Known {
     key: Option<HeaderValue>,
 }
 
-impl SummaryEndpoints {
+impl ModelEndpoints {
     /// Reads the keys from the environment; connects to nothing. `like`: the connection settings for upstreams.
-    pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, SummaryEndpointError> {
+    pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, ModelEndpointError> {
         let known = config.model_endpoints().map(|(table, endpoint)| {
             let known = Known::of((&table, &endpoint), like)?;
             Ok((endpoint, known))
@@ -48,7 +48,7 @@ impl SummaryEndpoints {
 
     /// The question for `endpoint`: with the operator's key, or with the caller's to the caller's upstream; without other
     /// headers of the caller.
-    pub(super) fn post(&self, endpoint: &SummaryEndpoint, parts: &Parts, question: Bytes) -> Request<UpBody> {
+    pub(super) fn post(&self, endpoint: &ModelEndpoint, parts: &Parts, question: Bytes) -> Request<UpBody> {
         let mut request = Request::new(UpBody::rope(vec![question]));
         *request.method_mut() = Method::POST;
         *request.uri_mut() =
@@ -57,7 +57,7 @@ impl SummaryEndpoints {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = self.0.get(endpoint).and_then(|known| known.key.clone()) {
             headers.insert(AUTHORIZATION, key);
-        } else if *endpoint == SummaryEndpoint::default() {
+        } else if *endpoint == ModelEndpoint::default() {
             let pays = |name: &HeaderName| carries(name.as_str().as_bytes()) || PAYERS.contains(name);
             for (name, value) in parts.headers.iter().filter(|(name, _)| pays(name)) {
                 headers.append(name, value.clone());
@@ -67,7 +67,7 @@ impl SummaryEndpoints {
     }
 
     /// The upstream at `endpoint`, where it is not the caller's.
-    pub(super) fn upstream(&self, endpoint: &SummaryEndpoint) -> Option<&Upstream> {
+    pub(super) fn upstream(&self, endpoint: &ModelEndpoint) -> Option<&Upstream> {
         self.0.get(endpoint)?.upstream.as_ref()
     }
 }
@@ -82,10 +82,10 @@ fn of_chat(uri: &Uri) -> Uri {
 
 impl Known {
     fn of(
-        (table, endpoint): (&str, &SummaryEndpoint),
+        (table, endpoint): (&str, &ModelEndpoint),
         like: &UpstreamSettings,
-    ) -> Result<Self, SummaryEndpointError> {
-        let of_url = |error| SummaryEndpointError::Url { table: table.to_owned(), error };
+    ) -> Result<Self, ModelEndpointError> {
+        let of_url = |error| ModelEndpointError::Url { table: table.to_owned(), error };
         let upstream = |url: &String| {
             let base: Uri = url
                 .trim_end_matches('/')
@@ -103,9 +103,9 @@ impl Known {
 }
 
 /// The `authorization` value with the key in the variable `name`; marked sensitive, so that it is kept out of logs.
-fn key(table: &str, name: &str) -> Result<HeaderValue, SummaryEndpointError> {
+fn key(table: &str, name: &str) -> Result<HeaderValue, ModelEndpointError> {
     let trouble =
-        |problem| SummaryEndpointError::Key { table: table.to_owned(), name: name.to_owned(), problem };
+        |problem| ModelEndpointError::Key { table: table.to_owned(), name: name.to_owned(), problem };
     let key = std::env::var(name).map_err(|_| trouble("is not set"))?;
     if key.trim().is_empty() {
         return Err(trouble("is empty"));

@@ -1,13 +1,15 @@
 //! Questions to another model about calls: asked at once, answered within their time or not at all. Answers are kept, so
 //! that an equal question is asked once. The core decides what is asked and what becomes of the answer.
 
-use super::{AppState, SummaryEndpoints};
+use super::AppState;
 use crate::dialect::summary::answer;
 use crate::exchange::AskedModel;
+use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use hyper::http::Request;
 use hyper::http::request::Parts;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -30,15 +32,14 @@ impl AppState {
             let _ = sender.send(known);
             return receiver;
         };
-        let endpoints: &SummaryEndpoints = &summaries.endpoints;
-        let request = endpoints.post(&asked.terms.endpoint, parts, asked.question.clone());
+        let request = summaries.endpoints.post(&asked.terms.endpoint, parts, asked.question.clone());
         let (app, key, terms) = (Arc::clone(self), asked.key, Arc::clone(&asked.terms));
         let guard = summaries.drain.guard();
         tokio::spawn(async move {
             let (endpoint, within) = (&terms.endpoint, terms.timeout);
             let answer = tokio::select! {
                 () = app.summaries.drain.started() => None,
-                answer = timeout(within, app.model_answer((endpoint, within), request)) => answer.ok().flatten(),
+                answer = timeout(within, app.model_answer(endpoint, within, request)) => answer.ok().flatten(),
             };
             if let Some(answer) = &answer {
                 app.summaries.answers.keep(key, Arc::clone(answer));
@@ -51,9 +52,10 @@ impl AppState {
 
     async fn model_answer(
         &self,
-        endpoint: (&crate::plan::SummaryEndpoint, std::time::Duration),
+        endpoint: &ModelEndpoint,
+        within: Duration,
         request: Request<UpBody>,
     ) -> Option<Arc<str>> {
-        answer(&self.reply_of(endpoint, request).await?, MOST_WORDS).text
+        answer(&self.reply_of(endpoint, within, request).await?, MOST_WORDS).text
     }
 }
