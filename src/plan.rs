@@ -26,6 +26,20 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Lines of ours before and after a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub before: Arc<str>,
+    pub after: Arc<str>,
+}
+
+impl Frame {
+    /// The frame of these two, whose line ends are theirs.
+    pub fn new(before: &str, after: &str) -> Self {
+        Self { before: before.into(), after: after.into() }
+    }
+}
+
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -150,7 +164,7 @@ pub enum Change {
     /// Characters that hide text from people are removed, whatever the text becomes.
     Clean { text: usize, gone_chars: usize },
     /// Lines of ours are put before and after it, whatever it becomes.
-    Surround { text: usize, before: &'static str, after: &'static str },
+    Surround { text: usize, frame: Frame },
     /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
     Notice { text: String, word: &'static str },
     /// Nothing changes; `word` is reported in metrics and the log, with what it is about where that is a name from
@@ -256,8 +270,8 @@ impl Plan {
     }
 
     /// Puts lines of ours around the `text`-th string of text of the event being read.
-    pub fn surround(&mut self, text: usize, before: &'static str, after: &'static str) {
-        self.edit(Change::Surround { text, before, after });
+    pub fn surround(&mut self, text: usize, frame: Frame) {
+        self.edit(Change::Surround { text, frame });
     }
 
     /// Hides values in the `text`-th string of text of the event being read: `by` is the whole text with placeholders

@@ -112,8 +112,8 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     if message.odd {
         return hide_values(place, body, change, splices);
     }
-    for (before, _) in change.around.iter().rev() {
-        splices.insert(place.span.start, escaped(before));
+    for frame in change.around.iter().rev() {
+        splices.insert(place.span.start, escaped(&frame.before));
     }
     let by = change.by();
     let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
@@ -124,8 +124,8 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     } else if let Some(by) = by {
         splices.replace(place.span, by.escaped());
     }
-    for (_, after) in &change.around {
-        splices.insert(place.span.end, escaped(after));
+    for frame in &change.around {
+        splices.insert(place.span.end, escaped(&frame.after));
     }
 }
 

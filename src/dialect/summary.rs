@@ -114,7 +114,7 @@ mod tests {
     use crate::conversation::identity::{Hash, HashKey, Identity};
     use crate::conversation::memo::NoMemo;
 
-    use crate::plan::{ModelEndpoint, SummaryBlank, SummaryTerms};
+    use crate::plan::{Frame, ModelEndpoint, SummaryBlank, SummaryTerms};
     use std::time::Duration;
 
     fn said(text: &str) -> Vec<u8> {
@@ -177,7 +177,7 @@ mod tests {
             // More than are asked about.
             texts: vec![(1, 0); 150],
             terms: Arc::new(terms),
-            blank: SummaryBlank { message: 1, text: 0, around: ("", "") },
+            blank: SummaryBlank { message: 1, text: 0, around: Frame::new("", "") },
         };
         let question: Value =
             serde_json::from_slice(&question(&transcript, &Plan::default(), &wanted)).unwrap();

@@ -89,8 +89,8 @@ impl Text<'_> {
             | Change::Shorten { text, by, .. }
             | Change::Redact { text, by, .. } => (original(*text), estimate_text(by)),
             Change::RedactCall { .. } => return 0,
-            Change::Surround { before, after, .. } => {
-                (Estimate::ZERO, estimate_text(before) + estimate_text(after))
+            Change::Surround { frame, .. } => {
+                (Estimate::ZERO, estimate_text(&frame.before) + estimate_text(&frame.after))
             }
             Change::Notice { text, .. } if placement == Some(Placement::System) => {
                 (Estimate::ZERO, estimate_text(text) + MESSAGE_OVERHEAD)

@@ -2,7 +2,7 @@
 //! others' edits. Reports what was planned; plans nothing.
 
 use super::work::step;
-use super::{Change, Edit, Plan};
+use super::{Change, Edit, Frame, Plan};
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::wire::escaped_text::EscapedText;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub struct TextFacts<'a> {
     /// Characters that hide text from people are removed from it.
     pub cleaned: bool,
     /// Lines of ours before and after it.
-    pub around: Vec<(&'static str, &'static str)>,
+    pub around: Vec<&'a Frame>,
 }
 
 /// The facts of all texts of the result being read, made in one pass: a result may have any number of texts.
@@ -72,7 +72,7 @@ impl<'a> ResultFacts<'a> {
             Change::Shorten { by, .. } if !facts.blocked => facts.replaced = Some(by),
             Change::Point { by, original, .. } => facts.pointer = Some((by, *original)),
             Change::Clean { .. } => facts.cleaned = true,
-            Change::Surround { before, after, .. } => facts.around.push((before, after)),
+            Change::Surround { frame, .. } => facts.around.push(frame),
             Change::Redact { by, .. } => {
                 facts.redacted = Some(by);
                 // Others are made of it.

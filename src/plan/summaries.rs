@@ -1,7 +1,7 @@
 //! Summaries in a plan: which batches have one, which have no known decision, and which could get one; and how a
 //! finished summary is put into the plan. Asks nobody.
 
-use super::{Change, Edit, Plan};
+use super::{Change, Edit, Frame, Plan};
 use crate::conversation::identity::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct SummaryBlank {
     /// Its index among the message's strings of text.
     pub text: usize,
     /// What the model reads before the summary and after it.
-    pub around: (&'static str, &'static str),
+    pub around: Frame,
 }
 
 /// A summary that is worth asking for before the request is sent: see [`Plan::fulfil_summary`].
@@ -84,7 +84,7 @@ impl Plan {
         let Some(at) = self.edits.iter().rposition(is_blank) else { return };
         let edit = &mut self.edits[at];
         if let Change::Clear { by, gone_chars, .. } = &mut edit.change {
-            let (before, after) = blank.around;
+            let Frame { before, after } = &blank.around;
             *by = format!("{by}{before}{summary}{after}").into();
             *gone_chars = gone_chars.saturating_sub(summary.chars().count());
         }

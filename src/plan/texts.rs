@@ -2,7 +2,7 @@
 //! one fixed order, so that their own order does not matter. Writes no bytes.
 
 use crate::plan::placeholders::Redaction;
-use crate::plan::{Change, Plan, tokens_of};
+use crate::plan::{Change, Frame, Plan, tokens_of};
 use crate::wire::escaped_text::EscapedText;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct TextChange<'a> {
     /// Characters that hide text from people are removed from it.
     pub is_cleaned: bool,
     /// Lines that are put before and after it.
-    pub around: Vec<(&'static str, &'static str)>,
+    pub around: Vec<&'a Frame>,
 }
 
 /// The text that replaces another.
@@ -85,8 +85,8 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
                 texts.entry((edit.message, *text)).or_default().is_cleaned = true;
                 continue;
             }
-            Change::Surround { text, before, after } => {
-                texts.entry((edit.message, *text)).or_default().around.push((before, after));
+            Change::Surround { text, frame } => {
+                texts.entry((edit.message, *text)).or_default().around.push(frame);
                 continue;
             }
             Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn lines_are_put_around_every_text_but_one_that_is_blocked() {
-        let surround = Change::Surround { text: 0, before: "<", after: ">" };
+        let surround = Change::Surround { text: 0, frame: Frame::new("<", ">") };
         for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (block("w"), 0)] {
             let plan = planned(vec![(1, surround.clone()), (1, change)]);
             let texts = settle(&plan);

@@ -42,6 +42,7 @@ use ask::{Asking, asked_as_written};
 use search::{Quality, query_of};
 use serde::Deserialize;
 use std::fmt::Display;
+use std::sync::Arc;
 use turn::{Search, Turn};
 use words::Words;
 
@@ -52,6 +53,8 @@ pub struct AskUser {
     texts: Texts,
     /// The result of a call whose question was put, as it is written in a hidden exchange.
     asked: String,
+    /// The declaration of its tool.
+    declaration: Arc<str>,
 }
 
 /// `[policy.ask_user]`.
@@ -161,6 +164,7 @@ impl Policy for AskUser {
         BUDGET,
         ADVICE,
         ADVICE_TOOL,
+        ask::DECLARED,
         ask::QUESTION,
         ask::WITH_CONTEXT,
         ask::ASKED,
@@ -191,8 +195,8 @@ impl Policy for AskUser {
             return Err(problems);
         }
         let quality = Quality { said, overlap: config.overlap };
-        let asked = asked_as_written(&texts);
-        Ok(Self { config, quality, texts, asked })
+        let (asked, declaration) = (asked_as_written(&texts), ask::declaration(&texts));
+        Ok(Self { config, quality, texts, asked, declaration })
     }
 
     fn about(&self) -> About {
@@ -204,7 +208,7 @@ impl Policy for AskUser {
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         if self.config.tool {
-            state.asking.open(request, plan);
+            state.asking.open(request, &self.declaration, plan);
         }
     }
 

@@ -29,6 +29,7 @@ mod summary;
 use super::about::About;
 use super::context::{CLEARED, Context, ResultText, reaches};
 use super::pattern::{Pattern, exact_among};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::Pin;
@@ -37,7 +38,7 @@ use crate::conversation::{Event, ToolResult, View};
 use crate::plan::work::step;
 use crate::plan::{Plan, SummaryTerms};
 use bytes::Bytes;
-use marker::Old;
+use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -46,6 +47,9 @@ use summary::{Pinned, Settings, Style};
 
 /// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
 const LEAST: Estimate = Estimate::of_tokens(250);
+/// The longest note of the operator's in place of a cleared result, in characters: with what it quotes it must stay
+/// near the size that is assumed for it.
+const MOST_NOTE: usize = 300;
 /// The share of the context window that a batch must free at least.
 const LEAST_SHARE: u64 = 5;
 
@@ -53,6 +57,7 @@ const LEAST_SHARE: u64 = 5;
 pub struct Compact {
     config: Config,
     terms: Arc<SummaryTerms>,
+    texts: Texts,
 }
 
 /// `[policy.compact]`.
@@ -73,6 +78,8 @@ pub struct Config {
     style: Style,
     /// Used only with style "summary".
     summary: Settings,
+    /// The operator's own texts.
+    texts: OwnTexts,
 }
 
 impl Default for Config {
@@ -85,6 +92,7 @@ impl Default for Config {
             exempt: Vec::new(),
             style: Style::default(),
             summary: Settings::default(),
+            texts: OwnTexts::default(),
         }
     }
 }
@@ -122,6 +130,8 @@ impl Policy for Compact {
     const NAME: &'static str = "compact";
     const SUMMARY: &'static str = "clears old tool results, rarely and in batches, when the context fills up";
     const SCOPE: Option<&'static str> = super::OF_WHOLE_HISTORIES;
+    const TEXTS: &'static [Text] =
+        &[marker::CLEARED, READABLE, OF, AGAIN, AGAIN_UNKNOWN, SUMMARY_BEGINS, SUMMARY_ENDS];
     type Config = Config;
     type State = State;
 
@@ -133,8 +143,16 @@ impl Policy for Compact {
         if config.context_window < 1_000 {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        let long = [marker::CLEARED, READABLE]
+            .into_iter()
+            .filter(|text| texts.own(text).is_some_and(|own| own.chars().count() > MOST_NOTE));
+        let long = long.map(|text| format!("texts.{}", text.key));
+        problems.extend(
+            long.map(|key| ConfigError::new(key, format!("expected at most {MOST_NOTE} characters"))),
+        );
         let terms = Arc::new(config.summary.terms());
-        if problems.is_empty() { Ok(Self { config, terms }) } else { Err(problems) }
+        if problems.is_empty() { Ok(Self { config, terms, texts }) } else { Err(problems) }
     }
 
     fn about(&self) -> About {
@@ -247,16 +265,23 @@ impl Compact {
         let (newest, older) = batch.split_last()?;
         for old in older {
             let quote = old.quote(&state.body, by);
-            plan.clear(old.message, old.text, old.marker(&quote).into(), quote.gone_chars());
+            plan.clear(old.message, old.text, old.marker(&quote, &self.texts).into(), quote.gone_chars());
         }
         let quote = newest.quote(&state.body, by);
-        plan.clear(newest.message, newest.text, newest.marker(&quote).into(), quote.gone_chars());
+        plan.clear(
+            newest.message,
+            newest.text,
+            newest.marker(&quote, &self.texts).into(),
+            quote.gone_chars(),
+        );
         let pinned = state.pinned.as_ref()?;
         let name = pinned.name(&batch)?;
         match (pinned.pin(name), why) {
-            (Some(Pin::Summary(summary)), _) => plan.put_summary(&newest.blank(), &summary),
+            (Some(Pin::Summary(summary)), _) => plan.put_summary(&newest.blank(&self.texts), &summary),
             (None, Why::History) => plan.summaries.lost.push(name),
-            (None, Why::Now) => plan.summaries.wanted = Some(pinned.wanted(name, &batch, newest.blank())),
+            (None, Why::Now) => {
+                plan.summaries.wanted = Some(pinned.wanted(name, &batch, newest.blank(&self.texts)));
+            }
             // What is forced must be quick.
             (None, Why::Forced) | (Some(Pin::Cleared), _) => {}
         }

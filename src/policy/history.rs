@@ -22,15 +22,30 @@
 
 use super::about::About;
 use super::context::{Context, reaches};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
 use crate::plan::Plan;
 use serde::Deserialize;
+use std::fmt::Display;
 use std::ops::Range;
+
+/// After the message that opens the first turn that stays.
+const DROPPED: Text = Text {
+    key: "dropped",
+    default: "[toolrein] {oldest} of this conversation ({messages} messages) cannot be shown: the conversation grew too \
+              long. Ask the user if something from them is needed.",
+    placeholders: &["oldest", "turns", "messages"],
+};
+/// `{oldest}` where one turn is dropped.
+const ONE: Text = Text { key: "one", default: "The oldest turn", placeholders: &[] };
+/// `{oldest}` where several are.
+const SEVERAL: Text = Text { key: "several", default: "The {turns} oldest turns", placeholders: &["turns"] };
 
 /// See the module.
 pub struct History {
     config: Config,
+    texts: Texts,
 }
 
 /// `[policy.history]`.
@@ -47,11 +62,20 @@ pub struct Config {
     down_to: f64,
     /// The context window of models about which nothing else is known, in tokens.
     context_window: u32,
+    /// The operator's own texts.
+    texts: OwnTexts,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_tokens: 0, max_chars: 0, share: 0.9, down_to: 0.7, context_window: 128_000 }
+        Self {
+            max_tokens: 0,
+            max_chars: 0,
+            share: 0.9,
+            down_to: 0.7,
+            context_window: 128_000,
+            texts: OwnTexts::default(),
+        }
     }
 }
 
@@ -91,6 +115,7 @@ impl Policy for History {
     const NAME: &'static str = "history";
     const SUMMARY: &'static str = "drops the oldest turns of a conversation that outgrows the context";
     const SCOPE: Option<&'static str> = super::OF_WHOLE_HISTORIES;
+    const TEXTS: &'static [Text] = &[DROPPED, ONE, SEVERAL];
     type Config = Config;
     type State = State;
 
@@ -102,7 +127,8 @@ impl Policy for History {
         if config.context_window < 1_000 {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
-        if problems.is_empty() { Ok(Self { config }) } else { Err(problems) }
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        if problems.is_empty() { Ok(Self { config, texts }) } else { Err(problems) }
     }
 
     fn about(&self) -> About {
@@ -133,7 +159,7 @@ impl Policy for History {
             // A request ended here: its decision is made again.
             let most = if forced { Most::half_of(before) } else { self.most(state) };
             if let Some(batch) = batch(state, &most) {
-                state.drop(&batch, plan);
+                state.drop(&batch, &self.texts, plan);
                 state.settle(plan);
             }
         }
@@ -165,7 +191,7 @@ impl Policy for History {
         let mut state = state.clone();
         state.settle(plan);
         if let Some(batch) = batch(&state, &most) {
-            state.drop(&batch, plan);
+            state.drop(&batch, &self.texts, plan);
         }
     }
 }
@@ -238,7 +264,7 @@ impl State {
         });
     }
 
-    fn drop(&mut self, batch: &Batch, plan: &mut Plan) {
+    fn drop(&mut self, batch: &Batch, texts: &Texts, plan: &mut Plan) {
         self.gone.0 += batch.turns;
         self.turns.drain(..batch.turns);
         for messages in &batch.messages {
@@ -247,12 +273,10 @@ impl State {
         }
         let (turns, messages) = self.gone;
         let oldest =
-            if turns == 1 { "The oldest turn".to_owned() } else { format!("The {turns} oldest turns") };
-        let text = format!(
-            "[toolrein] {oldest} of this conversation ({messages} messages) cannot be shown: the conversation grew too \
-             long. Ask the user if something from them is needed."
-        );
-        plan.notice_dropped(batch.next, text);
+            if turns == 1 { texts.fill(&ONE, &[]) } else { texts.fill(&SEVERAL, &[("turns", &turns)]) };
+        let values: [(&str, &dyn Display); 3] =
+            [("oldest", &oldest), ("turns", &turns), ("messages", &messages)];
+        plan.notice_dropped(batch.next, texts.fill(&DROPPED, &values));
     }
 
     /// The ranges of `messages` between system messages.

@@ -28,9 +28,10 @@ mod read_request;
 mod search;
 
 use super::about::About;
+use super::texts::{OwnTexts, Text, Texts, described};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::{Event, ToolResult};
-use crate::plan::{Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
+use crate::plan::{Frame, Plan, Proposed, Reason, ReasonKind, TextFacts, Usage, Verdict};
 use crate::wire::body::Str;
 use crate::wire::escaped_text::EscapedText;
 use crate::wire::hidden_unicode::strip;
@@ -39,12 +40,34 @@ use bytes::Bytes;
 use read_request::ReadRequest;
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The tool's name.
 const TOOL: &str = "read_more";
 /// The tool's declaration.
 const DECLARATION: &str = include_str!("read_more/tool.json");
+/// The tool's description.
+const DECLARED: Text = Text {
+    key: "declared",
+    default: "Reads more of an earlier tool result that was shortened or cleared here. Its marker names the \
+              number of the call. Ask for one thing: search, lines, path, or characters from and to. Does not \
+              run the tool again; prefer search over reading it all.",
+    placeholders: &[],
+};
+const UNREADABLE: Text = Text {
+    key: "unreadable",
+    default: "[toolrein: the result of call {call} ({tool}) cannot be read]",
+    placeholders: &["call", "tool"],
+};
+/// The answer to a call whose arguments cannot be meant.
+const INVALID: Text = Text { key: "invalid", default: "[toolrein: {problem}]", placeholders: &["problem"] };
+const USED_UP: Text = Text {
+    key: "used_up",
+    default: "{tool} was used {limit} times in this turn; no more reads are possible until the user's next message. Go \
+              on with what you have read, or call the tool itself for a narrower part.",
+    placeholders: &["tool", "limit"],
+};
 /// The bytes of a call of it in a hidden exchange. Within a string its quotes would be escaped.
 const WRITTEN: &[u8] = br#""name":"read_more""#;
 /// The smallest `max_chars`: the first line and some text.
@@ -53,6 +76,7 @@ const MIN_CHARS: usize = 1_000;
 /// See the module.
 pub struct ReadMore {
     config: Config,
+    texts: Texts,
     declaration: Arc<str>,
 }
 
@@ -64,11 +88,13 @@ pub struct Config {
     reads: u64,
     /// The longest answer, in characters.
     max_chars: usize,
+    /// The operator's own texts.
+    texts: OwnTexts,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { reads: 8, max_chars: 16_000 }
+        Self { reads: 8, max_chars: 16_000, texts: OwnTexts::default() }
     }
 }
 
@@ -90,16 +116,16 @@ struct Kept {
     /// The number of its call.
     call: usize,
     tool: String,
-    texts: Vec<Text>,
+    texts: Vec<KeptText>,
 }
 
 #[derive(Clone)]
-struct Text {
+struct KeptText {
     source: Source,
     /// Another policy has removed characters that hide text from people.
     cleaned: bool,
     /// Lines that another policy has put before and after it.
-    around: Vec<(&'static str, &'static str)>,
+    around: Vec<Frame>,
 }
 
 #[derive(Clone)]
@@ -117,6 +143,7 @@ impl Policy for ReadMore {
     const SCOPE: Option<&'static str> = Some(
         "what a request holds; with previous_response_id or a conversation upstream what the state store kept of it",
     );
+    const TEXTS: &'static [Text] = &[DECLARED, found::RESULT, UNREADABLE, INVALID, USED_UP];
     type Config = Config;
     type State = State;
 
@@ -129,10 +156,16 @@ impl Policy for ReadMore {
             let problem = format!("expected at least {MIN_CHARS} characters");
             problems.push(ConfigError::new("max_chars", problem));
         }
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        if texts.own(&found::RESULT).is_some_and(|own| own.chars().count() > found::MOST_RESULT_CHARS) {
+            let problem = format!("expected at most {} characters", found::MOST_RESULT_CHARS);
+            problems.push(ConfigError::new("texts.result", problem));
+        }
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self { config, declaration: DECLARATION.trim_end().into() })
+        let declaration = described(DECLARATION, &texts.fill(&DECLARED, &[]));
+        Ok(Self { config, texts, declaration })
     }
 
     fn about(&self) -> About {
@@ -179,10 +212,13 @@ impl Policy for ReadMore {
         let found = asked.and_then(|asked| Ok((state.kept(asked.call)?, asked)));
         match found {
             Ok((kept, asked)) => Verdict::Answer {
-                content: kept.answer(&asked, &state.body, self.config.max_chars),
+                content: kept.answer(&asked, &state.body, self.config.max_chars, &self.texts),
                 re_requests: Some(kept.tool.clone()),
             },
-            Err(problem) => Verdict::Answer { content: format!("[toolrein: {problem}]"), re_requests: None },
+            Err(problem) => Verdict::Answer {
+                content: self.texts.fill(&INVALID, &[("problem", &problem)]),
+                re_requests: None,
+            },
         }
     }
 
@@ -199,10 +235,8 @@ impl Policy for ReadMore {
 impl ReadMore {
     fn reason(&self, used: u64) -> Reason {
         let limit = self.config.reads;
-        Reason::new(ReasonKind::BudgetExceeded, format!(
-                "{TOOL} was used {limit} times in this turn; no more reads are possible until the user's next message. \
-                 Go on with what you have read, or call the tool itself for a narrower part."
-            )).with(vec![("used", used), ("limit", limit)])
+        let text = self.texts.fill(&USED_UP, &[("tool", &TOOL as &dyn Display), ("limit", &limit)]);
+        Reason::new(ReasonKind::BudgetExceeded, text).with(vec![("used", used), ("limit", limit)])
     }
 }
 
@@ -216,8 +250,8 @@ impl State {
 }
 
 impl Kept {
-    fn answer(&self, asked: &ReadRequest, body: &Bytes, max_chars: usize) -> String {
-        let mut around: Vec<(&str, &str)> = Vec::new();
+    fn answer(&self, asked: &ReadRequest, body: &Bytes, max_chars: usize, own: &Texts) -> String {
+        let mut around: Vec<&Frame> = Vec::new();
         let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for text in &self.texts {
             let shown: Cow<'_, str> = match &text.source {
@@ -231,12 +265,12 @@ impl Kept {
         }
         let Self { call, tool, .. } = self;
         if texts.is_empty() {
-            return format!("[toolrein: the result of call {call} ({tool}) cannot be read]");
+            return own.fill(&UNREADABLE, &[("call", call as &dyn Display), ("tool", tool)]);
         }
         let whole = texts.join("\n");
-        let mut answer = found::answer(&whole, asked, &format!("call {call} ({tool})"), max_chars);
+        let mut answer = found::answer(&whole, asked, *call, tool, max_chars, own);
         around.dedup();
-        for (before, after) in around {
+        for Frame { before, after } in around {
             answer = format!("{before}{answer}{after}");
         }
         answer
@@ -252,15 +286,16 @@ fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
     Some(Kept { call: call.ordinal, tool: call.name.to_string(), texts })
 }
 
-fn text(facts: Option<&TextFacts<'_>>, place: Str) -> Text {
-    let mut kept = Text { source: Source::Sent(place), cleaned: false, around: Vec::new() };
+fn text(facts: Option<&TextFacts<'_>>, place: Str) -> KeptText {
+    let mut kept = KeptText { source: Source::Sent(place), cleaned: false, around: Vec::new() };
     if let Some(facts) = facts {
         kept.source = match facts.replaced {
             _ if facts.blocked => Source::Blocked,
             Some(by) => Source::Edited(by.clone()),
             None => kept.source,
         };
-        (kept.cleaned, kept.around) = (facts.cleaned, facts.around.clone());
+        kept.cleaned = facts.cleaned;
+        kept.around = facts.around.iter().copied().cloned().collect();
     }
     kept
 }

@@ -2,9 +2,11 @@
 //! put into texts of his own (`texts` in the policy's table). Checks and fills templates; decides nothing.
 
 use super::ConfigError;
+use crate::wire::json::quote;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
+use std::sync::Arc;
 
 /// The longest template, in characters: a text is sent again in every later request of its conversation.
 const MOST_CHARS: usize = 2_000;
@@ -53,6 +55,16 @@ impl Texts {
         self.0.get(text.key).map(String::as_str)
     }
 
+    /// Whether the operator has written any of them.
+    pub fn is_own(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// The operator's own ones by key, as JSON: what a cached text depends on. Empty without any.
+    pub fn fingerprint(&self) -> String {
+        if self.is_own() { serde_json::to_string(&self.0).unwrap_or_default() } else { String::new() }
+    }
+
     /// `text` with `values` in place of its placeholders. A value is never read as a template.
     pub fn fill(&self, text: &Text, values: &[(&str, &dyn Display)]) -> String {
         let template = self.0.get(text.key).map_or(text.default, String::as_str);
@@ -73,6 +85,11 @@ impl Texts {
         }
         filled
     }
+}
+
+/// The `declaration` of a tool of ours, as JSON, with `description` as its own.
+pub fn described(declaration: &str, description: &str) -> Arc<str> {
+    declaration.trim_end().replace("\"{declared}\"", &quote(description)).into()
 }
 
 /// Why `template` cannot be filled by values for `placeholders`, if so.

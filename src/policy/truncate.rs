@@ -31,6 +31,7 @@ mod re_request;
 
 use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, best_match, exact_names};
+use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
 use crate::conversation::memo::Derived;
@@ -39,8 +40,9 @@ use crate::plan::Plan;
 use crate::wire::body::Str;
 use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
+use cut::announce::{self, Wording};
 use cut::{Bounds, How, MIN_CHARS, blob};
-use earlier_results::EarlierResults;
+use earlier_results::{EarlierResults, REPEATED};
 use re_request::ReRequests;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -53,6 +55,9 @@ pub struct Truncate {
     /// `usize::MAX` where base64 is left alone in results that fit.
     blob_chars: usize,
     duplicates: bool,
+    texts: Texts,
+    /// The operator's own texts, as a part of the keys of cached cuts.
+    fingerprint: String,
 }
 
 /// `[policy.truncate]`.
@@ -67,11 +72,14 @@ pub struct Config {
     blob_chars: usize,
     /// Point to an earlier equal result.
     duplicates: bool,
+    /// The operator's own texts.
+    texts: OwnTexts,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_chars: 16_000, tools: BTreeMap::new(), blob_chars: 4_000, duplicates: true }
+        let texts = OwnTexts::default();
+        Self { max_chars: 16_000, tools: BTreeMap::new(), blob_chars: 4_000, duplicates: true, texts }
     }
 }
 
@@ -91,6 +99,21 @@ impl Policy for Truncate {
     const SCOPE: Option<&'static str> = Some(
         "strings and text parts of results; with previous_response_id or a conversation upstream once, when they are sent",
     );
+    const TEXTS: &'static [Text] = &[
+        announce::CUT,
+        announce::LINES,
+        announce::ROWS,
+        announce::ERRORS,
+        announce::NARROWER,
+        announce::READ,
+        announce::JSON,
+        announce::LAYOUT,
+        announce::JSON_LAYOUT,
+        announce::INSIDE,
+        announce::INSIDE_STRING,
+        announce::ENCODED,
+        REPEATED,
+    ];
     type Config = Config;
     type State = State;
 
@@ -98,16 +121,29 @@ impl Policy for Truncate {
         let limits = std::iter::once(("max_chars".to_owned(), config.max_chars))
             .chain(config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}"), *limit)))
             .chain([("blob_chars".to_owned(), config.blob_chars)]);
-        let problems: Vec<ConfigError> = limits
+        let limits: Vec<(String, usize)> = limits.collect();
+        let least = limits.iter().map(|(_, limit)| *limit).filter(|limit| *limit > 0).min();
+        let mut problems: Vec<ConfigError> = limits
+            .into_iter()
             .filter(|(_, limit)| (1..MIN_CHARS).contains(limit))
             .map(|(key, _)| ConfigError::new(key, format!("expected 0 or at least {MIN_CHARS} characters")))
             .collect();
+        let texts = config.texts.check(Self::TEXTS, &mut problems);
+        problems.extend(problems_of(&texts, least));
         if !problems.is_empty() {
             return Err(problems);
         }
+        let fingerprint = texts.fingerprint();
         let tools = config.tools.into_iter().map(|(tool, limit)| (Pattern::new(tool), limit)).collect();
         let blob_chars = if config.blob_chars == 0 { usize::MAX } else { config.blob_chars };
-        Ok(Self { max_chars: config.max_chars, tools, blob_chars, duplicates: config.duplicates })
+        Ok(Self {
+            max_chars: config.max_chars,
+            tools,
+            blob_chars,
+            duplicates: config.duplicates,
+            texts,
+            fingerprint,
+        })
     }
 
     fn about(&self) -> About {
@@ -155,16 +191,20 @@ impl Truncate {
         let max_chars = if limit == 0 { usize::MAX } else { limit };
         let call = result.call.map(|call| call.ordinal);
         let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
-        let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how };
+        let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how, texts: &self.texts };
         let redacted = redacted(result, plan);
         for (at, text) in result.view.message.content.texts().enumerate() {
-            let pointer = if self.duplicates { state.earlier.pointer(result, text, max_chars) } else { None };
+            let pointer = if self.duplicates {
+                state.earlier.pointer(result, text, max_chars, &self.texts)
+            } else {
+                None
+            };
             if limit == 0 {
                 continue;
             }
             // If the original is cleared later, the cut applies.
             let instead = redacted.get(&at).map(|by| &**by);
-            if let Some((by, gone_chars)) = shortened(result, (text, instead), bounds) {
+            if let Some((by, gone_chars)) = shortened(result, text, instead, bounds, &self.fingerprint) {
                 plan.shorten(at, by, gone_chars);
                 result.call.iter().for_each(|call| state.re_requests.cut(call));
             }
@@ -173,6 +213,35 @@ impl Truncate {
             }
         }
     }
+}
+
+/// What is wrong with the operator's own texts; `least`: the smallest limit of a result, in characters.
+fn problems_of(texts: &Texts, least: Option<usize>) -> Vec<ConfigError> {
+    // They are put into strings of JSON as they are.
+    let unsafe_ones = Truncate::TEXTS
+        .iter()
+        .filter(|text| texts.own(text).is_some_and(|own| own.contains(['"', '\\', '\n'])));
+    let mut problems: Vec<ConfigError> = unsafe_ones
+        .map(|text| {
+            let key = format!("texts.{}", text.key);
+            ConfigError::new(
+                key,
+                "expected no quotes, backslashes or line ends, since the text may be put into JSON",
+            )
+        })
+        .collect();
+    let how = How::Read { reader: "read_more", call: 9_999 };
+    let longest = [How::Narrower, how].map(|how| Wording { texts, how }.longest()).into_iter().max();
+    if let (Some(longest), Some(least)) = (longest, least)
+        && texts.is_own()
+        && longest * 2 > least
+    {
+        let problem = format!(
+            "with these texts an announcement has up to {longest} characters; expected at most half of the smallest limit, {least}"
+        );
+        problems.push(ConfigError::new("texts", problem));
+    }
+    problems
 }
 
 /// The texts of `result` in which values are hidden: what is cut is what the model would read of the whole text, since
@@ -189,12 +258,14 @@ fn redacted(result: &ToolResult<'_>, plan: &Plan) -> BTreeMap<usize, EscapedText
 /// The text, or what it is read as `instead`, cut to `bounds`; from the cache if it was cut before.
 fn shortened(
     result: &ToolResult<'_>,
-    (text, instead): (Str, Option<&str>),
-    bounds: Bounds,
+    text: Str,
+    instead: Option<&str>,
+    bounds: Bounds<'_>,
+    fingerprint: &str,
 ) -> Option<(EscapedText, usize)> {
     let view = &result.view;
     let raw = instead.map_or_else(|| text.raw(view.body), str::as_bytes);
-    let Bounds { max_chars, blob_chars, how } = bounds;
+    let Bounds { max_chars, blob_chars, how, .. } = bounds;
     // Fewer bytes than the limit cannot be more characters.
     if raw.len() <= max_chars && (raw.len() <= blob_chars || !blob::may_occur(raw, blob_chars)) {
         return None;
@@ -202,7 +273,8 @@ fn shortened(
     // Calls are numbered from 1, and there is one reader at most.
     let call = if let How::Read { call, .. } = how { call } else { 0 };
     let form: &[u8] = if instead.is_some() { b"text" } else { b"" };
-    let parts = [&max_chars.to_le_bytes()[..], &blob_chars.to_le_bytes(), &call.to_le_bytes(), raw, form];
+    let numbers = [max_chars, blob_chars, call].map(usize::to_le_bytes);
+    let parts = [&numbers[0][..], &numbers[1], &numbers[2], raw, form, fingerprint.as_bytes()];
     let key = view.identity.key.hash(Domain::Cut, &parts);
     let derived = view.memo.derive(key, &mut || {
         let cut = cut::cut(&instead.map_or_else(|| decode(text, view.body), Cow::Borrowed), bounds);
@@ -216,6 +288,7 @@ mod tests {
     use super::super::cases::{plan_of, policy};
     use super::*;
     use crate::plan::Change;
+    use serde_json::json;
 
     fn cuts(config: &str, content: &str, tool: &str) -> Vec<(usize, usize, usize)> {
         let body = format!(
@@ -264,10 +337,48 @@ mod tests {
         assert_eq!(cuts("max_chars = 1000", &content, "f"), []);
     }
 
+    const OWN: &str = "max_chars = 1000\ntexts.cut = \"<{gone}/{total}{place}>\"\ntexts.lines = \" {first}-{last}\"\n\
+                       texts.json = \"<{gone}>\"\ntexts.encoded = \"<{kind}>\"\ntexts.repeated = \"<={call}>\"";
+
+    #[test]
+    fn the_operators_texts_announce_cuts_of_every_form() {
+        let lines = "word word word\n".repeat(100);
+        let items = serde_json::to_string(&vec!["word"; 400]).unwrap();
+        let encoded = format!("data:image/png;base64,{}", "iVBORw0KGgoAAAANSUhEUgAAA9k7".repeat(200));
+        for (text, expected) in [(&lines, "<"), (&items, "\"<"), (&encoded, "<image/png>")] {
+            let body = json!({"messages": [
+                {"role": "user", "content": "q"},
+                {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "a", "content": text},
+            ]});
+            let plan = plan_of(&policy::<Truncate>(OWN), &body.to_string());
+            let Change::Shorten { by, .. } = &plan.edits[0].change else { panic!("{plan:?}") };
+            assert!(by.contains(expected) && !by.contains("toolrein"), "{by}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(by).is_ok(), text == &items, "{by}");
+        }
+    }
+
+    #[test]
+    fn texts_that_could_break_json_or_fill_a_limit_are_refused() {
+        for (table, key) in [
+            ("texts.cut = \"{gone} \\\"quoted\\\"\"".to_owned(), "texts.cut"),
+            ("texts.inside = \"a\\nb\"".to_owned(), "texts.inside"),
+            (format!("max_chars = 400\ntexts.json = \"{}\"", "x".repeat(300)), "texts"),
+            ("tools = { f = 200 }\ntexts.errors = \"!\"".to_owned(), "texts"),
+        ] {
+            let config: Config = toml::from_str(&table).unwrap();
+            let keys: Vec<String> =
+                Truncate::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
+            assert_eq!(keys, [key], "{table}");
+        }
+        let config: Config = toml::from_str("texts.cut = \"{gone}\"").unwrap();
+        assert!(Truncate::new(config).is_ok());
+    }
+
     #[test]
     fn limits_too_small_for_a_marker_are_refused() {
         let tools = BTreeMap::from([("f".to_owned(), 10)]);
-        let config = Config { max_chars: 50, tools, blob_chars: 199, duplicates: true };
+        let config = Config { max_chars: 50, tools, blob_chars: 199, ..Config::default() };
         let keys: Vec<String> =
             Truncate::new(config).err().unwrap().into_iter().map(|error| error.key).collect();
         assert_eq!(keys, ["max_chars", "tools.f", "blob_chars"]);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::config::{Overrides, Source};
 use crate::dialect::variant::{Source as Sent, Variant};
-use crate::plan::{Dropped, Edit};
+use crate::plan::{Dropped, Edit, Frame};
 use crate::replay::one::{Which, choose};
 use crate::wire::escaped_text::EscapedText;
 use bytes::Bytes;
@@ -102,7 +102,7 @@ fn each_text_is_beside_what_becomes_of_it_with_the_change_that_counts() {
         vec![
             (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
             (6, Change::BlockText { text: 0, by: by("kept from you"), gone_chars: 3 }),
-            (6, Change::Surround { text: 1, before: "<", after: ">" }),
+            (6, Change::Surround { text: 1, frame: Frame::new("<", ">") }),
             (6, Change::Remark { word: "seen", of: None }),
             (5, Change::Clear { text: 0, by: by("cleared"), gone_chars: 17 }),
         ],
@@ -151,7 +151,7 @@ fn what_policies_save_adds_up_to_what_is_saved() {
     let changes = vec![
         (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
         (6, notice("a notice of some words")),
-        (6, Change::Surround { text: 1, before: "before it", after: "after it" }),
+        (6, Change::Surround { text: 1, frame: Frame::new("before it", "after it") }),
     ];
     let explained = explained(Placement::System, changes, Some(1..3));
     let totals = explained.totals;

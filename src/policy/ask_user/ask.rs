@@ -2,19 +2,27 @@
 //! on its calls.
 
 use super::super::RequestFacts;
-use super::super::texts::{Text, Texts};
+use super::super::texts::{Text, Texts, described};
 use crate::conversation::Event;
 use crate::conversation::message::Content;
 use crate::plan::{Clarification, Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::quote;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// The tool's name.
 pub(super) const TOOL: &str = "ask_for_clarification";
 /// The tool's declaration.
 const DECLARATION: &str = include_str!("tool.json");
 
+/// The tool's description.
+pub(super) const DECLARED: Text = Text {
+    key: "declared",
+    default: "Asks the user one short question and ends your turn; their answer is the next message. Use it \
+              when a choice, a name or a missing detail blocks you and tools cannot give it. Call it alone.",
+    placeholders: &[],
+};
 pub(super) const QUESTION: Text =
     Text { key: "question", default: "{question}", placeholders: &["question"] };
 pub(super) const WITH_CONTEXT: Text = Text {
@@ -78,6 +86,11 @@ struct Arguments {
     context: Option<String>,
 }
 
+/// The tool's declaration with the description in `texts`.
+pub(super) fn declaration(texts: &Texts) -> Arc<str> {
+    described(DECLARATION, &texts.fill(&DECLARED, &[]))
+}
+
 /// The result of a call whose question was put, within a string of JSON.
 pub(super) fn asked_as_written(texts: &Texts) -> String {
     let quoted = quote(&texts.fill(&ASKED, &[]));
@@ -95,7 +108,7 @@ impl Asking {
     }
 
     /// Declares the tool, unless the client has one of that name.
-    pub(super) fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan) {
+    pub(super) fn open(&mut self, request: &RequestFacts<'_>, declaration: &Arc<str>, plan: &mut Plan) {
         let is_taken = request.tools.iter().any(|tool| tool.name == TOOL);
         self.on = request.takes_tools && !is_taken;
         if !self.on {
@@ -104,7 +117,7 @@ impl Asking {
         plan.own(TOOL, false);
         // The reply that is forced is a call of the client's.
         if !request.forced {
-            plan.declare(DECLARATION.trim_end().into());
+            plan.declare(Arc::clone(declaration));
         }
     }
 

@@ -154,6 +154,17 @@ fn a_marker_names_the_tool_and_the_size_and_quotes_the_beginning() {
 }
 
 #[test]
+fn the_operators_texts_are_the_markers() {
+    let body = Talk::begin().calls("look", &["x".repeat(20_000).into()]).reads(11).body();
+    let own = "\ntexts.cleared = \"Weg{of}: {chars}. {again}\"\ntexts.of = \" ({tool})\"\ntexts.again = \"Wieder {tool}\"";
+    let plan = plan_of(&small(own), &body);
+    assert_eq!(markers(&plan)[0], format!("Weg (look): 20000. Wieder look\n{}", "x".repeat(200)));
+    let long = format!("texts.cleared = \"{}\"", "x".repeat(301));
+    let config: Config = toml::from_str(&long).unwrap();
+    assert_eq!(Compact::new(config).err().unwrap()[0].key, "texts.cleared");
+}
+
+#[test]
 fn the_marker_quotes_what_the_model_read_and_what_was_cut_is_not_counted_twice() {
     let truncate = || policy::<Truncate>("max_chars = 5300");
     let long: Vec<Talk> =

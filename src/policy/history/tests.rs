@@ -67,6 +67,14 @@ fn the_oldest_turns_go_whole_and_one_notice_after_the_next_one_says_so() {
 }
 
 #[test]
+fn the_operators_texts_say_what_was_dropped() {
+    let own = "max_tokens = 5000\ndown_to = 0.5\ntexts.dropped = \"{oldest} weg ({turns}, {messages}).\"\n\
+               texts.one = \"Eine\"\ntexts.several = \"{turns} Runden\"";
+    let shown = notices(&plan_of(&policy::<History>(own), &body(&turns(6, 1_000))));
+    assert_eq!(shown[0].1, "3 Runden weg (3, 12).");
+}
+
+#[test]
 fn what_was_dropped_stays_so_and_the_next_batch_comes_when_the_cap_is_reached_again() {
     let messages = turns(20, 1_000);
     let all = plan_of(&capped(5_000), &body(&messages));

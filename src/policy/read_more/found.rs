@@ -1,15 +1,35 @@
 //! The requested part of a result: at most so many characters, after one line that says what it is and what is left
 //! out. A pure function of the result's text and of the request; `search` does the searching.
 
+use super::super::texts::{Text, Texts};
 use super::read_request::{Part, ReadRequest};
 use super::search;
+use std::fmt::Display;
 
 /// Space for the line that says what follows.
 const HEAD_CHARS: usize = 400;
+/// The longest name of a tool in it.
+const MOST_NAME_CHARS: usize = 64;
+/// The longest template of it that the operator may write: it leaves room for the name, the numbers and the part.
+pub(super) const MOST_RESULT_CHARS: usize = 120;
 
-/// What the model reads: the requested part of the `text` of the result of `call`, in at most `max_chars` characters.
-pub(super) fn answer(text: &str, asked: &ReadRequest, call: &str, max_chars: usize) -> String {
-    let call: String = call.chars().take(HEAD_CHARS / 5).collect();
+/// The first line of an answer; `{part}` names the characters, lines or values, in English.
+pub(super) const RESULT: Text = Text {
+    key: "result",
+    default: "[toolrein: the result of call {call} ({tool}): {part}]",
+    placeholders: &["call", "tool", "part"],
+};
+/// What the model reads: the requested part of the `text` of the result of the `call`-th call, in at most `max_chars`
+/// characters.
+pub(super) fn answer(
+    text: &str,
+    asked: &ReadRequest,
+    call: usize,
+    tool: &str,
+    max_chars: usize,
+    texts: &Texts,
+) -> String {
+    let tool: String = tool.chars().take(MOST_NAME_CHARS).collect();
     let room = max_chars.saturating_sub(HEAD_CHARS);
     let piece = match &asked.part {
         Part::Characters { first, last } => characters(text, *first, *last, room),
@@ -17,7 +37,8 @@ pub(super) fn answer(text: &str, asked: &ReadRequest, call: &str, max_chars: usi
         Part::Search(needle) => search::answer(text, needle, room),
         Part::Path(path) => values(&path.values(text), room),
     };
-    format!("[toolrein: the result of {call}: {}]\n{}", piece.what, piece.text)
+    let values: [(&str, &dyn Display); 3] = [("call", &call), ("tool", &tool), ("part", &piece.what)];
+    format!("{}\n{}", texts.fill(&RESULT, &values), piece.text)
 }
 
 /// A part of a result, and what it is.
@@ -108,11 +129,12 @@ fn values(values: &[String], room: usize) -> Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::texts::OwnTexts;
     use proptest::prelude::*;
 
     fn answered(text: &str, arguments: &str, max_chars: usize) -> (String, String) {
         let asked = ReadRequest::read(&format!("{{\"call\":7,{arguments}}}")).unwrap();
-        let answer = answer(text, &asked, "call 7 (f)", max_chars);
+        let answer = answer(text, &asked, 7, "f", max_chars, &Texts::default());
         let (head, rest) = answer.split_once('\n').unwrap();
         let head = head.strip_prefix("[toolrein: the result of call 7 (f): ").unwrap();
         (head.strip_suffix(']').unwrap().to_owned(), rest.to_owned())
@@ -160,6 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_answer_is_longer_than_it_may_be(
+            own in any::<bool>(),
             text in "(a|é|error|\n|\\{|\"){0,900}",
             first in 0_usize..1_000, length in 0_usize..1_000,
             needle in "(a|é|err|x)", kind in 0_usize..4, max_chars in 1_000_usize..1_700,
@@ -172,7 +195,10 @@ mod tests {
                 _ => "\"path\":\"a[*]\"".to_owned(),
             };
             let asked = ReadRequest::read(&format!("{{\"call\":1,{part}}}")).unwrap();
-            let answer = answer(&text, &asked, &format!("call 1 ({})", "f".repeat(99)), max_chars);
+            let longest = format!("result = \"{{call}}{{tool}}{{part}}{}\"", "x".repeat(MOST_RESULT_CHARS - 18));
+            let table = if own { longest.as_str() } else { "" };
+            let texts = toml::from_str::<OwnTexts>(table).unwrap().check(&[RESULT], &mut Vec::new());
+            let answer = answer(&text, &asked, 1, &"f".repeat(99), max_chars, &texts);
             prop_assert!(answer.chars().count() <= max_chars, "{} of {max_chars}: {answer}", answer.chars().count());
         }
     }

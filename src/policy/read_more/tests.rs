@@ -28,7 +28,7 @@ impl Policy for Guard {
         let Event::Result(result) = event else { return };
         match result.tool() {
             "secret" => plan.block_text(0, "gone".into(), 10),
-            "web" => plan.surround(0, "<data>\n", "\n</data>"),
+            "web" => plan.surround(0, Frame::new("<data>\n", "\n</data>")),
             "dirty" => plan.shorten(0, "washed".into(), 3),
             "hidden" => plan.clean(0, 1),
             _ => {}
@@ -119,6 +119,28 @@ fn the_declaration_is_a_tool() {
         assert!(parameter["description"].is_string(), "{name}");
     }
     assert_eq!(parameters.len(), 6);
+}
+
+#[test]
+fn the_operators_texts_declare_and_answer() {
+    let table = "reads = 3\ntexts.declared = \"Mehr \\\"lesen\\\".\"\ntexts.result = \"{tool} {call}: {part}\"\n\
+                 texts.invalid = \"Nein: {problem}\"\ntexts.used_up = \"{tool}: {limit} mal.\"";
+    let (plan, mut judge) = read(rules(table), &asked(&[("a", 1), ("b", 400)]), &[]);
+    let declared: Value = serde_json::from_str(&plan.declared[0].tool).unwrap();
+    assert_eq!(declared["description"], json!("Mehr \"lesen\"."));
+    assert_eq!(
+        answer(rule_on(&mut judge, r#"{"call":2,"from":1,"to":1}"#)),
+        "b 2: characters 1 to 1 of 5094\n1"
+    );
+    assert!(answer(rule_on(&mut judge, "{}")).starts_with("Nein: give call: "));
+    assert_eq!(
+        answer(rule_on(&mut judge, r#"{"call":1,"from":1,"to":1}"#)),
+        "a 1: characters 1 to 1 of 13\n0"
+    );
+    assert_eq!(rule_on(&mut judge, r#"{"call":1}"#).objections[0].1.message, "read_more: 3 mal.");
+    let long = format!("texts.result = \"{}\"", "x".repeat(121));
+    let config: Config = toml::from_str(&long).unwrap();
+    assert_eq!(ReadMore::new(config).err().unwrap()[0].key, "texts.result");
 }
 
 #[test]
@@ -213,7 +235,7 @@ fn a_tool_of_the_clients_is_left_alone() {
 
 #[test]
 fn settings_too_small_are_refused() {
-    let keys: Vec<String> = ReadMore::new(Config { reads: 0, max_chars: 999 })
+    let keys: Vec<String> = ReadMore::new(Config { reads: 0, max_chars: 999, ..Config::default() })
         .err()
         .unwrap()
         .into_iter()

@@ -2,6 +2,7 @@
 //! writes the pointer. It does not decide what happens to a pointer whose original is cleared later: the plan names
 //! the original's message, and the code that applies the plan decides.
 
+use super::super::texts::{Text, Texts};
 use crate::conversation::ToolResult;
 use crate::conversation::calls::Call;
 use crate::conversation::identity::{Domain, Hash};
@@ -11,9 +12,18 @@ use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt::Display;
 
 /// A shorter result is not much longer than the pointer, and easier to read.
 const MIN_BYTES: usize = 400;
+
+/// The pointer.
+pub(super) const REPEATED: Text = Text {
+    key: "repeated",
+    default: "[toolrein: the same {chars} characters as the result of call {call} of this conversation (number {number} \
+              of {tool}); see there]",
+    placeholders: &["chars", "call", "number", "tool"],
+};
 
 /// The results of one conversation so far.
 #[derive(Clone, Default)]
@@ -95,7 +105,13 @@ impl EarlierResults {
 
     /// The pointer to an earlier result that equals this `text` of `result` and is shown no shorter; if there
     /// is none, this one is remembered. `limit`: what may be shown of it, in characters.
-    pub(super) fn pointer(&mut self, result: &ToolResult<'_>, text: Str, limit: usize) -> Option<Pointer> {
+    pub(super) fn pointer(
+        &mut self,
+        result: &ToolResult<'_>,
+        text: Str,
+        limit: usize,
+        texts: &Texts,
+    ) -> Option<Pointer> {
         let view = &result.view;
         let raw = text.raw(view.body);
         // A result without a call cannot be named in a pointer.
@@ -129,12 +145,14 @@ impl EarlierResults {
             return None;
         };
         // Counting the characters looks at all of them.
-        let key =
-            view.identity.key.hash(Domain::Cut, &[&content.0.to_le_bytes(), original.words().as_bytes()]);
+        let key = view
+            .identity
+            .key
+            .hash(Domain::Cut, &[&content.0.to_le_bytes(), original.sentence(0, texts).as_bytes()]);
         let derived = view.memo.derive(key, &mut || {
             let decoded = decode(text, view.body);
             let chars = decoded.chars().count();
-            Derived::Cut(Some((original.pointer(&decoded, chars).into(), chars)))
+            Derived::Cut(Some((original.pointer(&decoded, chars, texts).into(), chars)))
         });
         let Derived::Cut(Some((text, gone_chars))) = derived else { return None };
         Some(Pointer { text, gone_chars, original: original.message })
@@ -142,15 +160,17 @@ impl EarlierResults {
 }
 
 impl Original {
-    /// Names the result in a sentence.
-    fn words(&self) -> String {
+    /// Points to the result, which has so many characters.
+    fn sentence(&self, chars: usize, texts: &Texts) -> String {
         let Self { tool, ordinal, ordinal_of_tool, .. } = self;
-        format!("the result of call {ordinal} of this conversation (number {ordinal_of_tool} of {tool})")
+        let values: [(&str, &dyn Display); 4] =
+            [("chars", &chars), ("call", ordinal), ("number", ordinal_of_tool), ("tool", tool)];
+        texts.fill(&REPEATED, &values)
     }
 
     /// The pointer in the form of the text that it replaces: a JSON object or array stays one.
-    fn pointer(&self, text: &str, chars: usize) -> String {
-        let sentence = format!("[toolrein: the same {chars} characters as {}; see there]", self.words());
+    fn pointer(&self, text: &str, chars: usize, texts: &Texts) -> String {
+        let sentence = self.sentence(chars, texts);
         match text.trim_ascii_start().as_bytes().first() {
             Some(b'{') => serde_json::json!({ "toolrein": sentence }).to_string(),
             Some(b'[') => serde_json::json!([sentence]).to_string(),

@@ -6,8 +6,11 @@
 //! numbers, sequences of letters, paths and identifiers are not. Lines of one width are one run, also where the line
 //! ends are escaped. The note has no quote and no backslash, so that JSON around it stays JSON.
 
+use super::super::super::texts::Texts;
 use super::Cut;
+use super::announce::ENCODED;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::ops::Range;
 
 /// The shortest run that is examined: the width of a line of encoded bytes is 60 to 76.
@@ -31,7 +34,7 @@ pub(crate) fn may_occur(bytes: &[u8], longest: usize) -> bool {
 }
 
 /// The text with a note for each run of base64 of more than `longest` characters; `None` if it has none.
-pub(super) fn leave_out(text: &str, longest: usize) -> Option<Cut> {
+pub(super) fn leave_out(text: &str, longest: usize, texts: &Texts) -> Option<Cut> {
     let bytes = text.as_bytes();
     let mut out = String::new();
     let (mut copied, mut from, mut gone_chars) = (0, 0, 0);
@@ -50,7 +53,7 @@ pub(super) fn leave_out(text: &str, longest: usize) -> Option<Cut> {
         }
         out.push_str(&text[copied..start]);
         let encoded = bytes[blob.clone()].iter().filter(|byte| is_base64(**byte)).count();
-        out.push_str(&note(&kind, encoded - escapes(&bytes[blob.clone()])));
+        out.push_str(&note(&kind, encoded - escapes(&bytes[blob.clone()]), texts));
         copied = blob.end;
         gone_chars += blob.end - start;
     }
@@ -62,13 +65,13 @@ pub(super) fn leave_out(text: &str, longest: usize) -> Option<Cut> {
 }
 
 /// `encoded`: characters of base64, four of them for three bytes.
-fn note(kind: &str, encoded: usize) -> String {
+fn note(kind: &str, encoded: usize, texts: &Texts) -> String {
     let size = match encoded / 4 * 3 + encoded % 4 * 3 / 4 {
         bytes @ ..10_240 => format!("{bytes} bytes"),
         bytes @ ..10_485_760 => format!("{} KiB", bytes >> 10),
         bytes => format!("{} MiB", bytes >> 20),
     };
-    format!("[toolrein: {kind}, {size}, base64, left out]")
+    texts.fill(&ENCODED, &[("kind", &kind as &dyn Display), ("size", &size)])
 }
 
 fn is_base64(byte: u8) -> bool {
@@ -302,7 +305,7 @@ mod tests {
             ),
             (encoded(b"\x00\x01\x02", 10_600_000), "[toolrein: data, 10 MiB, base64, left out]"),
         ] {
-            let cut = leave_out(&text, 1_000).expect("a blob");
+            let cut = leave_out(&text, 1_000, &Texts::default()).expect("a blob");
             assert_eq!(cut.text, left);
             let notes = left.len() - left.find('[').unwrap_or(0);
             assert!(cut.gone_chars > notes && cut.gone_chars <= text.len());
@@ -322,18 +325,18 @@ mod tests {
             "-".repeat(5_000),
             format!("{}\n{}", &short[..70], "a sentence of prose ".repeat(300)),
         ] {
-            assert_eq!(leave_out(&text, 1_000), None, "{text}");
+            assert_eq!(leave_out(&text, 1_000, &Texts::default()), None, "{text}");
         }
     }
 
     #[test]
     fn each_of_several_is_noted_and_the_text_between_them_stays() {
         let blob = encoded(b"GIF89a", 3_000);
-        let cut = leave_out(&format!("[\"{blob}\",\"é {blob}\"]"), 1_000).expect("blobs");
+        let cut = leave_out(&format!("[\"{blob}\",\"é {blob}\"]"), 1_000, &Texts::default()).expect("blobs");
         let note = "[toolrein: image/gif, 3000 bytes, base64, left out]";
         assert_eq!(cut.text, format!("[\"{note}\",\"é {note}\"]"));
         assert_eq!(cut.gone_chars, 8_000);
-        assert_eq!(leave_out(&cut.text, 1_000), None);
+        assert_eq!(leave_out(&cut.text, 1_000, &Texts::default()), None);
     }
 
     #[test]
@@ -354,7 +357,7 @@ mod tests {
                 let text =
                     format!("{}data:image/png;base64,{blob}\" ,", "some words ".repeat(140).split_at(at).0);
                 let raw = crate::wire::json::quote(&text);
-                let found = leave_out(&text, 1_000).is_some();
+                let found = leave_out(&text, 1_000, &Texts::default()).is_some();
                 assert!(
                     found && may_occur(text.as_bytes(), 1_000) && may_occur(raw.as_bytes(), 1_000),
                     "{text}"

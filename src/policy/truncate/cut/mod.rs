@@ -8,8 +8,10 @@
 //! fits is left alone; that includes our own output, which always fits the limit it was made for. A marker alone
 //! exempts nothing: otherwise any web page could switch the limit off by quoting one.
 
-use std::fmt::Write as _;
+use super::super::texts::Texts;
+use announce::{Mark, Wording};
 
+pub(super) mod announce;
 pub(super) mod blob;
 mod json;
 mod rows;
@@ -37,13 +39,15 @@ const BLOB_CHARS_WHERE_LONG: usize = 1_000;
 
 /// How much of a result may be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct Bounds<'a> {
     /// The longest result, in characters (Unicode scalar values), the announcement included.
     pub max_chars: usize,
     /// The longest run of base64 in a result that fits, in characters.
     pub blob_chars: usize,
     /// How the model can get what was cut.
     pub how: How,
+    /// What announces a cut.
+    pub texts: &'a Texts,
 }
 
 /// How the model can get what was cut.
@@ -60,12 +64,12 @@ pub enum How {
 /// `None` means leave it alone, because it fits. Valid JSON (an object, an array or a string) stays valid JSON
 /// down to [`MIN_CHARS`], unless it is nested deeper than 100 levels or has more than 500,000 values; tables and JSON
 /// lines are cut by rows, everything else by lines.
-pub fn cut(text: &str, bounds: Bounds) -> Option<Cut> {
-    let Bounds { max_chars, blob_chars, .. } = bounds;
+pub fn cut(text: &str, bounds: Bounds<'_>) -> Option<Cut> {
+    let Bounds { max_chars, blob_chars, texts, .. } = bounds;
     if !exceeds(text, max_chars) {
-        return blob::leave_out(text, blob_chars);
+        return blob::leave_out(text, blob_chars, texts);
     }
-    let Some(mut noted) = blob::leave_out(text, BLOB_CHARS_WHERE_LONG.min(blob_chars)) else {
+    let Some(mut noted) = blob::leave_out(text, BLOB_CHARS_WHERE_LONG.min(blob_chars), texts) else {
         return Some(shorten(text, bounds));
     };
     if exceeds(&noted.text, max_chars) {
@@ -77,13 +81,14 @@ pub fn cut(text: &str, bounds: Bounds) -> Option<Cut> {
     Some(noted)
 }
 
-fn shorten(text: &str, Bounds { max_chars, blob_chars, how }: Bounds) -> Cut {
+fn shorten(text: &str, Bounds { max_chars, blob_chars, how, texts }: Bounds<'_>) -> Cut {
+    let wording = Wording { texts, how };
     let total = count(text);
-    let cut = json::shorten(text, total, max_chars, how)
-        .or_else(|| rows::shorten(text, total, max_chars, how))
-        .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full(how)));
+    let cut = json::shorten(text, total, max_chars, wording)
+        .or_else(|| rows::shorten(text, total, max_chars, wording))
+        .unwrap_or_else(|| text::shorten(text, total, max_chars, Mark::Full(wording)));
     // A piece of something that was not base64 as a whole may look like base64.
-    match blob::leave_out(&cut.text, blob_chars) {
+    match blob::leave_out(&cut.text, blob_chars, texts) {
         Some(noted) => Cut { text: noted.text, gone_chars: (cut.gone_chars + noted.gone_chars).min(total) },
         None => cut,
     }
@@ -98,79 +103,6 @@ pub fn exceeds(text: &str, max_chars: usize) -> bool {
 /// The number of characters of `text`; quicker where all of them are ASCII, the usual case.
 fn count(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
-}
-
-/// How a cut is announced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
-    /// The one full announcement: how much is gone, of how much, and how to get it.
-    Full(How),
-    /// A placeholder inside a value of a JSON document, whose announcement is elsewhere.
-    Quiet,
-}
-
-/// The facts in one announcement.
-#[derive(Debug, Clone, Copy)]
-struct Loss {
-    gone: usize,
-    total: usize,
-    /// Which part is cut; `None` for a text of one line.
-    place: Option<LossRange>,
-    /// Whether lines that look like errors were kept out of the part that was cut.
-    errors_kept: bool,
-}
-
-/// The cut range of a text's lines or of a table's rows.
-#[derive(Debug, Clone, Copy)]
-struct LossRange {
-    unit: &'static str,
-    /// The first and the last one cut, from 1.
-    first: usize,
-    last: usize,
-    /// How many there are.
-    count: usize,
-}
-
-impl How {
-    /// Free of quotes and backslashes, as the markers are.
-    fn words(self) -> String {
-        match self {
-            Self::Narrower => "to see more, ask the tool for a narrower range or filter".to_owned(),
-            Self::Read { reader, call } => format!("to see more, use {reader} with call {call}"),
-        }
-    }
-}
-
-impl Mark {
-    /// The marker in a text. Free of quotes and backslashes, so that it needs no escape in JSON.
-    fn sentence(self, loss: &Loss) -> String {
-        let Loss { gone, total, .. } = loss;
-        let Self::Full(how) = self else {
-            return format!("[… {gone} of {total} characters cut …]");
-        };
-        let mut marker = format!("[toolrein: cut {gone} of {total} characters here");
-        // Writing to a String cannot fail.
-        if let Some(LossRange { unit, first, last, count }) = loss.place {
-            let _ = write!(marker, " ({unit} {first} to {last} of this result's {count})");
-        }
-        if loss.errors_kept {
-            marker.push_str(", except what looks like errors");
-        }
-        let _ = write!(marker, "; {}]", how.words());
-        marker
-    }
-}
-
-/// The marker of a JSON document: `layout` are the characters of its indentation and of needless escapes, which go
-/// first and take no information with them.
-fn json_sentence(gone: usize, total: usize, layout: usize, how: How) -> String {
-    let how = how.words();
-    let lead = format!("[toolrein: cut {gone} of {total} characters of this JSON");
-    match layout {
-        0 => format!("{lead}, at each …; {how}]"),
-        all if all >= gone => format!("{lead}, all of them layout]"),
-        some => format!("{lead}, at each … ({some} of them layout); {how}]"),
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,13 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Bounds, Cut, How, MIN_CHARS, exceeds};
+use crate::policy::texts::Texts;
 
 const MARKER: &str = "[toolrein: cut ";
 
 /// The cut with the bound on base64 as shipped.
 pub(super) fn cut(text: &str, max_chars: usize) -> Option<Cut> {
-    super::cut(text, Bounds { max_chars, blob_chars: 4_000, how: How::Narrower })
+    super::cut(text, Bounds { max_chars, blob_chars: 4_000, how: How::Narrower, texts: &Texts::default() })
 }
 
 /// Cuts, and checks what every cut promises.

@@ -6,8 +6,9 @@ use std::ops::Range;
 
 use memchr::{memchr, memchr_iter, memrchr};
 
+use super::announce::{Loss, LossRange, Mark, Unit};
 use super::trouble::{Picks, Rank, Signs};
-use super::{Cut, Loss, LossRange, Mark, count, trace};
+use super::{Cut, count, trace};
 
 /// One part in five is head, the rest tail: of the ratios measured on coding agents' large results, 20/80 at 16,000
 /// characters lost least of what the agents later used (4% of lines; head only 11%, half and half 17%).
@@ -26,12 +27,12 @@ const LEAD_BYTES: usize = 100;
 const ELLIPSIS: &str = "…";
 
 /// Shortens `text`, which has `total` characters and more than `max_chars`, to at most `max_chars`.
-pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark) -> Cut {
+pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark<'_>) -> Cut {
     let newline = newline_of(text);
     let line_count = lines_through(text, text.len());
     let with_errors = max_chars >= MIN_CHARS_FOR_ERRORS;
     let place = |first: usize, last: usize| {
-        (line_count > 1).then_some(LossRange { unit: "lines", first, last, count: line_count })
+        (line_count > 1).then_some(LossRange { unit: Unit::Lines, first, last, count: line_count })
     };
     let longest_place = place(line_count, line_count);
     let longest = mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });

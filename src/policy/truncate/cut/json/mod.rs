@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use memchr::memchr;
 use serde_json::value::RawValue;
 
-use super::{Cut, How, Mark, json_sentence};
+use super::Cut;
+use super::announce::{Mark, Wording};
 
 mod scan;
 pub(super) mod share;
@@ -19,7 +20,7 @@ mod write;
 /// Shortens `text`, which has `total` characters and more than `max_chars`, if it is a JSON object, array or string.
 ///
 /// `None` if it is not, or if it is one that has to be cut as text.
-pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> Option<Cut> {
+pub(super) fn shorten(text: &str, total: usize, max_chars: usize, wording: Wording<'_>) -> Option<Cut> {
     let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
     if !trimmed.starts_with(['{', '[', '"']) {
         return None;
@@ -28,13 +29,13 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     serde_json::from_str::<&RawValue>(trimmed).ok()?;
     if trimmed.starts_with('"') {
         let room = max_chars.checked_sub(2)?;
-        let piece = string::shorten(trimmed, room, Mark::Full(how));
+        let piece = string::shorten(trimmed, room, Mark::Full(wording));
         return fits(format!("\"{}\"", piece.text), total, piece.kept, max_chars);
     }
     let document = without_indentation(trimmed);
     let chars = document.chars().count();
     let indentation = total - chars;
-    let longest = json_sentence(total, total, total - 1, how).chars().count();
+    let longest = wording.longest_json_sentence(total);
     let end = document.len() - 1;
     let (body, close) = (&document[..end], &document[end..]);
     let lead = announcement_lead(&document);
@@ -43,7 +44,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     let (mut out, kept, respelled) = if chars <= room {
         (body.to_owned(), chars, 0)
     } else {
-        let mut cut = write::shorten(&scan::read(&document)?, room)?;
+        let mut cut = write::shorten(&scan::read(&document)?, room, wording.texts)?;
         cut.text.pop();
         (cut.text, cut.kept, cut.respelled)
     };
@@ -54,7 +55,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     } else {
         out.push_str(&lead);
     }
-    out.push_str(&json_sentence(gone, total, indentation + respelled, how));
+    out.push_str(&wording.json_sentence(gone, total, indentation + respelled));
     out.push('"');
     out.push_str(close);
     fits(out, total, kept, max_chars)

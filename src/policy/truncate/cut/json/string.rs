@@ -4,7 +4,8 @@
 
 use memchr::{memchr, memmem};
 
-use super::super::{Loss, Mark, text};
+use super::super::announce::{INSIDE_STRING, Loss, Mark};
+use super::super::text;
 
 /// What is left of a string, without its quotes.
 pub(super) struct Piece {
@@ -21,7 +22,7 @@ const MIN_CHARS_FOR_LINES: usize = 400;
 const MIN_CHARS_FOR_COUNT: usize = 120;
 
 /// Shortens a string, given with its quotes, to `room` characters without them. It has more.
-pub(super) fn shorten(quoted: &str, room: usize, mark: Mark) -> Piece {
+pub(super) fn shorten(quoted: &str, room: usize, mark: Mark<'_>) -> Piece {
     let raw = &quoted[1..quoted.len() - 1];
     let chars = raw.chars().count();
     let by_lines = if room >= MIN_CHARS_FOR_LINES { by_lines(quoted, chars, room, mark) } else { None };
@@ -30,13 +31,13 @@ pub(super) fn shorten(quoted: &str, room: usize, mark: Mark) -> Piece {
 
 /// Decodes the string, cuts its text and encodes it again. `None` if it has no lines, cannot be decoded (a lone
 /// surrogate), or its escapes are so uneven that the result would not fit.
-fn by_lines(quoted: &str, chars: usize, room: usize, mark: Mark) -> Option<Piece> {
+fn by_lines(quoted: &str, chars: usize, room: usize, mark: Mark<'_>) -> Option<Piece> {
     memmem::find(quoted.as_bytes(), b"\\n")?;
     let decoded: String = serde_json::from_str(quoted).ok()?;
     let decoded_chars = decoded.chars().count();
     let encoded = encode(&decoded)?;
     let mut encoded_chars = encoded.chars().count();
-    if encoded_chars <= room && mark == Mark::Quiet {
+    if encoded_chars <= room && matches!(mark, Mark::Quiet(_)) {
         // It was written with more escapes than it needs.
         return Some(Piece {
             text: encoded,
@@ -75,11 +76,11 @@ fn encode(text: &str) -> Option<String> {
 }
 
 /// Head and tail, three to two, around the mark.
-fn by_characters(raw: &str, chars: usize, room: usize, mark: Mark) -> Piece {
+fn by_characters(raw: &str, chars: usize, room: usize, mark: Mark<'_>) -> Piece {
     let sentence = |gone: usize| match mark {
         Mark::Full(_) => mark.sentence(&Loss { gone, total: chars, place: None, errors_kept: false }),
-        Mark::Quiet if room < MIN_CHARS_FOR_COUNT => "…".to_owned(),
-        Mark::Quiet => format!("…[{gone} characters cut]…"),
+        Mark::Quiet(_) if room < MIN_CHARS_FOR_COUNT => "…".to_owned(),
+        Mark::Quiet(texts) => texts.fill(&INSIDE_STRING, &[("gone", &gone)]),
     };
     let ends = room.saturating_sub(sentence(chars).chars().count());
     let head = head_end(raw, ends - ends * 2 / 5);

@@ -1,11 +1,12 @@
 //! The second pass over a JSON document: writes what its space allows, and counts the characters kept. How the space
 //! is divided is decided in `share`.
 
-use super::super::Mark;
+use super::super::announce::Mark;
 use super::super::trouble::{Sign, Signs};
 use super::scan::{Kind, Outline};
 use super::share::{Share, divide, placeholder};
 use super::string;
+use crate::policy::texts::Texts;
 
 /// Signs of errors beyond this number are ignored: a bound on memory (1 MB).
 const MAX_SIGNS: usize = 65_536;
@@ -23,20 +24,21 @@ pub(super) struct Written {
 }
 
 /// Writes the document in at most `room` characters; `None` if that is not possible.
-pub(super) fn shorten(outline: &Outline<'_>, room: usize) -> Option<Written> {
+pub(super) fn shorten(outline: &Outline<'_>, room: usize, texts: &Texts) -> Option<Written> {
     if outline.nodes.first()?.least() > room {
         return None;
     }
     let bytes = outline.document.as_bytes();
     let signs: Vec<Sign> = Signs::within(bytes, 0..bytes.len()).take(MAX_SIGNS).collect();
     let text = String::with_capacity(room + room / 8);
-    let mut writer = Writer { outline, signs: &signs, text, used: 0, kept: 0, respelled: 0 };
+    let mut writer = Writer { outline, texts, signs: &signs, text, used: 0, kept: 0, respelled: 0 };
     writer.value(0, room);
     Some(Written { text: writer.text, kept: writer.kept, respelled: writer.respelled })
 }
 
 struct Writer<'a> {
     outline: &'a Outline<'a>,
+    texts: &'a Texts,
     signs: &'a [Sign],
     text: String,
     /// Characters written, and the characters of the original that they represent, placeholders excluded.
@@ -59,7 +61,7 @@ impl Writer<'_> {
         match node.kind {
             Kind::Scalar => self.push_ours("\"…\""),
             Kind::Text => {
-                let piece = string::shorten(whole, room.saturating_sub(2), Mark::Quiet);
+                let piece = string::shorten(whole, room.saturating_sub(2), Mark::Quiet(self.texts));
                 self.push("\"");
                 self.push_ours(&piece.text);
                 self.push("\"");

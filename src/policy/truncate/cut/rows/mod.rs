@@ -8,9 +8,10 @@
 
 use std::ops::Range;
 
+use super::Cut;
+use super::announce::{Loss, LossRange, Mark, Unit, Wording};
 use super::json::share::{Share, sample};
 use super::trouble::{Rank, Signs};
-use super::{Cut, How, Loss, LossRange, Mark};
 
 mod aligned;
 mod bars;
@@ -46,7 +47,7 @@ enum Form {
 /// Shortens `text`, which has `total` characters and more than `max_chars`, if it is a table.
 ///
 /// `None` if it is none, or if header and foot leave less than half of the limit to its rows.
-pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> Option<Cut> {
+pub(super) fn shorten(text: &str, total: usize, max_chars: usize, wording: Wording<'_>) -> Option<Cut> {
     let table = lines::read(text)
         .or_else(|| bars::read(text))
         .or_else(|| separated::read(text))
@@ -62,11 +63,11 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     let loss = |gone, first, last, errors_kept| Loss {
         gone,
         total,
-        place: Some(LossRange { unit: "rows", first, last, count }),
+        place: Some(LossRange { unit: Unit::Rows, first, last, count }),
         errors_kept,
     };
     let row = |sentence: &str| format!("{}{newline}", table.form.row(sentence));
-    let longest = row(&Mark::Full(how).sentence(&loss(total, count, count, true))).chars().count();
+    let longest = row(&Mark::Full(wording).sentence(&loss(total, count, count, true))).chars().count();
     let room = max_chars.checked_sub(around + longest).filter(|room| *room >= max_chars / 2)?;
 
     let gap = table.form.gap() + newline;
@@ -82,7 +83,7 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, how: How) -> O
     let tail =
         kept.iter().rev().enumerate().take_while(|(at, share)| share.ordinal + at + 1 == count).count();
     let errors_kept = first_gone - 1 + tail < kept.len();
-    let marker = row(&Mark::Full(how).sentence(&loss(gone, first_gone, count - tail, errors_kept)));
+    let marker = row(&Mark::Full(wording).sentence(&loss(gone, first_gone, count - tail, errors_kept)));
 
     let mut out = String::with_capacity(text.len().min(max_chars * 4));
     out.push_str(head);
