@@ -27,8 +27,8 @@ const ANSWER_SECONDS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
 const SHARES: [f64; 3] = [0.5, 0.8, 1.0];
 /// In the order of [`PolicyTokens`].
 const EFFECTS: [&str; 3] = ["removed", "added", "reasked"];
-/// The labels of [`Metrics::count_summary_tokens`].
-const SUMMARY_TOKENS: [&str; 2] = ["input", "output"];
+/// The labels of [`Metrics::count_summary_tokens`] and [`Metrics::count_question_tokens`].
+const BILLED: [&str; 2] = ["input", "output"];
 /// The labels of [`Metrics::count_reload`].
 const RELOADS: [&str; 2] = ["ok", "refused"];
 /// About how many bytes of a request make a token: for prompts without a bill.
@@ -87,6 +87,7 @@ struct Deeds {
     approvers: Approvers,
     overflows_remembered: IntCounter,
     summaries: Summaries,
+    question_tokens: Counters,
 }
 
 /// Summaries that were requested.
@@ -194,8 +195,15 @@ impl Metrics {
 
     /// Counts what a summary cost, as billed.
     pub fn count_summary_tokens(&self, prompt: u64, completion: u64) {
-        for (kind, count) in SUMMARY_TOKENS.into_iter().zip([prompt, completion]) {
+        for (kind, count) in BILLED.into_iter().zip([prompt, completion]) {
             self.deeds.summaries.tokens.add(kind, count);
+        }
+    }
+
+    /// Counts what a question about a call cost, as billed.
+    pub fn count_question_tokens(&self, prompt: u64, completion: u64) {
+        for (kind, count) in BILLED.into_iter().zip([prompt, completion]) {
+            self.deeds.question_tokens.add(kind, count);
         }
     }
 
@@ -451,6 +459,11 @@ impl Deeds {
                 "Requests shortened at once, since an earlier request of the conversation was refused for its length.",
             )?,
             summaries: Summaries::new(make)?,
+            question_tokens: make.words(
+                "toolrein_question_tokens_total",
+                "Tokens billed for questions about calls to another model (rewrite_query); included in no other count.",
+                "type",
+            )?,
         })
     }
 

@@ -172,6 +172,8 @@ fn a_small_model_puts_the_query_shorter_and_is_asked_once_for_equal_queries() {
         assert_eq!((&body["temperature"], &body["max_tokens"]), (&json!(0), &json!(50)));
         assert_eq!(body["messages"][1]["content"], format!("the latest Rust release {}", year()));
         assert_eq!(questions[0].header("authorization"), Some("Bearer sk-test"));
+        program.wait_for_metric("toolrein_question_tokens_total{type=\"input\"}", 20.0);
+        program.wait_for_metric("toolrein_question_tokens_total{type=\"output\"}", 5.0);
         program
             .wait_for_metric("toolrein_actions_total{policy=\"rewrite_query\",action=\"asked_model\"}", 2.0);
         program.wait_for_metric("toolrein_actions_total{policy=\"rewrite_query\",action=\"rewritten\"}", 2.0);

@@ -1,8 +1,8 @@
 //! Questions to another model about calls: asked at once, answered within their time or not at all. Answers are kept, so
-//! that an equal question is asked once. The core decides what is asked and what becomes of the answer.
+//! that an equal question is not asked again later; two at the same time are both asked. The core decides what is asked and what becomes of the answer.
 
 use super::AppState;
-use crate::dialect::summary::answer;
+use crate::dialect::summary::{Answer, answer};
 use crate::exchange::AskedModel;
 use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
@@ -56,6 +56,8 @@ impl AppState {
         within: Duration,
         request: Request<UpBody>,
     ) -> Option<Arc<str>> {
-        answer(&self.reply_of(endpoint, within, request).await?, MOST_WORDS).text
+        let Answer { text, usage } = answer(&self.reply_of(endpoint, within, request).await?, MOST_WORDS);
+        self.telemetry.metrics.count_question_tokens(usage.prompt, usage.completion);
+        text
     }
 }
