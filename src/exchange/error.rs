@@ -178,7 +178,7 @@ impl ProxyError {
     }
 
     /// The same for those who may not know the upstream: no address, and no detail that may hold one.
-    pub fn message_for_strangers(&self) -> String {
+    pub fn public_message(&self) -> String {
         const AGAIN: &str =
             "Send the request again; if it persists, whoever runs toolrein finds the reason in its log.";
         match self {
@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn every_error_that_names_the_upstream_says_it_to_callers_on_this_machine_alone() {
         for error in every() {
-            let named = error.message() != error.message_for_strangers();
+            let named = error.message() != error.public_message();
             assert_eq!(named, error.names_the_upstream(), "{error:?}");
         }
     }

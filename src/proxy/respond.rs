@@ -55,7 +55,7 @@ pub fn for_strangers(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
         return response;
     };
     tracing::warn!(code = error.code(), "{error}");
-    let body = own_error_body(&error.message_for_strangers(), error.code());
+    let body = own_error_body(&error.public_message(), error.code());
     *response.body_mut() = ReplyBody::full(Bytes::from(body));
     response
 }

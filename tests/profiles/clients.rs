@@ -23,6 +23,7 @@ with_each_client!(
     design_limits_each_tool_and_the_model_is_shown_what_is_used,
     a_model_that_finds_nothing_asks_the_user_and_goes_on_with_the_answer,
     a_guest_has_a_smaller_quota_than_a_caller_with_a_key_and_is_told_when_more_is_free,
+    chat_keeps_the_newest_two_results_whole_and_a_small_model_summarises_the_rest,
 );
 
 const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
@@ -448,4 +449,47 @@ fn a_guest_has_a_smaller_quota_than_a_caller_with_a_key_and_is_told_when_more_is
         }
         upstream.assert_clean();
     }
+}
+
+fn chat_keeps_the_newest_two_results_whole_and_a_small_model_summarises_the_rest(way: Way) {
+    let is_question = |request: &Recorded| request.json()["model"] == "gpt-4o-mini";
+    let upstream = Scripted::start(move |nth, request| {
+        let body = request.json();
+        let last = body["messages"].as_array().unwrap().iter().rfind(|message| message["role"] != "system");
+        if is_question(request) {
+            Reply::text("Six pages were read.")
+        } else if last.unwrap()["role"] == "user" {
+            Reply::speech(request, &Speech::calls(&[(&format!("c{nth}"), "fetch", "{}")]))
+        } else {
+            Reply::speech(request, &Speech::text("This is what I found."))
+        }
+    });
+    let window = "[model.\"gpt-4o\"]\ncontext_window = 8192\n";
+    let all = SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", "");
+    let program = Toolrein::before(&upstream, &format!("{window}{all}"));
+    let pages: Vec<String> = (0..8).map(|at| format!("page {at} {}", "word ".repeat(1_000))).collect();
+    // Four were read before: the profile allows five calls of a tool in a minute.
+    let mut talk = Agent::new(way, json!({ "fetch": pages[4..] }));
+    talk.profile = "chat";
+    for (at, page) in pages[..4].iter().enumerate() {
+        let call = json!({"id": format!("p{at}"), "type": "function", "function": {"name": "fetch", "arguments": "{}"}});
+        talk.messages.as_array_mut().unwrap().extend([
+            json!({"role": "user", "content": "Read on."}),
+            json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+            json!({"role": "tool", "tool_call_id": format!("p{at}"), "content": page}),
+            json!({"role": "assistant", "content": "Read."}),
+        ]);
+    }
+    talk.say(&program, &["Read on."; 4]);
+    assert_eq!(talk.ran(), ["fetch"; 4]);
+    assert_eq!(talk.last(), "This is what I found.");
+    let (questions, requests): (Vec<_>, Vec<_>) = upstream.requests().into_iter().partition(is_question);
+    assert_eq!(questions.len(), 1);
+    let shown = requests.last().unwrap().json().to_string();
+    assert_eq!(shown.matches("Six pages were read.").count(), 1);
+    assert!(shown.contains("this old result of fetch was cleared"), "{shown}");
+    for page in [6, 7] {
+        assert!(shown.contains(&pages[page]), "page {page} is whole");
+    }
+    upstream.assert_clean();
 }

@@ -38,7 +38,7 @@ impl Replies {
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let event = self.judge.own_error_event(&error.message_for_strangers(), error.code());
+            let event = self.judge.own_error_event(&error.public_message(), error.code());
             core.outputs.push_back(Output::Emit(event));
         }
         core.record.error = Some(error.code());
