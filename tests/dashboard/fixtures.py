@@ -43,6 +43,7 @@ class World:
         self.started = now_ms() - 7_412_000
         self.list = [self.made(number) for number in range(conversations)]
         self.waiting = []
+        self.stops = {}
         self.history = self.past()
         self.minutes = [self.minute(back) for back in range(59, -1, -1)]
 
@@ -59,7 +60,7 @@ class World:
                 "model": MODELS[number % 4], "profile": ["support", "research", None][number % 3],
                 "caller": f"{(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}", "requests": 3 + number % 23, "calls": number % 41,
                 "blocked": (number % 7) if acted else 0, "tokens_removed": (number * 977) % 64000 if acted else 0,
-                "tokens_added": (number % 9) * 40, "last_ms": now_ms() - number * 4100 - 800, "policies": sorted(set(acted)), "is_stopped": number == 4}
+                "tokens_added": (number % 9) * 40, "last_ms": now_ms() - number * 4100 - 800, "policies": sorted(set(acted)), "is_stopped": False}
 
     def past(self):
         rows = [("refund_payment", {"order": "A-10233", "amount_eur": 129.0}, "approve", "Mara Lind", None),
@@ -134,11 +135,20 @@ class World:
                            "message": "\"limit\" was text and became a number."},
                           {"at_ms": now_ms() - 12_000, "tool": "web_search", "verdict": "block", "policy": "loops", "used": 5, "limit": 5, "message": BLOCKS[0][2]}]}
 
-    def stop(self, name, is_stopped):
+    def stop(self, what, name, is_stopped):
+        if not is_stopped and (what, name) not in self.stops:
+            return None
+        if is_stopped:
+            self.stops[what, name] = stamp(now_ms() + 86_400_000)
+        else:
+            del self.stops[what, name]
         for row in self.list:
-            if row["id"] == name:
+            if what == "conversation" and row["id"] == name:
                 row["is_stopped"] = is_stopped
-        return {"what": "conversation", "id": name, "stopped": is_stopped}
+        return {"what": what, "id": name, "stopped": is_stopped}
+
+    def stopped(self):
+        return [{"what": what, "id": name, "until": until} for (what, name), until in self.stops.items()]
 
     def ask(self, body):
         """A call begins to wait for a person."""
@@ -226,4 +236,4 @@ def explanation(name):
     return ("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta http-equiv=\"Content-Security-Policy\" "
             "content=\"default-src 'none'; style-src 'unsafe-inline'\"><title>explained</title>"
             "<style>body{background:rgb(1,2,3);color:#fff}i{display:block;height:10px;background:#f00}</style></head>"
-            f"<body><h1>{safe} explained</h1><i style=\"width:37px\"></i><script>document.title='owned'</script></body></html>")
+            f"<body><h1>{safe} explained</h1><a id=\"link\" href=\"#end\">end</a><i style=\"width:37px\"></i><script>document.title='owned'</script><p id=\"end\">The end</p></body></html>")

@@ -56,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def protected(self, url, method):
         body = self.body() if method == "POST" else None
+        if self.server.token is None:
+            return self.error(404, "There is nothing at this path.", "not_found")
         if self.headers.get("authorization") != f"Bearer {self.server.token}":
             return self.error(401, "The bearer token is missing or wrong.", "unauthorized")
         parts = [urllib.parse.unquote(part) for part in url.path.split("/")[1:]]
@@ -69,11 +71,11 @@ class Handler(BaseHTTPRequestHandler):
             case ("GET", ["api", "conversations", name, "explain"]):
                 return self.send(200, TYPES[".html"], fixtures.explanation(name).encode())
             case (_, ["api", "conversations", name, "stop"]):
-                return self.json(world.stop(name, method == "POST"))
+                return self.stop("conversation", name, method)
             case (_, ["api", "callers", name, "stop"]):
-                return self.json({"what": "caller", "id": name, "stopped": method == "POST"})
+                return self.stop("caller", name, method)
             case ("GET", ["api", "stops"]):
-                return self.json({"object": "list", "data": [], "complete": True})
+                return self.json({"object": "list", "data": world.stopped(), "complete": True})
             case ("GET", ["api", "config", "difference"]):
                 return self.json(world.difference())
             case ("GET", ["api", "confirmations", "history"]):
@@ -86,6 +88,10 @@ class Handler(BaseHTTPRequestHandler):
             case ("GET", ["api", "events"]):
                 return self.events()
         return self.error(404, "There is nothing at this path.", "not_found")
+
+    def stop(self, what, name, method):
+        done = self.server.world.stop(what, name, method == "POST")
+        return self.json(done) if done else self.error(404, "No stop for this id was set here.", "not_stopped")
 
     def control(self, what, body):
         """What a test asks for: a blocked call, an approval that waits, the streams cut."""

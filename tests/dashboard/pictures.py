@@ -50,8 +50,9 @@ def main():
     _, page = prepared()
     try:
         if sys.argv[1] == "--readme":
+            page.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
             show(page, "overview", 1280, "light")
-            take(page, pathlib.Path(sys.argv[2]), 800)
+            take(page, pathlib.Path(sys.argv[2]), 960)
             return
         folder = pathlib.Path(sys.argv[1])
         folder.mkdir(parents=True, exist_ok=True)

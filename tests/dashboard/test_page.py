@@ -213,6 +213,18 @@ class Decides(Dashboard):
         self.page.click("button", "Let it go on")
         self.page.wait(lambda: not self.page.all(".labels .pill"), "the conversation is no longer stopped")
 
+    def test_a_caller_is_stopped_and_goes_on(self):
+        name = self.page.control("block")["conversation"]
+        self.page.open(f"conversations/{urllib.parse.quote(name, safe='')}")
+        caller = self.page.one(".labels span", "caller").text.removeprefix("caller ")
+        self.page.click("button", "Stop its caller")
+        self.page.click("dialog button.danger", "Stop the caller")
+        self.page.wait(lambda: self.page.text("#announcements") == "The caller is stopped.", "the stop is announced")
+        self.page.go("conversations")
+        row = self.page.one("tbody tr", caller)
+        row.find_element(By.CSS_SELECTOR, "button").click()
+        self.page.wait(lambda: not [one for one in self.page.all("tbody tr") if caller in one.text], "the caller is no longer stopped")
+
     def test_the_explanation_opens_in_a_tab_of_its_own(self):
         name = self.page.control("block")["conversation"]
         self.page.open(f"conversations/{urllib.parse.quote(name, safe='')}")
@@ -225,6 +237,9 @@ class Decides(Dashboard):
             self.assertGreater(self.page.script("return document.adoptedStyleSheets.length"), 0)
             self.assertEqual(self.page.all("script, iframe, link"), [])
             self.assertNotEqual(self.page.driver.title, "owned")
+            self.assertEqual(self.page.all("[style]:not([data-style])"), [])
+            links = self.page.script("return [...document.querySelectorAll('a[href]')].map((link) => link.href)")
+            self.assertEqual([link for link in links if not link.startswith("about:blank#")], [])
         finally:
             self.page.driver.close()
             self.page.driver.switch_to.window(here)

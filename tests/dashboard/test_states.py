@@ -58,6 +58,19 @@ class Trouble(Mocked):
             self.page.leave()
             self.server.token = TOKEN
 
+    def test_a_server_without_a_token_says_how_to_set_one(self):
+        self.expected_errors = ("404",)
+        self.server.token = None
+        try:
+            self.page.open("approvals")
+            self.page.one(".state", "token_env")
+            self.page.click("#sign")
+            self.page.one("#token").send_keys("any-token-at-all\n")
+            self.page.one(".problem", "token_env")
+            self.page.leave()
+        finally:
+            self.server.token = TOKEN
+
     def test_a_server_that_fails_is_quoted(self):
         self.expected_errors = ("500",)
         self.server.world.limits = lambda: 1 / 0

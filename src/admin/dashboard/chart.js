@@ -58,7 +58,7 @@ export function chart({ title, unit, series }) {
   function show(index) {
     const at = index ?? data[0].length - 1;
     const parts = series.map((one, which) => `${number(data[which + 1][at])} ${one.label.toLowerCase()}`);
-    setText(readout, data[0].length === 0 ? "" : `${minute(data[0][at])}: ${parts.join(", ")}`);
+    setText(readout, data[0].length === 0 ? "Nothing in the last hour" : `${minute(data[0][at])}: ${parts.join(", ")}`);
   }
 
   function fillNumbers() {

@@ -17,7 +17,7 @@ import { health } from "./views/health.js";
 import { limits } from "./views/limits.js";
 import { overview } from "./views/overview.js";
 import { savings } from "./views/savings.js";
-import { signIn } from "./views/sign_in.js";
+import { NO_TOKEN, signIn } from "./views/sign_in.js";
 import { tools } from "./views/tools.js";
 
 const VIEWS = [overview, tools, limits, conversations, approvals, savings, health];
@@ -44,7 +44,8 @@ const context = {
   now: () => Date.now() + skew,
   refresh: () => refresh(),
   announce,
-  go: (hash) => (location.hash = hash),
+  /** Changes the address without an entry in the history, as for what is typed into a filter. */
+  go: (hash) => location.replace(hash),
   signedIn,
 };
 
@@ -195,7 +196,7 @@ function fail(error) {
   const again = h("button", { type: "button", onclick: () => (shown.isReplaced ? open() : refresh()) }, "Try again");
   const texts = {
     offline: ["toolrein does not answer", `${error.message} The page tries again every few seconds.`],
-    absent: ["There is nothing here", error.message],
+    absent: ["There is nothing here", shown.view.isPrivate && shown.view !== conversation ? NO_TOKEN : error.message],
     refused: ["toolrein refused", error.message],
     broken: ["Something is wrong with this page", String(error.message ?? error)],
   };

@@ -25,6 +25,8 @@ function fill(tab, text) {
     .replace(/(<[^<>]*?)\sstyle="/gi, '$1 data-style="');
   const parsed = new DOMParser().parseFromString(bare, "text/html");
   for (const element of parsed.querySelectorAll("script, style, iframe, object, embed, base, link, meta[http-equiv]")) element.remove();
+  // An empty tab resolves addresses against the page that opened it, so links within the explanation name the tab's own.
+  for (const link of parsed.querySelectorAll('a[href^="#"]')) link.setAttribute("href", `${tab.location.href}${link.getAttribute("href")}`);
   const page = tab.document;
   page.replaceChild(page.adoptNode(parsed.documentElement), page.documentElement);
   page.adoptedStyleSheets = sheets.map((css) => {

@@ -85,7 +85,8 @@ function switches(context, id) {
   const act = async (work) => {
     setText(problem, "");
     try {
-      await work();
+      const except = (await work())?.not_in_profiles;
+      if (except) setText(problem, `Stopped, but without effect in: ${except.map((name) => name ?? "requests without a profile").join(", ")}.`);
     } catch (error) {
       setText(problem, error.message);
     }
@@ -95,17 +96,19 @@ function switches(context, id) {
     if (now.is_stopped) {
       await change("DELETE", conversationPath(id, "/stop"));
       context.announce("The conversation may go on.");
-    } else if (await ask("Stop this conversation?", "Its next tool calls are blocked, and the model is asked for a final answer. You can let it go on later.", "Stop")) {
-      await change("POST", conversationPath(id, "/stop"));
-      context.announce("The conversation is stopped.");
+      return null;
     }
+    if (!await ask("Stop this conversation?", "Its next tool calls are blocked, and the model is asked for a final answer. You can let it go on later, here or in the list.", "Stop")) return null;
+    const stopped = await change("POST", conversationPath(id, "/stop"));
+    context.announce("The conversation is stopped.");
+    return stopped;
   }) });
   const caller = h("button", { type: "button", class: "quiet", onclick: () => act(async () => {
-    const text = "Every conversation of this caller is stopped: all that comes with the same credential.";
-    if (await ask("Stop the caller of this conversation?", text, "Stop the caller")) {
-      await change("POST", `api/callers/${encodeURIComponent(now.caller)}/stop`);
-      context.announce("The caller is stopped.");
-    }
+    const text = "Every conversation of this caller is stopped: all that comes with the same credential. The list of conversations lets it go on.";
+    if (!await ask("Stop the caller of this conversation?", text, "Stop the caller")) return null;
+    const stopped = await change("POST", `api/callers/${encodeURIComponent(now.caller)}/stop`);
+    context.announce("The caller is stopped.");
+    return stopped;
   }) }, "Stop its caller");
   const explain = h("button", { type: "button", class: "primary", onclick: () => act(() => openExplanation(id)) }, "Explain in a new tab");
   return {

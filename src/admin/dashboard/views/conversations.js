@@ -6,6 +6,7 @@ import { compact, count, duration, number } from "../format.js";
 import { panel, pill } from "../parts.js";
 import { conversationLink, viewLink } from "../router.js";
 import { table } from "../table.js";
+import { stopsPanel } from "./stops.js";
 
 const PAGE = 100;
 const TYPING_MS = 300;
@@ -81,7 +82,7 @@ export const conversations = {
   title: "Conversations",
   isPrivate: true,
   create(context, route) {
-    const form = filters(context);
+    const [form, stops] = [filters(context), stopsPanel(context)];
     const turners = [pages({ label: "Pages of the list" }), pages({ label: "Pages of the list, at its end", below: true })];
     const list = table({ caption: "Conversations, newest first", columns: listColumns(context), key: (row) => row.id,
       rowClass: (row) => (row.is_stopped ? "stopped" : ""),
@@ -89,20 +90,22 @@ export const conversations = {
     let params = route.params;
     const page = () => Math.max(1, Number.parseInt(params.get("page") ?? "1", 10) || 1);
     return {
-      element: h("div", { class: "grid" }, panel("Newest first", { wide: true, actions: turners[0].element }, form.element, list.element, turners[1].element)),
-      load(signal, now) {
+      element: h("div", { class: "grid" }, stops.element, panel("Newest first", { wide: true, actions: turners[0].element }, form.element, list.element, turners[1].element)),
+      async load(signal, now) {
         params = now;
         const query = new URLSearchParams({ limit: PAGE, offset: (page() - 1) * PAGE });
         for (const name of ["policy", "query"]) if (params.get(name)) query.set(name, params.get(name));
-        return get(`api/conversations?${query}`, signal);
+        const [listed, stopped] = await Promise.all([get(`api/conversations?${query}`, signal), stops.load(signal)]);
+        return { listed, stopped };
       },
-      show(data, summary) {
+      show({ listed, stopped }, summary) {
+        stops.set(stopped);
         form.set(params, (summary.policies ?? []).map((row) => row.policy));
-        list.set(data.conversations);
-        for (const turner of turners) turner.set(params, page(), data);
+        list.set(listed.conversations);
+        for (const turner of turners) turner.set(params, page(), listed);
       },
       tick() {
-        for (const element of list.body.querySelectorAll("time")) setText(element, `${duration(context.now() - Number(element.dataset.ms))} ago`);
+        for (const element of list.body.querySelectorAll("time[data-ms]")) setText(element, `${duration(context.now() - Number(element.dataset.ms))} ago`);
       },
       close: () => form.close(),
     };

@@ -67,7 +67,7 @@ function difference() {
     { title: "In the file", fixed: true, class: "words", value: (row) => shown(row.in_file), cell: (row) => h("code", {}, shown(row.in_file)) },
   ] });
   return {
-    element: panel("Difference to the file", {}, line, list.element),
+    element: panel("Difference to the file", { wide: true }, line, list.element),
     set(data) {
       const text = !data ? "Sign in to compare with the file on disk."
         : !data.path ? "There is no file to compare with."
@@ -92,7 +92,7 @@ export const health = {
         bar(share(row.requests, all), `${percent(share(row.requests, all))} of the failed requests`)) },
     ] });
     return {
-      element: h("div", { class: "grid" }, numbers.element, panel("Failed requests by status", {}, errors.element),
+      element: h("div", { class: "grid" }, numbers.element, panel("Failed requests by status", { wide: true }, errors.element),
         changed.element, config.element),
       async load(signal) {
         const parts = [get("api/health", signal), get("config", signal), session.isSignedIn ? get("api/config/difference", signal) : null];

@@ -26,7 +26,7 @@ export function savingsHero() {
     set(summary) {
       const { removed, added, reasked, net } = summary.tokens;
       replace(value, net, () => [h("span", { title: `${number(net)} tokens` }, compact(net)), h("small", {}, " tokens")]);
-      setText(money, moneyLine(summary.money));
+      replace(money, JSON.stringify(summary.money), () => moneyLines(summary.money));
       replace(strip, `${removed} ${added} ${reasked}`, () => segments({ removed, added, reasked }));
       strip.setAttribute("aria-label", `${number(removed)} tokens removed, ${number(added)} added, ${number(reasked)} asked again`);
       replace(sum, `${removed} ${added} ${reasked}`, () => [
@@ -49,10 +49,10 @@ function segments(parts) {
   });
 }
 
-function moneyLine(money) {
-  if (!money) return "In tokens only: no prices are known for these models.";
-  const [full, cached] = [dollars(money.net_usd_uncached), dollars(money.net_usd_cached)];
-  return `${full} at the full input price, ${cached} at the cached price`;
+function moneyLines(money) {
+  if (!money) return [h("span", {}, "In tokens only: no prices are known for these models.")];
+  const line = (usd, at) => h("span", {}, h("b", {}, dollars(usd)), ` ${at}`);
+  return [line(money.net_usd_uncached, "at the full input price"), line(money.net_usd_cached, "at the cached price")];
 }
 
 function holdOut(hold) {

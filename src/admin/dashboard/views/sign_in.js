@@ -5,7 +5,7 @@ import { h, setText } from "../dom.js";
 import { session } from "../session.js";
 
 const CONTENTS = "Conversations, approvals and events hold what people and models wrote, so they need the admin token.";
-const NO_TOKEN = "This toolrein has no admin token, so it has no such pages. Set [admin] token_env to the name of an "
+export const NO_TOKEN = "This toolrein has no admin token, so it has no such pages. Set [admin] token_env to the name of an "
   + "environment variable that holds a token of 16 characters or more, and restart it.";
 
 async function check(field, message) {
