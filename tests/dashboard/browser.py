@@ -107,6 +107,12 @@ class Page:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read() or b"{}")
 
+    def api(self, method, path):
+        """A request to the admin API with the token, by the test itself."""
+        request = urllib.request.Request(f"{self.url}/{path}", method=method, headers={"authorization": f"Bearer {self.token}"})
+        with urllib.request.urlopen(request, timeout=PATIENCE):
+            pass
+
     def size(self, width, height=900):
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
                                     {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500})

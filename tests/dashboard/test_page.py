@@ -302,7 +302,11 @@ class Everyone(Dashboard):
     """Narrow screens, keyboards and screen readers."""
 
     def places(self):
+        """Every view, with something in each of its parts."""
         name = urllib.parse.quote(self.page.control("block")["conversation"], safe="")
+        stop = f"api/conversations/{name}/stop"
+        self.page.api("POST", stop)
+        self.addCleanup(self.page.api, "DELETE", stop)
         return [*VIEWS, f"conversations/{name}", "sign-in"]
 
     def test_nothing_is_wider_than_390_pixels(self):
@@ -318,13 +322,14 @@ class Everyone(Dashboard):
 
     def test_axe_finds_nothing_in_either_scheme(self):
         self.page.control("approval")
+        places = self.places()
         for width in (1280, 390):
             self.page.size(width)
             for scheme in SCHEMES:
                 self.page.scheme(scheme)
                 self.page.open()
                 self.page.live()
-                for place in self.places():
+                for place in places:
                     self.page.go(place)
                     self.assertEqual(self.page.accessibility(), [], f"{place}, {scheme}, {width} px")
 

@@ -103,6 +103,7 @@ function verdicts() {
 function feed(context) {
   const list = h("ol", { class: "feed" });
   const nothing = h("p", { class: "empty" });
+  let frame = null;
   const row = (event) => {
     const { data } = event;
     const link = data.conversation && h("a", { href: conversationLink(data.conversation) }, data.conversation);
@@ -113,6 +114,10 @@ function feed(context) {
   };
   return {
     element: panel("Live", { wide: true }, list, nothing),
+    /** Draws once a frame, however many events come. */
+    drawSoon() {
+      frame ??= requestAnimationFrame(() => ((frame = null), this.draw()));
+    },
     draw() {
       const events = context.recent.filter(({ event }) => event !== "tool_call_start").slice(0, MOST_EVENTS);
       events.forEach((event) => (event.key ??= crypto.randomUUID?.() ?? Math.random()));
@@ -170,7 +175,7 @@ export const overview = {
         tokens.set(...columns(summary.minutes, "removed", "added"));
         live.draw();
       },
-      event: () => live.draw(),
+      event: () => live.drawSoon(),
       close: () => (traffic.close(), tokens.close()),
     };
   },

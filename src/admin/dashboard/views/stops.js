@@ -27,7 +27,7 @@ export function stopsPanel(context) {
     { title: "Id", fixed: true, value: (row) => row.id, cell: (row) => row.what === "conversation"
       ? h("a", { href: conversationLink(row.id) }, row.id) : h("code", {}, row.id) },
     { title: "What", fixed: true, value: (row) => row.what },
-    { title: "Until", fixed: true, value: (row) => row.until, cell: (row) => h("time", {}, time(Date.parse(row.until))) },
+    { title: "Until", fixed: true, class: "double", value: (row) => row.until, cell: (row) => h("time", {}, time(Date.parse(row.until))) },
     { title: "Action", fixed: true, numeric: true, value: () => "", cell: (row) => h("button", { type: "button", class: "quiet",
       "aria-label": `Let it go on: ${row.what} ${row.id}`, onclick: () => resume(row) }, "Let it go on") },
   ] });
