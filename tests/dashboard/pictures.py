@@ -52,7 +52,7 @@ def main():
         if sys.argv[1] == "--readme":
             page.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
             show(page, "overview", 1280, "light")
-            take(page, pathlib.Path(sys.argv[2]), 960)
+            take(page, pathlib.Path(sys.argv[2]), 796)
             return
         folder = pathlib.Path(sys.argv[1])
         folder.mkdir(parents=True, exist_ok=True)

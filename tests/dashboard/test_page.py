@@ -167,6 +167,7 @@ class Decides(Dashboard):
         card = self.waiting()
         self.assertRegex(card.find_element(By.CSS_SELECTOR, ".left").text, r"^\d+:\d\d left$")
         self.page.one("#views .badge")
+        self.page.wait(lambda: self.page.driver.title.startswith("("), "the title counts what waits")
         approve = card.find_element(By.CSS_SELECTOR, "button.primary")
         approve.click()
         self.page.one(".problem", "Enter your name first")

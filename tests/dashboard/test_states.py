@@ -39,6 +39,17 @@ class Trouble(Mocked):
         self.page.live()
         self.page.wait(lambda: self.page.script("return document.getElementById('banner').hidden"), "the banner is gone")
 
+    def test_what_needs_a_person_is_said(self):
+        health = self.server.world.health()
+        self.server.world.health = lambda: health | {"store": {"kind": "redis", "up": False, "errors": 9}, "recorder": {"on": True, "dropped": 4}}
+        self.page.open()
+        self.page.one(".attention li", "does not answer")
+        self.page.one(".attention li", "dropped 4 records")
+        self.assertEqual(self.page.accessibility(), [])
+        del self.server.world.health
+        self.page.script("dispatchEvent(new Event('online'))")
+        self.page.wait(lambda: "does not answer" not in self.page.text(".attention"), "the line goes when the store is back")
+
     def test_an_unknown_conversation_is_said(self):
         self.expected_errors = ("404",)
         self.page.open("conversations/never-seen")

@@ -98,7 +98,7 @@ function open() {
   shown = { view, route, abort: new AbortController(), instance: null, hasData: false, isReplaced: false };
   const title = view === conversation ? route.id : view.title;
   setText(byId("title"), title);
-  document.title = `${title} · toolrein`;
+  setTitle(0);
   for (const [name, { link }] of links) {
     if (name === route.name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -115,6 +115,11 @@ function open() {
     byId("main").focus({ preventScroll: true });
   }
   refresh();
+}
+
+/** The title of the tab, with the approvals that wait, so that a tab in the background shows them. */
+function setTitle(waiting) {
+  document.title = `${waiting > 0 ? `(${number(waiting)}) ` : ""}${byId("title").textContent} · toolrein`;
 }
 
 /** Scrolls the strip of views, where it is narrow, to the one that is shown. */
@@ -157,9 +162,9 @@ async function refresh() {
   }
 }
 
-/** Loads again, but not more often than once a second. */
-function changedSoon() {
-  if (document.hidden) return;
+/** Loads again, but not more often than once a second; in the background for approvals only. */
+function changedSoon(event) {
+  if (document.hidden && event?.event !== "approval") return;
   soon ??= setTimeout(() => (soon = null, refresh()), Math.max(0, loadedAt + PAUSE_MS - Date.now()));
 }
 
@@ -176,6 +181,7 @@ function show(now, summary, data) {
   badge.hidden = !summary.approvals_pending;
   replace(badge, summary.approvals_pending, () => [document.createTextNode(number(summary.approvals_pending)), h("span", { class: "hidden" }, " waiting")]);
   if (wasHidden !== badge.hidden) reveal(now.route);
+  setTitle(summary.approvals_pending);
   if (now.instance) {
     now.instance.show(data, summary);
     if (!now.hasData) byId("view").replaceChildren(now.instance.element);
@@ -239,7 +245,7 @@ function onEvent(event) {
   recent.length = Math.min(recent.length, MOST_RECENT);
   announceEvent(event);
   shown?.instance?.event?.(event);
-  changedSoon();
+  changedSoon(event);
 }
 
 function signedIn(hash) {

@@ -1,5 +1,6 @@
 // Overview: what toolrein saved and stopped, what it costs, what needs a person and what is not governed.
 
+import { get } from "../api.js";
 import { chart } from "../chart.js";
 import { h, keyed, replace, setText } from "../dom.js";
 import { compact, count, dollars, duration, milliseconds, number, percent, share, time } from "../format.js";
@@ -7,6 +8,7 @@ import { bar, figure, panel, verdict } from "../parts.js";
 import { conversationLink } from "../router.js";
 import { session } from "../session.js";
 import { table } from "../table.js";
+import { attention } from "./attention.js";
 
 const VERDICTS = ["allow", "modify", "answer", "ask", "block"];
 const MOST_EVENTS = 12;
@@ -145,7 +147,7 @@ export const overview = {
   name: "overview",
   title: "Overview",
   create(context) {
-    const [hero, numbers, calls, live] = [savingsHero(), figures(), verdicts(), feed(context)];
+    const [hero, needs, numbers, calls, live] = [savingsHero(), attention(), figures(), verdicts(), feed(context)];
     const [traffic, tokens] = [minuteCharts.traffic(), minuteCharts.tokens()];
     const policies = table({ caption: "Policies", key: (row) => row.policy, nothing: "No policy has acted yet.", sort: 4, columns: [
       { title: "Policy", value: (row) => row.policy },
@@ -159,14 +161,16 @@ export const overview = {
         { title: "Endpoint", value: (row) => row.endpoint },
         { title: "Requests", value: (row) => row.requests, cell: (row) => number(row.requests), numeric: true },
       ] });
-    const element = h("div", { class: "grid" }, hero.element, numbers.element,
+    const element = h("div", { class: "grid" }, hero.element, needs.element, numbers.element,
       panel("The last hour: traffic", {}, traffic.element), panel("The last hour: tokens", {}, tokens.element),
       calls.element, panel("Relayed and not governed", {}, ungoverned.element),
       panel("Policies at work", { wide: true }, policies.element), live.element);
     return {
       element,
-      show(_, summary) {
+      load: (signal) => get("api/health", signal),
+      show(health, summary) {
         hero.set(summary);
+        needs.set(summary, health);
         numbers.set(summary);
         calls.set(summary.tool_calls);
         policies.set(summary.policies ?? []);
