@@ -44,7 +44,7 @@ pub use tables::{
     Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
     PlacementChoice, Reask, StateStore,
 };
-pub use target::Target;
+pub use target::{Target, without_secrets};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use upstream::{
