@@ -40,6 +40,24 @@ fn both_ports_are_bound_to_loopback_as_shipped() {
 }
 
 #[test]
+fn the_service_of_systemd_starts_the_program_and_names_only_what_exists() {
+    let unit = deployed("systemd/toolrein.service");
+    let named = unit.split(|char: char| char.is_whitespace() || ",;:()".contains(char));
+    let missing: Vec<&str> = named
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| ["tests/", "docs/", "deploy/"].iter().any(|folder| word.starts_with(folder)))
+        .filter(|path| !root().join(path).exists())
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    assert!(!unit.contains("tests/"), "a comment would promise what no test holds");
+    assert!(!unit.contains("man:"), "there is no man page");
+    let (_, start) = unit.split_once("ExecStart=/usr/bin/toolrein ").expect("the command");
+    let help = Command::new(env!("CARGO_BIN_EXE_toolrein")).args(["serve", "--help"]).output().unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(start.starts_with("serve --config ") && help.contains("--config"), "{help}");
+}
+
+#[test]
 fn the_sidecars_configuration_is_accepted() {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     file.write_all(sidecar_config().as_bytes()).unwrap();

@@ -76,6 +76,29 @@ fn a_good_set_up_has_no_problem_and_its_traffic_is_counted() {
     assert!(get(&format!("{}/livez", program.admin_url())).status == 200);
 }
 
+/// As Ollama and OpenRouter do: the models are listed to anyone.
+#[test]
+fn a_key_counts_as_accepted_only_where_the_list_of_models_needs_one() {
+    let upstream = Scripted::start(|_, _| Reply::json(200, &json!({"object": "list", "data": []})));
+    let report = doctor(&upstream.base_url(), "127.0.0.1:1", &[("OPENAI_API_KEY", "sk-wrong")]);
+    says(&report, "warning", "key", "OPENAI_API_KEY was not checked");
+    assert!(!String::from_utf8_lossy(&report.stdout).contains("accepts the key"));
+    let keys: Vec<_> =
+        upstream.requests().iter().map(|request| request.header("authorization").is_some()).collect();
+    assert_eq!(keys, [true, false]);
+    assert_eq!(report.status.code(), Some(0));
+}
+
+#[test]
+fn the_admin_port_is_asked_over_http1_whatever_the_upstream_speaks() {
+    let upstream = upstream();
+    let program = Toolrein::before(&upstream, "");
+    let http2 = [("TOOLREIN__UPSTREAM__HTTP2", "true")];
+    let report = doctor("http://127.0.0.1:1/v1", program.admin_url(), &http2);
+    says(&report, "ok", "proxy", "ready");
+    says(&report, "warning", "traffic", "no request has arrived");
+}
+
 #[test]
 fn a_wrong_key_a_dead_upstream_and_a_port_of_another_program_are_problems() {
     let upstream = upstream();

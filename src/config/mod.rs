@@ -44,7 +44,7 @@ pub use tables::{
     Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
     PlacementChoice, Reask, StateStore,
 };
-pub use target::Target;
+pub use target::{Target, without_secrets};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use upstream::{
@@ -61,7 +61,7 @@ use document::Document;
 use file::{Base, File, Overriding, Written};
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A whole configuration that has been checked.
@@ -274,13 +274,13 @@ impl Config {
 
     /// The endpoints to which the policies of any profile send summary requests, each once.
     pub fn summary_endpoints(&self) -> impl Iterator<Item = ModelEndpoint> {
-        self.sets().flat_map(PolicySet::summary_endpoints).collect::<HashSet<_>>().into_iter()
+        self.sets().flat_map(PolicySet::summary_endpoints).collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The endpoints at which the policies of any profile ask other models, each once, with the table that names it.
     pub fn model_endpoints(&self) -> impl Iterator<Item = (String, ModelEndpoint)> {
         let about_calls =
-            self.sets().flat_map(PolicySet::model_endpoints).collect::<HashSet<_>>().into_iter();
+            self.sets().flat_map(PolicySet::model_endpoints).collect::<BTreeSet<_>>().into_iter();
         let about_calls = about_calls.map(|(policy, at)| (format!("policy.{policy}.model"), at));
         let summaries = self.summary_endpoints();
         summaries.map(|at| ("policy.compact.summary".to_owned(), at)).chain(about_calls)
@@ -289,7 +289,7 @@ impl Config {
     /// The webhooks that the policies of any profile notify of calls that wait, each once.
     pub fn webhooks(&self) -> impl Iterator<Item = Webhook> {
         let webhooks = self.sets().filter_map(|set| set.confirming()?.webhook.as_deref().cloned());
-        webhooks.collect::<HashSet<_>>().into_iter()
+        webhooks.collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The tools that the settings of any policy name.

@@ -95,12 +95,13 @@ fn url(text: &str) -> Option<Uri> {
     (host_only || authority.port_u16().is_some_and(|port| port > 0)).then_some(uri)
 }
 
-/// `text` with everything hidden that may be credentials, for messages about an invalid URL.
-fn without_secrets(text: &str) -> String {
+/// `text`, which is meant to be a URL, with everything hidden that may be credentials.
+pub fn without_secrets(text: &str) -> String {
     let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
     let separator = if scheme.is_empty() { "" } else { "://" };
     // A password may contain any character, so everything before the last @ is removed.
     let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
+    let rest = rest.split_once('#').map_or_else(|| rest.clone(), |(rest, _)| format!("{rest}#***"));
     without_query_secrets(&format!("{scheme}{separator}{rest}"))
 }
 

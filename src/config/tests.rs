@@ -769,6 +769,30 @@ fn has_one_warning(text: &str, said: &str) {
 }
 
 #[test]
+fn warnings_about_unset_keys_come_in_one_order() {
+    let profile = |nth: usize| {
+        format!(
+            "[profile.p{nth}.policy.compact]\nstyle = \"summary\"\n[profile.p{nth}.policy.compact.summary]\nmodel = \"m\"\nkey_env = \"UNSET_KEY_{nth}\"\n\
+             [profile.p{nth}.policy.confirm]\ntools = [\"f\"]\nform = \"held\"\n\
+             [profile.p{nth}.policy.confirm.webhook]\nurl = \"http://h/{nth}\"\nsecret_env = \"UNSET_SECRET_{nth}\"\n"
+        )
+    };
+    let text: String = (0..8).map(profile).collect();
+    let named = |word: &str| -> Vec<String> {
+        let warnings =
+            load(&format!("base = \"none\"\nadmin.token_env = \"PATH\"\n{text}")).unwrap().warnings;
+        let names = warnings.iter().filter_map(|warning| {
+            let (_, name) = warning.split_once(word)?;
+            Some(name[..1].to_owned())
+        });
+        names.collect()
+    };
+    let sorted: Vec<String> = (0..8).map(|nth: usize| nth.to_string()).collect();
+    assert_eq!(named("UNSET_KEY_"), sorted);
+    assert_eq!(named("UNSET_SECRET_"), sorted);
+}
+
+#[test]
 fn what_is_allowed_but_odd_is_warned_of() {
     for (text, said) in [
         (

@@ -5,9 +5,11 @@ use crate::conversation::call::Arguments;
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::{Placement, Source};
+use crate::plan::placeholders::Redaction;
 use crate::plan::texts::{TextChange, settle, settled_calls};
 use crate::plan::{Change, Edit, Plan};
 use crate::wire::body::{Span, Str};
+use crate::wire::escaped_text::EscapedText;
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::{decode, decode_bytes, escaped, in_one_case};
 use crate::wire::json_strings::raw_ranges;
@@ -87,6 +89,14 @@ pub fn set_member(
     }
 }
 
+/// Asks for a whole reply to a request for a stream.
+pub fn ask_whole(request: &Request, body: &[u8], splices: &mut Splices) {
+    set_member(request, body, "stream", "false", splices);
+    if request.value(body, "stream_options").is_some() {
+        set_member(request, body, "stream_options", "null", splices);
+    }
+}
+
 /// Puts texts of ours before the descriptions of tools.
 pub fn annotate_tools(request: &Request, plan: &Plan, splices: &mut Splices) {
     for (_, at, text) in plan.annotated_tools() {
@@ -110,7 +120,9 @@ fn is_named(member: &Member, body: &[u8], names: &[&str]) -> bool {
 fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
     let Some(place) = message.content.texts().nth(text) else { return };
     if message.odd {
-        return hide_values(place, body, change, splices);
+        // Nothing else is changed in it, so that its own text goes out: without the values, whatever else is planned.
+        let values = change.hidden_values().unwrap_or_default();
+        return hide_values(place, body, values, change.by(), splices);
     }
     for frame in change.around.iter().rev() {
         splices.insert(place.span.start, escaped(&frame.before));
@@ -119,8 +131,8 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     let clean = change.is_cleaned.then(|| by.map_or_else(|| decode(place, body), |by| Cow::Borrowed(by)));
     if let Some((text, _)) = clean.and_then(|text| strip(&text)) {
         splices.replace(place.span, escaped(&text));
-    } else if change.redactions().is_some() {
-        hide_values(place, body, change, splices);
+    } else if let Some(redactions) = change.redactions() {
+        hide_values(place, body, redactions, by, splices);
     } else if let Some(by) = by {
         splices.replace(place.span, by.escaped());
     }
@@ -129,9 +141,15 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     }
 }
 
-/// Puts placeholders in the place of values, and leaves the rest of the text as it is written.
-fn hide_values(place: Str, body: &[u8], change: &TextChange<'_>, splices: &mut Splices) {
-    let (Some(redactions), Some(by)) = (change.redactions(), change.by()) else { return };
+/// Puts placeholders in the place of values, and leaves the rest of the text as it is written. `by`: the new text for one
+/// that is written in a way in which the values have no place of their own.
+fn hide_values(
+    place: Str,
+    body: &[u8],
+    redactions: &[Redaction],
+    by: Option<&EscapedText>,
+    splices: &mut Splices,
+) {
     let start = place.span.range().start;
     match raw_ranges(place.raw(body), redactions.iter().map(|redaction| &redaction.range)) {
         Some(ranges) => {
@@ -140,7 +158,7 @@ fn hide_values(place: Str, body: &[u8], change: &TextChange<'_>, splices: &mut S
                 splices.replace(span, escaped(&redaction.by));
             }
         }
-        None => splices.replace(place.span, by.escaped()),
+        None => by.into_iter().for_each(|by| splices.replace(place.span, by.escaped())),
     }
 }
 
@@ -169,6 +187,29 @@ fn opening(source: &Source<'_>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_in_a_text_that_parsers_read_differently_is_hidden_whatever_else_is_planned() {
+        let body = r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"key s3cr3t \ud800 end"}]}"#;
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        assert!(request.messages[0].odd);
+        let redact = Change::Redact {
+            text: 0,
+            by: "key [SECRET_1] \u{fffd} end".into(),
+            ranges: vec![Redaction { range: 4..10, by: "[SECRET_1]".into() }].into(),
+        };
+        let hide = Change::Hide { text: 0, by: "hidden".into(), gone_chars: 10 };
+        let edit = |change: &Change| Edit { message: 0, decided: 0, policy: "p", change: change.clone() };
+        for changes in [vec![&redact], vec![&redact, &hide], vec![&hide, &redact]] {
+            let mut plan = Plan::default();
+            plan.edits = changes.into_iter().map(edit).collect();
+            let mut splices = Splices::default();
+            change_messages(&request, body.as_bytes(), &plan, &mut splices);
+            let out = splices.apply(&Bytes::from_static(body.as_bytes())).join();
+            let expected = body.replace("s3cr3t", "[SECRET_1]");
+            assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
 
     #[test]
     fn a_member_that_differs_in_case_alone_is_replaced_and_removed_as_what_some_servers_take_it_for() {

@@ -31,6 +31,8 @@ pub struct UpstreamError {
     pub messages: Vec<String>,
     /// The outermost `code`, numbers as text.
     pub code: Option<String>,
+    /// The outermost `type` that names a kind of error, and not of an event. Alone it is no error.
+    pub kind: Option<String>,
     /// The parameter that the upstream blames.
     pub param: Option<String>,
     /// The outermost HTTP error status that the body names. More precise than the status line where the error is in a
@@ -54,7 +56,8 @@ pub fn parse(body: &[u8]) -> Option<UpstreamError> {
     } else {
         error.read_text(text, 0);
     }
-    (error != UpstreamError::default()).then_some(error)
+    let says_nothing = UpstreamError { kind: error.kind.clone(), ..UpstreamError::default() };
+    (error != says_nothing).then_some(error)
 }
 
 /// Reads the error inside a JSON body that came with status 200; `None` for an ordinary reply.
@@ -226,7 +229,7 @@ impl UpstreamError {
         }
     }
 
-    /// Takes code, status and parameter, unless an outer object had them already.
+    /// Takes code, kind, status and parameter, unless an outer object had them already.
     fn read_facts(&mut self, members: &serde_json::Map<String, Value>) {
         let as_text = |name: &str| match members.get(name) {
             Some(Value::String(text)) if !text.is_empty() => Some(cut(text).to_owned()),
@@ -234,6 +237,8 @@ impl UpstreamError {
             _ => None,
         };
         self.code = self.code.take().or_else(|| as_text("code"));
+        let is_event = |kind: &String| matches!(&**kind, "error" | "response.failed");
+        self.kind = self.kind.take().or_else(|| as_text("type").filter(|kind| !is_event(kind)));
         self.param = self.param.take().or_else(|| as_text("param"));
         if self.status.is_none() {
             self.status = ["code", "status", "status_code", "statusCode", "http_code"]

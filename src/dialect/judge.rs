@@ -61,6 +61,20 @@ pub trait CallJudge: Send {
     fn settle(&mut self, id: u32, decision: ApprovalDecision) -> Option<Decision>;
 }
 
+/// Settles all waiting calls, about which nobody can be asked: by their numbers, what happens to each, in order.
+pub fn settle_all(judging: &mut impl CallJudge) -> Vec<(u32, Decision)> {
+    let mut settled = Vec::new();
+    for id in judging.asking() {
+        settled.extend(judging.answered(id, None).map(|decision| (id, decision)));
+    }
+    // Those that now wait for a person are among them.
+    let held: Vec<u32> = judging.held().iter().map(|call| call.id).collect();
+    for id in held {
+        settled.extend(judging.settle(id, ApprovalDecision::Unasked).map(|decision| (id, decision)));
+    }
+    settled
+}
+
 /// One comment of a stream that reports what acted on the reply; `None` where nothing did, or nothing may be changed.
 pub fn remark(judging: &impl CallJudge) -> Option<Bytes> {
     let mut acts: Vec<((&str, &str), usize)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::proxy::reachable;
 use super::{Environment, Finding};
-use crate::config::Config;
+use crate::config::{Config, without_secrets};
 use std::net::SocketAddr;
 
 /// The page that has each framework's line, in its first table.
@@ -15,11 +15,14 @@ pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
     let wanted = base_url(config);
     match environment.base_url.as_deref().map(|url| url.trim_end_matches('/')) {
         Some(url) if is_here(url, config.listen.proxy) => {
-            Finding::good("client", format!("OPENAI_BASE_URL is {url}, the proxy"))
+            Finding::good("client", format!("OPENAI_BASE_URL is {}, the proxy", shown(url)))
         }
         Some(url) => Finding::warning(
             "client",
-            format!("OPENAI_BASE_URL is {url}, which is not the proxy: export OPENAI_BASE_URL={wanted}"),
+            format!(
+                "OPENAI_BASE_URL is {}, which is not the proxy: export OPENAI_BASE_URL={wanted}",
+                shown(url)
+            ),
         ),
         None => Finding::warning(
             "client",
@@ -27,6 +30,15 @@ pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
                 "OPENAI_BASE_URL is not set here: export OPENAI_BASE_URL={wanted} where your program starts"
             ),
         ),
+    }
+}
+
+/// `url` without what may be a secret. What is no URL is not shown: it may be a key in the wrong variable.
+fn shown(url: &str) -> String {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    match scheme.as_deref() {
+        Some("http" | "https") => without_secrets(url),
+        _ => "no URL of http or https".to_owned(),
     }
 }
 
@@ -58,7 +70,13 @@ fn is_here(url: &str, proxy: SocketAddr) -> bool {
         Ok(ip) => ip == reachable(proxy).ip() || (ip.is_loopback() && proxy.ip().is_unspecified()),
         Err(_) => host.eq_ignore_ascii_case("localhost") && reachable(proxy).ip().is_loopback(),
     };
-    is_host && url.port_u16() == Some(proxy.port()) && url.path().trim_end_matches('/').ends_with("/v1")
+    let own_port = match url.scheme_str() {
+        Some("http") => Some(80),
+        Some("https") => Some(443),
+        _ => None,
+    };
+    let is_port = url.port_u16().or(own_port) == Some(proxy.port());
+    is_host && is_port && url.path().trim_end_matches('/').ends_with("/v1")
 }
 
 #[cfg(test)]
@@ -79,6 +97,10 @@ mod tests {
             ("127.0.0.1:4242", Some("http://127.0.0.1:4242/v1"), true),
             ("127.0.0.1:4242", Some("http://localhost:4242/v1/"), true),
             ("0.0.0.0:80", Some("http://127.0.0.1:80/v1"), true),
+            ("0.0.0.0:80", Some("http://127.0.0.1/v1"), true),
+            ("127.0.0.1:80", Some("https://127.0.0.1/v1"), false),
+            ("127.0.0.1:4242", Some("http://127.0.0.1/v1"), false),
+            ("127.0.0.1:4242", Some("http://u:p@127.0.0.1:4242/v1"), true),
             ("127.0.0.1:4242", Some("http://127.0.0.1:4243/v1"), false),
             ("127.0.0.1:4242", Some("http://127.0.0.1:4242"), false),
             ("127.0.0.1:4242", Some("https://api.example.com/v1"), false),
@@ -88,6 +110,23 @@ mod tests {
             let environment = Environment { base_url: url.map(str::to_owned), ..Environment::default() };
             let found = examine(&config(listen), &environment);
             assert_eq!(found.outcome == Outcome::Good, is_good, "{url:?}: {}", found.text);
+        }
+    }
+
+    #[test]
+    fn secrets_in_the_variable_are_not_printed() {
+        for url in [
+            "http://me:s3cret@127.0.0.1:4242/v1",
+            "https://s3cret@gate.example/v1",
+            "https://gate.example/v1?api_key=s3cret",
+            "https://gate.example/v1#s3cret",
+            "https://me:s3cret/x@gate.example/v1",
+            "sk-s3cret",
+            "s3cret://x",
+        ] {
+            let environment = Environment { base_url: Some(url.to_owned()), ..Environment::default() };
+            let found = examine(&config("127.0.0.1:4242"), &environment);
+            assert!(!found.text.contains("s3cret"), "{url}: {}", found.text);
         }
     }
 

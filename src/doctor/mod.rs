@@ -101,24 +101,20 @@ fn settings(config: &Config) -> Finding {
     Finding::good("settings", format!("{}: mode {}, on: {on}", config.source, config.mode.as_str()))
 }
 
-/// Gets `path` of the server at `base`.
+/// The connection settings for the server at `base`: of toolrein's own, or of the upstream with changes.
+fn connection(base: Uri) -> UpstreamSettings {
+    UpstreamSettings { base, connect: WITHIN, first_byte: WITHIN, idle: WITHIN, ca_file: None, http2: false }
+}
+
+/// Gets `path` of a server.
 ///
 /// # Errors
 /// Why there is no answer, for people.
 async fn get(
-    base: Uri,
+    settings: UpstreamSettings,
     path: &str,
     key: Option<&str>,
-    config: &Config,
 ) -> Result<(StatusCode, Bytes), String> {
-    let settings = UpstreamSettings {
-        base,
-        connect: WITHIN,
-        first_byte: WITHIN,
-        idle: WITHIN,
-        ca_file: config.upstream.ca_file.clone(),
-        http2: config.upstream.http2,
-    };
     let server = Upstream::new(settings).map_err(|error: UpstreamSetupError| error.to_string())?;
     let mut request =
         Request::get(path).body(crate::proxy::body::UpBody::Empty).map_err(|error| error.to_string())?;

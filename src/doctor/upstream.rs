@@ -1,8 +1,9 @@
-//! Whether the upstream can be reached, and whether it accepts the API key: by one request for its list of models, which
-//! costs nothing.
+//! Whether the upstream can be reached, and whether it accepts the API key: by requests for its list of models, which
+//! cost nothing. Some upstreams list their models to anyone, and then the list says nothing about a key.
 
-use super::{Environment, Finding, base_of, get};
+use super::{Environment, Finding, base_of, connection, get};
 use crate::config::Config;
+use crate::proxy::upstream::UpstreamSettings;
 use hyper::http::StatusCode;
 
 /// Asks the upstream.
@@ -15,24 +16,47 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
     };
     let shown = config.upstream.url.to_string();
     // The client's path, as the proxy takes it: the upstream's own path takes the place of /v1.
-    match get(base.clone(), "/v1/models", environment.key.as_deref(), config).await {
-        Err(error) => vec![Finding::problem("upstream", format!("{shown}: {error}"))],
-        Ok((status, _)) => {
-            let reached =
-                Finding::good("upstream", format!("{shown} answers (GET models: {})", status.as_u16()));
-            vec![reached, key(status, environment)]
-        }
-    }
+    let settings = || UpstreamSettings {
+        ca_file: config.upstream.ca_file.clone(),
+        http2: config.upstream.http2,
+        ..connection(base.clone())
+    };
+    let status = match get(settings(), MODELS, environment.key.as_deref()).await {
+        Err(error) => return vec![Finding::problem("upstream", format!("{shown}: {error}"))],
+        Ok((status, _)) => status,
+    };
+    let reached = Finding::good("upstream", format!("{shown} answers (GET models: {})", status.as_u16()));
+    let is_public = status == StatusCode::OK
+        && environment.key.is_some()
+        && !matches!(get(settings(), MODELS, None).await, Ok((without, _)) if is_refused(without));
+    vec![reached, key(status, is_public, environment)]
 }
 
-/// What the answer says about the key.
-fn key(status: StatusCode, environment: &Environment) -> Finding {
+/// The list of models.
+const MODELS: &str = "/v1/models";
+
+fn is_refused(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
+/// What the answer says about the key; `is_public`: the same request without a key is not refused.
+fn key(status: StatusCode, is_public: bool, environment: &Environment) -> Finding {
     let name = &environment.key_env;
     let is_set = environment.key.is_some();
     match status {
-        StatusCode::OK if is_set => Finding::good("key", format!("the upstream accepts the key in {name}")),
+        StatusCode::OK if is_public => Finding::warning(
+            "key",
+            format!(
+                "the upstream does not refuse the same request without a key, so the key in {name} was not checked: the \
+                 first request to a model will show whether it is accepted"
+            ),
+        ),
+        StatusCode::OK if is_set => Finding::good(
+            "key",
+            format!("the upstream accepts the key in {name}: it lists its models with it, and not without"),
+        ),
         StatusCode::OK => Finding::good("key", "the upstream lists its models without a key"),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if is_set => Finding::problem(
+        status if is_refused(status) && is_set => Finding::problem(
             "key",
             format!(
                 "the upstream refuses the key in {name} ({}): check that it is whole, not revoked, and a key of this \
@@ -40,7 +64,7 @@ fn key(status: StatusCode, environment: &Environment) -> Finding {
                 status.as_u16()
             ),
         ),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Finding::warning(
+        status if is_refused(status) => Finding::warning(
             "key",
             format!(
                 "the upstream wants a key and {name} is not set here: set it, or name another variable with --key-env; \
@@ -72,17 +96,18 @@ mod tests {
     #[test]
     fn each_answer_says_what_to_do_about_the_key() {
         let (with, without) = (Some("k".to_owned()), None);
-        for (status, is_set, outcome, expected) in [
-            (200, &with, Outcome::Good, "accepts the key in KEY"),
-            (200, &without, Outcome::Good, "without a key"),
-            (401, &with, Outcome::Problem, "refuses the key in KEY (401)"),
-            (403, &without, Outcome::Warning, "KEY is not set here"),
-            (404, &with, Outcome::Warning, "was not checked"),
-            (429, &with, Outcome::Warning, "no credit left"),
-            (503, &with, Outcome::Problem, "try again later"),
+        for (status, is_public, is_set, outcome, expected) in [
+            (200, false, &with, Outcome::Good, "accepts the key in KEY"),
+            (200, true, &with, Outcome::Warning, "the key in KEY was not checked"),
+            (200, false, &without, Outcome::Good, "without a key"),
+            (401, false, &with, Outcome::Problem, "refuses the key in KEY (401)"),
+            (403, false, &without, Outcome::Warning, "KEY is not set here"),
+            (404, false, &with, Outcome::Warning, "was not checked"),
+            (429, false, &with, Outcome::Warning, "no credit left"),
+            (503, false, &with, Outcome::Problem, "try again later"),
         ] {
             let environment = Environment { key_env: "KEY".to_owned(), key: is_set.clone(), base_url: None };
-            let found = key(StatusCode::from_u16(status).unwrap(), &environment);
+            let found = key(StatusCode::from_u16(status).unwrap(), is_public, &environment);
             assert_eq!(found.outcome, outcome, "{status}");
             assert!(found.text.contains(expected), "{status}: {}", found.text);
         }

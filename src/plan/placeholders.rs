@@ -1,9 +1,10 @@
 //! Placeholders: the values of one conversation that the model must not read, each with the text that it reads in their
 //! place. Finds values in texts and puts them back; what is hidden, and how a placeholder is made, others decide.
 
-use std::collections::HashMap;
+use super::work::step;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug, Formatter};
-use std::ops::Range;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 /// The most values of one conversation that can be put back. What is hidden beyond them stays hidden.
@@ -19,10 +20,9 @@ const BITS: usize = 1 << 16;
 #[derive(Clone, Default)]
 pub struct Placeholders {
     values: Vec<Hidden>,
-    by_value: HashMap<Arc<str>, usize>,
+    /// In order: the values that begin a text are found from the last one that is not after it.
+    by_value: BTreeMap<Arc<str>, usize>,
     by_placeholder: HashMap<Arc<str>, usize>,
-    /// The lengths of the values that begin with these bytes, the longest first.
-    lengths: HashMap<[u8; SHORTEST], Vec<usize>>,
     /// A bit for each hash of a beginning: most positions of a text are none.
     beginnings: Vec<u64>,
 }
@@ -66,6 +66,11 @@ impl Placeholders {
         Some(&self.values[*self.by_value.get(value)?].placeholder)
     }
 
+    /// Whether `placeholder` was given out and can be put back.
+    pub fn gave_out(&self, placeholder: &str) -> bool {
+        self.by_placeholder.contains_key(placeholder)
+    }
+
     /// The placeholder of `value`, which is hidden from `message` on unless it was before. `make` gives the candidates,
     /// from the shortest on: the first that no other value has is taken.
     pub fn hide(&mut self, value: &str, message: usize, make: impl Fn(usize) -> Option<String>) -> Arc<str> {
@@ -98,10 +103,6 @@ impl Placeholders {
             }
             let bit = bit_of(first);
             self.beginnings[bit / 64] |= 1 << (bit % 64);
-            let lengths = self.lengths.entry(*first).or_default();
-            if let Err(place) = lengths.binary_search_by(|known| value.len().cmp(known)) {
-                lengths.insert(place, value.len());
-            }
         }
         self.values.push(Hidden { value, placeholder, message });
     }
@@ -118,7 +119,7 @@ impl Placeholders {
         while let Some(first) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
             let bit = bit_of(first);
             let is_beginning = self.beginnings[bit / 64] >> (bit % 64) & 1 == 1;
-            match is_beginning.then(|| self.value_at(text, at, first, message)).flatten() {
+            match is_beginning.then(|| self.value_at(text, at, message)).flatten() {
                 Some(hidden) => {
                     let range = at..at + hidden.value.len();
                     at = range.end;
@@ -130,12 +131,27 @@ impl Placeholders {
         found
     }
 
-    fn value_at(&self, text: &str, at: usize, first: &[u8; SHORTEST], message: usize) -> Option<&Hidden> {
-        self.lengths.get(first)?.iter().find_map(|length| {
-            let value = text.get(at..at + length)?;
-            let hidden = &self.values[*self.by_value.get(value)?];
-            (hidden.message <= message && is_word(text, at..at + length)).then_some(hidden)
-        })
+    /// The longest value that begins at `at` as a whole word.
+    fn value_at(&self, text: &str, at: usize, message: usize) -> Option<&Hidden> {
+        let mut rest = text.get(at..).filter(|_| !goes_on(text, at))?;
+        // Whatever value begins `rest` also begins the last value that is not after it. Each step looks at a shorter
+        // `rest`, so that values that begin alike are not tried one by one.
+        while rest.len() >= SHORTEST {
+            step();
+            let up_to = (Bound::Unbounded, Bound::Included(rest));
+            let (value, known) = self.by_value.range::<str, _>(up_to).next_back()?;
+            let alike = if rest.starts_with(&**value) {
+                let hidden = &self.values[*known];
+                if hidden.message <= message && !goes_on(text, at + value.len()) {
+                    return Some(hidden);
+                }
+                value.len() - 1
+            } else {
+                value.bytes().zip(rest.bytes()).take_while(|(one, other)| one == other).count()
+            };
+            rest = &rest[..rest.floor_char_boundary(alike)];
+        }
+        None
     }
 
     /// `text` with placeholders for the values that are hidden from a message up to `message` on; `None` where it holds
@@ -180,14 +196,11 @@ fn bit_of(first: &[u8; SHORTEST]) -> usize {
     (u32::from_le_bytes(*first).wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
-/// Whether no letter or digit goes on at either end of `range` where one is inside of it.
-fn is_word(text: &str, range: Range<usize>) -> bool {
-    let goes_on = |one: Option<char>, other: Option<char>| {
-        one.is_some_and(char::is_alphanumeric) && other.is_some_and(char::is_alphanumeric)
-    };
-    let value = &text[range.clone()];
-    !goes_on(text[..range.start].chars().next_back(), value.chars().next())
-        && !goes_on(value.chars().next_back(), text[range.end..].chars().next())
+/// Whether a word goes on at `at`: letters or digits on both sides.
+fn goes_on(text: &str, at: usize) -> bool {
+    let (before, after) = text.split_at(at);
+    let is_of_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    is_of_word(before.chars().next_back()) && is_of_word(after.chars().next())
 }
 
 #[cfg(test)]
@@ -241,6 +254,33 @@ mod tests {
         // The third has none of its own: it is hidden, and never put back as another's.
         assert_eq!(hidden.restore("[V_11]").as_deref(), Some("bbbb"));
         assert_eq!(hidden.of("cccc"), None);
+    }
+
+    #[test]
+    fn the_next_shorter_value_counts_where_the_longest_is_no_whole_word_or_comes_later() {
+        let hidden = with(&[("anna", 0), ("anna b", 0), ("anna boa", 0), ("anna bo b", 9), ("ann\u{e4}", 0)]);
+        for (text, expected) in [
+            ("anna bob", "[V_00] bob"),
+            ("anna b, anna boat", "[V_10], [V_00] boat"),
+            ("anna bo b", "[V_00] bo b"),
+            ("ann\u{e4} ann\u{e4}x anna", "[V_40] ann\u{e4}x [V_00]"),
+            ("--anna boa", "--[V_20]"),
+        ] {
+            assert_eq!(hidden.hide_in(text, 5).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_work_is_linear_in_the_text_and_in_the_values_that_begin_alike() {
+        let key = |at: usize| format!("-----BEGIN PRIVATE KEY-----\n{}{at}", "-".repeat(at % 90));
+        crate::plan::work::assert_linear(100, |size| {
+            let mut hidden = Placeholders::default();
+            for at in 0..size {
+                hidden.hide(&key(at), 0, |longer| Some(format!("[K_{at}_{longer}]")));
+            }
+            let text = format!("{} {}", "-".repeat(100 * size), "-----C ".repeat(size));
+            assert_eq!(hidden.find(&text, 0), []);
+        });
     }
 
     #[test]

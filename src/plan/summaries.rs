@@ -57,7 +57,7 @@ pub struct SummaryTerms {
 }
 
 /// The endpoint that a model is asked at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelEndpoint {
     /// Replaces the upstream's address. The caller's credentials never go there.
     pub url: Option<String>,

@@ -52,6 +52,11 @@ impl TextChange<'_> {
         self.redacted.filter(|_| self.by.as_ref().is_some_and(|by| by.rank == Rank::Redact))
     }
 
+    /// The values to hide in its own text, whatever else happens to it.
+    pub fn hidden_values(&self) -> Option<&[Redaction]> {
+        self.redacted
+    }
+
     /// Characters of the original that the model does not read.
     pub fn gone_chars(&self) -> usize {
         self.by.as_ref().map_or(0, |by| by.gone_chars)

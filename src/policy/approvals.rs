@@ -37,7 +37,7 @@ pub enum ApprovalForm {
 }
 
 /// Where notifications about waiting calls are sent.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Webhook {
     pub url: String,
     /// The environment variable with the secret that signs them.

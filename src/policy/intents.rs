@@ -285,6 +285,8 @@ impl Intents {
             Intent::QueueText(text) => {
                 state.queue(self.texts.fill(&OWN, &[("tool", &tool), ("text", &own_text(&text))]));
             }
+            // Texts that parsers read differently go out as they are.
+            Intent::HideAfter if result.view.message.odd => {}
             Intent::HideAfter => {
                 let (message, tool) = (result.view.index, tool.to_owned());
                 if state.hidden.last().is_none_or(|hidden| hidden.message != message) {

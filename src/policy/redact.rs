@@ -21,6 +21,8 @@
 
 mod checks;
 mod detect;
+mod expressions;
+mod named;
 mod rules;
 mod value;
 
@@ -236,7 +238,11 @@ impl Redact {
             }
             kinds.extend(found.iter().map(|one| one.what));
             let ranges = self.redactions(view, &text, joined(&found, &known), state);
-            state.example = ranges.first().map(|first| first.by.trim_matches('"').into());
+            // Not what is written for short values and for the rest of a text: nothing is put back in their place.
+            let mut written = ranges.iter().map(|one| one.by.trim_matches('"'));
+            if let Some(example) = written.find(|by| state.hidden.gave_out(by)) {
+                state.example = Some(example.into());
+            }
             plan.redact(at, replaced(&text, &ranges).into(), ranges.into());
         }
         for kind in Kind::ALL {
@@ -371,7 +377,7 @@ fn joined(found: &[Found], known: &[Redaction]) -> Vec<(Range<usize>, Option<Wha
         match joined.last_mut().filter(|(last, _)| range.start < last.end) {
             Some((last, of)) => {
                 last.end = last.end.max(range.end);
-                *of = of.or(what);
+                *of = if what == Some(What::Rest) { what } else { of.or(what) };
             }
             None => joined.push((range, what)),
         }

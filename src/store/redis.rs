@@ -3,8 +3,8 @@
 //! decides nothing.
 //!
 //! Shared are release times, hidden exchanges, what models refuse, questions to people and which requests took their
-//! calls, lasting approvals, uses of quotas, accounts, overflows, bills of histories, stops, and which requests were seen before. Learned rates stay
-//! in the process, and so does what is bound to a client's connection.
+//! calls, lasting approvals, uses of quotas, accounts, overflows, bills of histories, stops, and which requests were seen
+//! before. Learned rates stay in the process, and so does what is bound to a client's connection.
 
 mod accounts;
 mod breaker;
@@ -16,9 +16,9 @@ mod trip;
 mod uses;
 mod writer;
 
-use self::accounts::Grown;
+use self::accounts::{Grown, outdated};
 use self::link::Link;
-use self::names::Names;
+use self::names::{Lifetimes, Names};
 use self::records::{Kind, Taken, Use};
 use self::trip::{Found, Reader, Trip};
 use self::uses::{Change, Uses};
@@ -73,6 +73,9 @@ pub struct Redis {
     link: Arc<Link>,
     names: Names,
     queue: Queue,
+    /// Held while a part grows and is queued: its states are written in the order in which they were, since each write
+    /// removes the state before. A std mutex: nothing waits under it.
+    growing: Mutex<()>,
     ending: watch::Sender<bool>,
     keeper: AbortHandle,
     // A std mutex: held for an assignment.
@@ -94,15 +97,17 @@ impl Redis {
         let Settings { url, key, prefix, timeout, bounds } = settings;
         let client = Client::open(url).map_err(|_| AddressError)?;
         let link = Arc::new(Link::new(client, timeout, metrics));
-        let kept = (bounds.lifetime, kept_for(bounds.lifetime), bounds.refusals);
-        let names = Names::new(prefix, key, kept);
+        let lifetimes =
+            Lifetimes { facts: bounds.lifetime, sums: kept_for(bounds.lifetime), refusals: bounds.refusals };
+        let names = Names::new(prefix, key, lifetimes);
         let kept = Arc::clone(&link);
         let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
         let (ending, is_ending) = watch::channel(false);
         let (queue, writer) = queue(Arc::clone(&link), names.clone(), is_ending);
         let writer = Mutex::new(Some(tokio::spawn(writer.run())));
         let uses = weighed(bounds.calls, bounds.lifetime, |uses: &Arc<Uses>| uses.len());
-        Ok(Self { local: Memory::new(&bounds), uses, link, names, queue, ending, keeper, writer })
+        let (local, growing) = (Memory::new(&bounds), Mutex::new(()));
+        Ok(Self { local, uses, link, names, queue, growing, ending, keeper, writer })
     }
 
     /// Waits until the first attempt to connect has ended, successful or not.
@@ -176,14 +181,19 @@ impl Redis {
             changes.extend(change.map(|change| (quota.name, change)));
         }
         if !changes.is_empty() {
-            self.queue_update(Update { news: News::default(), changes, grown: Vec::new() });
+            self.queue_update(Update { changes, ..Update::default() });
         }
     }
 
     /// The sums of this process's own parts and of those that others have reported.
     fn add_parts(&self, ask: Ask<'_>, found: &[Vec<Part>], facts: &mut Facts) {
+        let mut left_over = Vec::new();
         for ((key, tally), found) in ask.tallies.iter().zip(&mut facts.tallies).zip(found) {
             *tally = sum(found.iter().copied().chain(self.local.part(*key)));
+            left_over.extend(outdated(found).map(|part| (*key, part)));
+        }
+        if !left_over.is_empty() {
+            self.queue_update(Update { left_over, ..Update::default() });
         }
     }
 
@@ -278,13 +288,17 @@ impl StateStore for Redis {
             |spent: &Spent| Some((spent.quota, self.with_uses(spent.quota, |uses| uses.add(spent))?));
         let changes: Vec<(Hash, Change)> = spent.iter().filter_map(change).collect();
         let tallied = std::mem::take(&mut news.tallied);
+        self.local.record(news.clone());
+        if tallied.is_empty() {
+            return self.queue_update(Update { news, changes, ..Update::default() });
+        }
+        let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let grown = tallied.iter().map(|(key, tally)| {
             let (before, after) = self.local.add_to_part(*key, tally);
             Grown { key: *key, before, after, at_ms: now_ms() }
         });
         let grown = grown.collect();
-        self.local.record(news.clone());
-        self.queue_update(Update { news, changes, grown });
+        self.queue_update(Update { news, changes, grown, ..Update::default() });
     }
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {

@@ -223,7 +223,41 @@ fn both_settings_together_give_a_status_and_a_text() {
         assert_eq!((got.status, &got.json()["error"]["code"]), (429, &json!(429)), "{}", got.text());
         assert!(got.json()["error"]["message"].as_str().unwrap().contains("wait a little"), "{}", got.text());
         assert!(!got.text().contains("gpu-7"));
+        // Rewritten once: the original is the upstream's, with the members that OpenAI's shape has.
+        let error = &got.json()["error"];
+        let original = error["metadata"]["upstream"].to_string();
+        assert!(original.contains("slow down") && !original.contains("wait a little"), "{original}");
+        assert_eq!((error.get("type"), error.get("param")), (Some(&Value::Null), Some(&Value::Null)));
     });
+}
+
+#[test]
+fn an_error_event_that_is_a_text_is_for_people_too() {
+    for begun in BOTH {
+        each(|chat, stream| {
+            let upstream = Scripted::start(move |_, _| {
+                let created = json!({"type": "response.created", "sequence_number": 0,
+                    "response": {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}});
+                let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
+                    "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Well"}, "finish_reason": null}]});
+                let first = if chat { format!("data: {chunk}\n\n") } else { event(&created) };
+                let error = "event: error\ndata: worker gpu-7.cluster.local died\n\n".to_owned();
+                Reply::stream(begun.then_some(first).into_iter().chain([error]))
+            });
+            if !stream {
+                return;
+            }
+            let toolrein = Toolrein::before(&upstream, &format!("{FRIENDLY}{GENEROUS}"));
+            let got = ask(&toolrein, chat, stream);
+            let text = got.text();
+            let said: Value = serde_json::from_str(got.data().last().unwrap()).unwrap();
+            let error = if chat { &said["error"] } else { &said };
+            assert!(error["message"].as_str().unwrap().contains("fault of its own"), "{text}");
+            assert_eq!(said["type"] == "error", !chat, "{text}");
+            assert!(error["metadata"]["upstream"].to_string().contains("died"), "{text}");
+            assert!(!text.contains("gpu-7"), "{text}");
+        });
+    }
 }
 
 #[test]

@@ -122,6 +122,29 @@ fn hidden(place: u128, round: HiddenExchange) -> News {
     News { rounds: vec![(Hash(place), round)], ..News::default() }
 }
 
+/// A process that left older states of its part would push out the parts of other processes.
+#[tokio::test]
+async fn a_process_has_one_part_of_a_sum_however_many_requests_end_at_once() {
+    let server = Server::start();
+    let (store, reader) = (open(&server, "parts:").await, open(&server, "parts:").await);
+    let one = Tally { sums: Sums::default().with(Kind::Calls, 1), ..Tally::default() };
+    let requests = [(); 8].map(|()| {
+        let store = Arc::clone(&store);
+        std::thread::spawn(move || {
+            for _ in 0..200 {
+                store.record(News { tallied: vec![(Hash(1), one)], ..News::default() });
+            }
+        })
+    });
+    requests.into_iter().for_each(|request| request.join().unwrap());
+    let keys = [Hash(1)];
+    let ask = Ask { tallies: &keys, ..ask() };
+    let all = [Tally { sums: Sums::default().with(Kind::Calls, 1_600), ..Tally::default() }];
+    wait_for("all of the sum", async || reader.look_up(ask).await.tallies == all).await;
+    let key = server.keys().into_iter().find(|key| key.starts_with("parts:")).unwrap();
+    wait_for("one part", async || server.ask::<usize>(&["ZCARD", &key]) == 1).await;
+}
+
 #[tokio::test]
 async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
     let pin = |tool: u128, definition: u128| Pinned { tool: Hash(tool), definition: Hash(definition) };

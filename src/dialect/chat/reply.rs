@@ -22,7 +22,7 @@ use self::queue::Queue;
 use self::reader::Reader;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::error::own_error_body;
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, settle_all};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
@@ -321,11 +321,9 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Settles all held calls: nobody can be asked about them.
     fn settle_all(&mut self) {
-        for id in self.judging.asking() {
-            self.answer_one(id, None);
+        for (id, decision) in settle_all(&mut self.judging) {
+            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
         }
-        let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
-        ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
     }
 
     /// Decides on everything that remains, and gives it out.

@@ -7,7 +7,7 @@ use crate::dialect::chat::edit::{
 };
 use crate::dialect::chat::flatten::flatten;
 use crate::dialect::chat::repair::repaired;
-use crate::dialect::edit::{annotate_tools, plan_without_tools, set_member};
+use crate::dialect::edit::{annotate_tools, ask_whole, plan_without_tools};
 use crate::dialect::variant::{Source, Tools, Variant};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
@@ -41,10 +41,7 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     }
     restore(source.request, source.plan, source.restored, &mut splices);
     if variant.whole {
-        set_member(source.request, source.body, "stream", "false", &mut splices);
-        if source.request.value(source.body, "stream_options").is_some() {
-            set_member(source.request, source.body, "stream_options", "null", &mut splices);
-        }
+        ask_whole(source.request, source.body, &mut splices);
     } else if variant.ask_usage {
         ask_for_usage(source.request, source.body, &mut splices);
     }

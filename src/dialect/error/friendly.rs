@@ -14,6 +14,8 @@ pub enum Trouble {
     Key,
     Credit,
     NotFound,
+    /// What the request refers to: an earlier reply, an item, a file.
+    Lost,
     TooLong,
     Rate,
     Provider,
@@ -28,6 +30,12 @@ impl Trouble {
         }
         if overflows(status, error) {
             return Some(Self::TooLong);
+        }
+        if is_lost(status, error) {
+            return Some(Self::Lost);
+        }
+        if error.kind.as_deref() == Some("insufficient_quota") {
+            return Some(Self::Credit);
         }
         match (error.code.as_deref().unwrap_or_default(), status) {
             ("insufficient_quota" | "billing_hard_limit_reached", _) | (_, 402) => Some(Self::Credit),
@@ -55,6 +63,10 @@ impl Trouble {
                 "The provider does not know this model or address: check the model's name, whether your account may use \
                  it, and the base URL."
             }
+            Self::Lost => {
+                "The provider does not have what the request refers to, such as an earlier reply, an item or a file: \
+                 start a new conversation, or send again what it needs."
+            }
             Self::TooLong => {
                 "The request is too long for the model or its provider: start a new conversation, send less, or choose a \
                  model with a larger context."
@@ -74,16 +86,54 @@ impl Trouble {
     }
 }
 
-/// The status that an error inside a successful reply means: the one that it names, or one by its code, or 502.
+/// Things that the Responses API keeps for later requests, as its errors name them.
+const KEPT: [&str; 8] = [
+    "item with id",
+    "conversation with id",
+    "response with id",
+    "vector store with id",
+    "file with id",
+    "container with id",
+    "no such file object",
+    "no file found",
+];
+
+/// Whether the upstream does not have something that the request refers to. It knows the model and the address.
+fn is_lost(status: u16, error: &UpstreamError) -> bool {
+    let names_it = |message: &String| {
+        let message = message.to_lowercase();
+        KEPT.iter().any(|thing| message.contains(thing))
+    };
+    match error.code.as_deref() {
+        Some("previous_response_not_found") => true,
+        Some("model_not_found") => false,
+        _ => status == 404 && error.messages.iter().any(names_it),
+    }
+}
+
+/// The status that an error inside a successful reply means: the one that it names, or one by its code, or by its type,
+/// or 502.
 pub fn status_of(error: &UpstreamError) -> u16 {
-    error.status.unwrap_or_else(|| match error.code.as_deref().unwrap_or_default() {
+    let by_word = |word: &Option<String>| word.as_deref().and_then(status_of_word);
+    error.status.or_else(|| by_word(&error.code)).or_else(|| by_word(&error.kind)).unwrap_or(502)
+}
+
+/// The status of a code or type, of OpenAI's and Anthropic's lists.
+fn status_of_word(word: &str) -> Option<u16> {
+    Some(match word {
         "invalid_api_key" | "authentication_error" => 401,
+        "billing_error" => 402,
+        "permission_error" => 403,
+        "model_not_found" | "not_found_error" => 404,
+        "request_too_large" => 413,
         "insufficient_quota" | "rate_limit_exceeded" | "rate_limit_error" => 429,
-        "model_not_found" => 404,
-        "context_length_exceeded" | "invalid_request_error" | "content_filter" => 400,
-        "server_error" => 500,
+        "context_length_exceeded" | "invalid_request_error" | "content_filter" | "invalid_prompt" => 400,
+        // Images that cannot be fetched, read or accepted.
+        word if word.starts_with("image_") || word.contains("_image") => 400,
+        "server_error" | "api_error" => 500,
         "overloaded_error" => 503,
-        _ => 502,
+        "timeout_error" => 504,
+        _ => return None,
     })
 }
 
@@ -138,6 +188,16 @@ pub fn friendly_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
     Some(named(fields.name, value.to_string().as_bytes()))
 }
 
+/// As [`friendly_event`], for an event that is a text alone in a stream whose events have types.
+pub fn friendly_text_event(raw: &[u8], error: &UpstreamError) -> Option<Bytes> {
+    let body = friendly_body(status_of(error), &parse_fields(raw).data)?;
+    let mut value: Value = serde_json::from_slice(&body).ok()?;
+    let mut event = value["error"].take();
+    event["type"] = "error".into();
+    event["sequence_number"] = 0.into();
+    Some(named(Some(b"error"), event.to_string().as_bytes()))
+}
+
 /// The data of an error event as the body of an error response, in OpenAI's shape.
 pub fn body_of_event(raw: &[u8], error: &UpstreamError) -> Bytes {
     let data = parse_fields(raw).data.into_owned();
@@ -149,6 +209,9 @@ pub fn body_of_event(raw: &[u8], error: &UpstreamError) -> Bytes {
                 name != "sequence_number"
                     && !(name == "type" && (value == "error" || value == "response.failed"))
             });
+            for name in ["type", "param", "code"] {
+                said.entry(name).or_insert(Value::Null);
+            }
             json!({ "error": said })
         }
         _ => {
@@ -254,6 +317,58 @@ mod tests {
             assert_eq!(said.as_object().unwrap().len(), 1);
             assert!(!trouble.advice().contains(". "), "one sentence");
         }
+    }
+
+    #[test]
+    fn the_status_that_an_error_means_is_that_of_its_code_or_else_of_its_type() {
+        for (body, status) in [
+            (r#"{"error":{"message":"m","type":"authentication_error"}}"#, 401),
+            (r#"{"type":"error","error":{"message":"m","type":"overloaded_error"}}"#, 503),
+            (r#"{"error":{"message":"m","type":"rate_limit_error","code":null}}"#, 429),
+            (r#"{"error":{"message":"m","type":"invalid_request_error","code":"model_not_found"}}"#, 404),
+            (r#"{"error":{"message":"m","type":"invalid_request_error","code":"new_one"}}"#, 400),
+            (r#"{"error":{"message":"m","type":"permission_error"}}"#, 403),
+            (r#"{"error":{"message":"m","type":"rate_limit_error","code":503}}"#, 503),
+            (
+                r#"{"type":"response.failed","response":{"error":{"code":"invalid_prompt","message":"m"}}}"#,
+                400,
+            ),
+            (r#"{"type":"error","code":"image_too_large","message":"m"}"#, 400),
+            (r#"{"type":"error","code":"invalid_image_url","message":"m"}"#, 400),
+            (r#"{"type":"error","code":"failed_to_download_image","message":"m"}"#, 400),
+            (r#"{"error":{"message":"m","type":"unheard_of"}}"#, 502),
+        ] {
+            assert_eq!(status_of(&parse(body.as_bytes()).unwrap()), status, "{body}");
+        }
+        // A type alone is no error.
+        assert_eq!(parse(br#"{"type":"response.created"}"#), None);
+    }
+
+    #[test]
+    fn what_the_provider_no_longer_has_is_not_called_a_wrong_model() {
+        let said = |status: u16, message: &str, code: Value| {
+            let error =
+                json!({"message": message, "type": "invalid_request_error", "param": null, "code": code});
+            body(status, &json!({ "error": error }).to_string()).unwrap()["error"]["message"].to_string()
+        };
+        for (status, message, code) in [
+            (404, "Item with id 'rs_0a1b' not found.", Value::Null),
+            (404, "Conversation with id 'conv_0a1b' not found.", Value::Null),
+            (404, "Response with id 'resp_0a1b' not found.", Value::Null),
+            (404, "Vector store with id [vs_1] not found.", Value::Null),
+            (400, "Previous response with id 'resp_0a1b' not found.", json!("previous_response_not_found")),
+        ] {
+            let said = said(status, message, code);
+            assert!(said.contains("new conversation") && !said.contains("model's name"), "{message}: {said}");
+        }
+        let model = said(404, "The model `gpt-9` does not exist", json!("model_not_found"));
+        assert!(model.contains("model's name"), "{model}");
+    }
+
+    #[test]
+    fn a_spent_quota_is_known_by_its_type_too() {
+        let text = r#"{"error":{"message":"You exceeded it","type":"insufficient_quota","code":null}}"#;
+        assert_eq!(body(429, text).unwrap()["error"]["message"], Trouble::Credit.advice());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A copy of an upstream's error without what looks like a secret, an address, an internal host, a file's path or a stack
 //! trace, and bounded. For people who are not meant to know the upstream from within.
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde_json::{Map, Value};
+use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
 /// Longest text that is kept.
@@ -25,24 +26,21 @@ const RULES: [(&str, &str); 9] = [
     // Credentials in an address, after a word for one, by their form, and long words of letters and digits mixed.
     (r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@]*:[^\s/@]*@", "[secret]@"),
     (
-        r#"(?i)\b(bearer|basic|api[_ -]?key|access[_ -]?token|token|secret|password|passwd|authorization|key provided)(["']?\s*[:=]\s*["']?|\s+)((?:bearer|basic)\s+)?[A-Za-z0-9+/=_.*~-]{8,}"#,
+        r#"(?i)\b(bearer|basic|api[_ -]?key|access[_ -]?token|token|secret|password|passwd|authorization|key provided)(["']?\s*[:=]\s*["']?)((?:bearer|basic)\s+)?[A-Za-z0-9+/=_.*~-]{8,}"#,
         "$1$2[secret]",
     ),
     (
-        r"\b(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|AKIA|ASIA|AIza|org|proj|pplx|nvapi|fw|key)[-_]?[A-Za-z0-9_*-]*[A-Za-z0-9*]{8,}",
+        r"\b(?:(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|org|proj|pplx|nvapi|fw|key)[-_][A-Za-z0-9_*-]*[A-Za-z0-9*]{8,}|(?:AKIA|ASIA|AIza)[A-Za-z0-9_-]{8,})",
         "[secret]",
     ),
     (r"\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,2}", "[secret]"),
     // E-mail addresses.
     (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+", "[address]"),
-    // Addresses of machines: IPv4, IPv6, internal names, names without a dot but with a port.
+    // Addresses of machines: IPv4, those of network cards, internal names, names without a dot but with a port.
     (r"(?:[a-z][a-z0-9+.-]*://)?\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d{1,5})?(?:/[^\s,;)]*)?", "[address]"),
+    (r"\[?\b(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f]{0,4}\]?(?::\d{1,5})?", "[address]"),
     (
-        r"\[?\b(?:[0-9A-Fa-f]{1,4}:){3,7}[0-9A-Fa-f]{0,4}\]?(?::\d{1,5})?|\[?::1\]?(?::\d{1,5})?\b",
-        "[address]",
-    ),
-    (
-        r"(?i)(?:[a-z][a-z0-9+.-]*://)?(?:\b(?:[a-z0-9_-]+\.)+(?:local|internal|lan|corp|intra|intranet|private|home|svc|localdomain)\b(?::\d{1,5})?|\blocalhost\b(?::\d{1,5})?|\b[a-z][a-z0-9_-]*:\d{4,5}\b)(?:/[^\s,;)]*)?",
+        r"(?i)(?:[a-z][a-z0-9+.-]*://)?(?:\b(?:[a-z0-9_-]+\.)+(?:local|internal|lan|corp|intra|intranet|private|home|svc|localdomain)\b(?::\d{1,5})?|\blocalhost\b(?::\d{1,5})?|\b[a-z][a-z0-9_-]*:(?:[1-9]\d{3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])\b)(?:/[^\s,;)]*)?",
         "[address]",
     ),
     (
@@ -51,15 +49,32 @@ const RULES: [(&str, &str); 9] = [
     ),
 ];
 
+/// What follows a word for a credential without a sign between them: a credential, or the next word of a sentence.
+const NEXT_WORD: &str = r"(?i)\b((?:bearer|basic|api[_ -]?key|access[_ -]?token|token|secret|password|passwd|authorization|key provided)\s+)([A-Za-z0-9+/=_.*~-]{8,})";
+
+/// What may be an address of IPv6, shortened or not, with its zone, its brackets and its port.
+const IPV6: &str = r"\[?(?:[0-9A-Fa-f]{0,4}:){2,8}[0-9A-Fa-f]{0,4}(?:\.[0-9]{1,3}){0,3}(?:%[A-Za-z0-9_.-]+)?\]?(?::[0-9]{1,5}\b)?";
+
 /// Where a stack trace begins.
 const TRACE: &str = r#"(?m)Traceback \(most recent call last\)|^\s{2,}at \S.*:\d+|^\s*File "[^"]*", line \d+|\bgoroutine \d+ \[|stack backtrace:|\n\s+at [\w.$<>]+\("#;
 
-static COMPILED: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
-    RULES.iter().map(|(pattern, by)| Some(Rule { pattern: Regex::new(pattern).ok()?, by })).collect()
-});
-static TRACES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(TRACE).ok());
 /// Runs that may be keys.
-static RUNS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/]{20,}={0,2}").ok());
+const RUN: &str = r"[A-Za-z0-9+/]{20,}={0,2}";
+
+struct Patterns {
+    rules: Vec<Rule>,
+    next_word: Regex,
+    ipv6: Regex,
+    trace: Regex,
+    run: Regex,
+}
+
+static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
+    let rule = |(pattern, by): &(&str, &'static str)| Some(Rule { pattern: Regex::new(pattern).ok()?, by });
+    let [next_word, ipv6, trace, run] = [NEXT_WORD, IPV6, TRACE, RUN].map(|pattern| Regex::new(pattern).ok());
+    let rules = RULES.iter().map(rule).collect::<Option<_>>()?;
+    Some(Patterns { rules, next_word: next_word?, ipv6: ipv6?, trace: trace?, run: run? })
+});
 
 /// Names of members whose values are secrets or traces, whatever they look like.
 const DROPPED: [&str; 12] = [
@@ -106,23 +121,53 @@ fn copy(value: &Value, depth: usize, left: &mut usize) -> Value {
 
 /// The copy of a text. Where the patterns are not to be had, nothing of it is kept.
 pub fn sanitised_text(text: &str) -> String {
-    let (Some(rules), Some(traces), Some(runs)) = (&*COMPILED, &*TRACES, &*RUNS) else {
+    let Some(Patterns { rules, next_word, ipv6, trace, run }) = &*PATTERNS else {
         return "[left out]".to_owned();
     };
     let mut text = text[..text.floor_char_boundary(READ_BYTES)].to_owned();
-    if let Some(found) = traces.find(&text) {
+    if let Some(found) = trace.find(&text) {
         text.truncate(found.start());
         text = format!("{} [stack trace left out]", text.trim_end());
     }
+    text = without_ipv6(&text, ipv6);
+    text = next_word.replace_all(&text, next_word_or_secret).into_owned();
     for Rule { pattern, by } in rules {
         text = pattern.replace_all(&text, *by).into_owned();
     }
-    text = runs.replace_all(&text, |run: &regex::Captures<'_>| mixed(&run[0])).into_owned();
+    text = run.replace_all(&text, |run: &Captures<'_>| mixed(&run[0])).into_owned();
     if text.len() > TEXT_BYTES {
         text.truncate(text.floor_char_boundary(TEXT_BYTES));
         text.push_str(" [the rest is left out]");
     }
     text
+}
+
+/// A word with digits or signs is a credential; one of letters is a part of the sentence ("Basic authentication").
+fn next_word_or_secret(found: &Captures<'_>) -> String {
+    let is_secret = found[2].bytes().any(|byte| byte.is_ascii_digit() || b"*+/=~".contains(&byte));
+    format!("{}{}", &found[1], if is_secret { "[secret]" } else { &found[2] })
+}
+
+/// `text` without addresses of IPv6, which standard rules find among what may be one (and is a time, or a path).
+fn without_ipv6(text: &str, pattern: &Regex) -> String {
+    let (mut out, mut done) = (String::new(), 0);
+    let is_of_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    for found in pattern.find_iter(text) {
+        let goes_on = is_of_word(text[..found.start()].chars().next_back())
+            || is_of_word(text[found.end()..].chars().next());
+        if !goes_on && is_ipv6(found.as_str()) {
+            out.push_str(&text[done..found.start()]);
+            out.push_str("[address]");
+            done = found.end();
+        }
+    }
+    out + &text[done..]
+}
+
+fn is_ipv6(text: &str) -> bool {
+    let address = text.trim_start_matches('[').split([']', '%']).next().unwrap_or_default();
+    // Without a digit it is a path of names (`a::b`), or no address of a machine (`::`).
+    address.parse::<Ipv6Addr>().is_ok() && address.bytes().any(|byte| byte.is_ascii_digit())
 }
 
 /// A long word without letters and digits mixed is a word.
@@ -158,6 +203,14 @@ mod tests {
             ("lookup gpu7.corp.internal failed", "gpu7"),
             ("http://llm-backend:8000/v1 timed out", "llm-backend"),
             ("localhost:11434 refused", "11434"),
+            ("connect to [2001:db8::17]:443 refused", "db8"),
+            ("host fe80::1%eth0 is away", "fe80"),
+            ("dial ::ffff:192.0.2.7", "ffff"),
+            ("at fd00:1::2.", "fd00"),
+            ("https://[2001:db8::1]/v1", "db8"),
+            ("vllm:65000 refused", "65000"),
+            ("bearer 8f14e45fceea167a refused", "8f14"),
+            ("key-abcdefgh12345 is wrong", "abcdefgh"),
             ("ask ops@example.com", "ops@"),
             ("open /home/alice/models/x.gguf: no such file", "alice"),
             (
@@ -182,6 +235,11 @@ mod tests {
             "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens.",
             "Error code: 400 at 2024-05-01T10:20:30Z",
             "model mistralai/Mixtral-8x7B-Instruct-v0.1 is overloaded",
+            "Your organization must be verified to use the model `o3`. Keyboards and projections are fine.",
+            "Basic authentication is not supported; use bearer authentication",
+            "password authentication failed, token required_here, authorization required",
+            "model llama3:70000 is not known",
+            "std::vec::Vec a::b at 10:20:30, 3:4, https://[::]/",
         ] {
             assert_eq!(sanitised_text(text), text);
         }

@@ -196,7 +196,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in any::<String>(), code in any::<Option<String>>(), param in any::<Option<String>>()) {
-        let error = UpstreamError { messages: vec![text], code, param, status: None };
+        let error = UpstreamError { messages: vec![text], code, param, ..UpstreamError::default() };
         let _ = (classify(400, &error), misses_tools(&error));
     }
 

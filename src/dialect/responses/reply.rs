@@ -208,7 +208,8 @@ impl<J: CallJudge> ReplyJudge<J> {
         let has_calls = last.as_ref().is_some_and(Last::has_calls);
         let error = if is_success { parse_in_200(&raw) } else { Some(parse(&raw).unwrap_or_default()) };
         if let Some(error) = error.filter(|_| !has_calls || !is_success) {
-            self.phase = Phase::Refused(Refusal { error, raw: self.error_bytes(status, raw) });
+            let raw = self.error_bytes(status, raw, &error);
+            self.phase = Phase::Refused(Refusal { error, raw });
             return;
         }
         let Some(last) = last else {
@@ -227,10 +228,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         } else {
             self.take_last(last, now_ms, out);
         }
-    }
-
-    fn error_bytes(&self, status: u16, raw: Bytes) -> Bytes {
-        if self.form == Form::Streamed { convert::error_event(status, &raw) } else { raw }
     }
 
     /// The next step after all that has come.

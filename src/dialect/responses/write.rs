@@ -8,7 +8,7 @@ use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
 use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
 use crate::dialect::edit::{
-    annotate_tools, change_messages, notices, plan_without_tools, set_member, without,
+    annotate_tools, ask_whole, change_messages, notices, plan_without_tools, set_member, without,
 };
 use crate::dialect::variant::{Asking, Source, Tools, Variant};
 use crate::plan::Plan;
@@ -38,10 +38,7 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         }
     }
     if variant.whole {
-        set_member(request, body, "stream", "false", &mut splices);
-        if request.value(body, "stream_options").is_some() {
-            set_member(request, body, "stream_options", "null", &mut splices);
-        }
+        ask_whole(request, body, &mut splices);
     }
     if request.own_ids {
         forget_own_ids(request, body, &mut splices);

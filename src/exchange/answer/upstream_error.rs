@@ -82,14 +82,19 @@ impl Replies {
         let Some(Refusal { error, raw }) = self.judge.refusal().filter(|_| self.holds_head()) else {
             return false;
         };
+        // The judge has rewritten the event for people, where that is wanted.
         let (status, body) = (status_of(error), body_of_event(raw, error));
-        self.answer_instead(core, status, &body);
+        self.answer_restated(core, status, body);
         true
     }
 
     /// Answers with an error response instead of a stream whose head was not sent.
     pub(super) fn answer_instead(&mut self, core: &mut Core, status: u16, body: &[u8]) {
         let body = core.error_in_stream(status, body);
+        self.answer_restated(core, status, body);
+    }
+
+    fn answer_restated(&mut self, core: &mut Core, status: u16, body: Bytes) {
         self.take_head(core);
         self.answer(core, Answer::Restated { id: None, status, body });
     }

@@ -58,6 +58,20 @@ fn a_result_ends_the_turn_until_the_user_speaks_again() {
 }
 
 #[test]
+fn a_text_that_parsers_read_differently_is_not_hidden() {
+    let shown = envelope(HIDE).replace("7", "\"ODD\"");
+    let scenario =
+        [after("shop", &shown), vec![says("Seven."), user("Go on."), says("Yes."), user("On.")]].concat();
+    let hides = |body: &str| {
+        let edits = plan_of(&policy::<Intents>(ALL), body).edits;
+        edits.iter().any(|edit| matches!(edit.change, Change::Hide { .. }))
+    };
+    let body = body(&scenario).to_string();
+    assert!(hides(&body));
+    assert!(!hides(&body.replace("ODD", "\\ud800")));
+}
+
+#[test]
 fn a_tool_is_closed_until_it_is_opened() {
     let mut scenario = after("shop", &envelope(CLOSE));
     let (message, is_final) = meets(ALL, &scenario, "pay").unwrap();

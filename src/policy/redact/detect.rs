@@ -1,6 +1,7 @@
 //! The detector of values that the model must not read: all rules over one text, in time linear in its length. What is
 //! found is a list of ranges; what becomes of them is not decided here.
 
+use super::named::named;
 use super::rules::{Kind, RULES, Rule};
 use memchr::memmem;
 use regex::Regex;
@@ -53,11 +54,12 @@ impl Detector {
         let mut found = Vec::new();
         for (at, (_, regex)) in self.own.iter().enumerate() {
             let values = regex.captures_iter(text).filter_map(|captures| captures.get(1).or(captures.get(0)));
-            let values = values.filter(|value| !value.is_empty()).take(MOST_FOUND + 1);
-            found.extend(values.map(|value| Found { range: value.range(), what: What::Own(at) }));
+            let values = values.filter(|value| !value.is_empty());
+            add(values.map(|value| value.range()), What::Own(at), text, &mut found);
         }
         if self.kinds.contains(&Kind::Secret) {
-            found.extend(private_keys(text).map(|range| Found { range, what: What::Kind(Kind::Secret) }));
+            add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
+            add(named(text), What::Kind(Kind::Secret), text, &mut found);
         }
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
             let may_occur = match rule.needs {
@@ -65,38 +67,46 @@ impl Detector {
                 [one] => memchr::memchr(*one, text.as_bytes()).is_some(),
                 many => text.bytes().any(|byte| many.contains(&byte)),
             };
-            if !may_occur {
-                continue;
+            if may_occur {
+                add(values_of(rule, text), What::Kind(rule.kind), text, &mut found);
             }
-            found_by(rule, text, &mut found);
         }
         settle(found, text.len())
     }
 }
 
-/// Adds what `rule` finds in `text`.
-fn found_by(rule: &Rule, text: &str, found: &mut Vec<Found>) {
-    let most = found.len() + MOST_FOUND;
+/// Adds these `ranges` of `text`, which are in order; where they are too many, the rest of the text.
+fn add(ranges: impl Iterator<Item = Range<usize>>, what: What, text: &str, found: &mut Vec<Found>) {
+    for (at, range) in ranges.enumerate() {
+        if at == MOST_FOUND {
+            found.push(Found { range: range.start..text.len(), what: What::Rest });
+            return;
+        }
+        found.push(Found { range, what });
+    }
+}
+
+/// What `rule` finds in `text`.
+fn values_of<'a>(rule: &'a Rule, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     // Numbers may follow each other like one long number. Their patterns are short, so beginning again costs little.
     let begins_again = matches!(rule.kind, Kind::Card | Kind::Iban);
     let mut from = 0;
-    while let Some((matched, value)) = next_match(rule, text, from) {
-        let length = (rule.check)(&text[value.clone()]);
-        let range = value.start..value.start + length.unwrap_or(0);
-        let is_value = length.is_some() && is_alone(text, &range, rule.kind);
-        from = match is_value {
-            true if begins_again => range.end,
-            false if begins_again => text.ceil_char_boundary(matched.start + 1),
-            _ => matched.end,
-        };
-        if is_value {
-            found.push(Found { range, what: What::Kind(rule.kind) });
-            // One more than are kept, so that it shows.
-            if found.len() > most {
-                return;
+    std::iter::from_fn(move || {
+        loop {
+            let (matched, value) = next_match(rule, text, from)?;
+            let length = (rule.check)(&text[value.clone()]);
+            let range = value.start..value.start + length.unwrap_or(0);
+            let is_value = length.is_some() && is_alone(text, &range, rule.kind);
+            from = match is_value {
+                true if begins_again => range.end,
+                false if begins_again => text.ceil_char_boundary(matched.start + 1),
+                _ => matched.end,
+            };
+            if is_value {
+                return Some(range);
             }
         }
-    }
+    })
 }
 
 /// The next match, and the value in it.
@@ -165,21 +175,31 @@ fn key_bytes(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| !is_key(byte)).unwrap_or(bytes.len())
 }
 
-/// The findings in order, overlapping ones as one: a part of a value must not be left. Too many become one.
+/// The findings in order, overlapping ones as one: a part of a value must not be left. What comes after too many is one.
 fn settle(mut found: Vec<Found>, length: usize) -> Vec<Found> {
     // Stable: of equal beginnings the first rule's finding gives its name.
     found.sort_by_key(|one| one.range.start);
     let mut settled: Vec<Found> = Vec::with_capacity(found.len().min(MOST_FOUND + 1));
     for one in found {
         let is_full = settled.len() == MOST_FOUND;
-        match settled.last_mut().filter(|last| one.range.start < last.range.end) {
-            Some(last) => last.range.end = last.range.end.max(one.range.end),
-            None if is_full => {
-                settled.push(Found { range: one.range.start..length, what: What::Rest });
-                break;
+        let last = settled.last_mut().filter(|last| one.range.start < last.range.end);
+        let rest = match last {
+            Some(last) if one.what != What::Rest => {
+                last.range.end = last.range.end.max(one.range.end);
+                continue;
             }
-            None => settled.push(one),
+            // A value that it is a part of keeps its name.
+            Some(last) => last.range.end,
+            None if is_full || one.what == What::Rest => one.range.start,
+            None => {
+                settled.push(one);
+                continue;
+            }
+        };
+        if rest < length {
+            settled.push(Found { range: rest..length, what: What::Rest });
         }
+        break;
     }
     settled
 }
@@ -266,6 +286,127 @@ mod tests {
         ] {
             assert_eq!(found(text), [], "{text}");
         }
+    }
+
+    #[test]
+    fn a_long_secret_is_found_to_its_end() {
+        let long = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xYz0_".repeat(40);
+        let plain = long.replace('_', "");
+        for (before, value, after) in [
+            ("", format!("sk-{long}"), " x"),
+            ("", format!("ghp_{plain}"), "\n"),
+            ("", format!("hf_{plain}"), "."),
+            ("", format!("gsk_{plain}"), ","),
+            ("", format!("glpat-{long}"), ""),
+            ("", format!("xoxb-{plain}"), ""),
+            ("", format!("AIza{long}"), ""),
+            ("", format!("npm_{plain}"), ""),
+            ("", format!("SG.{long}.{long}"), ""),
+            ("password=", long.clone(), " x"),
+            ("\"api_key\": \"", long.clone(), "\""),
+            ("https://u:", long.clone(), "@h/"),
+            (&format!("https://{}:", "u".repeat(300)), "s3cr3t".to_owned(), "@h/"),
+            ("redis://:", "s3cr3t".to_owned(), "@h/0"),
+            ("https://u:", "p@s3cr3t".to_owned(), "@h/"),
+        ] {
+            let text = format!("{before}{value}{after}");
+            assert_eq!(found(&text), [(value.as_str(), "secret")], "{}", &text[..40.min(text.len())]);
+        }
+    }
+
+    #[test]
+    fn passwords_may_hold_any_punctuation() {
+        for (before, value, after) in [
+            ("password=", "aB3,dE5(gH)7:jK;9?mN", "\n"),
+            ("password: ", "aB3dE5gH7", ", then"),
+            ("(password=", "aB3dE5gH7", ")"),
+            ("(password=", "aB3(dE5)gH7", ");"),
+            ("'password' => '", "aB3,d|E5<g>H{7}\u{e9};", "'"),
+            ("{\\\"password\\\": \\\"", "aB3,dE5:gH7", "\\\"}"),
+            ("Server=h;Password=", "aB3dE5gH7", ";Database=db1"),
+            ("token: secret: ", "aB3dE5gH7", ""),
+            ("max_token=4096,token=", "aB3dE5gH7", ",top_p=1"),
+        ] {
+            let text = format!("{before}{value}{after}");
+            assert_eq!(found(&text), [(value, "secret")], "{text}");
+        }
+        let two = found("password=aB3dE5gH7;token=zY9xW7vU5");
+        assert_eq!(two, [("aB3dE5gH7", "secret"), ("zY9xW7vU5", "secret")]);
+    }
+
+    #[test]
+    fn a_secret_is_not_taken_for_code() {
+        for (before, value) in [
+            ("token=", "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"),
+            ("access_token: ", "pk.aBc1IjoiZXhhb.XBsZSIsImEiOiJjam"),
+            ("password=", "$aB3dE5gH7jK"),
+            ("password=", "$2b$12$R9h7cIPz0gi.URNNX3kh2O"),
+            ("secret=", "x==aB3dE5gH7"),
+            ("secret=", "aB3dE5gH7==x9"),
+            ("secret=", "--aB3dE5gH7"),
+            ("password=", "%23S3cr3tPw"),
+            ("password=", "*aB3dE5gH7"),
+            ("password=", "Tr0ub4dor(3)x"),
+            ("password='", "<aB3dE5gH7>"),
+            ("password='", "{aB3dE5gH7}"),
+            ("ftp://u:", "%23S3cr3tPw"),
+            ("ftp://u:", "$aB3dE5gH7jK"),
+        ] {
+            let text = format!("{before}{value}{}", if before.contains("//") { "@h/" } else { "" });
+            assert_eq!(found(&text), [(value, "secret")], "{text}");
+        }
+    }
+
+    #[test]
+    fn code_is_not_taken_for_a_secret() {
+        for text in [
+            "token = self.config.api_key1  token=process.env.OPENAI_KEY_1",
+            "password=hash_password(pw1,salt2)  password = base64.b64encode(raw1)",
+            "Token::Float64Literal(1) secret: Secret::Version1",
+            "if token==expected_token1: a.token1==b.token2",
+            "password=$DB_PASSWORD_1 password=${PW1:-x} password=$(cat_pw1) token=$userToken12",
+            "password=%(password1)s password=%PASSWORD_1% password='<password-1>' token='{user.token1}'",
+            "password=****1234abc token=xxxxxxxxxxxx token=props?.user?.token12",
+            "--token --api-key1 password=--other-flag1",
+            "max_token=4096,temperature=0.7,top_p=1",
+            "postgres://u:{password1}@h/ postgres://u:<pw1>@h/ postgres://u:****@h/ postgres://u:%PW1%@h/",
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_any_length_and_country_are_hidden() {
+        let long = format!("{}@example.org", "anna".repeat(20));
+        let longer = format!("a@{}org", "example.".repeat(40));
+        for value in ["ana@correo.py", "abdi@mail.so", "an..na@example.org", &long, &longer] {
+            assert_eq!(found(&format!("to <{value}>")), [(value, "email")]);
+        }
+    }
+
+    #[test]
+    fn passwords_that_begin_alike_take_time_linear_in_the_text() {
+        for piece in ["token=", "token=,", "password=a1,", "password=aB3dE5gH7,", "token:secret:"] {
+            crate::plan::work::assert_linear(300, |size| {
+                let _ = all().find(&piece.repeat(size));
+            });
+        }
+    }
+
+    #[test]
+    fn what_follows_too_many_values_of_one_rule_is_hidden_also_where_they_became_one() {
+        // A key without an end covers what another rule found 5,001 times.
+        let many = "a@b.de ".repeat(MOST_FOUND + 1);
+        let text =
+            format!("-----BEGIN PRIVATE KEY-----\n{many}-----END PRIVATE KEY----- and anna@example.org");
+        let found = all().find(&text);
+        let is_hidden = |at: usize| found.iter().any(|one| one.range.contains(&at));
+        assert!(is_hidden(text.find("anna@").unwrap()), "{found:?}");
+        assert_eq!(found.last().map(|last| (last.what, last.range.end)), Some((What::Rest, text.len())));
+        assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
+        let own = Detector::new(Vec::new(), vec![("n".into(), Regex::new("n[0-9]").unwrap())]);
+        let text = "n1 ".repeat(MOST_FOUND + 2);
+        assert_eq!(own.find(&text).last().map(|last| last.what), Some(What::Rest));
     }
 
     #[test]

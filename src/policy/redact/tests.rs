@@ -136,6 +136,27 @@ fn placeholders_are_explained_once_and_the_text_may_be_the_operators() {
 }
 
 #[test]
+fn the_explanation_names_a_placeholder_that_was_given_out() {
+    let notice = |config: &str, texts: &[&str]| {
+        let mut messages = Vec::new();
+        for (at, text) in texts.iter().enumerate() {
+            messages.extend([call(&at.to_string(), "{}"), result(&at.to_string(), *text)]);
+        }
+        let edits = plan_of(&policy::<Redact>(config), &body(&messages)).edits.into_iter();
+        let notices = edits.filter_map(|edit| match edit.change {
+            Change::Notice { text, .. } => Some((edit.message, text)),
+            _ => None,
+        });
+        notices.collect::<Vec<_>>()
+    };
+    let config = "patterns = { pin = \"pin ([0-9]+)\" }\ntexts = { explained = \"{example}!\" }";
+    let expected = |at: usize| vec![(at, format!("{}!", mail()))];
+    assert_eq!(notice(config, &[&format!("pin 123 of {MAIL}")]), expected(2));
+    assert_eq!(notice(config, &["pin 123", MAIL]), expected(4));
+    assert_eq!(notice(config, &["pin 123"]), []);
+}
+
+#[test]
 fn calls_get_the_values_back_where_their_tool_may_have_them() {
     let talk = body(&[call("a", "{}"), result("a", json!({"mail": MAIL, "key": "p\"q\n"}).to_string())]);
     let hidden = mail();

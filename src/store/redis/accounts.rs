@@ -94,10 +94,25 @@ pub(super) fn add_part(names: &Names, grown: &Grown, commands: &mut Pipeline) {
     let key = names.key(about);
     commands.cmd("ZADD").arg(&key).arg(grown.at_ms).arg(names.seals.seal(about, &grown.after));
     if let Some(before) = grown.before.filter(|before| *before != grown.after) {
-        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, &before));
+        remove_part(names, grown.key, &before, commands);
     }
     commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(0).arg(-(MOST_PARTS as i64) - 1);
     commands.cmd("PEXPIRE").arg(&key).arg(names.tally_ttl_ms);
+}
+
+/// Removes a state of a part, where a later one is stored.
+pub(super) fn remove_part(names: &Names, key: Hash, state: &Part, commands: &mut Pipeline) {
+    let about = (Kind::Tally, key);
+    commands.cmd("ZREM").arg(names.key(about)).arg(names.seals.seal(about, state));
+}
+
+/// The states among `found` beside which there is a later one of the same part, as where an update was lost between them.
+/// They would take the room of other parts.
+pub(super) fn outdated(found: &[Part]) -> impl Iterator<Item = Part> + '_ {
+    let is_later = |one: &Part, other: &Part| {
+        one.of == other.of && one != other && one.tally.later(&other.tally) == one.tally
+    };
+    found.iter().filter(move |part| found.iter().any(|other| is_later(other, part))).copied()
 }
 
 /// Stores the account as of a reply.
@@ -111,6 +126,17 @@ pub(super) fn add_carried(names: &Names, key: Hash, carried: &Arc<Carried>, comm
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn of_the_states_of_one_part_all_but_the_last_are_left_over() {
+        let part = |of: u128, calls: u64| {
+            let sums = Sums::default().with(crate::conversation::account::Kind::Calls, calls);
+            Part { of: Hash(of), tally: Tally { sums, ..Tally::default() } }
+        };
+        let found = [part(1, 5), part(2, 3), part(1, 7), part(1, 6), part(3, 7)];
+        assert_eq!(outdated(&found).collect::<Vec<_>>(), [part(1, 5), part(1, 6)]);
+        assert_eq!(outdated(&found[3..]).count(), 0);
+    }
 
     proptest! {
         #[test]

@@ -18,16 +18,27 @@ pub(super) struct Names {
     pub(super) refusals_ms: u64,
 }
 
+/// How long things are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Lifetimes {
+    pub(super) facts: Duration,
+    pub(super) sums: Duration,
+    /// What a model refuses; zero: not at all.
+    pub(super) refusals: Duration,
+}
+
 impl Names {
-    /// The lifetimes are those of facts, of sums and of refusals.
-    pub(super) fn new(
-        prefix: String,
-        key: HashKey,
-        (lifetime, of_sums, refusals): (Duration, Duration, Duration),
-    ) -> Self {
+    pub(super) fn new(prefix: String, key: HashKey, lifetimes: Lifetimes) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let (ttl_ms, tally_ttl_ms, refusals_ms) = (millis(lifetime), millis(of_sums), millis(refusals));
-        Self { prefix, seals: Seals::new(key), ttl_ms, tally_ttl_ms, refusals_ms }
+        let Lifetimes { facts, sums, refusals } = lifetimes;
+        let seals = Seals::new(key);
+        Self {
+            prefix,
+            seals,
+            ttl_ms: millis(facts),
+            tally_ttl_ms: millis(sums),
+            refusals_ms: millis(refusals),
+        }
     }
 
     pub(super) fn key(&self, (kind, name): (Kind, Hash)) -> String {

@@ -1,7 +1,7 @@
 //! The asynchronous write queue of the shared state store: bounded, with one task that writes updates in batches. Every
 //! command is idempotent, so what may not have arrived is sent again. No request waits for it.
 
-use super::accounts::{Grown, add_carried, add_part};
+use super::accounts::{Grown, add_carried, add_part, remove_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, SeenMarker, one_by_one};
@@ -13,6 +13,7 @@ use crate::exchange::store::MOST_AT_ONE_KEY;
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
+use crate::store::tallies::Part;
 use crate::store::{NewPins, News};
 use crate::telemetry::store::StoreOp;
 use ::redis::{Pipeline, Value, pipe};
@@ -41,12 +42,15 @@ const PASSING: [&str; 8] =
 const MOVED_ON: &str = "READONLY";
 
 /// What one request brought.
+#[derive(Default)]
 pub(super) struct Update {
     pub(super) news: News,
     /// By quota.
     pub(super) changes: Vec<(Hash, Change)>,
     /// Parts of sums.
     pub(super) grown: Vec<Grown>,
+    /// States of parts that are still stored beside a later one.
+    pub(super) left_over: Vec<(Hash, Part)>,
 }
 
 /// The result of writing.
@@ -190,7 +194,9 @@ impl Update {
         let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
         let accounts: usize = self.news.carried.iter().map(|(_, carried)| carried.size()).sum();
-        let accounts = accounts + size_of::<Grown>() * self.grown.len();
+        let accounts = accounts
+            + size_of::<Grown>() * self.grown.len()
+            + size_of::<(Hash, Part)>() * self.left_over.len();
         let pins = self.news.pinned.as_ref().map_or(0, |pinned| 128 * pinned.pins.len());
         size_of::<Self>()
             + rounds
@@ -250,6 +256,7 @@ impl Update {
         self.changes.iter().for_each(|(quota, change)| add_change(names, *quota, change, commands));
         carried.iter().for_each(|(key, carried)| add_carried(names, *key, carried, commands));
         self.grown.iter().for_each(|grown| add_part(names, grown, commands));
+        self.left_over.iter().for_each(|(key, part)| remove_part(names, *key, part, commands));
     }
 }
 

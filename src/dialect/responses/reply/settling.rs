@@ -3,7 +3,7 @@
 
 use super::ReplyJudge;
 use super::items::{self, set};
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, settle_all};
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
 use bytes::Bytes;
@@ -26,11 +26,9 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Settles all held calls: nobody can be asked about them.
     pub(super) fn settle_all(&mut self) {
-        for id in self.judging.asking() {
-            self.answer_one(id, None);
+        for (id, decision) in settle_all(&mut self.judging) {
+            self.settle_call(id, decision);
         }
-        let ids: Vec<u32> = self.judging.held().iter().map(|call| call.id).collect();
-        ids.into_iter().for_each(|id| self.settle_one(id, ApprovalDecision::Unasked));
     }
 
     fn answer_one(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {

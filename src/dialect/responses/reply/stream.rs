@@ -1,16 +1,17 @@
 //! The event loop of a stream: each event belongs to an item, and waits for the decision on its call where it has one.
 
+use super::convert::error_event;
 use super::event::{Class, Event};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
 use crate::conversation::call::Arguments;
-use crate::dialect::error::friendly::friendly_event;
+use crate::dialect::error::friendly::{friendly_event, friendly_text_event};
 use crate::dialect::error::{UpstreamError, parse_event};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::{hides_lines, single_events};
-use crate::dialect::reply::Refusal;
+use crate::dialect::reply::{Form, Refusal};
 use crate::dialect::responses::item::{Item, ItemKind};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{Member, members_of};
@@ -73,7 +74,10 @@ impl<J: CallJudge> ReplyJudge<J> {
             // Some servers send such words as a keep-alive.
             let is_word = !data.iter().any(|byte| matches!(byte, b'{' | b'['));
             if is_word {
-                return self.after_or_pass(raw, out);
+                return match error {
+                    Some(error) => self.text_of_error(raw, error, out),
+                    None => self.after_or_pass(raw, out),
+                };
             }
             self.begin_reading();
             return self.escape(Unjudged::NotJson, raw, out);
@@ -99,6 +103,29 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.read(raw, (event, data), now_ms, out);
         }
         self.read(raw, (event, data), now_ms, out);
+    }
+
+    /// A whole error as the client gets it.
+    pub(super) fn error_bytes(&self, status: u16, raw: Bytes, error: &UpstreamError) -> Bytes {
+        if self.form == Form::Whole {
+            return raw;
+        }
+        let event = error_event(status, &raw);
+        let is_for_people = self.options.friendly && (200..300).contains(&status);
+        is_for_people.then(|| friendly_event(&event, error)).flatten().unwrap_or(event)
+    }
+
+    /// Takes an error event whose data is a text alone.
+    fn text_of_error(&mut self, raw: Bytes, error: UpstreamError, out: &mut Vec<Bytes>) {
+        let friendly = self.options.friendly.then(|| friendly_text_event(&raw, &error)).flatten();
+        let raw = friendly.unwrap_or(raw);
+        if matches!(self.phase, Phase::Head) {
+            self.phase = Phase::Refused(Refusal { error, raw });
+            return;
+        }
+        self.phase = Phase::Failed;
+        let bytes = raw.len();
+        self.enqueue(Held { raw, event: None, item: None, bytes }, out);
     }
 
     /// The event with an error, as people get it.
