@@ -16,7 +16,7 @@ FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
 .PHONY: help test test-fast dashboard check deny audit sbom demo release bench instructions growth soak compare eval \
-	fuzz fuzz-guided cargo-deny cargo-cyclonedx debian nginx valgrind clients
+	fuzz fuzz-guided site cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -27,6 +27,7 @@ help:
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
 	@echo "make release    the release build: target/release/toolrein"
+	@echo "make site       the documentation as a site: target/site"
 	@echo "make fuzz       fuzzes every parser of outside input, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
 	@echo "make bench      the core alone, then the whole program compared with nginx: the table of docs/performance.md; a quarter of an hour"
@@ -86,6 +87,23 @@ cargo-cyclonedx:
 cargo-deny:
 	@cargo deny --version >/dev/null 2>&1 || { \
 		set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-deny; \
+	}
+
+# docs/ as a site. Links to files outside of docs/ lead into SITE_REPOSITORY, such as https://HOST/OWNER/NAME/blob/HEAD.
+SITE_REPOSITORY ?=
+site: mdbook
+	rm -rf target/book target/site
+	mkdir -p target && cp -R docs target/book && mv target/book/policies/README.md target/book/policies/index.md
+	sed -i 's#policies/README\.md#policies/index.md#g' target/book/*.md
+	@test -z "$(SITE_REPOSITORY)" || { \
+		sed -i 's#](\.\./\.\./#]($(SITE_REPOSITORY)/#g' target/book/policies/*.md; \
+		sed -i 's#](\.\./#]($(SITE_REPOSITORY)/#g' target/book/*.md; \
+	}
+	mdbook build target/book --dest-dir "$(CURDIR)/target/site"
+
+mdbook:
+	@mdbook --version >/dev/null 2>&1 || { \
+		set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --no-default-features --features search mdbook; \
 	}
 
 demo:

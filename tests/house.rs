@@ -378,8 +378,9 @@ fn no_tracked_file_names_a_machine_or_a_registry() {
 }
 
 #[test]
-fn every_policy_has_its_table_in_the_shipped_file_and_its_name_in_the_readme() {
-    for (file, before, after) in [("proxy.toml", "[policy.", "]"), ("README.md", "`", "`")] {
+fn every_policy_has_its_table_in_the_shipped_file_and_its_row_among_the_policies() {
+    for (file, before, after) in [("proxy.toml", "[policy.", "]"), ("docs/policies/README.md", "| [`", "`](")]
+    {
         let text = text_of(file);
         for entry in REGISTRY {
             let expected = format!("{before}{}{after}", entry.name);

@@ -5,7 +5,7 @@
 //! invisible characters, phrases that set instructions aside, marks of chat templates and roles, text addressed to an
 //! assistant, hidden markup, images that carry data away. At `score` or more the result is flagged, and `action` says
 //! what happens to it: it is counted, put between two fixed lines, or blocked. Characters that hide text are removed
-//! from every result, unless `action` only counts. `docs/injection.md` lists what the scan cannot see.
+//! from every result, unless `action` only counts. `docs/policies/injection.md` lists what the scan cannot see.
 //!
 //! # Why
 //! A page or a mail that a tool fetches can address the model. No list of rules stops a determined author, so nothing
