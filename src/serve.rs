@@ -15,6 +15,7 @@ use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::policy::pattern::exact_among;
 use crate::proxy::body::ReplyBody;
+use crate::proxy::collector::{CollectorClient, CollectorError};
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
@@ -31,6 +32,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
 use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::spans::{self, Collector, Spans};
 use crate::telemetry::tools::OwnSeries;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
@@ -120,6 +122,10 @@ pub enum StartError {
     Webhooks(#[from] WebhookSetupError),
     #[error("cannot write {path} (audit.file): {error}")]
     Audit { path: String, error: io::Error },
+    #[error(transparent)]
+    Collector(#[from] CollectorError),
+    #[error("cannot set up traces: {0}")]
+    Traces(#[from] spans::SetupError),
     #[error("{name} (admin.token_env): {problem}")]
     Token { name: String, problem: String },
     #[error(transparent)]
@@ -177,9 +183,10 @@ impl Running {
         let held = Arc::<HeldCalls>::default();
         let metrics = metrics_of(&config, &held)?;
         let Opened { store, key, shared } = store::open(&config, &metrics).await?;
-        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
-        let drain = Drain::new();
         let settings = upstream_settings(&config, base);
+        let spans = spans_of(&config, &settings, &metrics, &log)?;
+        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)?, spans };
+        let drain = Drain::new();
         let endpoints = ModelEndpoints::of(&config, &settings)?;
         let webhooks = Webhooks::of(&config, &settings, drain.clone())?;
         let pins = Pins::new(config.store.ttl);
@@ -367,6 +374,28 @@ fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, St
     let held = Arc::clone(held);
     metrics.count_confirmations_by(move || held.count());
     Ok(metrics)
+}
+
+/// The traces, where a collector is named.
+fn spans_of(
+    config: &Config,
+    like: &UpstreamSettings,
+    metrics: &Metrics,
+    log: &Log,
+) -> Result<Spans, StartError> {
+    let traces = &config.telemetry.traces;
+    let Some(address) = traces.address() else { return Ok(Spans::off()) };
+    let settings = spans::Settings {
+        service_name: traces.service_name.clone(),
+        sample: f64::from(traces.sample) / 10_000.0,
+        queue: traces.queue,
+        timeout: traces.timeout,
+        propagate: traces.propagate,
+    };
+    let endpoint = address.to_string();
+    let client = Arc::new(CollectorClient::new(traces, address, like)?);
+    let (counts, log) = (metrics.span_counts(), log.clone());
+    Ok(Spans::open(&settings, Collector { client, endpoint, counts, log })?)
 }
 
 /// The tools with series of their own: those that the settings name, or all.

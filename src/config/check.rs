@@ -8,6 +8,7 @@ use super::shared;
 use super::source::reason;
 use super::tables::{Admin, Audit, Limits, Mode, StateStore};
 use super::target::Target;
+use super::traces;
 use super::units::{write_size, write_span};
 use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
@@ -45,6 +46,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.audit(&file.audit);
     checker.admin(&file.admin);
     checker.store(&file.store);
+    checker.traces(file);
     checker.checked
 }
 
@@ -208,6 +210,19 @@ impl Checker<'_> {
             self.require(&[key], false, text);
         }
         self.checked.warnings.extend(shared::warnings(store));
+    }
+
+    fn traces(&mut self, file: &File) {
+        let traces = &file.telemetry.traces;
+        for (key, text) in traces::problems(traces) {
+            self.require(&[key], false, text);
+        }
+        self.checked.warnings.extend(traces::warnings(traces));
+        let Some(uri) = traces.address() else { return };
+        for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
+            let text = format!("{uri} is {key} itself, which is no collector");
+            self.require(&["telemetry.traces.endpoint", key], !leads_to(&uri, own), text);
+        }
     }
 
     /// Adds a problem at `keys` unless `holds`, or unless one of them was refused before, so that only its default

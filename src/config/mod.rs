@@ -26,6 +26,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tiers;
+mod traces;
 mod units;
 mod upstream;
 mod variables;
@@ -47,6 +48,7 @@ pub use tables::{
 pub use target::{Target, without_secrets};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
+pub use traces::Traces;
 pub use upstream::{
     AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
 };
@@ -211,7 +213,10 @@ impl Config {
         let webhooks =
             webhooks.map(|webhook| ("policy.confirm.webhook.secret_env".to_owned(), webhook.secret_env));
         let of_file = of_file.map(|(key, name)| (key.to_owned(), name));
-        let names = of_models.chain(webhooks).chain(of_file);
+        let headers =
+            self.telemetry.traces.headers.values().filter(|_| self.telemetry.traces.address().is_some());
+        let headers = headers.map(|name| ("telemetry.traces.headers".to_owned(), name.clone()));
+        let names = of_models.chain(webhooks).chain(of_file).chain(headers);
         let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
         let warning =
             |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");

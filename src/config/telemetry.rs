@@ -1,5 +1,6 @@
-//! `[telemetry]`: which series the metrics have.
+//! `[telemetry]`: which series the metrics have, and where traces go.
 
+use super::traces::Traces;
 use super::units::patterns;
 use crate::policy::pattern::{Pattern, any_fits};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ pub struct Telemetry {
     pub tools: Arc<[Pattern]>,
     /// Whether the metrics of the semantic conventions for generative AI are kept as well.
     pub gen_ai: bool,
+    pub traces: Traces,
 }
 
 impl Telemetry {

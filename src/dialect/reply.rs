@@ -144,6 +144,9 @@ pub trait Reply<J>: Send {
     /// The usage of all replies together.
     fn total_usage(&self) -> Usage;
 
+    /// The model that the last reply with a usage names.
+    fn model(&self) -> Option<String>;
+
     /// Bytes in memory: what is held back or incomplete, and what is known of the choices.
     fn kept_bytes(&self) -> usize;
 

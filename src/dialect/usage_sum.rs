@@ -11,12 +11,21 @@ pub struct Usages {
     earlier: Option<Value>,
     /// That of the present one, unchanged.
     last: Option<Bytes>,
+    /// The model that bills it, as JSON.
+    model: Option<Bytes>,
 }
 
 impl Usages {
     /// Notes the present reply's usage. The last report counts: Perplexity sends one with every chunk, some send two.
-    pub fn note(&mut self, usage: &[u8]) {
+    /// `model`: the value that names the model.
+    pub fn note(&mut self, usage: &[u8], model: Option<&[u8]>) {
         self.last = Some(Bytes::copy_from_slice(usage));
+        self.model = model.map(Bytes::copy_from_slice);
+    }
+
+    /// The model that the last reply with a usage names.
+    pub fn model(&self) -> Option<String> {
+        serde_json::from_slice(self.model.as_ref()?).ok()
     }
 
     pub fn begin_next_reply(&mut self) {

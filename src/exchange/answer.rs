@@ -461,6 +461,8 @@ impl Running {
         core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
         core.record.carried = replies.judge.carried().to_vec();
         let judge = &*replies.judge;
+        // For traces alone.
+        core.record.response_model = core.record.trace.as_ref().and_then(|_| judge.model());
         self.account(core, judge.judging(), judge.total_usage(), &judge.shown(), now.ms, true);
         self.bill(core, judge);
     }

@@ -14,6 +14,7 @@ use super::headers::retain;
 use super::held::Held;
 use super::record::{Record, note_sent, write_head};
 use super::respond::error_response;
+use super::steps;
 use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
@@ -70,6 +71,7 @@ impl Driver {
                 }
                 continue;
             };
+            self.begin_step(&output);
             match output {
                 Output::Answer(answer) => return self.answer(answer),
                 Output::BeginStream { own: true } => {
@@ -142,10 +144,17 @@ impl Driver {
         }
     }
 
+    /// Begins the step that an output asks for, where a trace is kept.
+    pub(super) fn begin_step(&mut self, output: &Output) {
+        steps::begin(self.exchange.record(), output, &self.app);
+    }
+
     /// Reports to the exchange what happened.
     pub(super) fn give(&mut self, input: Input) {
+        steps::end(self.exchange.record(), &input);
         let now = self.now();
         self.exchange.on(input, now);
+        steps::note_calls(self.exchange.record());
     }
 
     pub(super) fn now(&self) -> Now {
@@ -166,16 +175,19 @@ impl Driver {
     }
 
     /// The request for the upstream.
-    pub(super) fn request(&self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
-        self.head.request(&outgoing.pieces)
+    pub(super) fn request(&mut self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
+        let trace = steps::traceparent(self.exchange.record());
+        self.head.request(&outgoing.pieces, trace.as_ref())
     }
 
     /// Sends the request and gives the exchange its reply; a stream is returned unread.
     async fn send(&mut self, outgoing: Outgoing) -> Option<StreamStart> {
         let started = self.record.split().into();
+        let trace = steps::traceparent(self.exchange.record());
         let (head, upstream) = (&self.head, &self.app.upstream);
         // In a box, or every future around it would reserve room for it and be as expensive to move.
-        let sent = Box::pin(upstream.send_made(|| head.request(&outgoing.pieces), started)).await;
+        let sent =
+            Box::pin(upstream.send_made(|| head.request(&outgoing.pieces, trace.as_ref()), started)).await;
         self.record.upstream_time();
         note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
         let mut response = match sent {

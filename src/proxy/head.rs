@@ -46,10 +46,14 @@ impl Head {
         }
     }
 
-    /// One more request, with this body in pieces. A changed body goes out without a content coding, and without the
+    /// One more request, with this body in pieces; `trace`: its `traceparent`, where that is not the client's. A changed
+    /// body goes out without a content coding, and without the
     /// digests of the client's bytes.
-    pub(crate) fn request(&self, pieces: &[Bytes]) -> Request<UpBody> {
+    pub(crate) fn request(&self, pieces: &[Bytes], trace: Option<&HeaderValue>) -> Request<UpBody> {
         let mut parts = self.parts.clone();
+        if let Some(trace) = trace {
+            parts.headers.insert("traceparent", trace.clone());
+        }
         let is_same = |coded: &&CodedBody| matches!(pieces, [only] if *only == coded.decoded);
         if let Some(coded) = self.coded.as_ref().filter(is_same) {
             return Request::from_parts(parts, UpBody::rope(vec![coded.came.clone()]));
@@ -99,7 +103,7 @@ mod tests {
             if sending == 1 {
                 head.shrink();
             }
-            let (parts, _) = head.request(&pieces(&["x"])).into_parts();
+            let (parts, _) = head.request(&pieces(&["x"]), None).into_parts();
             assert_eq!((&parts.method, parts.version), (&Method::POST, Version::HTTP_11), "{sending}");
             assert_eq!(parts.uri, uri);
             assert_eq!(
@@ -129,7 +133,7 @@ mod tests {
             (pieces(&["plain", "er"]), &["x-a", "x-b"], "plainer"),
             (pieces(&["other"]), &["x-a", "x-b"], "other"),
         ] {
-            let (parts, body) = head.request(&sent).into_parts();
+            let (parts, body) = head.request(&sent, None).into_parts();
             let found: Vec<&str> = parts.headers.keys().map(|name| name.as_str()).collect();
             assert_eq!(found, expected_names, "{sent:?}");
             assert_eq!(body.collect().await.unwrap().to_bytes(), expected);
@@ -137,7 +141,7 @@ mod tests {
         // A coding that names none, and a body that came plain.
         let head = Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
         for (sent, expected) in [(pieces(&["a"]), 2), (pieces(&["a", "b"]), 1)] {
-            assert_eq!(head.request(&sent).headers().len(), expected, "{sent:?}");
+            assert_eq!(head.request(&sent, None).headers().len(), expected, "{sent:?}");
         }
     }
 }

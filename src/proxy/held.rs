@@ -6,6 +6,7 @@ use crate::exchange::{ApprovalRequest, Exchange, Input};
 use crate::plan::approval::{ApprovalDecision, Decided};
 use crate::policy::approvals::Webhook;
 use crate::store::held::{End, HeldCalls, Pause, Shown, Ticket};
+use crate::telemetry::spans::{Child, StepKind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,7 +31,12 @@ enum Wait {
 }
 
 /// Who is notified of a call that waits for a person, and of what.
-type Notice = (Arc<Webhook>, Value);
+struct Notice {
+    webhook: Arc<Webhook>,
+    data: Value,
+    /// The step of the notification in the request's trace, where one is kept.
+    step: Option<Child>,
+}
 
 impl Held {
     /// Asks people about a call, and notifies who wants to know of it.
@@ -52,6 +58,7 @@ impl Held {
             expires,
         };
         let ticket = app.held.hold(shown, until);
+        let step = record.trace.as_ref().map(|trace| trace.child(StepKind::Webhook));
         let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {
             let data = json!({
                 "token": token,
@@ -63,11 +70,12 @@ impl Held {
                 "request_id": record.request_id,
                 "expires_at": humantime::format_rfc3339_millis(expires).to_string(),
             });
-            (webhook, data)
+            Notice { webhook, data, step }
         });
-        if let Some((webhook, data)) = &notice {
+        if let Some(Notice { webhook, data, step }) = &notice {
             let (kind, asks_about) = ("approval.requested", ticket.token().map(str::to_owned));
-            app.notify(webhook, Notification { kind, data: data.clone(), until, asks_about });
+            let (data, step) = (data.clone(), step.clone());
+            app.notify(webhook, Notification { kind, data, until, asks_about, step });
         }
         self.waits.push((call.id, Wait::Person(ticket, notice)));
     }
@@ -108,10 +116,12 @@ impl Held {
             }
             Wait::Person(ticket, notice) => {
                 let end = ticket.decision().await;
-                if let Some((webhook, data)) = notice.take().filter(|_| end == End::Expired) {
+                if let Some(notice) = notice.take().filter(|_| end == End::Expired) {
+                    let Notice { webhook, data, step } = notice;
+                    let step = step.map(|step| step.anew());
                     let until = Instant::now() + LATE_NOTICE;
                     let (kind, asks_about) = ("approval.expired", None);
-                    app.notify(&webhook, Notification { kind, data, until, asks_about });
+                    app.notify(&webhook, Notification { kind, data, until, asks_about, step });
                 }
                 Input::Decided(id, decided(end, ticket))
             }

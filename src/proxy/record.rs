@@ -6,6 +6,7 @@ use super::spelling::Governed;
 use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
+use crate::telemetry::spans::{Spans, Trace};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 /// Headers by which clients name a request. Parsed names: a look-up costs a third.
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// The other header by which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
 static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// The response header that lists the actions of policies.
@@ -44,6 +46,9 @@ impl Record {
         data.mode = mode;
         data.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
         data.traceparent = text(headers, &TRACEPARENT);
+        if route.is_governed() && telemetry.spans.is_on() {
+            data.trace = begin_trace(&telemetry.spans, headers);
+        }
         let started = Instant::now();
         Self {
             data,
@@ -174,6 +179,15 @@ pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap, explicit
     if let Some(value) = conversation.and_then(|name| HeaderValue::from_str(name).ok()) {
         headers.insert(&super::caller::CONVERSATION, value);
     }
+}
+
+/// The trace of a request with these headers. By the W3C's text, two `traceparent` are none, and several `tracestate` are
+/// one list.
+fn begin_trace(spans: &Spans, headers: &HeaderMap) -> Option<Box<Trace>> {
+    let is_single = headers.get_all(&TRACEPARENT).iter().count() == 1;
+    let parent = text(headers, &TRACEPARENT).filter(|_| is_single);
+    let states = headers.get_all(&TRACESTATE).iter().filter_map(|state| state.to_str().ok());
+    spans.begin(parent.as_deref(), Some(&states.collect::<Vec<_>>().join(",")))
 }
 
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

@@ -149,6 +149,7 @@ impl Streaming {
                 return Some(Ok(self.shown(bytes)));
             }
             while let Some(output) = self.driver.exchange.next_output() {
+                self.driver.begin_step(&output);
                 match output {
                     Output::Emit(_) if self.passes_coded() => {}
                     Output::Emit(bytes) => return Some(Ok(self.shown(bytes))),

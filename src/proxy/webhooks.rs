@@ -12,6 +12,7 @@ use crate::policy::approvals::Webhook;
 use crate::secret::random_key;
 use crate::telemetry::log::Level;
 use crate::telemetry::request_record::WebhookResult;
+use crate::telemetry::spans::Child;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -70,6 +71,8 @@ pub(crate) struct Notification {
     pub(crate) until: Instant,
     /// The token of the call that it asks about: once that waits no longer, it is not sent again.
     pub(crate) asks_about: Option<String>,
+    /// Its step in the trace of the request, where one is kept.
+    pub(crate) step: Option<Child>,
 }
 
 /// What became of a notification.
@@ -198,11 +201,12 @@ impl AppState {
             return self.note_webhook(webhook, notification.kind, &delivery);
         };
         let (app, webhook) = (Arc::clone(self), Arc::clone(webhook));
-        let guard = self.webhooks.drain.guard();
+        let (guard, mut notification) = (self.webhooks.drain.guard(), notification);
         tokio::spawn(async move {
-            let kind = notification.kind;
+            let (kind, step) = (notification.kind, notification.step.take());
             let delivery = app.deliver(&webhook, notification).await;
             app.note_webhook(&webhook, kind, &delivery);
+            step.into_iter().for_each(|step| app.trace_webhook(step, kind, &delivery));
             drop((permit, guard));
         });
     }
@@ -212,7 +216,7 @@ impl AppState {
         let Some(endpoint) = self.webhooks.known.get(webhook) else {
             return ended(WebhookResult::Failed, 0, "it is not in the configuration any more");
         };
-        let Notification { kind, data, until, asks_about } = notification;
+        let Notification { kind, data, until, asks_about, .. } = notification;
         let id = format!("msg_{}", random_key().hash(Domain::Confirmation, &[]));
         let at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         let body = json!({ "type": kind, "timestamp": at, "data": data }).to_string().into();
@@ -252,6 +256,17 @@ impl AppState {
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// Ends a notification's step in its trace.
+    fn trace_webhook(&self, mut child: Child, kind: &'static str, delivery: &Delivery) {
+        let step = &mut child.step;
+        step.note("toolrein.event", kind).note("toolrein.tries", i64::from(delivery.tries));
+        match delivery.result {
+            WebhookResult::Delivered => step.end(),
+            result => step.fail(result.as_str()),
+        }
+        self.telemetry.spans.record_child(&child);
     }
 
     /// Counts what became of a notification, and logs one that was not delivered: its receiver by host alone, since a

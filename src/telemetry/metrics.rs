@@ -9,6 +9,7 @@ use super::models::{Model, Models};
 use super::request_record::{
     LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult,
 };
+pub use super::span_counts::SpanCounts;
 use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
@@ -54,6 +55,7 @@ pub struct Metrics {
     reloads: Counters,
     gauges: Gauges,
     store: StoreMetrics,
+    spans: SpanCounts,
 }
 
 /// Sums of tokens and money besides what upstreams billed in tokens.
@@ -157,6 +159,7 @@ impl Metrics {
             )?,
             gauges: Gauges::new(&make)?,
             store: StoreMetrics::new(&make)?,
+            spans: SpanCounts::new(&make)?,
             registry,
         })
     }
@@ -181,6 +184,12 @@ impl Metrics {
     /// The configuration with this hash is in force since `at_seconds` since the epoch.
     pub fn configured(&self, hash: &str, at_seconds: i64) {
         self.gauges.configured(hash, at_seconds);
+    }
+
+    /// The counters of traces; from now on they exist, at 0.
+    pub fn span_counts(&self) -> SpanCounts {
+        self.spans.begin();
+        self.spans.clone()
     }
 
     /// Counts the result of a summary.

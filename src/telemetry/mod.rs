@@ -1,5 +1,5 @@
 //! Telemetry: each client request is recorded once, as one request record, which becomes metrics, one log line and,
-//! where a policy acted, one line of the audit log. It calls no other module: it takes plain data, decides nothing, and
+//! where a policy acted, one line of the audit log; and a trace, where there is a collector. It calls no other module: it takes plain data, decides nothing, and
 //! no request waits for it.
 
 pub mod approval_record;
@@ -17,6 +17,8 @@ mod models;
 mod queue;
 mod request;
 pub mod request_record;
+mod span_counts;
+pub mod spans;
 pub mod store;
 pub mod tools;
 pub mod trace;
@@ -28,6 +30,7 @@ use audit::Audit;
 use log::Log;
 use metrics::Metrics;
 use request_record::RequestRecord;
+use spans::Spans;
 use std::sync::Arc;
 
 /// The sinks of request records. Cheap to clone.
@@ -36,6 +39,7 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     pub log: Log,
     pub audit: Audit,
+    pub spans: Spans,
 }
 
 impl Telemetry {
@@ -44,13 +48,15 @@ impl Telemetry {
         self.metrics.record(record);
         self.log.request(record);
         self.audit.request(record);
+        self.spans.record(record);
         self.metrics.add_lost_log_lines(self.log.take_lost());
         self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
 
-    /// Flushes and ends the log and the audit log; waits a second at most for each. Call at the program's end, off the
-    /// runtime.
+    /// Sends the last traces, for some seconds at most, then flushes and ends the log and the audit log, for a second at
+    /// most each. Call at the program's end, off the runtime, which has to run.
     pub fn finish(&self) {
+        self.spans.finish();
         self.log.finish();
         self.audit.finish();
     }
@@ -83,6 +89,7 @@ mod tests {
             metrics: Arc::new(Metrics::new(OwnSeries::none()).unwrap()),
             log,
             audit: Audit::off(),
+            spans: Spans::off(),
         };
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();

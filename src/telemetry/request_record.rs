@@ -4,6 +4,7 @@
 pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
 
 use super::endpoint::Endpoint;
+use super::spans::Trace;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub struct RequestRecord {
     /// The conversation's id, as the client gave it or as it was derived.
     pub conversation: Option<String>,
     pub model: Option<String>,
+    /// The model that the upstream names in its last reply with a usage. Only where a trace is kept.
+    pub response_model: Option<String>,
     /// The name of the request's profile.
     pub profile: Option<Arc<str>>,
     /// A keyed hash of the caller's credential.
@@ -90,6 +93,8 @@ pub struct RequestRecord {
     pub reply_bytes: u64,
     /// The client's W3C `traceparent`.
     pub traceparent: Option<String>,
+    /// What was done for it and when, where its trace is kept.
+    pub trace: Option<Box<Trace>>,
 }
 
 /// How a request was treated.

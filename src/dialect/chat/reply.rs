@@ -261,6 +261,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.usage.total_tokens()
     }
 
+    fn model(&self) -> Option<String> {
+        self.usage.model()
+    }
+
     fn kept_bytes(&self) -> usize {
         let choices: usize = self.choices.iter().map(ChoiceState::size).sum();
         self.reader.bytes() + self.queue.bytes() + choices

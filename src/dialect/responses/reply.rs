@@ -416,6 +416,10 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.usage.total_tokens()
     }
 
+    fn model(&self) -> Option<String> {
+        self.usage.model()
+    }
+
     fn kept_bytes(&self) -> usize {
         let input = match &self.input {
             Input::Events(splitter) => splitter.partial_bytes(),

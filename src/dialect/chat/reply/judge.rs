@@ -135,7 +135,8 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.choices.iter_mut().for_each(|state| state.finish_came = true);
         }
         if let Some(usage) = reply.reported_usage() {
-            self.usage.note(usage.of(data));
+            let model = reply.member(data, b"model").map(|member| member.value.of(data));
+            self.usage.note(usage.of(data), model);
         }
     }
 

@@ -166,7 +166,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Takes the last event of a stream, or a whole reply.
     pub(super) fn take_last(&mut self, mut last: Last, now_ms: u64, out: &mut Vec<Bytes>) {
         if let Some(usage) = last.value("usage").filter(|usage| *usage != b"null") {
-            self.usage.note(usage);
+            self.usage.note(usage, last.value("model"));
         }
         if self.head.is_empty() {
             let span = last.event.response.unwrap_or_else(|| Span::new(0, last.data.len()));

@@ -1,0 +1,187 @@
+//! The spans of a request, made from its request record: names and attributes, by OpenTelemetry's semantic conventions
+//! for generative AI and HTTP as far as they have a name for it. No body, no argument, no credential; every text from
+//! outside is bounded.
+
+use super::step::{Child, Step, Trace};
+use crate::telemetry::bounded;
+use crate::telemetry::request_record::{JudgedCall, RequestRecord};
+use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use std::time::SystemTime;
+
+/// The conventions' name of what both endpoints do.
+const CHAT: &str = "chat";
+/// The conventions' name of the protocol; whose model it is, toolrein does not know.
+const PROVIDER: &str = "openai";
+/// The longest text from outside, in characters; as in the log.
+const MAX_CHARS: usize = 200;
+/// The most calls that become events; further ones are only counted. More than any provider's parallel calls.
+const MOST_EVENTS: usize = 128;
+
+/// The spans of a request that has ended: its own, and its steps'.
+pub(super) fn spans(record: &RequestRecord, trace: &Trace, scope: &InstrumentationScope) -> Vec<SpanData> {
+    let end = trace.ended(record.times.total);
+    let steps = trace.steps.iter().map(|step| step_span(&trace.own, step, trace.times(step, end), scope));
+    let mut spans: Vec<SpanData> = steps.collect();
+    spans.push(request_span(record, trace, end, scope));
+    spans
+}
+
+/// The span of a step that has ended apart from its request.
+pub(super) fn child(child: &Child, scope: &InstrumentationScope) -> SpanData {
+    step_span(&child.request, &child.step, child.times(), scope)
+}
+
+fn request_span(
+    record: &RequestRecord,
+    trace: &Trace,
+    end: SystemTime,
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let name = match &record.model {
+        Some(model) => format!("{CHAT} {}", bounded::text(model, MAX_CHARS)),
+        None => CHAT.to_owned(),
+    };
+    let mut events = SpanEvents::default();
+    let calls = record.judged.iter().enumerate().take(MOST_EVENTS);
+    events.events = calls.map(|(at, call)| event(call, trace.decided(at))).collect();
+    events.dropped_count = count(record.judged.len().saturating_sub(MOST_EVENTS));
+    let failed = record.error.is_some() || record.status >= 500;
+    SpanData {
+        span_context: trace.own.clone(),
+        parent_span_id: trace.caller.span_id(),
+        parent_span_is_remote: trace.caller.is_valid(),
+        span_kind: SpanKind::Server,
+        name: name.into(),
+        start_time: trace.began(),
+        end_time: end,
+        attributes: request_attributes(record, trace),
+        dropped_attributes_count: 0,
+        events,
+        links: SpanLinks::default(),
+        status: if failed { Status::error(record.error.unwrap_or_default()) } else { Status::Unset },
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
+    let mut made = Attributes(Vec::with_capacity(32));
+    made.text("gen_ai.operation.name", Some(CHAT));
+    made.text("gen_ai.provider.name", Some(PROVIDER));
+    made.text("gen_ai.request.model", record.model.as_deref());
+    made.text("gen_ai.response.model", record.response_model.as_deref());
+    made.text("gen_ai.conversation.id", record.conversation.as_deref());
+    let tokens = record.tokens;
+    made.number("gen_ai.usage.input_tokens", tokens.prompt);
+    made.number("gen_ai.usage.output_tokens", tokens.completion);
+    made.number("gen_ai.usage.cache_read.input_tokens", tokens.cached);
+    made.number("gen_ai.usage.cache_creation.input_tokens", tokens.cache_written);
+    made.number("gen_ai.usage.reasoning.output_tokens", tokens.reasoning);
+    made.text("http.request.method", Some(&record.method));
+    made.text("url.path", Some(&record.path));
+    made.number("http.response.status_code", record.status.into());
+    let status = (record.status >= 500).then(|| record.status.to_string());
+    made.text("error.type", record.error.or(status.as_deref()));
+    made.text("toolrein.request_id", Some(&record.request_id));
+    made.text("toolrein.endpoint", Some(record.endpoint.as_str()));
+    made.text("toolrein.mode", Some(record.mode));
+    made.text("toolrein.profile", record.profile.as_deref());
+    made.text("toolrein.ungoverned", record.ungoverned);
+    made.flag("toolrein.streamed", record.streamed);
+    made.flag("toolrein.client_gone", record.client_gone);
+    made.flag("toolrein.repeated", record.repeated);
+    let actions = record.actions.iter().map(|act| format!("{}={}", act.policy, act.action));
+    made.list("toolrein.actions", actions.collect());
+    made.list("toolrein.unjudged", record.unjudged.iter().map(|why| (*why).to_owned()).collect());
+    made.number("toolrein.upstream_requests", record.upstream_requests.into());
+    made.number("toolrein.reasks", record.reasks.into());
+    made.number("toolrein.tokens_saved", tokens.saved);
+    let first_byte = record.times.first_byte.map_or(0.0, |time| time.as_secs_f64());
+    made.seconds("toolrein.first_byte_seconds", first_byte);
+    made.seconds("toolrein.overhead_seconds", record.times.overhead.as_secs_f64());
+    made.number("toolrein.steps_left_out", trace.left_out.into());
+    made.0
+}
+
+/// A call of the reply, with the verdict and the policy that gave it.
+fn event(call: &JudgedCall, at: SystemTime) -> Event {
+    let mut made = Attributes(Vec::with_capacity(6));
+    made.text("gen_ai.tool.name", Some(&bounded::name(&call.tool)));
+    made.text("gen_ai.tool.call.id", Some(&call.id));
+    made.text("toolrein.verdict", Some(call.verdict.as_str()));
+    let said = call.said.first();
+    made.text("toolrein.policy", said.map(|said| said.policy));
+    made.text("toolrein.reason", said.map(|said| said.reason));
+    let others = call.said.iter().skip(1).map(|said| format!("{}={}", said.policy, said.reason));
+    made.list("toolrein.also", others.collect());
+    made.flag("toolrein.unjudged", call.unjudged);
+    Event::new("tool_call", at, made.0, 0)
+}
+
+fn step_span(
+    request: &SpanContext,
+    step: &Step,
+    (began, ended): (SystemTime, SystemTime),
+    scope: &InstrumentationScope,
+) -> SpanData {
+    let state = request.trace_state().clone();
+    let mut attributes = step.attributes.clone();
+    attributes.extend(step.error.map(|error| KeyValue::new("error.type", error)));
+    SpanData {
+        span_context: SpanContext::new(request.trace_id(), step.id, TraceFlags::SAMPLED, false, state),
+        parent_span_id: request.span_id(),
+        parent_span_is_remote: false,
+        span_kind: if step.kind.leaves() { SpanKind::Client } else { SpanKind::Internal },
+        name: step.kind.as_str().into(),
+        start_time: began,
+        end_time: ended,
+        attributes,
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: step.error.map_or(Status::Unset, Status::error),
+        instrumentation_scope: scope.clone(),
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// Attributes, those without information left out.
+struct Attributes(Vec<KeyValue>);
+
+impl Attributes {
+    fn text(&mut self, key: &'static str, text: Option<&str>) {
+        if let Some(text) = text.filter(|text| !text.is_empty()) {
+            self.0.push(KeyValue::new(key, bounded::text(text, MAX_CHARS).into_owned()));
+        }
+    }
+
+    fn number(&mut self, key: &'static str, number: u64) {
+        if number > 0 {
+            self.0.push(KeyValue::new(key, i64::try_from(number).unwrap_or(i64::MAX)));
+        }
+    }
+
+    fn seconds(&mut self, key: &'static str, seconds: f64) {
+        if seconds > 0.0 {
+            self.0.push(KeyValue::new(key, seconds));
+        }
+    }
+
+    fn flag(&mut self, key: &'static str, holds: bool) {
+        if holds {
+            self.0.push(KeyValue::new(key, true));
+        }
+    }
+
+    fn list(&mut self, key: &'static str, texts: Vec<String>) {
+        if !texts.is_empty() {
+            let texts = texts.into_iter().take(MOST_EVENTS);
+            let texts = texts.map(|text| StringValue::from(bounded::text(&text, MAX_CHARS).into_owned()));
+            self.0.push(KeyValue::new(key, Value::Array(Array::String(texts.collect()))));
+        }
+    }
+}
