@@ -6,6 +6,8 @@
 mod support;
 
 use serde_json::json;
+use std::io::Read as _;
+use std::net::TcpListener;
 use std::process::{Command, Output};
 use support::client::{Request, get};
 use support::program::Toolrein;
@@ -91,12 +93,16 @@ fn a_key_counts_as_accepted_only_where_the_list_of_models_needs_one() {
 
 #[test]
 fn the_admin_port_is_asked_over_http1_whatever_the_upstream_speaks() {
-    let upstream = upstream();
-    let program = Toolrein::before(&upstream, "");
-    let http2 = [("TOOLREIN__UPSTREAM__HTTP2", "true")];
-    let report = doctor("http://127.0.0.1:1/v1", program.admin_url(), &http2);
-    says(&report, "ok", "proxy", "ready");
-    says(&report, "warning", "traffic", "no request has arrived");
+    let admin = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = admin.local_addr().unwrap().to_string();
+    let first = std::thread::spawn(move || {
+        let (mut connection, _) = admin.accept().unwrap();
+        let mut line = [0; 14];
+        connection.read_exact(&mut line).unwrap();
+        String::from_utf8_lossy(&line).into_owned()
+    });
+    doctor("http://127.0.0.1:1/v1", &address, &[("TOOLREIN__UPSTREAM__HTTP2", "true")]);
+    assert_eq!(first.join().unwrap(), "GET /readyz HT");
 }
 
 #[test]
