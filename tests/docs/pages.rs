@@ -20,7 +20,7 @@ pub struct Block<'a> {
 
 /// The languages of blocks, each of which has its test: here, or `tests/check.rs` for toml. `text` and `mermaid` are
 /// pictures.
-const LANGUAGES: [&str; 8] = ["sh", "console", "toml", "python", "js", "json", "text", "mermaid"];
+const LANGUAGES: [&str; 9] = ["sh", "console", "toml", "python", "js", "json", "promql", "text", "mermaid"];
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,7 +1,7 @@
 //! Tables that the program writes: the keys of each policy, from `toolrein policies NAME`, and the metrics, from their
 //! definitions and from a scrape.
 
-use super::pages::{Page, page, root};
+use super::pages::{Page, page, pages, root};
 use super::sandbox::Sandbox;
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -12,6 +12,9 @@ use toolrein::policy::{Entry, REGISTRY};
 const KEYS: &str = "<!-- made from toolrein policies NAME: UPDATE_DOCS=1 cargo test --test docs -->\n";
 const METRICS: &str = "<!-- made from the program's metrics: UPDATE_DOCS=1 cargo test --test docs -->\n";
 const END: &str = "<!-- end -->\n";
+
+/// The `type` of errors, which is no metric.
+const ERROR_TYPE: &str = "toolrein_error";
 
 /// Longer defaults are cut: `proxy.toml` has them.
 const LONGEST_DEFAULT: usize = 72;
@@ -58,6 +61,25 @@ fn what_is_scraped_is_on_the_page() {
         families += 1;
     }
     assert!(families > 15, "{families}\n{scraped}");
+}
+
+/// A name that no metric has any more misleads whoever makes a query of it.
+#[test]
+fn every_metric_that_a_page_names_is_on_the_page_of_metrics() {
+    let name = Regex::new(r"\btoolrein_[a-z_]+").unwrap();
+    let listed = page("docs/metrics.md".to_owned()).text;
+    let known = |name: &str| {
+        let family = ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
+        [Some(name), family]
+            .into_iter()
+            .flatten()
+            .any(|name| listed.contains(&format!("| `{name}`")) || listed.contains(&format!("| `{name}{{")))
+    };
+    for page in pages() {
+        let mut named = name.find_iter(&page.text).map(|found| found.as_str());
+        let unknown = named.find(|name| *name != ERROR_TYPE && !known(name));
+        assert_eq!(unknown, None, "{}", page.path);
+    }
 }
 
 /// Compares the part of the page between the marker and its end with `made`, or writes it.
