@@ -393,7 +393,7 @@ fn spans_of(
         propagate: traces.propagate,
     };
     let endpoint = address.to_string();
-    let client = Arc::new(CollectorClient::new(traces, address, like)?);
+    let client = Arc::new(CollectorClient::new(traces, &address, like)?);
     let (counts, log) = (metrics.span_counts(), log.clone());
     Ok(Spans::open(&settings, Collector { client, endpoint, counts, log })?)
 }

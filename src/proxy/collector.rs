@@ -52,7 +52,7 @@ impl CollectorClient {
     ///
     /// # Errors
     /// A variable is not set or cannot be a header's value, or the roots of trust cannot be read.
-    pub fn new(traces: &Traces, address: Uri, like: &UpstreamSettings) -> Result<Self, CollectorError> {
+    pub fn new(traces: &Traces, address: &Uri, like: &UpstreamSettings) -> Result<Self, CollectorError> {
         let wrong = || {
             let (url, problem) = (address.to_string(), "is not a URL");
             CollectorError::Url(UpstreamSetupError::Url { url, problem })

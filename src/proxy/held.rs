@@ -25,7 +25,7 @@ pub(super) struct Held {
 }
 
 enum Wait {
-    Person(Ticket, Option<Notice>),
+    Person(Ticket, Option<Box<Notice>>),
     Model(oneshot::Receiver<Option<Arc<str>>>),
     Time(Pause),
 }
@@ -70,9 +70,9 @@ impl Held {
                 "request_id": record.request_id,
                 "expires_at": humantime::format_rfc3339_millis(expires).to_string(),
             });
-            Notice { webhook, data, step }
+            Box::new(Notice { webhook, data, step })
         });
-        if let Some(Notice { webhook, data, step }) = &notice {
+        if let Some(Notice { webhook, data, step }) = notice.as_deref() {
             let (kind, asks_about) = ("approval.requested", ticket.token().map(str::to_owned));
             let (data, step) = (data.clone(), step.clone());
             app.notify(webhook, Notification { kind, data, until, asks_about, step });
@@ -117,7 +117,7 @@ impl Held {
             Wait::Person(ticket, notice) => {
                 let end = ticket.decision().await;
                 if let Some(notice) = notice.take().filter(|_| end == End::Expired) {
-                    let Notice { webhook, data, step } = notice;
+                    let Notice { webhook, data, step } = *notice;
                     let step = step.map(|step| step.anew());
                     let until = Instant::now() + LATE_NOTICE;
                     let (kind, asks_about) = ("approval.expired", None);

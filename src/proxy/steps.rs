@@ -106,7 +106,7 @@ pub(super) fn end(record: &mut RequestRecord, input: &Input) {
         Input::NotSent(error) | Input::Cut(error, _) => attempt(trace, &|step| step.fail(error.code())),
         Input::Reply(reply) => attempt(trace, &|step| {
             step.note("http.response.status_code", i64::from(reply.status));
-            if reply.status >= 400 { step.fail("status") } else { step.end() }
+            if reply.status >= 400 { step.fail(reply.status.to_string()) } else { step.end() }
         }),
         Input::End => attempt(trace, &Step::end),
         Input::Decided(id, decided) => finish(trace.about(*id), outcome(decided)),

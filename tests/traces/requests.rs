@@ -4,7 +4,7 @@
 use crate::collector::{Collector, hex, of, program};
 use crate::support::client::{Request, Response};
 use crate::support::program::Toolrein;
-use crate::support::reply::{Reply, Speech};
+use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use serde_json::{Value, json};
@@ -184,10 +184,7 @@ fn an_error_of_toolreins_own_and_one_of_the_upstream_are_the_spans_error() {
     );
     assert_eq!(trace.request.status.as_ref().map(|status| status.code), Some(2));
     let step = trace.step("upstream request");
-    assert_eq!(
-        (of(step, "http.response.status_code"), of(step, "error.type")),
-        (json!(500), json!("status"))
-    );
+    assert_eq!((of(step, "http.response.status_code"), of(step, "error.type")), (json!(500), json!("500")));
     let response = Request::post(&url, Endpoint::Chat.question(false).to_string()).send();
     let code = response.json()["error"]["code"].clone();
     let trace = collector.trace(1);
@@ -195,4 +192,20 @@ fn an_error_of_toolreins_own_and_one_of_the_upstream_are_the_spans_error() {
         (trace.says("error.type"), of(trace.step("upstream request"), "error.type")),
         (code.clone(), code)
     );
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_span_and_the_upstream_request_with_it() {
+    let gate = Gate::shut();
+    let upstream =
+        Scripted::start(move |_, request| Endpoint::Chat.says(request, "Hello.", &[]).held_after(1, &gate));
+    let collector = Collector::start();
+    let toolrein = program(&upstream, &collector, "");
+    let mut stream = Request::post(&toolrein.chat_url(), Endpoint::Chat.question(true).to_string()).open();
+    assert!(stream.next().unwrap().is_some(), "the reply has begun");
+    stream.hang_up();
+    let trace = collector.trace(0);
+    assert_eq!(trace.says("toolrein.client_gone"), json!(true));
+    let step = trace.step("upstream request");
+    assert_eq!(step.end_time_unix_nano, trace.request.end_time_unix_nano);
 }

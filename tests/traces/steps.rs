@@ -2,7 +2,7 @@
 //! store; and its calls as events.
 
 use crate::collector::{Collector, Trace, of, program};
-use crate::requests::{Endpoint, in_all_forms};
+use crate::requests::in_all_forms;
 use crate::server::{Server, is_connected};
 use crate::support::person::Person;
 use crate::support::program::Toolrein;
@@ -70,7 +70,7 @@ fn a_fallback_is_a_step_that_names_what_was_left_out() {
         let refused = trace.step("upstream request");
         assert_eq!(
             (of(refused, "http.response.status_code"), of(refused, "error.type")),
-            (json!(400), json!("status"))
+            (json!(400), json!("400"))
         );
         assert_eq!(of(trace.step("fallback"), "toolrein.fallback"), json!("tools"));
         assert_eq!(trace.says("http.response.status_code"), json!(200));

@@ -127,7 +127,7 @@ fn step_span(
 ) -> SpanData {
     let state = request.trace_state().clone();
     let mut attributes = step.attributes.clone();
-    attributes.extend(step.error.map(|error| KeyValue::new("error.type", error)));
+    attributes.extend(step.error.clone().map(|error| KeyValue::new("error.type", error)));
     SpanData {
         span_context: SpanContext::new(request.trace_id(), step.id, TraceFlags::SAMPLED, false, state),
         parent_span_id: request.span_id(),
@@ -140,7 +140,7 @@ fn step_span(
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
         links: SpanLinks::default(),
-        status: step.error.map_or(Status::Unset, Status::error),
+        status: step.error.clone().map_or(Status::Unset, Status::error),
         instrumentation_scope: scope.clone(),
     }
 }
@@ -183,5 +183,57 @@ impl Attributes {
             let texts = texts.map(|text| StringValue::from(bounded::text(&text, MAX_CHARS).into_owned()));
             self.0.push(KeyValue::new(key, Value::Array(Array::String(texts.collect()))));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::request_record::{On, Route, Said, Verdict};
+
+    fn texts(attributes: &[KeyValue]) -> Vec<String> {
+        attributes.iter().map(|attribute| attribute.value.to_string()).collect()
+    }
+
+    #[test]
+    fn hostile_names_are_bounded_and_so_is_their_number() {
+        let hostile = format!("x\n\u{202e}{}", "y".repeat(10_000));
+        let mut record = RequestRecord::new(Route::Chat);
+        record.model = Some(hostile.clone());
+        record.response_model = Some(hostile.clone());
+        record.conversation = Some(hostile.clone());
+        record.path.clone_from(&hostile);
+        record.act(On::Reply, "loops", hostile.clone(), 1);
+        let said =
+            vec![Said { policy: "loops", reason: "LOOP" }, Said { policy: "budget", reason: "BUDGET" }];
+        let call = JudgedCall {
+            tool: hostile.clone(),
+            id: hostile,
+            verdict: Verdict::Block,
+            unjudged: false,
+            said,
+            is_spoken: true,
+        };
+        record.judged = vec![call; 1_000];
+        let trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);
+        let spans = spans(&record, &trace, &InstrumentationScope::default());
+        let [span] = spans.as_slice() else { panic!("{spans:?}") };
+        assert_eq!((span.events.len(), span.events.dropped_count), (MOST_EVENTS, 1_000 - 128));
+        let of_events = span.events.iter().flat_map(|event| texts(&event.attributes));
+        let all = texts(&span.attributes).into_iter().chain(of_events).chain([span.name.to_string()]);
+        for text in all {
+            let is_plain = !text.chars().any(|c| c.is_control() || c == '\u{202e}');
+            assert!(text.chars().count() <= MAX_CHARS + 10 && is_plain, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);
+        let record = RequestRecord::new(Route::Chat);
+        let span = &spans(&record, &trace, &InstrumentationScope::default())[0];
+        let keys: Vec<&str> = span.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
+        assert_eq!(keys, ["gen_ai.operation.name", "gen_ai.provider.name", "toolrein.endpoint"]);
+        assert_eq!((span.name.as_ref(), &span.status), ("chat", &Status::Unset));
     }
 }

@@ -147,9 +147,10 @@ impl fmt::Debug for Watched {
 
 impl SpanExporter for Watched {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let spans = batch.len();
-        self.watch.waiting.fetch_sub(weight(&batch), Ordering::Relaxed);
+        let (spans, weight) = (batch.len(), weight(&batch));
         let result = self.otlp.export(batch).await;
+        // A batch on its way is in memory like those that wait.
+        self.watch.waiting.fetch_sub(weight, Ordering::Relaxed);
         self.watch.ended(spans, &result);
         result
     }

@@ -4,6 +4,7 @@
 use opentelemetry::trace::{SpanContext, SpanId};
 use opentelemetry::{KeyValue, Value};
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator};
+use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The most steps of a request; further ones are only counted. More than any request with the most re-asks takes.
@@ -45,7 +46,7 @@ pub struct Step {
     call: Option<u32>,
     began: Instant,
     ended: Option<Instant>,
-    pub(super) error: Option<&'static str>,
+    pub(super) error: Option<Cow<'static, str>>,
     pub(super) attributes: Vec<KeyValue>,
 }
 
@@ -122,9 +123,9 @@ impl Step {
         self.ended = Some(Instant::now());
     }
 
-    /// It ends now, in this error.
-    pub fn fail(&mut self, error: &'static str) {
-        self.error = Some(error);
+    /// It ends now, in this error: a code of toolrein's own, or an HTTP status.
+    pub fn fail(&mut self, error: impl Into<Cow<'static, str>>) {
+        self.error = Some(error.into());
         self.end();
     }
 }
@@ -228,5 +229,72 @@ impl Child {
     pub(super) fn times(&self) -> (SystemTime, SystemTime) {
         let began = self.clock.at(self.step.began);
         (began, self.step.ended.map_or(began, |ended| self.clock.at(ended)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(propagates: bool) -> Trace {
+        Trace::new(SpanContext::NONE, SpanContext::NONE, propagates)
+    }
+
+    #[test]
+    fn steps_are_bounded_and_those_beyond_are_counted() {
+        let mut trace = trace(true);
+        for nth in 0..MOST_STEPS + 3 {
+            assert_eq!(trace.begin(StepKind::Reask, None).is_some(), nth < MOST_STEPS);
+        }
+        assert_eq!((trace.steps.len(), trace.left_out), (MOST_STEPS, 3));
+    }
+
+    #[test]
+    fn a_report_ends_the_newest_step_of_its_kind_or_the_one_about_its_call() {
+        let mut trace = trace(false);
+        for (kind, call) in
+            [(StepKind::Upstream, None), (StepKind::Approval, Some(1)), (StepKind::Wait, Some(2))]
+        {
+            trace.begin(kind, call);
+        }
+        assert_eq!(trace.about(1).map(|step| step.kind), Some(StepKind::Approval));
+        trace.about(1).into_iter().for_each(Step::end);
+        assert!(trace.about(1).is_none() && trace.about(3).is_none());
+        trace.running(StepKind::is_attempt).into_iter().for_each(|step| step.fail("500"));
+        assert!(trace.running(StepKind::is_attempt).is_none());
+        let end = trace.ended(Duration::from_secs(1));
+        let open = &trace.steps[2];
+        assert_eq!(trace.times(open, end).1, end, "what has not ended ends with the request");
+    }
+
+    #[test]
+    fn only_a_request_to_the_upstream_is_propagated_and_only_where_that_is_set() {
+        for (propagates, kind, expected) in [
+            (true, StepKind::Upstream, true),
+            (true, StepKind::FinalAnswer, true),
+            (true, StepKind::Store, false),
+            (false, StepKind::Upstream, false),
+        ] {
+            let mut trace = trace(propagates);
+            assert_eq!(trace.traceparent(), None);
+            trace.begin(kind, None);
+            assert_eq!(trace.traceparent().is_some(), expected, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn each_retry_in_another_form_is_explained_once() {
+        let mut trace = trace(false);
+        assert_eq!([0, 2, 2, 3].map(|all| trace.new_fallbacks(all)), [0, 2, 0, 1]);
+    }
+
+    #[test]
+    fn calls_beyond_the_most_have_the_time_of_the_last_one() {
+        let mut trace = trace(false);
+        assert_eq!(trace.decided(0), trace.began());
+        trace.calls_decided(1);
+        trace.calls_decided(MOST_CALLS * 2);
+        assert_eq!(trace.decided.len(), MOST_CALLS);
+        assert_eq!(trace.decided(MOST_CALLS * 2), trace.decided(MOST_CALLS - 1));
     }
 }
