@@ -21,8 +21,11 @@
 
 mod checks;
 mod detect;
+mod kept;
 mod rules;
 mod value;
+
+pub use kept::Redactor;
 
 use super::about::About;
 use super::pattern::{Pattern, any_fits, exact_among, problem_of};

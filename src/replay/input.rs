@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// A file's name for standard input.
 const STDIN: &str = "-";
+/// The endings of the files of a directory that are read.
+const ENDINGS: [&str; 3] = ["jsonl", "json", "ndjson"];
 /// Some editors put it before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -52,15 +54,28 @@ impl fmt::Display for InputPosition {
 
 /// The total size of `files` in bytes, if it is known.
 pub(super) fn total_bytes(files: &[PathBuf]) -> Option<u64> {
-    let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    files.iter().map(|path| size(path).map(|file| file.len())).sum()
+    let size = |path: PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    files.iter().flat_map(|path| expanded(path)).map(|path| size(path).map(|file| file.len())).sum()
+}
+
+/// The recordings of a directory, in the order of their names, which is that of the recorder's times; anything else is
+/// itself.
+fn expanded(path: &Path) -> Vec<PathBuf> {
+    let is_recording = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| ENDINGS.contains(&ending)) && path.is_file()
+    };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(is_recording).collect();
+    found.sort();
+    if found.is_empty() { vec![path.to_owned()] } else { found }
 }
 
 /// Passes every line of `files` that is not blank to `take`, with the bytes read so far, until it returns false.
 /// `limit`: the longest line, in bytes.
 pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Line, u64) -> bool) {
     let mut bytes_read = 0;
-    for path in files {
+    for path in &files.iter().flat_map(|path| expanded(path)).collect::<Vec<_>>() {
         let name: Arc<str> = path.to_string_lossy().into();
         let mut lines = match open(path) {
             Ok(reader) => Lines { reader, limit, bytes_read, line: 0 },
@@ -90,7 +105,10 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
         return Ok(Box::new(io::stdin().lock()));
     }
     if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+        return Err(io::Error::other(format!(
+            "a directory without files that end in .{}",
+            ENDINGS.join(" or .")
+        )));
     }
     Ok(Box::new(BufReader::with_capacity(1 << 18, File::open(path)?)))
 }
