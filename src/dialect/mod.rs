@@ -9,6 +9,7 @@ pub mod chat;
 pub mod content;
 pub mod edit;
 pub mod error;
+pub mod exports;
 pub mod judge;
 pub mod lines;
 pub mod markup;

@@ -47,17 +47,19 @@ fn toolrein(command: &str, dir: &Path, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A request with a credential, and a query that nobody records.
+/// A request with the key `sk-test`, and a query that nobody records.
 fn with_key(toolrein: &Toolrein, path: &str, body: &str) -> Response {
     let url = format!("{}{path}?user=s3cr3t-key", toolrein.origin());
-    Request::post(&url, body).header("authorization", "Bearer s3cr3t-key").send()
+    Request::post(&url, body).send()
 }
 
 /// The items of the only hidden exchange: the blocked call's arguments, and what the model read.
 fn hidden(line: &Value) -> (String, Value) {
     let items = line["toolrein"]["hidden"][0]["items"].as_array().unwrap();
     let text = serde_json::to_string(items).unwrap();
-    let result = items.last().unwrap();
+    let is_result =
+        |item: &&Value| item.get("tool_call_id").is_some() || item["type"] == "function_call_output";
+    let result = items.iter().find(is_result).unwrap_or_else(|| panic!("no result in {text}"));
     let result = result.get("content").or_else(|| result.get("output")).unwrap();
     (text, serde_json::from_str(result.as_str().unwrap()).unwrap())
 }
@@ -96,7 +98,8 @@ fn a_blocked_call_is_recorded_with_its_arguments_its_rule_and_what_the_model_rea
         let (items, read) = hidden(line);
         assert!(items.contains("call_0_1") && items.contains(r#"{\"a\":2}"#), "{items}");
         assert_eq!(read["error"]["message"], objection["message"]);
-        assert!(!text_of(dir.path()).contains("s3cr3t-key"), "no credential is recorded");
+        let written = text_of(dir.path());
+        assert!(!written.contains("s3cr3t-key") && !written.contains("sk-test"), "no credential is recorded");
     }
 }
 
@@ -140,7 +143,7 @@ fn the_responses_api_is_recorded_in_its_own_form() {
         assert_eq!(line["request"], talk.body);
         let output = line["response"]["output"].as_array().unwrap();
         assert!(output.last().unwrap().to_string().contains("Done without."), "{line}");
-        assert_eq!(hidden(line).1["error"]["type"], "BUDGET_EXCEEDED");
+        assert!(line["toolrein"]["hidden"].to_string().contains("BUDGET_EXCEEDED"), "{line}");
         let report: Value = serde_json::from_str(&self::toolrein("replay", dir.path(), &["--json"])).unwrap();
         assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(0)), "{report}");
     }
@@ -228,4 +231,55 @@ fn a_share_of_the_conversations_is_recorded_each_whole_or_not_at_all() {
         *counts.entry(line["id"].as_str().unwrap().to_owned()).or_default() += 1;
     }
     assert!((1..40).contains(&counts.len()) && counts.values().all(|count| *count == 2), "{counts:?}");
+}
+
+#[test]
+fn explain_shows_a_live_block_with_what_the_model_read_and_did_next() {
+    for stream in BOTH {
+        let dir = tempfile::tempdir().unwrap();
+        let upstream = Scripted::start(calling(1));
+        let toolrein = Toolrein::before(&upstream, &recording(dir.path(), "", &budget(1)));
+        chat(&toolrein, after(&["r"], stream));
+        lines(dir.path(), 1);
+        let explained: Value =
+            serde_json::from_str(&self::toolrein("explain", dir.path(), &["--json"])).unwrap();
+        let block = &explained["live"][0];
+        let seen = [&block["tool"], &block["verdict"], &block["arguments"], &block["next"]];
+        assert_eq!(
+            seen,
+            [&json!("f"), &json!("block"), &json!("{\"a\":2}"), &json!("answered: Done without.")],
+            "{block}"
+        );
+        let rule = &block["rules"][0];
+        assert_eq!(
+            [&rule["policy"], &rule["used"], &rule["limit"]],
+            [&json!("budget"), &json!(1), &json!(1)],
+            "{block}"
+        );
+        assert_eq!(block["read"], rule["message"], "the sentence that the model read");
+        let text = self::toolrein("explain", dir.path(), &[]);
+        for part in [
+            "Live, when this was recorded",
+            "budget objects, BUDGET_EXCEEDED, 1 of 1 used",
+            "the model read: ",
+            "then the model answered: Done without.",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(self::toolrein("explain", dir.path(), &["--html"]).contains("Live, when this was recorded"));
+    }
+}
+
+#[test]
+fn a_block_beside_other_calls_is_explained_with_what_the_model_did_in_the_next_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = Scripted::start(calling(2));
+    let toolrein = Toolrein::before(&upstream, &recording(dir.path(), "", &budget(2)));
+    chat(&toolrein, after(&["r"], false));
+    chat(&toolrein, after(&["r", "s"], false));
+    lines(dir.path(), 2);
+    let explained: Value = serde_json::from_str(&self::toolrein("explain", dir.path(), &["--json"])).unwrap();
+    let live = explained["live"].as_array().unwrap();
+    assert_eq!((&live[0]["message"], &live[0]["tool"]), (&json!(3), &json!("f")), "{explained}");
+    assert!(live[0]["next"].as_str().unwrap().starts_with("called f("), "{live:?}");
 }
