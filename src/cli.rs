@@ -38,11 +38,15 @@ Every option can also be set by a variable; an option takes precedence over its 
 Any key of the file can be set by a variable too: TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
 
 const REPLAY_HELP: &str = "\
+FILE is a file, a directory of files that end in .jsonl, .json or .ndjson, such as the recorder's, or - for standard
+input. It holds conversations one a line, or one JSON document: a conversation, or a list of them. Logs of OpenAI's
+batches, runs of LangSmith, and traces and observations of Langfuse are read too (see docs/recorder.md).
+
 Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of chat completions or of the
 Responses API. It may also have a source, id, model and reward (1: the task was solved); messages and items may have a
-timestamp (RFC 3339, or seconds). Of request bodies that continue each other the last one is replayed; one with a
+timestamp (RFC 3339, or seconds). A line may be {\"request\": {...}, \"response\": ...} as well. Of request bodies that continue each other the last one is replayed; one with a
 previous_response_id counts by itself. A conversation continues as it was recorded, also after a call that would be
-blocked.
+blocked: what follows is counterfactual, and is counted apart.
 
 Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the configuration has problems.
 
@@ -51,7 +55,7 @@ Example: toolrein replay --config proxy.toml conversations.jsonl";
 const EXPLAIN_HELP: &str = "\
 FILE has the format of toolrein replay. The conversation's last request is shown as it would have been sent, beside
 what was recorded, and each call with its verdict. A conversation continues as it was recorded, also after a call that
-would be blocked. Colours are used on terminals only; NO_COLOR switches them off.
+would be blocked. Where toolrein recorded it, what it did then is shown too, with what the model did next. Colours are used on terminals only; NO_COLOR switches them off.
 
 Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the configuration has problems.
 
@@ -193,7 +197,7 @@ pub struct DemoArgs {
 /// Options of `replay`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ReplayArgs {
-    /// Recorded conversations, one a line; - is standard input.
+    /// Recorded conversations: files, directories, or - for standard input.
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The configuration file; without it the shipped one. Read as if its mode were enforce.
@@ -216,13 +220,13 @@ pub struct ReplayArgs {
 /// Options of `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExplainArgs {
-    /// Recorded conversations, one a line; - is standard input.
+    /// Recorded conversations: a file, a directory, or - for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// The configuration file; without it the shipped one. Read as if its mode were enforce.
     #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
-    /// The conversation in this line, from 1; without it and --id the first.
+    /// The conversation in this line, or of this number in a JSON document, from 1; without it and --id the first.
     #[arg(long, value_name = "N", conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..))]
     line: Option<u64>,
     /// The first conversation with this id.

@@ -12,6 +12,7 @@ pub mod explain;
 pub mod plan;
 pub mod policy;
 pub mod proxy;
+pub mod recorder;
 pub mod replay;
 pub mod secret;
 pub mod serve;

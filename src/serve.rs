@@ -24,6 +24,7 @@ use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
+use crate::recorder::Recorder;
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
@@ -69,6 +70,7 @@ const BACKLOG: u32 = 4096;
 /// The services that outlive a configuration, made at the start.
 struct Services {
     telemetry: Telemetry,
+    recorder: Recorder,
     store: Arc<dyn crate::store::StateStore>,
     key: HashKey,
     held: Arc<HeldCalls>,
@@ -76,13 +78,25 @@ struct Services {
 }
 
 impl Services {
+    fn open(
+        config: &Config,
+        telemetry: &Telemetry,
+        store: Arc<dyn crate::store::StateStore>,
+        key: HashKey,
+        held: &Arc<HeldCalls>,
+        memory: BodyMemory,
+    ) -> Result<Self, StartError> {
+        let (recorder, telemetry) = (recorder_of(config, &key, telemetry)?, telemetry.clone());
+        Ok(Self { telemetry, recorder, store, key, held: Arc::clone(held), memory })
+    }
+
     fn app(
         self,
         config: &Arc<Config>,
         upstream: Upstream,
         (summaries, webhooks): (Summariser, Webhooks),
     ) -> AppState {
-        let Self { telemetry, store, key, held, memory } = self;
+        let Self { telemetry, recorder, store, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
         let shared = Arc::new(exchange::Shared {
             config: Arc::clone(config),
@@ -98,6 +112,7 @@ impl Services {
             store,
             memo,
             telemetry,
+            recorder,
             key,
             held,
             conversation_lock: Arc::default(),
@@ -126,6 +141,8 @@ pub enum StartError {
     Collector(#[from] CollectorError),
     #[error("cannot set up traces: {0}")]
     Traces(#[from] spans::SetupError),
+    #[error("cannot start recording (record.dir): {0}")]
+    Recorder(io::Error),
     #[error("{name} (admin.token_env): {problem}")]
     Token { name: String, problem: String },
     #[error(transparent)]
@@ -194,7 +211,7 @@ impl Running {
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
         let for_pages = Arc::clone(&store);
-        let services = Services { telemetry: telemetry.clone(), store, key, held: Arc::clone(&held), memory };
+        let services = Services::open(&config, &telemetry, store, key, &held, memory)?;
         let answers = ModelAnswers::new(config.store.ttl);
         let summaries = Summariser::new((pins, answers), endpoints, drain.clone());
         let app = services.app(&config, Upstream::new(settings)?, (summaries, webhooks));
@@ -270,8 +287,13 @@ impl Running {
         let word = if finished { "drained" } else { "streams were cut, since limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
-        let telemetry = self.telemetry.clone();
-        let _ = tokio::task::spawn_blocking(move || telemetry.finish()).await;
+        let (telemetry, recorder) = (self.telemetry.clone(), self.handler.0.load().recorder.clone());
+        let end = move || {
+            // Its last words may be a line of the log.
+            recorder.finish();
+            telemetry.finish();
+        };
+        let _ = tokio::task::spawn_blocking(end).await;
         finished
     }
 }
@@ -444,6 +466,12 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
 fn audit_of(config: &Config) -> Result<Audit, StartError> {
     let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
+}
+
+fn recorder_of(config: &Config, key: &HashKey, telemetry: &Telemetry) -> Result<Recorder, StartError> {
+    let Some(path) = config.record.path() else { return Ok(Recorder::off()) };
+    let (log, metrics) = (telemetry.log.clone(), Arc::clone(&telemetry.metrics));
+    Recorder::open(path, &config.record, key, log, metrics).map_err(StartError::Recorder)
 }
 
 /// The log line about the start.

@@ -22,6 +22,7 @@ const RUNGS: &[&[&str]] = &[
     &["secret"],
     &["config", "telemetry"],
     &["exchange"],
+    &["recorder"],
     &["store", "proxy", "admin", "demo"],
     &["cli", "serve", "replay", "explain", "doctor", ""],
 ];

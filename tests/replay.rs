@@ -468,3 +468,77 @@ fn tools_that_no_conversation_calls_are_listed_with_what_their_definitions_cost(
     let head = rows.iter().position(|row| row.starts_with(&["declared,", "never", "called"])).unwrap();
     assert_eq!((rows[head + 1][0], rows[head + 1][1], rows[head + 2][0]), ("write", "2", "read"), "{table}");
 }
+
+/// The report on files of exports.
+fn report_on(files: &[&str]) -> Value {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/exports");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    let output = program.current_dir(folder).args(["replay", "--json"]).args(files).output().unwrap();
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn whole_documents_and_exports_of_other_programs_are_read() {
+    for (files, conversations, continued, calls) in [
+        (&["conversation.json"][..], 1, 0, 1),
+        (&["conversations.json"], 2, 0, 1),
+        (&["batch_input.jsonl", "batch_output.jsonl"], 2, 2, 2),
+        (&["langsmith.json"], 1, 1, 1),
+        (&["langchain.jsonl"], 1, 1, 1),
+        (&["langfuse_trace.json"], 1, 1, 1),
+        (&["langfuse_observations.json"], 1, 1, 1),
+    ] {
+        let report = report_on(files);
+        let found =
+            ["conversations", "continued", "calls", "broken"].map(|name| report[name].as_u64().unwrap());
+        assert_eq!(found, [conversations, continued, calls, 0], "{files:?} {report}");
+    }
+}
+
+#[test]
+fn an_export_without_requests_says_what_is_missing() {
+    for (file, expected) in [
+        ("batch_output.jsonl", "give the batch's input file before it"),
+        ("stored_completions.json", "export its messages too"),
+    ] {
+        let report = report_on(&[file]);
+        let named = report["broken_lines"][0]["broken"].as_str().unwrap();
+        assert!(report["conversations"] == 0 && named.contains(expected), "{report}");
+    }
+}
+
+#[test]
+fn what_follows_the_first_block_is_counted_apart() {
+    let config = "[policy.budget]\ntool_calls = 1\n";
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, config.as_bytes()).unwrap();
+    let call = |id: usize| {
+        let function = serde_json::json!({"name": "f", "arguments": format!("{{\"n\":{id}}}")});
+        let calls = serde_json::json!([{"id": format!("c{id}"), "type": "function", "function": function}]);
+        let result = serde_json::json!({"role": "tool", "tool_call_id": format!("c{id}"), "content": format!("r{id}")});
+        [serde_json::json!({"role": "assistant", "content": null, "tool_calls": calls}), result]
+    };
+    let mut messages = vec![serde_json::json!({"role": "user", "content": "q"})];
+    messages.extend((0..4).flat_map(call));
+    let mut talk = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut talk, serde_json::json!({"messages": messages}).to_string().as_bytes())
+        .unwrap();
+    let paths = [file.path().to_str().unwrap(), talk.path().to_str().unwrap()];
+    let run = |more: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        program.args(["replay", "--config", paths[0], paths[1]]).args(more).output().unwrap().stdout
+    };
+    let report: Value = serde_json::from_slice(&run(&["--json"])).unwrap();
+    assert_eq!(
+        (&report["calls"], &report["blocked"]),
+        (&serde_json::json!(4), &serde_json::json!(3)),
+        "{report}"
+    );
+    let after = &report["after_first_block"];
+    let counted = ["conversations", "requests", "calls", "estimated_calls_avoided"]
+        .map(|name| after[name].as_u64().unwrap());
+    assert_eq!(counted, [1, 3, 2, 2], "{report}");
+    let text = String::from_utf8(run(&[])).unwrap();
+    assert!(text.contains("counterfactual") && text.contains("an estimate of calls avoided"), "{text}");
+}

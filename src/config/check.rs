@@ -4,6 +4,7 @@
 use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
+use super::record::Record;
 use super::shared;
 use super::source::reason;
 use super::tables::{Admin, Audit, Limits, Mode, StateStore};
@@ -11,6 +12,7 @@ use super::target::Target;
 use super::traces;
 use super::units::{write_size, write_span};
 use crate::policy::endpoint::is_variable;
+use crate::policy::redact::Redactor;
 use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -44,6 +46,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.counts(file);
     checker.log(&file.log.level);
     checker.audit(&file.audit);
+    checker.record(&file.record);
     checker.admin(&file.admin);
     checker.store(&file.store);
     checker.traces(file);
@@ -195,6 +198,35 @@ impl Checker<'_> {
         let is_folder = || path.is_dir().then(|| format!("{}: is a directory, not a file", path.display()));
         let text = text.or_else(is_folder);
         self.require(&["audit.file"], text.is_none(), text.unwrap_or_default());
+    }
+
+    /// The directory itself is made only when something is recorded: a check creates none.
+    fn record(&mut self, record: &Record) {
+        let problems = Redactor::new(&record.redact, &record.patterns).err().unwrap_or_default();
+        for problem in problems {
+            self.require(&[&format!("record.{}", problem.key)], false, problem.problem);
+        }
+        let least =
+            format!("expected at least {}, found {}", write_size(MIN_BYTES), write_size(record.file_bytes));
+        self.require(&["record.file_bytes"], record.file_bytes >= MIN_BYTES, least);
+        let twice = format!(
+            "record.total_bytes ({}) is less than twice record.file_bytes ({})",
+            write_size(record.total_bytes),
+            write_size(record.file_bytes)
+        );
+        let fits = record.total_bytes / 2 >= record.file_bytes;
+        self.require(&["record.total_bytes", "record.file_bytes"], fits, twice);
+        let text = format!("expected at most 1 year, found {}", write_span(record.max_age));
+        self.require(&["record.max_age"], record.max_age <= YEAR, text);
+        let Some(path) = record.path() else { return };
+        let text = format!("{}: is a file, not a directory", path.display());
+        self.require(&["record.dir"], !path.is_file(), text);
+        if record.bodies && !record.redact.iter().any(|kind| kind == "secret") {
+            self.warn(
+                "record.redact: does not name \"secret\", so keys and passwords that tools return are written to disk"
+                    .to_owned(),
+            );
+        }
     }
 
     /// The variable itself is read only at the start: a check may run without the secret.

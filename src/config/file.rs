@@ -3,6 +3,7 @@
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
+use super::record::Record;
 use super::reload::Reload;
 use super::responses::Responses;
 use super::tables::{
@@ -39,6 +40,7 @@ pub(super) struct File {
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
+    pub record: Record,
     pub admin: Admin,
     pub telemetry: Telemetry,
     pub model: BTreeMap<String, Model>,
@@ -114,7 +116,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// All top-level keys except `base` and `mode`.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "listen",
     "upstream",
     "limits",
@@ -125,6 +127,7 @@ const TABLES: [&str; 15] = [
     "store",
     "log",
     "audit",
+    "record",
     "admin",
     "model",
     "tier",

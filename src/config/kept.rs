@@ -23,6 +23,7 @@ pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     // Running requests would still write to the old one.
     file.audit = running.audit.clone();
     file.telemetry.traces = running.telemetry.traces.clone();
+    file.record = running.record.clone();
     file.log.format = running.log.format;
     if is_demo(&file.upstream.url) != is_demo(&running.upstream.url) {
         // The simulated model is started and ended with the program.

@@ -15,6 +15,7 @@ mod needs;
 mod policies;
 mod prices;
 mod profiles;
+mod record;
 mod reload;
 mod responses;
 mod shared;
@@ -38,6 +39,7 @@ pub use error::{Problem, Problems};
 pub use file::Overrides;
 pub use prices::Price;
 pub use profiles::{Profile, Profiles};
+pub use record::Record;
 pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
 pub use source::{MAX_BYTES, Source};
@@ -80,6 +82,7 @@ pub struct Config {
     pub store: StateStore,
     pub log: Log,
     pub audit: Audit,
+    pub record: Record,
     pub admin: Admin,
     pub telemetry: Telemetry,
     /// Settings by model; the best match counts.
@@ -327,6 +330,7 @@ impl Config {
             store: file.store,
             log: file.log,
             audit: file.audit,
+            record: file.record,
             admin: file.admin,
             telemetry: file.telemetry,
             prices: prices::own_prices(&file.model),

@@ -9,6 +9,7 @@ pub mod chat;
 pub mod content;
 pub mod edit;
 pub mod error;
+pub mod exports;
 pub mod judge;
 pub mod lines;
 pub mod markup;
@@ -103,6 +104,9 @@ pub trait Dialect<J>: Send + Sync {
 
     /// What a recorded reply, whole or a stream, adds to the conversation: for replays.
     fn reply_items(&self, reply: &Bytes) -> RecordedReply;
+
+    /// The whole reply that adds this to the conversation: for recordings.
+    fn whole_reply(&self, reply: &RecordedReply) -> Bytes;
 }
 
 /// See [`Dialect::reply_items`].

@@ -22,6 +22,7 @@ mod send;
 pub mod sent;
 mod steps;
 pub mod store;
+pub mod treatment;
 
 pub use self::send::Outgoing;
 pub use self::steps::{Admission, Answer, ApprovalRequest, AskedModel, Break, Input, Output, WholeReply};

@@ -136,13 +136,7 @@ impl Core {
 
     fn note_call(&mut self, judged: &Judged) {
         let record = &mut self.record;
-        let verdict = match &judged.decision {
-            Decision::Release => Verdict::Allow,
-            Decision::Rewrite { .. } => Verdict::Modify,
-            Decision::Answer { .. } | Decision::Clarify { .. } => Verdict::Answer,
-            Decision::Block { .. } | Decision::Drop => Verdict::Block,
-            Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
-        };
+        let verdict = verdict_of(&judged.decision);
         if let Some(tool) = judged.re_request.clone() {
             record.re_requests.push(ReRequest { tool, on: On::Reply });
         }
@@ -185,6 +179,17 @@ impl Core {
         if !self.record.unjudged.contains(&why) {
             self.record.unjudged.push(why);
         }
+    }
+}
+
+/// The verdict that a decision is recorded as.
+pub(super) fn verdict_of(decision: &Decision) -> Verdict {
+    match decision {
+        Decision::Release => Verdict::Allow,
+        Decision::Rewrite { .. } => Verdict::Modify,
+        Decision::Answer { .. } | Decision::Clarify { .. } => Verdict::Answer,
+        Decision::Block { .. } | Decision::Drop => Verdict::Block,
+        Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
     }
 }
 

@@ -48,6 +48,11 @@ impl Reasks {
         rounds
     }
 
+    /// The hidden exchanges, each with the number of its choice, oldest first.
+    pub fn hidden(&self) -> &[(u32, Bytes)] {
+        &self.rounds
+    }
+
     fn of(&self, choice: u32) -> Vec<Bytes> {
         self.rounds.iter().filter(|(of, _)| *of == choice).map(|(_, round)| round.clone()).collect()
     }

@@ -23,6 +23,41 @@ pub(super) struct Explained {
     /// Of the policies that are on, those that did anything.
     pub policies: Vec<PolicySum>,
     pub limits: Vec<Limit>,
+    /// The first message whose call would be blocked: what follows is counterfactual.
+    pub counterfactual_after: Option<usize>,
+    /// What toolrein did when this was recorded, where it was recorded by it.
+    pub live: Vec<LiveBlock>,
+}
+
+/// A call that was not simply released in a live request, or a request that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct LiveBlock {
+    pub time: String,
+    pub request_id: String,
+    /// The index of the reply, as in the last request.
+    pub message: usize,
+    /// `enforce`, or `observe`, where nothing was changed.
+    pub mode: String,
+    /// `None`: the request was refused.
+    pub tool: Option<String>,
+    pub verdict: String,
+    /// `None`: not kept.
+    pub arguments: Option<String>,
+    pub rules: Vec<Rule>,
+    /// The sentence that the model read.
+    pub read: Option<String>,
+    /// What the model did next.
+    pub next: Option<String>,
+}
+
+/// A policy's objection, with what of its limit was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Rule {
+    pub policy: String,
+    pub reason: String,
+    pub message: Option<String>,
+    pub used: Option<u64>,
+    pub limit: Option<u64>,
 }
 
 /// A tool that the last request declares.

@@ -1,9 +1,9 @@
 //! The explanation as one self-contained HTML page: no script, light and dark, two columns where there is room. Only
 //! lays out; maud escapes, and every text from the recording passes `visible` or `one_line` first.
 
-use super::facts::{Act, Explained, Fate, Kind, Made, Objection, Piece, Refused, Ruled, Shown, Size};
+use super::facts::{Act, Explained, Fate, Kind, Made, Objection, Piece, Refused, Rule, Ruled, Shown, Size};
 use super::marks::{Mark, Run, compare};
-use super::text::UNKNOWN_APPROVALS;
+use super::text::{COUNTERFACTUAL, UNKNOWN_APPROVALS};
 use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::io::{self, Write};
@@ -44,12 +44,53 @@ fn page(explained: &Explained, full: bool) -> Markup {
                     @for shown in &explained.messages {
                         (message(shown, full))
                         @for refused in refusals_at(shown) { (refusal(refused)) }
+                        @if explained.counterfactual_after == Some(shown.message) && shown.fate != Fate::Added {
+                            p { (COUNTERFACTUAL) }
+                        }
                     }
                 }
+                (live(explained, full))
                 (sums(explained))
                 (limits(explained))
                 (tools(explained))
                 (footer(explained))
+            }
+        }
+    }
+}
+
+/// What toolrein did when this was recorded.
+fn live(explained: &Explained, full: bool) -> Markup {
+    let short = |text: &str| {
+        let (start, left_out, _) = abridged(text, full);
+        format!("{}{}", visible(start), if left_out > 0 { " …" } else { "" })
+    };
+    let used = |rule: &Rule| {
+        let of = rule.used.zip(rule.limit);
+        of.map_or(String::new(), |(used, limit)| format!(", {} of {} used", grouped(used), grouped(limit)))
+    };
+    html! {
+        @if !explained.live.is_empty() {
+            h2 { "Live, when this was recorded" }
+            table {
+                tr { th { "time" } th { "call" } th { "rule" } th { "the model read" } th { "then the model" } }
+                @for block in &explained.live {
+                    tr {
+                        td { (one_line(&block.time)) br; (one_line(&block.request_id)) }
+                        td {
+                            b { (one_line(block.tool.as_deref().unwrap_or("the request"))) }
+                            " " (one_line(&block.verdict))
+                            @if let Some(arguments) = &block.arguments { pre { (short(arguments)) } }
+                        }
+                        td {
+                            @for rule in &block.rules {
+                                p { (one_line(&rule.policy)) ", " (one_line(&rule.reason)) (used(rule)) }
+                            }
+                        }
+                        td { @if let Some(read) = &block.read { (short(read)) } }
+                        td { @if let Some(next) = &block.next { (short(next)) } }
+                    }
+                }
             }
         }
     }

@@ -5,6 +5,7 @@
 mod acts;
 mod facts;
 mod html;
+mod live;
 mod marks;
 mod read;
 mod ruled;

@@ -3,6 +3,7 @@
 
 use super::acts::{Text, acts_of, dropped};
 use super::facts::{Declared, Explained, Fate, Kind, Limit, Piece, PolicySum, Refused, Shown, Size, Totals};
+use super::live;
 use super::ruled::Rulings;
 use crate::config::Config;
 use crate::conversation::identity::{Hash, Identity};
@@ -49,6 +50,8 @@ pub(super) fn explain(
         let (policy, code, words) = (refusal.policy, refusal.code, refusal.message.clone());
         Refused { message: *message, policy, code, words }
     });
+    let is_blocked = |shown: &&Shown| shown.calls.iter().any(|call| call.ruling.is_blocked());
+    let counterfactual_after = messages.iter().find(is_blocked).map(|shown| shown.message);
     Explained {
         file: chosen.position.file.to_string(),
         line: chosen.position.line,
@@ -63,6 +66,8 @@ pub(super) fn explain(
         messages,
         totals,
         policies,
+        counterfactual_after,
+        live: live::blocks(&recording.live),
     }
 }
 

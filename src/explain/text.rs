@@ -48,8 +48,47 @@ pub(super) fn write(explained: &Explained, colour: bool, full: bool, out: &mut d
             );
             writeln!(out, "{}: {}", paint.of(GONE, &words), one_line(&refused.words))?;
         }
+        if explained.counterfactual_after == Some(shown.message) && shown.fate != Fate::Added {
+            writeln!(out, "{}", paint.of(FAINT, COUNTERFACTUAL))?;
+        }
     }
+    write_live(explained, full, &paint, out)?;
     write_totals(explained, &paint, out)
+}
+
+/// What toolrein did when this was recorded.
+fn write_live(explained: &Explained, full: bool, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
+    if explained.live.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint.of(HEAD, "Live, when this was recorded"))?;
+    for block in &explained.live {
+        let what =
+            block.tool.as_ref().map_or("the request".to_owned(), |tool| format!("call {}", one_line(tool)));
+        let head = format!("{}  {}  message {}", block.time, block.request_id, block.message);
+        let verdict = if block.mode == "observe" { "observed" } else { &block.verdict };
+        let verdict = paint.of(if block.verdict == "block" { GONE } else { POLICY }, &one_line(verdict));
+        writeln!(out, "  {}  {} {verdict}", paint.of(FAINT, &one_line(&head)), paint.of(HEAD, &what))?;
+        if let Some(arguments) = &block.arguments {
+            write_lines(Mark::Same, arguments, full, paint, out)?;
+        }
+        for rule in &block.rules {
+            let of = rule.used.zip(rule.limit);
+            let used = of.map_or(String::new(), |(used, limit)| {
+                format!(", {} of {} used", grouped(used), grouped(limit))
+            });
+            let by = paint.of(POLICY, &one_line(&format!("{} objects, {}{used}", rule.policy, rule.reason)));
+            writeln!(out, "     {by}")?;
+        }
+        for (word, text) in [("the model read:", &block.read), ("then the model", &block.next)] {
+            if let Some(text) = text {
+                let (start, left_out, _) = abridged(text, full);
+                let more = if left_out > 0 { " …" } else { "" };
+                writeln!(out, "     {word} {}{more}", one_line(start))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn write_head(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io::Result<()> {
@@ -285,6 +324,10 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
     }
     Ok(())
 }
+
+/// The line between a blocked call and what follows it.
+pub(super) const COUNTERFACTUAL: &str =
+    "--- a live run would have gone on differently from here; what follows is counterfactual ---";
 
 /// How to read the figures.
 const NOTE: &str = "\

@@ -38,7 +38,7 @@ pub mod period;
 mod quota;
 mod rate_limit;
 mod read_more;
-mod redact;
+pub mod redact;
 mod request;
 mod rewrite_query;
 #[cfg(test)]

@@ -23,8 +23,11 @@ mod checks;
 mod detect;
 mod expressions;
 mod named;
+mod kept;
 mod rules;
 mod value;
+
+pub use kept::Redactor;
 
 use super::about::About;
 use super::pattern::{Pattern, any_fits, exact_among, problem_of};

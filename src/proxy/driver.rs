@@ -13,6 +13,7 @@ use super::head::Head;
 use super::headers::retain;
 use super::held::Held;
 use super::record::{Record, note_sent, write_head};
+use super::recording::Recording;
 use super::respond::error_response;
 use super::steps;
 use super::stream::{FromUpstream, Streaming, is_stream};
@@ -44,6 +45,8 @@ pub(super) struct Driver {
     guard: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
     pub(super) answered: bool,
+    /// Where requests are recorded.
+    recording: Option<Box<Recording>>,
 }
 
 impl Driver {
@@ -57,7 +60,21 @@ impl Driver {
             held: Held::default(),
             guard: None,
             answered: false,
+            recording: None,
         })
+    }
+
+    /// Has the request and its reply recorded, if there is a `recording`.
+    pub(super) fn recorded_by(mut self: Box<Self>, recording: Option<Box<Recording>>) -> Box<Self> {
+        self.recording = recording;
+        self
+    }
+
+    /// Adds the next bytes that the client gets to the recording, without their content coding.
+    pub(super) fn copy(&mut self, bytes: &[u8]) {
+        if let Some(recording) = &mut self.recording {
+            recording.add(self.exchange.record(), bytes);
+        }
     }
 
     /// Drives the exchange until there is a reply for the client.
@@ -330,6 +347,7 @@ impl Driver {
             Err(read) => read,
         };
         self.answered = true;
+        read.plain().into_iter().for_each(|piece| self.copy(&piece));
         let (response, bytes) = read.into_response(self.app.config.upstream.idle_timeout);
         self.exchange.record().reply_bytes = bytes;
         self.record.answers();
@@ -380,6 +398,9 @@ impl Drop for Driver {
             if let Output::Store(news) = output {
                 self.app.store.record(news);
             }
+        }
+        if let Some(recording) = self.recording.take() {
+            self.record.recorded = Some(recording.close(&self.exchange));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
         if self.answered || is_done {

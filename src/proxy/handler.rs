@@ -12,6 +12,7 @@ use super::headers::{self, is_upgrade};
 use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
+use super::recording::Recording;
 use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
@@ -24,6 +25,7 @@ use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
+use crate::recorder::Recorder;
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -48,6 +50,7 @@ pub struct AppState {
     /// The bound on the memory of all bodies.
     pub memory: BodyMemory,
     pub telemetry: Telemetry,
+    pub recorder: Recorder,
     pub key: HashKey,
     /// Calls that wait for a person's approval.
     pub held: Arc<HeldCalls>,
@@ -252,11 +255,12 @@ impl AppState {
         }
         let at = record.split();
         let path = parts.uri.path().to_owned();
+        let recording = Recording::begin(&self.recorder, dialect, &body, clock::ms_at(at));
         let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
-        Driver::new(self, exchange, record, Head::new(parts, coded)).run().await
+        Driver::new(self, exchange, record, Head::new(parts, coded)).recorded_by(recording).run().await
     }
 
     /// Handles a request that cannot be read; `body` as it came, and `why` as in metrics. Where policies restrict

@@ -2,6 +2,7 @@
 //! where the client leaves early. Decides nothing.
 
 use super::error::ProxyError;
+use super::recording::Recorded;
 use super::spelling::Governed;
 use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
@@ -32,6 +33,8 @@ pub(crate) struct Record {
     section_start: Instant,
     ended: bool,
     times: Times,
+    /// The request as it is to be recorded, if it is.
+    pub(super) recorded: Option<Recorded>,
 }
 
 impl Record {
@@ -57,6 +60,7 @@ impl Record {
             section_start: started,
             ended: false,
             times: Times::default(),
+            recorded: None,
         }
     }
 
@@ -152,6 +156,9 @@ impl Drop for Record {
         }
         self.data.times = self.times;
         self.telemetry.record(&self.data);
+        if let Some(recorded) = self.recorded.take() {
+            recorded.push(&self.data);
+        }
     }
 }
 

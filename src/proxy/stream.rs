@@ -151,8 +151,12 @@ impl Streaming {
             while let Some(output) = self.driver.exchange.next_output() {
                 self.driver.begin_step(&output);
                 match output {
-                    Output::Emit(_) if self.passes_coded() => {}
-                    Output::Emit(bytes) => return Some(Ok(self.shown(bytes))),
+                    Output::Emit(bytes) => {
+                        self.driver.copy(&bytes);
+                        if !self.passes_coded() {
+                            return Some(Ok(self.shown(bytes)));
+                        }
+                    }
                     Output::BreakOff(how) => {
                         self.driver.answered = true;
                         return Some(Err(match how {

@@ -125,6 +125,15 @@ impl Read {
         (self.head.status.as_u16(), body)
     }
 
+    /// The body for the client without its content coding; nothing where that is not known.
+    pub(crate) fn plain(&self) -> Vec<Bytes> {
+        match &self.decoded {
+            Some(decoded) => vec![decoded.clone()],
+            None if self.rest.is_some() || coding::is_coded(&self.head.headers) => Vec::new(),
+            None => self.pieces.clone(),
+        }
+    }
+
     /// An error with this status and body, under the head of another reply.
     pub(crate) fn restate(&mut self, status: u16, body: Bytes) {
         self.head.status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -155,7 +164,7 @@ impl Read {
         if stream::is_stream(headers) {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        (self.pieces, self.rest) = (pieces, None);
+        (self.pieces, self.rest, self.decoded) = (pieces, None, None);
     }
 
     /// The reply for the client, and how long it is as far as it was read.

@@ -2,7 +2,8 @@
 //! with the conversation so far, the reply at its end. Where the upstream kept the history, the lines before are joined
 //! to it by the ids of their replies. Other lines pass as they are.
 
-use super::input::Line;
+use super::input::{Flaw, Line};
+use super::live::Live;
 use super::recording::LABELS;
 use crate::dialect::RecordedReply;
 use crate::exchange::dialect_of;
@@ -22,6 +23,8 @@ pub(super) const UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 const REQUEST: &str = "request";
 /// The body of the reply: an object, or of a stream its text or the list of its events.
 const RESPONSE: &str = "response";
+/// What toolrein's recorder adds: what was done to the request.
+const DONE: &str = "toolrein";
 
 /// A line with both.
 struct Exchange {
@@ -31,10 +34,23 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn read(line: &[u8]) -> Option<Self> {
+    /// `None`: the line holds something else.
+    fn read(line: &[u8]) -> Option<Result<Self, Flaw>> {
         let mut labels: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(line).ok()?;
-        Some(Self { request: labels.remove(REQUEST)?, response: labels.remove(RESPONSE)?, labels })
+        let both = labels.remove(REQUEST).zip(labels.remove(RESPONSE));
+        match both {
+            Some((request, response)) => Some(Ok(Self { request, response, labels })),
+            None => labels.contains_key(DONE).then_some(Err(Flaw::NoBodies)),
+        }
     }
+}
+
+/// A request with the whole conversation.
+struct Joined {
+    body: Bytes,
+    /// Where the messages end that the request had.
+    end: usize,
+    live: Option<Live>,
 }
 
 /// The conversations so far, by the name under which a later line goes on with them.
@@ -51,16 +67,23 @@ impl ExchangeLines {
     /// The line, as a request where it holds an exchange.
     pub(super) fn join(&mut self, line: Line) -> Line {
         let exchange = line.content.as_ref().ok().and_then(|content| Exchange::read(content));
-        let Some(exchange) = exchange else { return line };
-        let (content, request_end) = match self.joined(&exchange) {
-            Ok((body, end)) => (Ok(body), Some(end)),
-            Err(fault) => (Err(fault.into()), None),
+        let exchange = match exchange {
+            None => return line,
+            Some(Err(flaw)) => return Line::new(line.position, Err(flaw)),
+            Some(Ok(exchange)) => exchange,
         };
-        Line { position: line.position, content, request_end }
+        match self.joined(&exchange) {
+            Ok(Joined { body, end, live }) => Line {
+                position: line.position,
+                content: Ok(body),
+                request_end: Some(end),
+                live: live.into_iter().collect(),
+            },
+            Err(fault) => Line::new(line.position, Err(fault.into())),
+        }
     }
 
-    /// The request with the whole conversation, and where the messages end that the request had.
-    fn joined(&mut self, exchange: &Exchange) -> Result<(Bytes, usize), Fault> {
+    fn joined(&mut self, exchange: &Exchange) -> Result<Joined, Fault> {
         let body = Bytes::copy_from_slice(exchange.request.get().as_bytes());
         let dialect = dialect_of(&body);
         let request = dialect.read(&body)?;
@@ -86,13 +109,19 @@ impl ExchangeLines {
         splices.replace(request.messages_span, format!("[{all}]"));
         splices.insert(request.span.end - 1, labels);
         let joined = splices.apply(&body).join();
-        let start = dialect.read(&joined)?.messages_span.start as usize + 1;
+        let whole = dialect.read(&joined)?;
+        let end = whole.messages_span.start as usize + 1 + asked_bytes;
+        let history = whole.messages.iter().filter(|message| message.span.range().end <= end).count();
+        let live = exchange.labels.get(DONE).and_then(|done| {
+            let reply: Vec<_> = items.iter().map(|item| String::from_utf8_lossy(item)).collect();
+            Live::read(done, (dialect, &body, &request), &reply.join(","), history)
+        });
         // A conversation keeps its name; otherwise each reply is gone on with by its own id.
         let conversation = request.continues.clone().filter(|_| request.value(&body, UPSTREAM[1]).is_some());
         if let Some(name) = conversation.or(id) {
             self.remember(name, all);
         }
-        Ok((joined, start + asked_bytes))
+        Ok(Joined { body: joined, end, live })
     }
 
     fn remember(&mut self, name: String, items: String) {

@@ -3,6 +3,7 @@
 
 use super::exchange_lines::UPSTREAM;
 use super::input::{Flaw, Line};
+use super::live::MOST_LIVE;
 use super::recording::Labels;
 use crate::conversation::message::Role;
 use crate::exchange::dialect_of;
@@ -31,15 +32,19 @@ struct Held {
 
 impl Growth {
     /// Adds a line; returns whether it replaces an earlier one.
-    pub(super) fn take(&mut self, line: Line) -> bool {
+    pub(super) fn take(&mut self, mut line: Line) -> bool {
         let messages = line.content.as_ref().ok().and_then(|content| match line.request_end {
             Some(end) => asked(content, end),
             None => messages_of(content),
         });
         let new = messages.zip(line.content.as_ref().ok()).map(|(span, content)| span.of(content));
         let known = new.and_then(|new| self.held.iter().position(|held| held.is_begun_by(new)));
-        if let Some(held) = known.and_then(|at| self.held.remove(at)) {
+        if let Some(mut held) = known.and_then(|at| self.held.remove(at)) {
             self.bytes -= size(&held.line.content);
+            held.line.live.append(&mut line.live);
+            line.live = held.line.live;
+            let beyond = line.live.len().saturating_sub(MOST_LIVE);
+            line.live.drain(..beyond);
         }
         self.bytes += size(&line.content);
         self.held.push_back(Held { line, messages });

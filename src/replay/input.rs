@@ -1,8 +1,12 @@
 //! The input reader: lines of files, one after the other, each bounded, whatever else is wrong with them. Gives bytes
 //! and their positions; does not interpret them.
 
+use super::document::{self, Content};
+use super::live::Live;
+use crate::dialect::exports::{Exports, NoConversation, Unpacked};
 use crate::wire::body::Fault;
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -11,6 +15,8 @@ use std::sync::Arc;
 
 /// A file's name for standard input.
 const STDIN: &str = "-";
+/// The endings of the files of a directory that are read.
+const ENDINGS: [&str; 3] = ["jsonl", "json", "ndjson"];
 /// Some editors put it before the first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -20,6 +26,15 @@ pub(super) struct Line {
     pub content: Result<Bytes, Flaw>,
     /// Where the messages of the request end, if those of its reply follow.
     pub request_end: Option<usize>,
+    /// What a recording of toolrein's own shows of the live requests of the conversation, oldest first.
+    pub live: Vec<Live>,
+}
+
+impl Line {
+    /// A line about which nothing else is known.
+    pub(super) fn new(position: InputPosition, content: Result<Bytes, Flaw>) -> Self {
+        Self { position, content, request_end: None, live: Vec::new() }
+    }
 }
 
 /// Where a line is.
@@ -37,6 +52,12 @@ pub(crate) enum Flaw {
     Unreadable(String),
     #[error("the line is longer than limits.request_bytes ({0} bytes)")]
     TooLong(u64),
+    #[error("the document is longer than {0} bytes: conversations one a line may be more")]
+    DocumentTooLong(u64),
+    #[error("it was recorded without its request (record.bodies, or it was too long)")]
+    NoBodies,
+    #[error(transparent)]
+    NoConversation(#[from] NoConversation),
     #[error("{}", in_words(.0))]
     Fault(#[from] Fault),
 }
@@ -52,36 +73,101 @@ impl fmt::Display for InputPosition {
 
 /// The total size of `files` in bytes, if it is known.
 pub(super) fn total_bytes(files: &[PathBuf]) -> Option<u64> {
-    let size = |path: &PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
-    files.iter().map(|path| size(path).map(|file| file.len())).sum()
+    let size = |path: PathBuf| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    files.iter().flat_map(|path| expanded(path)).map(|path| size(path).map(|file| file.len())).sum()
 }
 
-/// Passes every line of `files` that is not blank to `take`, with the bytes read so far, until it returns false.
-/// `limit`: the longest line, in bytes.
+/// The recordings of a directory, in the order of their names, which is that of the recorder's times; anything else is
+/// itself.
+fn expanded(path: &Path) -> Vec<PathBuf> {
+    let is_recording = |path: &PathBuf| {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        ending.is_some_and(|ending| ENDINGS.contains(&ending)) && path.is_file()
+    };
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(is_recording).collect();
+    found.sort();
+    if found.is_empty() { vec![path.to_owned()] } else { found }
+}
+
+/// Passes every conversation of `files` to `take`, with the bytes read so far, until it returns false: every line that is
+/// not blank, or the values of a whole JSON document, which are numbered like lines. `limit`: the longest one, in bytes.
 pub(super) fn read_files(files: &[PathBuf], limit: u64, take: &mut dyn FnMut(Line, u64) -> bool) {
-    let mut bytes_read = 0;
-    for path in files {
+    let mut reading = Reading { limit, exports: Exports::default(), bytes_read: 0, take };
+    for path in files.iter().flat_map(|path| expanded(path)) {
+        if !reading.file(&path) {
+            return;
+        }
+    }
+}
+
+/// Files that are being read, one after the other.
+struct Reading<'a> {
+    limit: u64,
+    exports: Exports,
+    bytes_read: u64,
+    take: &'a mut dyn FnMut(Line, u64) -> bool,
+}
+
+impl Reading<'_> {
+    /// Reads a file; false: no more is wanted.
+    fn file(&mut self, path: &Path) -> bool {
         let name: Arc<str> = path.to_string_lossy().into();
-        let mut lines = match open(path) {
-            Ok(reader) => Lines { reader, limit, bytes_read, line: 0 },
-            Err(error) => {
-                let position = InputPosition { file: name, line: 0 };
-                if !take(
-                    Line { position, content: Err(Flaw::Unreadable(error.to_string())), request_end: None },
-                    bytes_read,
-                ) {
-                    return;
-                }
-                continue;
+        let whole = InputPosition { file: Arc::clone(&name), line: 0 };
+        match open(path).and_then(|reader| document::content(reader, self.limit)) {
+            Err(error) => self.pass(whole, Err(Flaw::Unreadable(error.to_string()))),
+            Ok(Content::TooLong) => self.pass(whole, Err(Flaw::DocumentTooLong(document::MOST_BYTES))),
+            Ok(Content::Values(values, bytes)) => {
+                self.bytes_read += bytes;
+                self.values(&values, &name)
             }
-        };
-        while let Some(content) = lines.next_line() {
-            let position = InputPosition { file: Arc::clone(&name), line: lines.line };
-            if !take(Line { position, content, request_end: None }, lines.bytes_read) {
-                return;
+            Ok(Content::Lines(reader)) => {
+                let mut lines = Lines { reader, limit: self.limit, bytes_read: self.bytes_read, line: 0 };
+                while let Some(content) = lines.next_line() {
+                    self.bytes_read = lines.bytes_read;
+                    let position = InputPosition { file: Arc::clone(&name), line: lines.line };
+                    if !self.line(&position, content) {
+                        return false;
+                    }
+                }
+                self.bytes_read = lines.bytes_read;
+                true
             }
         }
-        bytes_read = lines.bytes_read;
+    }
+
+    /// The values of a document.
+    fn values(&mut self, values: &[Box<RawValue>], name: &Arc<str>) -> bool {
+        let unpacked: Vec<_> = values.iter().flat_map(|value| self.exports.unpack(value)).collect();
+        unpacked.into_iter().zip(1..).all(|(unpacked, line)| {
+            let position = InputPosition { file: Arc::clone(name), line };
+            let content = self.bounded(unpacked);
+            self.pass(position, content)
+        })
+    }
+
+    /// A line: a conversation, or what an export holds in it.
+    fn line(&mut self, position: &InputPosition, content: Result<Bytes, Flaw>) -> bool {
+        let value = content.as_ref().ok().and_then(|line| serde_json::from_slice::<&RawValue>(line).ok());
+        let Some(value) = value else { return self.pass(position.clone(), content) };
+        let unpacked = self.exports.unpack(value);
+        if matches!(unpacked.as_slice(), [Ok(text)] if text.as_bytes() == value.get().as_bytes()) {
+            // As it is, which is the usual case.
+            return self.pass(position.clone(), content);
+        }
+        unpacked.into_iter().all(|unpacked| {
+            let content = self.bounded(unpacked);
+            self.pass(position.clone(), content)
+        })
+    }
+
+    fn bounded(&self, unpacked: Unpacked) -> Result<Bytes, Flaw> {
+        let text = unpacked?;
+        if text.len() as u64 > self.limit { Err(Flaw::TooLong(self.limit)) } else { Ok(text.into()) }
+    }
+
+    fn pass(&mut self, position: InputPosition, content: Result<Bytes, Flaw>) -> bool {
+        (self.take)(Line::new(position, content), self.bytes_read)
     }
 }
 
@@ -90,7 +176,10 @@ fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
         return Ok(Box::new(io::stdin().lock()));
     }
     if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+        return Err(io::Error::other(format!(
+            "a directory without files that end in .{}",
+            ENDINGS.join(" or .")
+        )));
     }
     Ok(Box::new(BufReader::with_capacity(1 << 18, File::open(path)?)))
 }

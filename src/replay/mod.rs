@@ -4,9 +4,11 @@
 //!
 //! A conversation continues as it was recorded: what the model would have done after a blocked call is not known.
 
+mod document;
 mod exchange_lines;
 mod growth;
 mod input;
+pub(crate) mod live;
 pub(crate) mod one;
 mod progress;
 mod recording;

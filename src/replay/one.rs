@@ -153,8 +153,9 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn look(&mut self, line: Line) {
-        let Line { position, content, .. } = line;
-        match content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault)) {
+        let Line { position, content, live, .. } = line;
+        let recording = content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault));
+        match recording.map(|recording| recording.with_live(live)) {
             Ok(recording) => {
                 self.readable += 1;
                 let wanted = match self.which {

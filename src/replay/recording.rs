@@ -1,6 +1,7 @@
 //! A recorded conversation, parsed from one line: the body of its last request, without the recorder's additions, and
 //! the recorder's labels. Keeps the conversation's own bytes unchanged.
 
+use super::live::Live;
 use super::tally::ToolUse;
 use super::times::parse_ms;
 use crate::conversation::Transcript;
@@ -39,6 +40,8 @@ pub(crate) struct Recording {
     pub labels: Labels,
     /// When each message was said, in ms since the epoch.
     pub times_ms: Vec<Option<u64>>,
+    /// What toolrein's own recording shows of its live requests, oldest first.
+    pub live: Vec<Live>,
 }
 
 /// The recorder's labels of a conversation.
@@ -74,11 +77,23 @@ impl Recording {
         let times_ms =
             request.messages.iter().map(|message| take_time(message, line, &mut splices)).collect();
         if splices.is_empty() {
-            return Ok(Self { body: line.clone(), dialect, request, labels, times_ms });
+            return Ok(Self { body: line.clone(), dialect, request, labels, times_ms, live: Vec::new() });
         }
         let body = splices.apply(line).join();
         let request = dialect.read(&body)?;
-        Ok(Self { body, dialect, request, labels, times_ms })
+        Ok(Self { body, dialect, request, labels, times_ms, live: Vec::new() })
+    }
+
+    /// Adds what is known of the live requests: when each reply had come, where its message has no time of its own.
+    pub(super) fn with_live(mut self, live: Vec<Live>) -> Self {
+        for one in &live {
+            let came = parse_ms(&Value::String(one.time.clone())).map(|ms| ms.saturating_add(one.ms));
+            if let Some(time) = self.times_ms.get_mut(one.history) {
+                *time = time.or(came);
+            }
+        }
+        self.live = live;
+        self
     }
 
     /// The requests, oldest first: each ends where the assistant speaks, the last one with the recording.

@@ -111,7 +111,11 @@ impl Replayer {
             pinned: Vec::new(),
         };
         for step in recording.steps() {
+            let (is_after, before) = (replay.figures.is_stopped(), replay.figures.clone());
             replay.take(&step);
+            if is_after {
+                replay.figures.count_after(&before);
+            }
         }
         let ReplayInProgress { figures, acts, limits, events, .. } = replay;
         let tools = recording.tools(figures.requests);

@@ -3,7 +3,7 @@
 
 use super::input::{Flaw, InputPosition};
 use super::table;
-use super::tally::{Conversation, Figures, Group, ToolUse, Use, share};
+use super::tally::{After, Conversation, Figures, Group, ToolUse, Use, share};
 use super::workers::Replayed;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -211,6 +211,12 @@ fn figures(figures: &Figures) -> Map<String, Value> {
     ] {
         all.insert(name.to_owned(), json!(value));
     }
+    let After { conversations, requests, calls, blocked, tokens_saved } = figures.after;
+    let after = json!({
+        "conversations": conversations, "requests": requests, "calls": calls,
+        "estimated_calls_avoided": blocked, "tokens_saved": tokens_saved,
+    });
+    all.insert("after_first_block".to_owned(), after);
     all.insert("prefix_kept_share".to_owned(), json!(share(figures.prefix_kept, figures.prefix_bytes)));
     all
 }

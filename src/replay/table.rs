@@ -3,7 +3,7 @@
 
 use super::input::{Flaw, InputPosition};
 use super::report::{Report, source_of};
-use super::tally::{Conversation, Figures, Group, PolicySum, share};
+use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
 use std::io::{self, Write};
 
 /// Limits that are shown, the fullest first.
@@ -199,6 +199,19 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         counted(*blocked, "call"),
         counted(*stopped, "conversation"),
     )?;
+    let After { conversations, requests, calls, blocked: avoided, .. } = figures.after;
+    if conversations > 0 {
+        writeln!(
+            out,
+            "After the first block the replay is counterfactual: the model would have gone on differently."
+        )?;
+        let (requests, calls) = (counted(requests, "request"), counted(calls, "call"));
+        let (avoided, conversations) = (counted(avoided, "call"), counted(conversations, "conversation"));
+        writeln!(
+            out,
+            "There: {requests}, {calls}; {avoided} blocked, an estimate of calls avoided, in {conversations}."
+        )?;
+    }
     if *solved > 0 {
         let share = percent(*solved_stopped, *solved);
         let text = counted(*solved, "solved conversation");

@@ -41,6 +41,20 @@ pub(super) struct Figures {
     pub prefix_kept: u64,
     /// Requests that would not have repeated all of the previous one.
     pub prefix_breaks: u64,
+    /// Of all these, what came after the first blocked call of its conversation.
+    pub after: After,
+}
+
+/// What came after the first blocked call or refused request of a conversation: counterfactual, since the model would
+/// have gone on differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct After {
+    pub conversations: u64,
+    pub requests: u64,
+    pub calls: u64,
+    /// Calls avoided, as an estimate.
+    pub blocked: u64,
+    pub tokens_saved: u64,
 }
 
 /// What one policy did. Everything except the savings is counted once, when it is new in a request.
@@ -135,6 +149,28 @@ impl Figures {
         self.prefix_bytes += other.prefix_bytes;
         self.prefix_kept += other.prefix_kept;
         self.prefix_breaks += other.prefix_breaks;
+        self.after.add(other.after);
+    }
+
+    /// Notes as counterfactual what was counted since `before`.
+    pub(super) fn count_after(&mut self, before: &Self) {
+        self.after.add(After {
+            conversations: u64::from(self.after.requests == 0),
+            requests: self.requests - before.requests,
+            calls: self.calls - before.calls,
+            blocked: self.blocked - before.blocked,
+            tokens_saved: self.tokens_saved - before.tokens_saved,
+        });
+    }
+}
+
+impl After {
+    fn add(&mut self, other: Self) {
+        self.conversations += other.conversations;
+        self.requests += other.requests;
+        self.calls += other.calls;
+        self.blocked += other.blocked;
+        self.tokens_saved += other.tokens_saved;
     }
 }
 

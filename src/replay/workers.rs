@@ -102,8 +102,9 @@ impl<'a> Workers<'a> {
     }
 
     fn one(&self, line: Line) -> Replayed {
-        let Line { position, content, .. } = line;
-        match content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault)) {
+        let Line { position, content, live, .. } = line;
+        let recording = content.and_then(|content| Recording::read(&content).map_err(Flaw::Fault));
+        match recording.map(|recording| recording.with_live(live)) {
             Ok(recording) => Replayed::Conversation(Box::new(self.replayer.replay(position, &recording))),
             Err(flaw) => Replayed::Broken(position, flaw),
         }

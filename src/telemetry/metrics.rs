@@ -52,6 +52,7 @@ pub struct Metrics {
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
+    lost_recordings: IntCounter,
     reloads: Counters,
     gauges: Gauges,
     store: StoreMetrics,
@@ -149,6 +150,11 @@ impl Metrics {
             lost_audit_lines: make.counter(
                 "toolrein_audit_lines_lost_total",
                 "Lines of the audit log that were not written: the disk is full, the file cannot be opened, or \
+                 they came too fast.",
+            )?,
+            lost_recordings: make.counter(
+                "toolrein_recordings_lost_total",
+                "Requests that were to be recorded and were not: the disk is full, the directory cannot be written, or \
                  they came too fast.",
             )?,
             reloads: make.words_from_zero(
@@ -295,6 +301,11 @@ impl Metrics {
 
     pub(super) fn add_lost_audit_lines(&self, lost: u64) {
         self.lost_audit_lines.inc_by(lost);
+    }
+
+    /// Counts requests that were to be recorded and were not.
+    pub fn add_lost_recordings(&self, lost: u64) {
+        self.lost_recordings.inc_by(lost);
     }
 
     fn record_tokens(&self, record: &RequestRecord, model: &Model) {
@@ -605,6 +616,7 @@ toolrein_upstream_seconds_count 1"#;
             "reasks",
             "log_lines_lost",
             "audit_lines_lost",
+            "recordings_lost",
         ] {
             assert!(text.contains(&format!("\ntoolrein_{plain}_total 0\n")), "{plain}");
         }

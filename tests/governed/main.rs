@@ -29,6 +29,7 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod recording;
 mod refusing;
 mod reload;
 mod repair;

@@ -81,4 +81,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
     fn reply_items(&self, reply: &Bytes) -> RecordedReply {
         recorded::reply_items(reply)
     }
+
+    fn whole_reply(&self, reply: &RecordedReply) -> Bytes {
+        recorded::whole_reply(reply)
+    }
 }

@@ -47,3 +47,14 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
         items: choice.map(|choice| choice.message.get().to_owned().into()).into_iter().collect(),
     }
 }
+
+/// The whole reply that adds this to the conversation: one choice with the message.
+pub fn whole_reply(reply: &RecordedReply) -> Bytes {
+    let mut whole = br#"{"choices":["#.to_vec();
+    for (nth, item) in reply.items.iter().enumerate() {
+        let comma: &[u8] = if nth > 0 { b"," } else { b"" };
+        whole.extend([comma, br#"{"index":0,"message":"#, item, b"}"].concat());
+    }
+    whole.extend_from_slice(b"]}");
+    whole.into()
+}

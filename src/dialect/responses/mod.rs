@@ -84,6 +84,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn reply_items(&self, reply: &Bytes) -> RecordedReply {
         stored::reply_items(reply)
     }
+
+    fn whole_reply(&self, reply: &RecordedReply) -> Bytes {
+        stored::whole_reply(reply)
+    }
 }
 
 /// Whether the request belongs to a conversation that the upstream keeps under one name.

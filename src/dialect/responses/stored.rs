@@ -69,6 +69,14 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
     RecordedReply { id, items: response.items.iter().map(|item| body.slice(item.span.range())).collect() }
 }
 
+/// The whole reply of this id with these items.
+pub fn whole_reply(reply: &RecordedReply) -> Bytes {
+    let id = reply.id.as_ref().map_or_else(String::new, |id| format!("\"id\":{},", quote(id)));
+    let items: Vec<&[u8]> = reply.items.iter().map(|item| &**item).collect();
+    let head = format!(r#"{{{id}"object":"response","status":"completed","output":["#);
+    [head.as_bytes(), &items.join(&b","[..]), b"]}"].concat().into()
+}
+
 /// The id of the call that `item` is, or answers.
 fn call_id(item: &str) -> Option<String> {
     let read = parse_item(&mut Scanner::new(item.as_bytes())).ok()?;

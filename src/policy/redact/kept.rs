@@ -1,0 +1,116 @@
+//! Redaction of JSON that is kept instead of sent: the same rules, and placeholders that nobody can restore.
+
+use super::detect::{Detector, What};
+use super::own_patterns;
+use super::rules::{self, Kind};
+use super::value::{Position, REST, SHORT, placeholder, restored_value};
+use crate::conversation::identity::{Hash, HashKey};
+use crate::plan::placeholders::{Redaction, SHORTEST, replaced};
+use crate::policy::ConfigError;
+use crate::wire::json_strings::map_strings;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Replaces values in the strings of JSON texts.
+pub struct Redactor {
+    detector: Detector,
+}
+
+impl Redactor {
+    /// A redactor of these `kinds` of values and of what the operator's `patterns` match, as in `[policy.redact]`.
+    ///
+    /// # Errors
+    /// What is wrong, under the keys `redact` and `patterns`.
+    pub fn new(kinds: &[String], patterns: &BTreeMap<String, String>) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = Vec::new();
+        let mut known = Vec::new();
+        for word in kinds {
+            match Kind::ALL.into_iter().find(|kind| kind.word() == word) {
+                Some(kind) => known.push(kind),
+                None => {
+                    let words = Kind::ALL.map(Kind::word).join(", ");
+                    problems.push(ConfigError::new("redact", format!("expected {words}, found {word:?}")));
+                }
+            }
+        }
+        let own = own_patterns(patterns, &mut problems);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        rules::compile();
+        Ok(Self { detector: Detector::new(known, own) })
+    }
+
+    /// The text `json` with placeholders in its strings; `None` where there is nothing to replace. Equal values get
+    /// equal placeholders under one `key`.
+    pub fn redact(&self, json: &str, key: &HashKey) -> Option<String> {
+        if self.detector.is_empty() {
+            return None;
+        }
+        map_strings(json, |text| self.redact_text(text, key))
+    }
+
+    fn redact_text(&self, text: &str, key: &HashKey) -> Option<String> {
+        let found = self.detector.find(text);
+        if found.is_empty() {
+            return None;
+        }
+        let mut places = Position::in_text(text);
+        let redaction = |range: Range<usize>, what: What| {
+            let place = places.at(range.clone());
+            let by = self.placeholder(&text[range.clone()], what, &place, key);
+            let by = if place.is_number { format!("\"{by}\"") } else { by };
+            Redaction { range, by: by.into() }
+        };
+        let mut redaction = redaction;
+        let ranges: Vec<Redaction> = found.into_iter().map(|one| redaction(one.range, one.what)).collect();
+        Some(replaced(text, &ranges))
+    }
+
+    fn placeholder(&self, written: &str, what: What, place: &Position, key: &HashKey) -> String {
+        let label = match what {
+            What::Kind(kind) => kind.word(),
+            What::Own(at) => self.detector.own.get(at).map_or("value", |(name, _)| name),
+            What::Rest => return REST.to_owned(),
+            What::Other => "value",
+        };
+        if written.len() < SHORTEST {
+            return SHORT.to_owned();
+        }
+        let value = restored_value(written, place);
+        placeholder(key, Hash::default(), (label, &value), 0).unwrap_or_else(|| SHORT.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::random_key;
+
+    fn redactor() -> Redactor {
+        let patterns = BTreeMap::from([("order".to_owned(), "ORD-[0-9]{8}".to_owned())]);
+        Redactor::new(&["email".to_owned(), "secret".to_owned()], &patterns).unwrap()
+    }
+
+    #[test]
+    fn values_in_strings_get_placeholders_and_the_json_stays_whole() {
+        let key = random_key();
+        let json =
+            r#"{"a":"write to anna@example.org","b":["{\"m\":\"anna@example.org\"}", 7],"c":"ORD-12345678"}"#;
+        let redacted = redactor().redact(json, &key).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&redacted).unwrap();
+        let mail = value["a"].as_str().unwrap().strip_prefix("write to ").unwrap();
+        assert!(mail.starts_with("[EMAIL_") && mail.ends_with(']'), "{redacted}");
+        assert_eq!(value["b"][0], format!("{{\"m\":\"{mail}\"}}"), "equal values have equal placeholders");
+        assert!(value["c"].as_str().unwrap().starts_with("[ORDER_"), "{redacted}");
+        assert_eq!(redactor().redact(r#"{"a":"nothing"}"#, &key), None);
+    }
+
+    #[test]
+    fn unknown_kinds_and_bad_patterns_are_reported() {
+        let patterns = BTreeMap::from([("p".to_owned(), "(".to_owned())]);
+        let problems = Redactor::new(&["names".to_owned()], &patterns).err().unwrap();
+        let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
+        assert_eq!(keys, ["redact", "patterns.p"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! What a recording of toolrein's own shows of the live request: the verdicts, the hidden exchanges with the results that
+//! the model read, and what the model did next. Read leniently; nothing is decided again.
+
+use crate::conversation::Transcript;
+use crate::conversation::identity::{Hash, Identity};
+use crate::conversation::memo::NoMemo;
+use crate::conversation::message::Role;
+use crate::conversation::request::Request;
+use crate::exchange::AnyDialect;
+use crate::secret::random_key;
+use crate::wire::json::decode;
+use crate::wire::splice::Splices;
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Requests of one conversation whose live treatment is kept, the newest.
+pub(super) const MOST_LIVE: usize = 1_000;
+/// The longest text that is kept of one, in characters.
+const MOST_CHARS: usize = 4_000;
+
+/// One live request.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Live {
+    pub time: String,
+    /// How long it took, in ms.
+    pub ms: u64,
+    pub request_id: String,
+    pub mode: String,
+    pub status: u16,
+    pub reasks: usize,
+    pub calls: Vec<LiveCall>,
+    pub limits: Vec<LiveLimit>,
+    pub refusal: Option<LiveRefusal>,
+    hidden: Vec<Hidden>,
+    /// How many messages the request had.
+    #[serde(skip)]
+    pub history: usize,
+    /// The hidden exchanges, then the reply that the client got.
+    #[serde(skip)]
+    pub said: Vec<Said>,
+}
+
+/// A call of a live reply.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LiveCall {
+    pub tool: String,
+    pub id: String,
+    pub verdict: String,
+    pub objections: Vec<LiveObjection>,
+}
+
+/// Why a policy objected.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LiveObjection {
+    pub policy: String,
+    pub reason: String,
+    pub message: Option<String>,
+}
+
+/// How much of a limit was used after the reply.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LiveLimit {
+    pub policy: Option<String>,
+    pub tool: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LiveRefusal {
+    pub policy: String,
+    pub code: String,
+    pub message: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Hidden {
+    items: Box<RawValue>,
+}
+
+/// What the model said at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    pub text: String,
+    pub calls: Vec<SaidCall>,
+}
+
+/// A call that it made, with the result that it read, where that was toolrein's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SaidCall {
+    pub tool: String,
+    pub id: String,
+    pub arguments: String,
+    pub result: Option<String>,
+}
+
+impl Live {
+    /// Reads the member of a line about a request of `history` messages, whose client got `reply`, items separated by
+    /// commas; `body` and `request` are of the same protocol.
+    pub(super) fn read(
+        member: &RawValue,
+        (dialect, body, request): (AnyDialect, &Bytes, &Request),
+        reply: &str,
+        history: usize,
+    ) -> Option<Self> {
+        let mut live: Self = serde_json::from_str(member.get()).ok()?;
+        live.history = history;
+        let lists = live.hidden.drain(..).map(|hidden| hidden.items.get().to_owned());
+        let lists: Vec<String> = lists.chain([format!("[{reply}]")]).collect();
+        live.said =
+            lists.iter().map(|items| said(dialect, body, request, items).unwrap_or_default()).collect();
+        Some(live)
+    }
+}
+
+/// What is said in `items`, a list in the protocol of the request.
+fn said(dialect: AnyDialect, body: &Bytes, request: &Request, items: &str) -> Option<Said> {
+    let mut splices = Splices::default();
+    splices.replace(request.messages_span, items.to_owned());
+    let body = splices.apply(body).join();
+    let request = dialect.read(&body).ok()?;
+    let identity = Identity { key: random_key(), caller: Hash::default(), explicit: None };
+    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let mut said = Said::default();
+    for (at, message) in request.messages.iter().enumerate() {
+        let texts =
+            || transcript.view(at).texts().map(|text| text.into_owned()).collect::<Vec<_>>().join("\n");
+        if message.role == Role::Assistant {
+            let calls = message.calls.iter().map(|call| SaidCall {
+                tool: call.full_name(&body).unwrap_or_default().into_owned(),
+                id: call.id.map_or_else(String::new, |id| decode(id, &body).into_owned()),
+                arguments: bounded(&call.arguments.text(&body)),
+                result: None,
+            });
+            said.calls.extend(calls);
+            said.text = bounded(&format!("{}{}", said.text, texts()));
+        } else if let Some(call) = transcript.calls.answered_by(at) {
+            let asked = request.messages[call.message].calls.get(call.position).and_then(|call| call.id);
+            let id = asked.map(|id| decode(id, &body));
+            let answered = said.calls.iter_mut().find(|said| id.as_ref().is_some_and(|id| said.id == *id));
+            if let Some(answered) = answered {
+                answered.result = Some(bounded(&texts()));
+            }
+        }
+    }
+    Some(said)
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(MOST_CHARS).collect()
+}
