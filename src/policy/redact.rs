@@ -22,8 +22,8 @@
 mod checks;
 mod detect;
 mod expressions;
-mod named;
 mod kept;
+mod named;
 mod rules;
 mod value;
 

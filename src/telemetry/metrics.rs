@@ -90,13 +90,14 @@ struct Deeds {
     approvers: Approvers,
     overflows_remembered: IntCounter,
     summaries: Summaries,
-    question_tokens: Counters,
 }
 
 /// Summaries that were requested.
 struct Summaries {
     kinds: Counters,
     tokens: Counters,
+    /// Of questions about calls.
+    question_tokens: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -218,7 +219,7 @@ impl Metrics {
     /// Counts what a question about a call cost, as billed.
     pub fn count_question_tokens(&self, prompt: u64, completion: u64) {
         for (kind, count) in BILLED.into_iter().zip([prompt, completion]) {
-            self.deeds.question_tokens.add(kind, count);
+            self.deeds.summaries.question_tokens.add(kind, count);
         }
     }
 
@@ -414,6 +415,11 @@ impl Summaries {
                 "Tokens billed for summaries; included in no other count.",
                 "type",
             )?,
+            question_tokens: make.words(
+                "toolrein_question_tokens_total",
+                "Tokens billed for questions about calls to another model (rewrite_query); included in no other count.",
+                "type",
+            )?,
         })
     }
 }
@@ -479,11 +485,6 @@ impl Deeds {
                 "Requests shortened at once, since an earlier request of the conversation was refused for its length.",
             )?,
             summaries: Summaries::new(make)?,
-            question_tokens: make.words(
-                "toolrein_question_tokens_total",
-                "Tokens billed for questions about calls to another model (rewrite_query); included in no other count.",
-                "type",
-            )?,
         })
     }
 

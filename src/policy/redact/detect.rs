@@ -304,7 +304,7 @@ mod tests {
             ("", format!("SG.{long}.{long}"), ""),
             ("password=", long.clone(), " x"),
             ("\"api_key\": \"", long.clone(), "\""),
-            ("https://u:", long.clone(), "@h/"),
+            ("https://u:", long, "@h/"),
             (&format!("https://{}:", "u".repeat(300)), "s3cr3t".to_owned(), "@h/"),
             ("redis://:", "s3cr3t".to_owned(), "@h/0"),
             ("https://u:", "p@s3cr3t".to_owned(), "@h/"),
