@@ -2,6 +2,7 @@
 //! `families` and `tools` make and bound the series.
 
 use super::approvers::Approvers;
+use super::billed::Summaries;
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
 use super::gen_ai::GenAi;
@@ -90,14 +91,6 @@ struct Deeds {
     approvers: Approvers,
     overflows_remembered: IntCounter,
     summaries: Summaries,
-}
-
-/// Summaries that were requested.
-struct Summaries {
-    kinds: Counters,
-    tokens: Counters,
-    /// Of questions about calls.
-    question_tokens: Counters,
 }
 
 /// An open stream, until it is dropped.
@@ -398,29 +391,6 @@ impl Times {
         if times.upstream > Duration::ZERO {
             self.upstream.observe(times.upstream.as_secs_f64());
         }
-    }
-}
-
-impl Summaries {
-    fn new(make: &Maker<'_>) -> Result<Self, Error> {
-        Ok(Self {
-            kinds: make.words(
-                "toolrein_summaries_total",
-                "Summaries of cleared results, by result: made, late and failed are requests to a model, pinned are \
-                 requests that got an earlier summary, lost are batches whose summary is not known any more.",
-                "kind",
-            )?,
-            tokens: make.words(
-                "toolrein_summaries_tokens_total",
-                "Tokens billed for summaries; included in no other count.",
-                "type",
-            )?,
-            question_tokens: make.words(
-                "toolrein_question_tokens_total",
-                "Tokens billed for questions about calls to another model (rewrite_query); included in no other count.",
-                "type",
-            )?,
-        })
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod approval_record;
 mod approvers;
 pub mod audit;
+mod billed;
 mod bounded;
 pub mod endpoint;
 mod families;

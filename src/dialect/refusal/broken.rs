@@ -236,8 +236,7 @@ mod tests {
         for wordings in [PAIRS, ARGUMENTS] {
             for one in wordings {
                 let holds = |word: &&str| one.says.iter().any(|own| own.contains(*word));
-                let wider =
-                    |other: &&Wording| other.says != one.says && other.says.iter().all(&holds);
+                let wider = |other: &&Wording| other.says != one.says && other.says.iter().all(&holds);
                 let wider: Vec<_> = wordings.iter().filter(wider).map(|other| other.says).collect();
                 assert!(wider.is_empty(), "{:?} is in {wider:?}", one.says);
             }
