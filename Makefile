@@ -1,13 +1,11 @@
 # toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
-# later with npm, curl and git. Targets install everything else: Debian's packages prometheus, redis-server, chromium,
-# chromium-driver, nginx and valgrind with apt-get, the openai packages and Selenium in .venv, npm's packages in
-# node_modules of tests/clients/node and tests/dashboard, cargo-deny, cargo-cyclonedx and cargo-fuzz (with nightly Rust
-# by rustup) with cargo.
+# later with npm, curl and git. Targets install everything else: Debian's packages prometheus, redis-server, nginx and
+# valgrind with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny,
+# cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
-NODE_MODULES := tests/clients/node/node_modules/.installed tests/dashboard/node_modules/.installed
-PYTHON_NEEDS := tests/clients/python/requirements.txt tests/dashboard/requirements.txt
+NODE_MODULES := tests/clients/node/node_modules/.installed
 
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
@@ -15,13 +13,12 @@ FUZZ_IS := --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
-.PHONY: help test test-fast dashboard check deny audit sbom demo release bench instructions growth soak compare eval \
+.PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
 	fuzz fuzz-guided site cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients
 
 help:
 	@echo "make test       every test; installs what the tests need"
 	@echo "make test-fast  the tests that need nothing but Rust"
-	@echo "make dashboard  the dashboard in a real Chromium, against a mock of the admin API; two minutes"
 	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
@@ -45,8 +42,8 @@ test: debian clients
 		set -x; cargo test --locked --tests; \
 	fi
 
-# Every test except those that need a server (Redis, Prometheus), a browser or a client in another language.
-FAST := $(filter-out clients dashboard prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
+# Every test except those that need a server (Redis, Prometheus) or a client in another language.
+FAST := $(filter-out clients prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
 
 test-fast:
@@ -55,10 +52,6 @@ test-fast:
 	else \
 		set -x; FAST=1 cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
 	fi
-
-dashboard: debian clients
-	.venv/bin/python tests/dashboard/test_states.py
-	.venv/bin/python tests/dashboard/test_page.py
 
 check: deny
 	cargo fmt --check
@@ -154,11 +147,10 @@ fuzz-guided:
 	done
 
 debian:
-	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null && \
-		command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null || { \
 		set -x; $(SUDO) apt-get update -q && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			prometheus redis-server chromium chromium-driver; \
+			prometheus redis-server; \
 	}
 
 nginx valgrind:
@@ -169,11 +161,11 @@ nginx valgrind:
 
 clients: $(VENV) $(NODE_MODULES)
 
-$(VENV): $(PYTHON_NEEDS)
+$(VENV): tests/clients/python/requirements.txt
 	python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check $(PYTHON_NEEDS:%=-r %)
+	.venv/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-$(NODE_MODULES): %/node_modules/.installed: %/package-lock.json
-	cd $* && npm ci --no-audit --no-fund
+$(NODE_MODULES): tests/clients/node/package-lock.json
+	cd tests/clients/node && npm ci --no-audit --no-fund
 	@touch $@
