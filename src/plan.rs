@@ -5,6 +5,7 @@ pub mod approval;
 pub mod decision;
 mod envelope;
 mod facts;
+mod frame;
 pub mod placeholders;
 mod question;
 mod summaries;
@@ -14,6 +15,7 @@ pub(crate) mod work;
 
 pub use envelope::{details, envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
 pub use verdict::{Clarification, Extends, Proposed, Reason, ReasonKind, Reworded, Verdict};
@@ -25,20 +27,6 @@ use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Lines of ours before and after a text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    pub before: Arc<str>,
-    pub after: Arc<str>,
-}
-
-impl Frame {
-    /// The frame of these two, whose line ends are theirs.
-    pub fn new(before: &str, after: &str) -> Self {
-        Self { before: before.into(), after: after.into() }
-    }
-}
 
 /// Everything that the policies want done to one request.
 #[derive(Clone, Debug, Default, PartialEq)]
