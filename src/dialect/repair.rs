@@ -9,14 +9,11 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
-use crate::wire::body::{Kind, Scanner, Span};
+use crate::wire::body::{Kind, Scanner};
 use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
-use bytes::Bytes;
 use serde_json::json;
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashMap;
 
 /// How a result without a call is named in the text that it becomes.
 pub const UNKNOWN_CALL: &str = "a call that is not in this conversation";
@@ -42,28 +39,18 @@ pub struct BrokenGroup {
     pub orphans: Vec<usize>,
 }
 
-/// What a dialect says about calls and results that need each other, and how it writes them.
+/// What a dialect says about calls and results that need each other.
 pub trait Pairing {
-    /// Whether a result may come anywhere after its call; otherwise it comes before anything else does.
-    fn anywhere(&self) -> bool;
-
     /// Whether the API wants a result for this call.
     fn wants_result(&self, call: &ToolCall) -> bool;
 
     /// Whether the API wants a call for this result.
     fn wants_call(&self, result: &Message) -> bool;
-
-    /// The result of a call that has none; `None` where no text can answer it.
-    fn unknown_result_of(&self, call: &ToolCall) -> Option<Bytes>;
-
-    /// A result without a call as a user's message.
-    fn as_text(&self, result: &Message) -> Bytes;
 }
 
-/// The broken groups of a history, in order.
+/// The broken groups of a history, in order: results count only directly after their calls.
 pub fn broken_groups(request: &Request, body: &[u8], pairing: &dyn Pairing) -> Vec<BrokenGroup> {
     let messages = &request.messages;
-    let late = if pairing.anywhere() { late_pairs(messages, body) } else { LatePairs::default() };
     let mut broken = Vec::new();
     let mut at = 0;
     while at < messages.len() {
@@ -73,9 +60,7 @@ pub fn broken_groups(request: &Request, body: &[u8], pairing: &dyn Pairing) -> V
         let count = messages.iter().skip(first).take_while(|message| message.role == Role::Tool).count();
         let end = first + count;
         if !calls.is_empty() || count > 0 {
-            let mut group = paired(calls, messages, first..end, body, pairing);
-            group.unanswered.retain(|position| !late.calls.contains(&(at, *position)));
-            group.orphans.retain(|index| !late.results.contains(index));
+            let group = paired(calls, (messages, first, end), body, pairing);
             broken.extend((!group.unanswered.is_empty() || !group.orphans.is_empty()).then_some(group));
         }
         at = end.max(at + 1);
@@ -85,12 +70,10 @@ pub fn broken_groups(request: &Request, body: &[u8], pairing: &dyn Pairing) -> V
 
 fn paired(
     calls: &[ToolCall],
-    messages: &[Message],
-    results: Range<usize>,
+    (messages, first, end): (&[Message], usize, usize),
     body: &[u8],
     pairing: &dyn Pairing,
 ) -> BrokenGroup {
-    let Range { start: first, end } = results;
     // Some providers repeat ids, so there may be several calls under one.
     let mut open: HashMap<Cow<'_, str>, Vec<usize>> = HashMap::new();
     for (position, call) in calls.iter().enumerate().rev() {
@@ -108,69 +91,6 @@ fn paired(
     unanswered.retain(|position| pairing.wants_result(&calls[*position]));
     unanswered.sort_unstable();
     BrokenGroup { first, end, unanswered, orphans }
-}
-
-/// Calls and results that are pairs although something is between them.
-#[derive(Default)]
-struct LatePairs {
-    /// Indexes of messages, with the positions of their calls.
-    calls: HashSet<(usize, usize)>,
-    /// Indexes of messages.
-    results: HashSet<usize>,
-}
-
-/// Each result belongs to the newest open call of its id before it.
-fn late_pairs(messages: &[Message], body: &[u8]) -> LatePairs {
-    let mut open: HashMap<Cow<'_, str>, Vec<(usize, usize)>> = HashMap::new();
-    let mut pairs = LatePairs::default();
-    for (index, message) in messages.iter().enumerate() {
-        // The first of a message's calls under one id is the newest, as in a group.
-        for (position, call) in message.calls.iter().enumerate().rev() {
-            if let Some(id) = call.id {
-                open.entry(decode(id, body)).or_default().push((index, position));
-            }
-        }
-        let Some(id) = message.tool_call_id else { continue };
-        if let Some(call) = open.get_mut(&decode(id, body)).and_then(Vec::pop) {
-            pairs.calls.insert(call);
-            pairs.results.insert(index);
-        }
-    }
-    pairs
-}
-
-/// Puts synthetic results after the other ones of their group, and the texts of results without a call after them:
-/// nothing may come between a call and its results.
-pub fn repair_pairs(request: &Request, body: &[u8], pairing: &dyn Pairing, splices: &mut Splices) {
-    for group in broken_groups(request, body, pairing) {
-        repair_group(&group, &request.messages, body, pairing, splices);
-    }
-}
-
-fn repair_group(
-    group: &BrokenGroup,
-    messages: &[Message],
-    body: &[u8],
-    pairing: &dyn Pairing,
-    splices: &mut Splices,
-) {
-    let BrokenGroup { first, end, unanswered, orphans } = group;
-    let calls: &[ToolCall] = first.checked_sub(1).map_or(&[], |at| &messages[at].calls);
-    let mut added: Vec<Bytes> =
-        unanswered.iter().filter_map(|at| pairing.unknown_result_of(&calls[*at])).collect();
-    added.extend(orphans.iter().map(|at| pairing.as_text(&messages[*at])));
-    if orphans.is_empty() {
-        let after = messages[end - 1].span.end;
-        return added.into_iter().for_each(|item| {
-            splices.insert(after, Bytes::from_static(b","));
-            splices.insert(after, item);
-        });
-    }
-    let kept = (*first..*end).filter(|at| orphans.binary_search(at).is_err());
-    let kept = kept.map(|at| Bytes::copy_from_slice(messages[at].span.of(body)));
-    let all: Vec<Bytes> = kept.chain(added).collect();
-    let span = Span { start: messages[*first].span.start, end: messages[end - 1].span.end };
-    splices.replace(span, all.join(&b","[..]));
 }
 
 /// What is broken in a history, as far as `of` asks; `values`: arguments that are no text are broken too.

@@ -5,7 +5,9 @@ use super::flatten::flat_results;
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
-use crate::dialect::repair::{Pairing, UNKNOWN_CALL, repair_pairs, sound_arguments, unknown_result};
+use crate::dialect::repair::{
+    BrokenGroup, Pairing, UNKNOWN_CALL, broken_groups, sound_arguments, unknown_result,
+};
 use crate::dialect::variant::Repairs;
 use crate::wire::body::Span;
 use crate::wire::json::{decode, quote};
@@ -14,13 +16,9 @@ use bytes::Bytes;
 use std::collections::HashMap;
 
 /// Calls and results of chat completions: those of the deprecated form have no ids and need no other.
-struct Pairs<'a>(&'a [u8]);
+pub struct Pairs;
 
-impl Pairing for Pairs<'_> {
-    fn anywhere(&self) -> bool {
-        false
-    }
-
+impl Pairing for Pairs {
     fn wants_result(&self, call: &ToolCall) -> bool {
         !call.legacy
     }
@@ -28,23 +26,11 @@ impl Pairing for Pairs<'_> {
     fn wants_call(&self, _result: &Message) -> bool {
         true
     }
-
-    fn unknown_result_of(&self, call: &ToolCall) -> Option<Bytes> {
-        let id = call.id.map(|id| decode(id, self.0).into_owned()).unwrap_or_default();
-        let (id, text) = (quote(&id), quote(&unknown_result()));
-        Some(format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#).into())
-    }
-
-    fn as_text(&self, result: &Message) -> Bytes {
-        let id = result.tool_call_id.map(|id| decode(id, self.0).into_owned()).unwrap_or_default();
-        let named = HashMap::from([(id, UNKNOWN_CALL.to_owned())]);
-        flat_results(std::slice::from_ref(result), &named, self.0).into()
-    }
 }
 
 /// What is broken in a history, as far as `of` asks.
 pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
-    crate::dialect::repair::broken(request, body, &Pairs(body), of, true)
+    crate::dialect::repair::broken(request, body, &Pairs, of, true)
 }
 
 /// The request with its history repaired; `None` if it cannot be read.
@@ -60,7 +46,9 @@ pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
         }
     }
     if repairs.pairs {
-        repair_pairs(&request, body, &Pairs(body), &mut splices);
+        for group in broken_groups(&request, body, &Pairs) {
+            repair(&group, &request, body, &mut splices);
+        }
     }
     Some(splices.apply(body))
 }
@@ -72,6 +60,43 @@ fn place_of(arguments: &Arguments) -> Option<Span> {
         Arguments::Value(span) | Arguments::Null(span) => Some(*span),
         Arguments::Absent => None,
     }
+}
+
+/// Puts the synthetic results after the other ones of their group, and the texts of results without a call after them:
+/// nothing may come between a call and its results.
+fn repair(group: &BrokenGroup, request: &Request, body: &[u8], splices: &mut Splices) {
+    let BrokenGroup { first, end, unanswered, orphans } = group;
+    let messages = &request.messages;
+    let calls: &[ToolCall] = first.checked_sub(1).map_or(&[], |at| &messages[at].calls);
+    let mut added: Vec<Vec<u8>> = unanswered.iter().map(|at| synthetic(&calls[*at], body)).collect();
+    added.extend(orphans.iter().map(|at| as_text(&messages[*at], body)));
+    if orphans.is_empty() {
+        let after = messages[end - 1].span.end;
+        return added.into_iter().for_each(|message| {
+            splices.insert(after, Bytes::from_static(b","));
+            splices.insert(after, message);
+        });
+    }
+    let kept = (*first..*end)
+        .filter(|at| orphans.binary_search(at).is_err())
+        .map(|at| messages[at].span.of(body).to_vec());
+    let all: Vec<Vec<u8>> = kept.chain(added).collect();
+    let span = Span { start: messages[*first].span.start, end: messages[end - 1].span.end };
+    splices.replace(span, all.join(&b","[..]));
+}
+
+/// The result of a call that has none.
+fn synthetic(call: &ToolCall, body: &[u8]) -> Vec<u8> {
+    let id = call.id.map(|id| decode(id, body).into_owned()).unwrap_or_default();
+    let (id, text) = (quote(&id), quote(&unknown_result()));
+    format!(r#"{{"role":"tool","tool_call_id":{id},"content":{text}}}"#).into_bytes()
+}
+
+/// A result without a call as a user's message.
+fn as_text(result: &Message, body: &[u8]) -> Vec<u8> {
+    let id = result.tool_call_id.map(|id| decode(id, body).into_owned()).unwrap_or_default();
+    let named = HashMap::from([(id, UNKNOWN_CALL.to_owned())]);
+    flat_results(std::slice::from_ref(result), &named, body)
 }
 
 #[cfg(test)]

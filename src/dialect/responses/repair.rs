@@ -11,11 +11,11 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Content, Message};
 use crate::conversation::request::Request;
 use crate::dialect::repair::{
-    Pairing, UNKNOWN_CALL, broken_groups, repair_pairs, sound_arguments, unknown_result,
+    BrokenGroup, Pairing, UNKNOWN_CALL, broken_groups, sound_arguments, unknown_result,
 };
 use crate::dialect::variant::Repairs;
-use crate::wire::body::Scanner;
-use crate::wire::json::{decode, quote};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::json::quote;
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
 use memchr::memmem::find;
@@ -24,10 +24,6 @@ use memchr::memmem::find;
 struct Pairs<'a>(&'a [u8]);
 
 impl Pairing for Pairs<'_> {
-    fn anywhere(&self) -> bool {
-        true
-    }
-
     fn wants_result(&self, call: &ToolCall) -> bool {
         let text = call.span.of(self.0);
         // A call that runs on in the background gets its result later, if ever.
@@ -38,43 +34,16 @@ impl Pairing for Pairs<'_> {
     fn wants_call(&self, result: &Message) -> bool {
         find(result.span.of(self.0), b"_output\"").is_some()
     }
-
-    fn unknown_result_of(&self, call: &ToolCall) -> Option<Bytes> {
-        synthetic(call, self.0)
-    }
-
-    fn as_text(&self, result: &Message) -> Bytes {
-        let heading = format!("[result of {UNKNOWN_CALL}]\n");
-        let text = |text: &str| format!(r#"{{"type":"input_text","text":{}}}"#, quote(text));
-        let parts = match &result.content {
-            Content::Parts { parts, .. } => {
-                let own = parts.iter().map(|part| match part.text {
-                    Some(said) => text(&decode(said, self.0)),
-                    None => String::from_utf8_lossy(part.span.of(self.0)).into_owned(),
-                });
-                std::iter::once(text(&heading)).chain(own).collect()
-            }
-            Content::Text(said) => vec![text(&format!("{heading}{}", decode(*said, self.0)))],
-            _ => vec![text(&heading)],
-        };
-        format!(r#"{{"role":"user","content":[{}]}}"#, parts.join(",")).into()
-    }
 }
 
 /// What is broken in a history, as far as `of` asks.
 pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
     if !is_stateful(request, body) {
-        let of = Repairs { pairs: of.pairs && !has_references(body), ..of };
         return crate::dialect::repair::broken(request, body, &Pairs(body), of, false);
     }
     let arguments = Repairs { pairs: false, ..of };
     let found = crate::dialect::repair::broken(request, body, &Pairs(body), arguments, false);
     Repairs { pairs: of.pairs && !open_upstream(request, body).is_empty(), ..found }
-}
-
-/// Whether the request names items that the upstream keeps: one may be the other half of a pair.
-fn has_references(body: &[u8]) -> bool {
-    find(body, b"\"item_reference\"").is_some()
 }
 
 /// Synthetic outputs for the calls of the upstream's last reply that this request leaves without one, as far as they are
@@ -103,10 +72,33 @@ pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
             }
         }
     }
-    if repairs.pairs && !is_stateful(&request, body) && !has_references(body) {
-        repair_pairs(&request, body, &Pairs(body), &mut splices);
+    if repairs.pairs && !is_stateful(&request, body) {
+        for group in broken_groups(&request, body, &Pairs(body)) {
+            repair(&group, &request, body, &mut splices);
+        }
     }
     Some(splices.apply(body))
+}
+
+/// Puts the synthetic outputs after the other ones of their group, and the texts of outputs without a call after them.
+fn repair(group: &BrokenGroup, request: &Request, body: &[u8], splices: &mut Splices) {
+    let BrokenGroup { first, end, unanswered, orphans } = group;
+    let messages = &request.messages;
+    let calls: &[ToolCall] = first.checked_sub(1).map_or(&[], |at| &messages[at].calls);
+    let mut added: Vec<Bytes> = unanswered.iter().filter_map(|at| synthetic(&calls[*at], body)).collect();
+    added.extend(orphans.iter().map(|at| Bytes::from(as_text(&messages[*at], body))));
+    if orphans.is_empty() {
+        let after = messages[end - 1].span.end;
+        return added.into_iter().for_each(|item| {
+            splices.insert(after, Bytes::from_static(b","));
+            splices.insert(after, item);
+        });
+    }
+    let kept = (*first..*end).filter(|at| orphans.binary_search(at).is_err());
+    let kept = kept.map(|at| Bytes::copy_from_slice(messages[at].span.of(body)));
+    let all: Vec<Bytes> = kept.chain(added).collect();
+    let span = Span { start: messages[*first].span.start, end: messages[end - 1].span.end };
+    splices.replace(span, all.join(&b","[..]));
 }
 
 /// The output of a call that has none; `None` for a call that needs none, or that no text can answer.
@@ -119,6 +111,26 @@ fn synthetic(call: &ToolCall, body: &[u8]) -> Option<Bytes> {
     }
     let known = Assembled { id: call.id?.raw(body).to_vec(), ..Assembled::default() };
     synthetic_result(kind, &known, Some(&Bytes::copy_from_slice(raw)), &unknown_result())
+}
+
+/// An output without a call as a user's message.
+fn as_text(result: &Message, body: &[u8]) -> String {
+    let heading = format!("[result of {UNKNOWN_CALL}]\n");
+    let text = |text: &str| format!(r#"{{"type":"input_text","text":{}}}"#, quote(text));
+    let mut parts = vec![text(&heading)];
+    match &result.content {
+        Content::Parts { parts: own, .. } => {
+            parts.extend(own.iter().map(|part| match part.text {
+                Some(said) => text(&crate::wire::json::decode(said, body)),
+                None => String::from_utf8_lossy(part.span.of(body)).into_owned(),
+            }));
+        }
+        Content::Text(said) => {
+            parts = vec![text(&format!("{heading}{}", crate::wire::json::decode(*said, body)))];
+        }
+        _ => {}
+    }
+    format!(r#"{{"role":"user","content":[{}]}}"#, parts.join(","))
 }
 
 #[cfg(test)]
@@ -180,9 +192,7 @@ mod tests {
                 json!([user(), reasoning, call("a"), call("b"), output("b"), user()]),
                 "user reasoning a b =b =a? user",
             ),
-            (json!([user(), call("a"), user(), output("b")]), "user a =a? user !b"),
-            (json!([output("a"), call("a"), user()]), "!a a =a? user"),
-            (json!([call("a"), user(), call("a"), output("a"), output("a"), user()]), "a user a =a =a user"),
+            (json!([user(), call("a"), user(), output("a")]), "user a =a? user !a"),
             (json!([output("x"), user()]), "!x user"),
             (json!([call("a"), output("a"), output("a"), user()]), "a =a !a user"),
             (json!([user(), custom, shell, user()]), "user c s =c? =s? user"),
@@ -205,10 +215,6 @@ mod tests {
             json!({"input": [user(), call("a"), call("b"), output("b"), output("a"), user()]}),
             json!({"input": [computer, user(), question, user(), answer, later, user()]}),
             json!({"input": "q"}),
-            json!({"input": [call("a"), user(), output("a")]}),
-            json!({"input": [call("a"), call("b"), output("b"), user(), user(), output("a")]}),
-            json!({"input": [{"type": "item_reference", "id": "fc_1"}, output("x"), user()]}),
-            json!({"input": [call("a"), {"type": "item_reference", "id": "fco_1"}, user()]}),
         ] {
             assert_eq!(repaired_as(&body), body);
         }
