@@ -257,11 +257,6 @@ impl Plan {
         self.edit(Change::Clean { text, gone_chars });
     }
 
-    /// Puts lines of ours around the `text`-th string of text of the event being read.
-    pub fn surround(&mut self, text: usize, frame: Frame) {
-        self.edit(Change::Surround { text, frame });
-    }
-
     /// Hides values in the `text`-th string of text of the event being read: `by` is the whole text with placeholders
     /// in the place of `ranges`.
     pub fn redact(&mut self, text: usize, by: EscapedText, ranges: Arc<[Redaction]>) {
