@@ -2,20 +2,21 @@
 //! drained in the reverse. Contains no logic of any part.
 
 mod reload;
+mod sinks;
 mod store;
 pub mod watch;
 
 pub use self::store::StoreError;
 
+use self::sinks::{audit_of, log_settings, metrics_of, recorder_of, spans_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
-use crate::config::{self, Config, LogFormat, Target};
+use crate::config::{self, Config, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
-use crate::policy::pattern::exact_among;
 use crate::proxy::body::ReplyBody;
-use crate::proxy::collector::{CollectorClient, CollectorError};
+use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
@@ -30,11 +31,8 @@ use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
-use crate::telemetry::audit::Audit;
-use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::spans::{self, Collector, Spans};
-use crate::telemetry::tools::OwnSeries;
+use crate::telemetry::log::{Configured, Level, Log, Started};
+use crate::telemetry::spans;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
 use arc_swap::ArcSwap;
@@ -388,51 +386,6 @@ fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
     }
 }
 
-/// The metrics, with the sources of their gauges.
-fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
-    let metrics = Arc::new(Metrics::new(OwnSeries::none())?);
-    metrics.configure(own_series(config), config.telemetry.gen_ai);
-    metrics.configured(&config.hash, seconds_now());
-    let held = Arc::clone(held);
-    metrics.count_confirmations_by(move || held.count());
-    Ok(metrics)
-}
-
-/// The traces, where a collector is named.
-fn spans_of(
-    config: &Config,
-    like: &UpstreamSettings,
-    metrics: &Metrics,
-    log: &Log,
-) -> Result<Spans, StartError> {
-    let traces = &config.telemetry.traces;
-    let Some(address) = traces.address() else { return Ok(Spans::off()) };
-    let settings = spans::Settings {
-        service_name: traces.service_name.clone(),
-        sample: f64::from(traces.sample) / 10_000.0,
-        queue: traces.queue,
-        timeout: traces.timeout,
-        propagate: traces.propagate,
-    };
-    let endpoint = address.to_string();
-    let client = Arc::new(CollectorClient::new(traces, &address, like)?);
-    let (counts, log) = (metrics.span_counts(), log.clone());
-    Ok(Spans::open(&settings, Collector { client, endpoint, counts, log })?)
-}
-
-/// The tools with series of their own: those that the settings name, or all.
-fn own_series(config: &Config) -> OwnSeries {
-    let (settings, by_policies) = (config.telemetry.clone(), config.named_tools());
-    let by_settings = exact_among(&settings.tools);
-    let own = OwnSeries::new(settings.per_tool, move |name| settings.names(name));
-    own.with_named(by_policies.iter().chain(&by_settings).map(String::as_str))
-}
-
-fn seconds_now() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
-}
-
 fn serve_settings(config: &Config) -> ServeSettings {
     let limits = &config.limits;
     ServeSettings {
@@ -463,17 +416,6 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
     Bearer::new(&token).map(Some).map_err(refused)
 }
 
-fn audit_of(config: &Config) -> Result<Audit, StartError> {
-    let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
-    Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
-}
-
-fn recorder_of(config: &Config, key: &HashKey, telemetry: &Telemetry) -> Result<Recorder, StartError> {
-    let Some(path) = config.record.path() else { return Ok(Recorder::off()) };
-    let (log, metrics) = (telemetry.log.clone(), Arc::clone(&telemetry.metrics));
-    Recorder::open(path, &config.record, key, log, metrics).map_err(StartError::Recorder)
-}
-
 /// The log line about the start.
 fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: SocketAddr) -> Started<'a> {
     Started {
@@ -490,19 +432,4 @@ fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: 
 fn configured(config: &Config) -> Configured<'_> {
     let policies = config.policy_settings.iter().map(|(name, _)| *name).collect();
     Configured { config: &config.source, config_hash: &config.hash, policies }
-}
-
-fn log_settings(log: &crate::config::Log) -> Settings {
-    let format = match log.format {
-        LogFormat::Auto => Format::Auto,
-        LogFormat::Text => Format::Text,
-        LogFormat::Json => Format::Json,
-    };
-    // The log's own lines use the filter's level without a module; modules use theirs.
-    let levels = [("debug", Level::Debug), ("trace", Level::Debug), ("warn", Level::Warn)];
-    let alone = |directive: &str| {
-        let levels = levels.iter().chain(&[("error", Level::Error), ("off", Level::Error)]);
-        levels.clone().find(|(name, _)| name.eq_ignore_ascii_case(directive.trim())).map(|(_, level)| *level)
-    };
-    Settings { format, level: log.level.split(',').find_map(alone).unwrap_or_default() }
 }

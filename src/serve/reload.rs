@@ -2,10 +2,8 @@
 //! state store, the memo, connections to an unchanged upstream, pending approvals. A refused configuration changes
 //! nothing. The caller decides when to reload.
 
-use super::{
-    Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, own_series, patience,
-    seconds_now, upstream_settings,
-};
+use super::sinks::{log_settings, own_series, seconds_now};
+use super::{Pages, Running, SimulatedModel, StartError, bearer_of, configured, patience, upstream_settings};
 use crate::admin::{Admin, StopScope};
 use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;

@@ -1,0 +1,96 @@
+//! What the program reports to, set up from its configuration: log, metrics, traces, audit log and recorder.
+
+use super::StartError;
+use crate::config::{self, Config, LogFormat};
+use crate::conversation::identity::HashKey;
+use crate::policy::pattern::exact_among;
+use crate::proxy::collector::CollectorClient;
+use crate::proxy::upstream::UpstreamSettings;
+use crate::recorder::Recorder;
+use crate::store::held::HeldCalls;
+use crate::telemetry::Telemetry;
+use crate::telemetry::audit::Audit;
+use crate::telemetry::log::{Format, Level, Log, Settings};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::spans::{self, Collector, Spans};
+use crate::telemetry::tools::OwnSeries;
+use std::sync::Arc;
+
+/// How lines are written, and from which level on.
+pub(super) fn log_settings(log: &config::Log) -> Settings {
+    let format = match log.format {
+        LogFormat::Auto => Format::Auto,
+        LogFormat::Text => Format::Text,
+        LogFormat::Json => Format::Json,
+    };
+    // The log's own lines use the filter's level without a module; modules use theirs.
+    let levels = [("debug", Level::Debug), ("trace", Level::Debug), ("warn", Level::Warn)];
+    let alone = |directive: &str| {
+        let levels = levels.iter().chain(&[("error", Level::Error), ("off", Level::Error)]);
+        levels.clone().find(|(name, _)| name.eq_ignore_ascii_case(directive.trim())).map(|(_, level)| *level)
+    };
+    Settings { format, level: log.level.split(',').find_map(alone).unwrap_or_default() }
+}
+
+/// The metrics, with the sources of their gauges.
+pub(super) fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
+    let metrics = Arc::new(Metrics::new(OwnSeries::none())?);
+    metrics.configure(own_series(config), config.telemetry.gen_ai);
+    metrics.configured(&config.hash, seconds_now());
+    let held = Arc::clone(held);
+    metrics.count_confirmations_by(move || held.count());
+    Ok(metrics)
+}
+
+/// The tools with series of their own: those that the settings name, or all.
+pub(super) fn own_series(config: &Config) -> OwnSeries {
+    let (settings, by_policies) = (config.telemetry.clone(), config.named_tools());
+    let by_settings = exact_among(&settings.tools);
+    let own = OwnSeries::new(settings.per_tool, move |name| settings.names(name));
+    own.with_named(by_policies.iter().chain(&by_settings).map(String::as_str))
+}
+
+/// Seconds since the epoch.
+pub(super) fn seconds_now() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// The traces, where a collector is named.
+pub(super) fn spans_of(
+    config: &Config,
+    like: &UpstreamSettings,
+    metrics: &Metrics,
+    log: &Log,
+) -> Result<Spans, StartError> {
+    let traces = &config.telemetry.traces;
+    let Some(address) = traces.address() else { return Ok(Spans::off()) };
+    let settings = spans::Settings {
+        service_name: traces.service_name.clone(),
+        sample: f64::from(traces.sample) / 10_000.0,
+        queue: traces.queue,
+        timeout: traces.timeout,
+        propagate: traces.propagate,
+    };
+    let endpoint = address.to_string();
+    let client = Arc::new(CollectorClient::new(traces, &address, like)?);
+    let (counts, log) = (metrics.span_counts(), log.clone());
+    Ok(Spans::open(&settings, Collector { client, endpoint, counts, log })?)
+}
+
+/// The audit log, where a file is named.
+pub(super) fn audit_of(config: &Config) -> Result<Audit, StartError> {
+    let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
+    Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
+}
+
+/// The recorder, where a directory is named.
+pub(super) fn recorder_of(
+    config: &Config,
+    key: &HashKey,
+    telemetry: &Telemetry,
+) -> Result<Recorder, StartError> {
+    let Some(path) = config.record.path() else { return Ok(Recorder::off()) };
+    let (log, metrics) = (telemetry.log.clone(), Arc::clone(&telemetry.metrics));
+    Recorder::open(path, &config.record, key, log, metrics).map_err(StartError::Recorder)
+}
