@@ -54,8 +54,8 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         Err(error) => return fail(&error, EXIT_FAILED),
     };
     runtime.block_on(async {
-        let reload_signal = match ReloadSignal::listen() {
-            Ok(reload_signal) => reload_signal,
+        let signals = match Signals::listen() {
+            Ok(signals) => signals,
             Err(error) => return fail(&error, EXIT_FAILED),
         };
         let running = match Running::start(config).await {
@@ -64,7 +64,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         };
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration) => done,
-            done = listen(reload_signal, watch, &running, || {
+            done = listen(signals, watch, &running, || {
                 running.reload(source, overrides, REGISTRY);
             }) => done,
         };
@@ -159,40 +159,47 @@ async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::
     std::future::pending().await
 }
 
-/// The reload signal.
-struct ReloadSignal {
-    signal: Signal,
+/// The signals that reload and end the program.
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
     /// Only then SIGHUP may mean that the terminal was closed.
     has_terminal: bool,
 }
 
-impl ReloadSignal {
-    /// Listens from now on, so that no signal ends the program while it starts.
+impl Signals {
+    /// Listens from now on, so that a signal that comes while the program starts is obeyed once it runs.
     fn listen() -> io::Result<Self> {
-        Ok(Self { signal: signal(SignalKind::hangup())?, has_terminal: io::stderr().is_terminal() })
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            has_terminal: io::stderr().is_terminal(),
+        })
     }
 
-    /// Waits for the next signal; `false`: the program's terminal was closed.
-    async fn next(&mut self) -> bool {
-        self.signal.recv().await;
-        !self.has_terminal || io::stderr().is_terminal()
+    /// Waits for the next signal; `true`: to reload, `false`: to end, or the program's terminal was closed.
+    async fn reloads(&mut self) -> bool {
+        tokio::select! {
+            _ = self.hangup.recv() => !self.has_terminal || io::stderr().is_terminal(),
+            _ = self.interrupt.recv() => false,
+            _ = self.terminate.recv() => false,
+        }
     }
 }
 
 /// Calls `reload` for every SIGHUP and every change of the file, until a signal ends the program.
 async fn listen(
-    mut reload_signal: ReloadSignal,
+    mut signals: Signals,
     mut watch: FileWatch,
     running: &Running,
     reload: impl Fn(),
 ) -> io::Result<()> {
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         tokio::select! {
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
-            goes_on = reload_signal.next() => {
-                if !goes_on {
+            reloads = signals.reloads() => {
+                if !reloads {
                     return Ok(());
                 }
                 watch.mark_loaded();

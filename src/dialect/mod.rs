@@ -107,6 +107,9 @@ pub trait Dialect<J>: Send + Sync {
 
     /// The whole reply that adds this to the conversation: for recordings.
     fn whole_reply(&self, reply: &RecordedReply) -> Bytes;
+
+    /// The items of a hidden exchange as a history has them, separated by commas: for recordings.
+    fn hidden_items(&self, exchange: &Bytes) -> Bytes;
 }
 
 /// See [`Dialect::reply_items`].

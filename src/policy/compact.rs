@@ -38,7 +38,7 @@ use crate::conversation::{Event, ToolResult, View};
 use crate::plan::work::step;
 use crate::plan::{Plan, SummaryTerms};
 use bytes::Bytes;
-use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS};
+use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS, longest_note};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -47,9 +47,9 @@ use summary::{Pinned, Settings, Style};
 
 /// Smaller texts stay: their marker would be half of them, and errors, which models learn from, are mostly small.
 const LEAST: Estimate = Estimate::of_tokens(250);
-/// The longest note of the operator's in place of a cleared result, in characters: with what it quotes it must stay
-/// near the size that is assumed for it.
-const MOST_NOTE: usize = 300;
+/// The longest note in place of a cleared result that the operator's texts may make, in characters: with what it quotes
+/// it must stay near the size that is assumed for it.
+const MOST_NOTE: usize = 400;
 /// The share of the context window that a batch must free at least.
 const LEAST_SHARE: u64 = 5;
 
@@ -144,13 +144,12 @@ impl Policy for Compact {
             problems.push(ConfigError::new("context_window", "expected at least 1000 tokens"));
         }
         let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
-        let long = [marker::CLEARED, READABLE]
-            .into_iter()
-            .filter(|text| texts.own(text).is_some_and(|own| own.chars().count() > MOST_NOTE));
-        let long = long.map(|text| format!("texts.{}", text.key));
-        problems.extend(
-            long.map(|key| ConfigError::new(key, format!("expected at most {MOST_NOTE} characters"))),
-        );
+        let longest = longest_note(&texts);
+        if texts.is_own() && longest > MOST_NOTE {
+            let problem =
+                format!("with these texts a note has up to {longest} characters; expected {MOST_NOTE}");
+            problems.push(ConfigError::new("texts", problem));
+        }
         let terms = Arc::new(config.summary.terms());
         if problems.is_empty() { Ok(Self { config, terms, texts }) } else { Err(problems) }
     }

@@ -198,8 +198,9 @@ impl Lines {
 
     fn done<'a>(&self, taken: &'a Taken, record: &'a RequestRecord, left_out: Vec<&'static str>) -> Done<'a> {
         let treatment = &taken.treatment;
-        let hidden = treatment.hidden.iter().filter(|_| self.bodies).filter_map(|(choice, items)| {
-            let items = format!("[{}]", String::from_utf8_lossy(items).replace(['\n', '\r'], " "));
+        let hidden = treatment.hidden.iter().filter(|_| self.bodies).filter_map(|(choice, exchange)| {
+            let items = taken.dialect.hidden_items(exchange);
+            let items = format!("[{}]", String::from_utf8_lossy(&items).replace(['\n', '\r'], " "));
             Some(Hidden { choice: *choice, items: RawValue::from_string(items).ok()? })
         });
         let notices = treatment.notices.iter().filter(|_| self.bodies);

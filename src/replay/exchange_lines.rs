@@ -114,7 +114,7 @@ impl ExchangeLines {
         let history = whole.messages.iter().filter(|message| message.span.range().end <= end).count();
         let live = exchange.labels.get(DONE).and_then(|done| {
             let reply: Vec<_> = items.iter().map(|item| String::from_utf8_lossy(item)).collect();
-            Live::read(done, (dialect, &body, &request), &reply.join(","), history)
+            Live::read(done, dialect, &body, &request, &reply.join(","), history)
         });
         // A conversation keeps its name; otherwise each reply is gone on with by its own id.
         let conversation = request.continues.clone().filter(|_| request.value(&body, UPSTREAM[1]).is_some());

@@ -106,7 +106,9 @@ impl Live {
     /// commas; `body` and `request` are of the same protocol.
     pub(super) fn read(
         member: &RawValue,
-        (dialect, body, request): (AnyDialect, &Bytes, &Request),
+        dialect: AnyDialect,
+        body: &Bytes,
+        request: &Request,
         reply: &str,
         history: usize,
     ) -> Option<Self> {

@@ -143,7 +143,15 @@ fn the_responses_api_is_recorded_in_its_own_form() {
         assert_eq!(line["request"], talk.body);
         let output = line["response"]["output"].as_array().unwrap();
         assert!(output.last().unwrap().to_string().contains("Done without."), "{line}");
-        assert!(line["toolrein"]["hidden"].to_string().contains("BUDGET_EXCEEDED"), "{line}");
+        let (items, result) = hidden(line);
+        assert!(items.contains("\"type\":\"function_call\""), "{items}");
+        assert_eq!(result["error"]["type"], "BUDGET_EXCEEDED");
+        let explained: Value =
+            serde_json::from_str(&self::toolrein("explain", dir.path(), &["--json"])).unwrap();
+        let block = &explained["live"][0];
+        assert_eq!(block["arguments"], "{\"a\":2}", "{explained}");
+        assert_eq!(block["read"], result["error"]["message"]);
+        assert_eq!(block["next"], "answered: Done without.");
         let report: Value = serde_json::from_str(&self::toolrein("replay", dir.path(), &["--json"])).unwrap();
         assert_eq!((&report["conversations"], &report["broken"]), (&json!(1), &json!(0)), "{report}");
     }

@@ -88,6 +88,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn whole_reply(&self, reply: &RecordedReply) -> Bytes {
         stored::whole_reply(reply)
     }
+
+    fn hidden_items(&self, exchange: &Bytes) -> Bytes {
+        rounds::items(exchange)
+    }
 }
 
 /// Whether the request belongs to a conversation that the upstream keeps under one name.

@@ -62,6 +62,15 @@ pub fn read(exchange: &[u8]) -> Vec<Element> {
     objects.into_iter().flatten().filter_map(element).collect()
 }
 
+/// The items that such an exchange holds, in their order, separated by commas.
+pub fn items(exchange: &[u8]) -> Bytes {
+    let item = |element| match element {
+        Element::Reply(_) => None,
+        Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),
+    };
+    read(exchange).into_iter().filter_map(item).collect::<Vec<_>>().join(&b","[..]).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -118,24 +118,7 @@ impl Old {
 
     /// The marker.
     pub(super) fn marker(&self, Quote { start, chars }: &Quote, texts: &Texts) -> String {
-        let tool = &self.tool;
-        let (of, again) = match &**tool {
-            "" => (String::new(), texts.fill(&AGAIN_UNKNOWN, &[])),
-            _ => (texts.fill(&OF, &[("tool", tool)]), texts.fill(&AGAIN, &[("tool", tool)])),
-        };
-        let note = match self.reader {
-            Some((reader, call)) => {
-                let values: [(&str, &dyn Display); 5] =
-                    [("of", &of), ("tool", tool), ("chars", chars), ("reader", &reader), ("call", &call)];
-                texts.fill(&READABLE, &values)
-            }
-            None => {
-                let values: [(&str, &dyn Display); 4] =
-                    [("of", &of), ("tool", tool), ("chars", chars), ("again", &again)];
-                texts.fill(&CLEARED, &values)
-            }
-        };
-        format!("{note}\n{start}")
+        format!("{}\n{start}", note(&self.tool, *chars, self.reader, texts))
     }
 
     /// Where a summary goes, of this result and of those before it: after its marker.
@@ -144,6 +127,29 @@ impl Old {
         let around = Frame::new(&format!("\n{before}\n"), &format!("\n{after}"));
         SummaryBlank { message: self.message, text: self.text, around }
     }
+}
+
+/// What is in place of a cleared result of `tool` with so many characters, before its beginning.
+fn note(tool: &str, chars: usize, reader: Option<(&'static str, usize)>, texts: &Texts) -> String {
+    let (of, again) = match tool {
+        "" => (String::new(), texts.fill(&AGAIN_UNKNOWN, &[])),
+        _ => (texts.fill(&OF, &[("tool", &tool)]), texts.fill(&AGAIN, &[("tool", &tool)])),
+    };
+    let mut values: Vec<(&str, &dyn Display)> = vec![("of", &of), ("tool", &tool), ("chars", &chars)];
+    let Some((reader, call)) = &reader else {
+        values.push(("again", &again));
+        return texts.fill(&CLEARED, &values);
+    };
+    values.extend([("reader", reader as &dyn Display), ("call", call)]);
+    texts.fill(&READABLE, &values)
+}
+
+/// The longest note of a result of less than ten million characters, in characters.
+pub(super) fn longest_note(texts: &Texts) -> usize {
+    let long = "x".repeat(NAMED);
+    let notes = [("", None), (&*long, None), (&*long, Some(("read_more", 9_999)))];
+    let chars = notes.map(|(tool, reader)| note(tool, 9_999_999, reader, texts).chars().count());
+    chars.into_iter().max().unwrap_or_default()
 }
 
 /// The first so many characters of a text.

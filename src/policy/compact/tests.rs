@@ -159,9 +159,12 @@ fn the_operators_texts_are_the_markers() {
     let own = "\ntexts.cleared = \"Weg{of}: {chars}. {again}\"\ntexts.of = \" ({tool})\"\ntexts.again = \"Wieder {tool}\"";
     let plan = plan_of(&small(own), &body);
     assert_eq!(markers(&plan)[0], format!("Weg (look): 20000. Wieder look\n{}", "x".repeat(200)));
-    let long = format!("texts.cleared = \"{}\"", "x".repeat(301));
-    let config: Config = toml::from_str(&long).unwrap();
-    assert_eq!(Compact::new(config).err().unwrap()[0].key, "texts.cleared");
+    assert!(marker::longest_note(&Texts::default()) <= MOST_NOTE, "as shipped");
+    for key in ["cleared", "readable", "of", "again", "again_unknown"] {
+        let long = format!("texts.{key} = \"{}\"", "x".repeat(401));
+        let config: Config = toml::from_str(&long).unwrap();
+        assert_eq!(Compact::new(config).err().unwrap()[0].key, "texts", "{key}");
+    }
 }
 
 #[test]

@@ -56,13 +56,12 @@ impl Redactor {
             return None;
         }
         let mut places = Position::in_text(text);
-        let redaction = |range: Range<usize>, what: What| {
+        let mut redaction = |range: Range<usize>, what: What| {
             let place = places.at(range.clone());
             let by = self.placeholder(&text[range.clone()], what, &place, key);
             let by = if place.is_number { format!("\"{by}\"") } else { by };
             Redaction { range, by: by.into() }
         };
-        let mut redaction = redaction;
         let ranges: Vec<Redaction> = found.into_iter().map(|one| redaction(one.range, one.what)).collect();
         Some(replaced(text, &ranges))
     }
