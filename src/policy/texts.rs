@@ -18,7 +18,7 @@ pub struct Text {
     pub key: &'static str,
     /// The template that ships.
     pub default: &'static str,
-    /// The names that stand between braces in it, and may in the operator's.
+    /// The names that may be between braces, in it and in the operator's.
     pub placeholders: &'static [&'static str],
 }
 
