@@ -128,7 +128,7 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
     };
-    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment()));
+    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment(&config)));
     let (report, has_problem) = toolrein::doctor::report(&config, &findings);
     ended(io::stdout().write_all(report.as_bytes()).map(|()| !has_problem))
 }

@@ -21,6 +21,7 @@ use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
 use crate::store::answers::ModelAnswers;
@@ -115,6 +116,8 @@ pub enum StartError {
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
     #[error(transparent)]
+    UpstreamKey(#[from] UpstreamKeyError),
+    #[error(transparent)]
     Summaries(#[from] ModelEndpointError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
@@ -179,7 +182,7 @@ impl Running {
         let Opened { store, key, shared } = store::open(&config, &metrics).await?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
         let drain = Drain::new();
-        let settings = upstream_settings(&config, base);
+        let settings = upstream_settings(&config, base)?;
         let endpoints = ModelEndpoints::of(&config, &settings)?;
         let webhooks = Webhooks::of(&config, &settings, drain.clone())?;
         let pins = Pins::new(config.store.ttl);
@@ -347,16 +350,18 @@ fn patience(config: &Config) -> Patience {
     Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
 }
 
-fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
+/// The key is read from the environment.
+fn upstream_settings(config: &Config, base: Uri) -> Result<UpstreamSettings, UpstreamKeyError> {
     let upstream = &config.upstream;
-    UpstreamSettings {
+    Ok(UpstreamSettings {
         base,
         connect: upstream.connect_timeout,
         first_byte: upstream.first_byte_timeout,
         idle: upstream.idle_timeout,
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
-    }
+        key: UpstreamKey::of(upstream)?,
+    })
 }
 
 /// The metrics, with the sources of their gauges.

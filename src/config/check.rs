@@ -9,6 +9,7 @@ use super::source::reason;
 use super::tables::{Admin, Audit, Limits, Mode, StateStore};
 use super::target::Target;
 use super::units::{write_size, write_span};
+use super::upstream::KeyHeader;
 use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
@@ -38,6 +39,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     let file = &written.file;
     checker.addresses(file);
     checker.upstream(file);
+    checker.upstream_key(file);
     checker.sizes(&file.limits);
     checker.durations(file);
     checker.counts(file);
@@ -97,6 +99,23 @@ impl Checker<'_> {
             if !is_tls {
                 self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
             }
+        }
+    }
+
+    /// The variable itself is read only at the start: a check may run without the secret.
+    fn upstream_key(&mut self, file: &File) {
+        let (upstream, proxy) = (&file.upstream, file.listen.proxy);
+        let text = "expected the name of an environment variable (letters, digits and _), not the key itself";
+        self.require(&["upstream.api_key_env"], is_variable(&upstream.api_key_env), text.to_owned());
+        if upstream.api_key_env.is_empty() {
+            if upstream.api_key_header != KeyHeader::default() {
+                self.warn("upstream.api_key_header: has no effect without upstream.api_key_env".to_owned());
+            }
+        } else if !proxy.ip().is_loopback() {
+            self.warn(format!(
+                "upstream.api_key_env: {proxy} (listen.proxy) can be reached from other machines; anybody there uses \
+                 this key"
+            ));
         }
     }
 

@@ -48,7 +48,8 @@ pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use upstream::{
-    AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
+    AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, Tell, ToolsUnsupported, Unjudged,
+    Upstream,
 };
 
 use crate::plan::ModelEndpoint;
@@ -200,6 +201,7 @@ impl Config {
     fn unset_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
+            ("upstream.api_key_env", &self.upstream.api_key_env),
             ("admin.token_env", &self.admin.token_env),
             ("store.url_env", &self.store.url_env),
             ("store.secret_env", &self.store.secret_env),

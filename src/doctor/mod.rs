@@ -8,8 +8,8 @@ mod upstream;
 use crate::config::{Config, Target};
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::upstream_key::UpstreamKey;
 use bytes::Bytes;
-use hyper::http::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::{Request, StatusCode, Uri};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct Environment {
     /// The variable of the API key, and its value where it is set.
     pub key_env: String,
     pub key: Option<String>,
+    /// The key is toolrein's (`upstream.api_key_env`), not the client's.
+    pub is_own: bool,
     /// `OPENAI_BASE_URL`, where it is set.
     pub base_url: Option<String>,
 }
@@ -111,6 +113,7 @@ async fn get(
     key: Option<&str>,
     config: &Config,
 ) -> Result<(StatusCode, Bytes), String> {
+    let key = key.map(|key| UpstreamKey::new(config.upstream.api_key_header, key)).transpose();
     let settings = UpstreamSettings {
         base,
         connect: WITHIN,
@@ -118,16 +121,11 @@ async fn get(
         idle: WITHIN,
         ca_file: config.upstream.ca_file.clone(),
         http2: config.upstream.http2,
+        key: key.map_err(|problem| format!("the key {problem}"))?,
     };
     let server = Upstream::new(settings).map_err(|error: UpstreamSetupError| error.to_string())?;
-    let mut request =
+    let request =
         Request::get(path).body(crate::proxy::body::UpBody::Empty).map_err(|error| error.to_string())?;
-    if let Some(key) = key {
-        let bearer = HeaderValue::try_from(format!("Bearer {}", key.trim()));
-        let mut bearer = bearer.map_err(|_| "the key holds characters that no header can".to_owned())?;
-        bearer.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, bearer);
-    }
     let response = server.send(request).await.map_err(|error| error.message())?;
     let (head, mut body) = response.into_parts();
     let patience = Patience { pause: WITHIN, whole: WITHIN };

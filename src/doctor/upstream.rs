@@ -40,6 +40,10 @@ fn key(status: StatusCode, environment: &Environment) -> Finding {
                 status.as_u16()
             ),
         ),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN if environment.is_own => Finding::problem(
+            "key",
+            format!("{name} (upstream.api_key_env) is not set here, and without it toolrein does not start"),
+        ),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Finding::warning(
             "key",
             format!(
@@ -76,15 +80,19 @@ mod tests {
             (200, &with, Outcome::Good, "accepts the key in KEY"),
             (200, &without, Outcome::Good, "without a key"),
             (401, &with, Outcome::Problem, "refuses the key in KEY (401)"),
-            (403, &without, Outcome::Warning, "KEY is not set here"),
+            (403, &without, Outcome::Warning, "KEY is not set here: set it"),
             (404, &with, Outcome::Warning, "was not checked"),
             (429, &with, Outcome::Warning, "no credit left"),
             (503, &with, Outcome::Problem, "try again later"),
         ] {
-            let environment = Environment { key_env: "KEY".to_owned(), key: is_set.clone(), base_url: None };
+            let environment =
+                Environment { key_env: "KEY".to_owned(), key: is_set.clone(), ..Environment::default() };
             let found = key(StatusCode::from_u16(status).unwrap(), &environment);
             assert_eq!(found.outcome, outcome, "{status}");
             assert!(found.text.contains(expected), "{status}: {}", found.text);
         }
+        let own = Environment { key_env: "KEY".to_owned(), is_own: true, ..Environment::default() };
+        let found = key(StatusCode::UNAUTHORIZED, &own);
+        assert!(found.outcome == Outcome::Problem && found.text.contains("does not start"), "{}", found.text);
     }
 }

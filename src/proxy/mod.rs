@@ -39,6 +39,7 @@ mod tls;
 mod ungoverned;
 mod upgrade;
 pub mod upstream;
+pub mod upstream_key;
 mod version;
 mod wait;
 pub mod webhooks;

@@ -13,6 +13,7 @@ use crate::policy;
 use crate::proxy::handler::AppState;
 use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
+use crate::proxy::upstream_key::UpstreamKeyError;
 use crate::telemetry::log::{Configured, Level};
 use serde::Serialize;
 use serde_json::json;
@@ -81,9 +82,9 @@ struct Reloaded<'a> {
 
 /// The state with another configuration.
 fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Result<AppState, StartError> {
-    let settings = reach(&config, model);
+    let settings = reach(&config, model)?;
     // With https the roots of trust are read again too, since they may have been renewed.
-    let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
+    let stays = settings == reach(&old.config, model)? && settings.base.scheme_str() == Some("http");
     let endpoints = ModelEndpoints::of(&config, &settings)?;
     let webhooks = old.webhooks.renewed(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
@@ -113,7 +114,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
 }
 
 /// The settings of the upstream; the simulated model has the address at which it was started.
-fn reach(config: &Config, model: Option<&SimulatedModel>) -> UpstreamSettings {
+fn reach(config: &Config, model: Option<&SimulatedModel>) -> Result<UpstreamSettings, UpstreamKeyError> {
     let base = match (&config.upstream.url, model) {
         (Target::Url(base), _) => base.clone(),
         (Target::Demo, model) => model.map(SimulatedModel::base).unwrap_or_default(),
