@@ -10,7 +10,7 @@ pub use self::store::StoreError;
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
-use crate::config::{self, Config, LogFormat, Target};
+use crate::config::{self, Certificates, Config, LogFormat, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::policy::pattern::exact_among;
@@ -20,6 +20,7 @@ use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
+use crate::proxy::tls_port::TlsPort;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
@@ -43,7 +44,7 @@ use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
 
@@ -145,6 +146,7 @@ pub struct Running {
     handler: Arc<Handler>,
     pages: Arc<AdminService>,
     model: Option<SimulatedModel>,
+    tls: Option<Arc<TlsPort>>,
 }
 
 /// The simulated model of the upstream `demo:`.
@@ -207,7 +209,8 @@ impl Running {
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
         };
-        let settings = serve_settings(&config);
+        let tls = tls_port(&config, &telemetry.metrics);
+        let settings = ServeSettings { tls: tls.clone(), ..serve_settings(&config) };
         let limit = settings.limit.clone();
         telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
@@ -223,7 +226,20 @@ impl Running {
         let upstream = config.upstream.url.to_string();
         telemetry.log.listening(&started(&config, &upstream, proxy.address(), admin.address()));
         readiness.open();
-        Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
+        Ok(Self {
+            proxy,
+            admin,
+            readiness,
+            held,
+            telemetry,
+            filter,
+            drain,
+            shared,
+            handler,
+            pages,
+            model,
+            tls,
+        })
     }
 
     /// The address for clients.
@@ -239,6 +255,11 @@ impl Running {
     /// How often the configuration file is read for changes; zero: never.
     pub fn watch_interval(&self) -> Duration {
         self.handler.0.load().config.reload.watch
+    }
+
+    /// The certificates in force, where there are some.
+    pub fn certificates(&self) -> Option<Certificates> {
+        self.handler.0.load().config.certificates.clone()
     }
 
     /// The simulated model, if it is the upstream.
@@ -383,8 +404,13 @@ fn own_series(config: &Config) -> OwnSeries {
 }
 
 fn seconds_now() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    seconds(SystemTime::now())
+}
+
+/// Seconds since the epoch.
+fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn serve_settings(config: &Config) -> ServeSettings {
@@ -393,8 +419,18 @@ fn serve_settings(config: &Config) -> ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
         limit: ConnectionLimit::new(limits.connections),
+        tls: None,
         closes_idle: false,
     }
+}
+
+/// TLS on the port for clients.
+fn tls_port(config: &Config, metrics: &Arc<Metrics>) -> Option<Arc<TlsPort>> {
+    let (settings, found) = (&config.listen.tls, config.certificates.as_ref()?);
+    metrics.tls().certificate_ends(seconds(found.ends));
+    let server = Arc::clone(&found.server);
+    let port = TlsPort::new(server, settings.handshake_timeout, settings.handshakes, Arc::clone(metrics));
+    Some(Arc::new(port))
 }
 
 fn admin_settings(settings: &ServeSettings) -> ServeSettings {
@@ -402,6 +438,7 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
         header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
         stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
         limit: ConnectionLimit::new(ADMIN_CONNECTIONS),
+        tls: None,
         closes_idle: true,
     }
 }

@@ -1,6 +1,7 @@
 //! Consistency checks between the values of a configuration, and warnings about what is allowed but probably a mistake.
 //! Changes nothing.
 
+use super::certificates::{self, Certificates};
 use super::document::Document;
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
@@ -13,7 +14,7 @@ use super::upstream::KeyHeader;
 use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tracing_subscriber::EnvFilter;
 
 /// The most re-asks: each is a whole reply that is paid for.
@@ -26,6 +27,8 @@ const MIN_BYTES: u64 = 1024;
 pub(super) struct Checked {
     pub problems: Vec<Problem>,
     pub warnings: Vec<String>,
+    /// What the files of `listen.tls` hold, if they are fit for use.
+    pub certificates: Option<Certificates>,
 }
 
 /// Checks the file and its overrides.
@@ -34,10 +37,11 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
         document,
         written,
         overriding,
-        checked: Checked { problems: Vec::new(), warnings: Vec::new() },
+        checked: Checked { problems: Vec::new(), warnings: Vec::new(), certificates: None },
     };
     let file = &written.file;
     checker.addresses(file);
+    checker.tls(file);
     checker.upstream(file);
     checker.upstream_key(file);
     checker.sizes(&file.limits);
@@ -67,6 +71,22 @@ impl Checker<'_> {
                 "listen.admin: {admin} can be reached from other machines; anybody there can read the metrics and \
                  the configuration"
             ));
+        }
+    }
+
+    fn tls(&mut self, file: &File) {
+        let tls = &file.listen.tls;
+        self.require(&["listen.tls.handshakes"], tls.handshakes > 0, "expected more than 0".to_owned());
+        match certificates::load(tls, SystemTime::now()) {
+            Ok(found) => self.checked.certificates = found,
+            Err(troubles) => {
+                for (key, text) in troubles {
+                    self.require(&[key], false, text);
+                }
+            }
+        }
+        if let Some(found) = &self.checked.certificates {
+            self.checked.warnings.extend(found.warnings.iter().cloned());
         }
     }
 
@@ -111,7 +131,7 @@ impl Checker<'_> {
             if upstream.api_key_header != KeyHeader::default() {
                 self.warn("upstream.api_key_header: has no effect without upstream.api_key_env".to_owned());
             }
-        } else if !proxy.ip().is_loopback() {
+        } else if !proxy.ip().is_loopback() && !file.listen.tls.requires_client_certificate() {
             self.warn(format!(
                 "upstream.api_key_env: {proxy} (listen.proxy) can be reached from other machines; anybody there uses \
                  this key"
@@ -160,6 +180,7 @@ impl Checker<'_> {
             ("upstream.connect_timeout", upstream.connect_timeout),
             ("upstream.first_byte_timeout", upstream.first_byte_timeout),
             ("upstream.idle_timeout", upstream.idle_timeout),
+            ("listen.tls.handshake_timeout", file.listen.tls.handshake_timeout),
             ("limits.header_timeout", limits.header_timeout),
             ("limits.body_timeout", limits.body_timeout),
             ("limits.upload_timeout", limits.upload_timeout),

@@ -4,6 +4,7 @@
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
 mod caller;
+mod certificates;
 mod check;
 mod contradictions;
 mod document;
@@ -26,12 +27,14 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tiers;
+mod tls;
 mod units;
 mod upstream;
 mod variables;
 mod windows;
 
 pub use caller::Caller;
+pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
@@ -47,6 +50,7 @@ pub use tables::{
 pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
+pub use tls::{ClientCertificate, Tls};
 pub use upstream::{
     AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, Tell, ToolsUnsupported, Unjudged,
     Upstream,
@@ -70,6 +74,8 @@ pub struct Config {
     pub mode: Mode,
     pub reload: Reload,
     pub listen: Listen,
+    /// What the files of `listen.tls` hold; `None`: clients connect without TLS.
+    pub certificates: Option<Certificates>,
     pub upstream: Upstream,
     pub limits: Limits,
     pub notices: Notices,
@@ -163,9 +169,9 @@ impl Config {
         let check = |written: &Written| {
             let checked = check::check(&document, written, &overriding);
             let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
-            (checked.warnings, [checked.problems, unmet].concat())
+            (checked.certificates, checked.warnings, [checked.problems, unmet].concat())
         };
-        let (mut warnings, wrong) = check(&written);
+        let (mut certificates, mut warnings, wrong) = check(&written);
         let problems =
             [misused, std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
@@ -174,7 +180,8 @@ impl Config {
         if let Some(running) = running {
             let kept = kept::keep(&mut written.file, running);
             // Checked again, since new settings must be consistent with kept ones.
-            let (others, wrong) = check(&written);
+            let (those_of_kept, others, wrong) = check(&written);
+            certificates = those_of_kept;
             let restarts = kept.iter().map(|key| format!("needs a restart: {key}"));
             if !wrong.is_empty() {
                 let restarts = format!(" ({})", restarts.collect::<Vec<_>>().join(", "));
@@ -193,6 +200,7 @@ impl Config {
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.source = name;
+        config.certificates = certificates;
         config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -315,6 +323,7 @@ impl Config {
             mode: file.mode,
             reload: file.reload,
             listen: file.listen,
+            certificates: None,
             upstream: file.upstream,
             limits: file.limits,
             notices: file.notices,

@@ -4,10 +4,10 @@
 
 use super::{
     Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, own_series, patience,
-    seconds_now, upstream_settings,
+    seconds, seconds_now, upstream_settings,
 };
 use crate::admin::{Admin, StopScope};
-use crate::config::{Change, Config, Overrides, Source, Target};
+use crate::config::{Certificates, Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
 use crate::proxy::handler::AppState;
@@ -57,6 +57,7 @@ impl Running {
         self.filter.set(&config.log.level);
         telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
+        self.replace_certificates(old.config.certificates.as_ref(), &config);
         self.handler.0.store(Arc::new(app));
         self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
         for warning in &config.warnings {
@@ -67,6 +68,18 @@ impl Running {
         let reloaded = Reloaded { mode, config: configured(&config), changes };
         telemetry.log.note(Level::Info, "the configuration was reloaded", reloaded);
         Ok(())
+    }
+
+    /// Takes the certificates of `config` for connections from now on; logs it where they are others than the `old` ones.
+    fn replace_certificates(&self, old: Option<&Certificates>, config: &Config) {
+        let Some((port, found)) = self.tls.as_ref().zip(config.certificates.as_ref()) else { return };
+        port.replace(Arc::clone(&found.server), config.listen.tls.handshake_timeout);
+        self.telemetry.metrics.tls().certificate_ends(seconds(found.ends));
+        if old.is_some_and(|old| old.own != found.own) {
+            let ends = humantime::format_rfc3339_seconds(found.ends).to_string();
+            let word = "connections from now on get another certificate (listen.tls)";
+            self.telemetry.log.note(Level::Info, word, json!({ "ends": ends }));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use super::request_record::{
     LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult,
 };
 use super::store::{Circuit, StoreMetrics, StoreOp};
+use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -52,6 +53,7 @@ pub struct Metrics {
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
     reloads: Counters,
+    tls: TlsMetrics,
     gauges: Gauges,
     store: StoreMetrics,
 }
@@ -154,6 +156,7 @@ impl Metrics {
                 "result",
                 &RELOADS,
             )?,
+            tls: TlsMetrics::new(&make)?,
             gauges: Gauges::new(&make)?,
             store: StoreMetrics::new(&make)?,
             registry,
@@ -169,6 +172,11 @@ impl Metrics {
     /// Counts that the configuration was reloaded, and whether it was accepted.
     pub fn count_reload(&self, taken: bool) {
         self.reloads.add(RELOADS[usize::from(!taken)], 1);
+    }
+
+    /// What is counted about TLS with clients.
+    pub fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 
     /// Sets which tools have series of their own, and whether the semantic conventions' metrics are kept.

@@ -18,6 +18,7 @@ mod queue;
 mod request;
 pub mod request_record;
 pub mod store;
+pub mod tls;
 pub mod tools;
 pub mod trace;
 

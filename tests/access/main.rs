@@ -12,6 +12,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod tls;
+mod tls_kit;
 mod upstream_key;
 
 use support::client::Request;
