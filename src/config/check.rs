@@ -1,8 +1,10 @@
 //! Consistency checks between the values of a configuration, and warnings about what is allowed but probably a mistake.
 //! Changes nothing.
 
+use super::caller::Caller;
+use super::callers;
 use super::certificates::{self, Certificates};
-use super::document::Document;
+use super::document::{Document, MOST_PROBLEMS};
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::shared;
@@ -51,6 +53,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.audit(&file.audit);
     checker.admin(&file.admin);
     checker.store(&file.store);
+    checker.callers(file);
     checker.checked
 }
 
@@ -131,7 +134,10 @@ impl Checker<'_> {
             if upstream.api_key_header != KeyHeader::default() {
                 self.warn("upstream.api_key_header: has no effect without upstream.api_key_env".to_owned());
             }
-        } else if !proxy.ip().is_loopback() && !file.listen.tls.requires_client_certificate() {
+        } else if !proxy.ip().is_loopback()
+            && file.caller.is_empty()
+            && !file.listen.tls.requires_client_certificate()
+        {
             self.warn(format!(
                 "upstream.api_key_env: {proxy} (listen.proxy) can be reached from other machines; anybody there uses \
                  this key"
@@ -248,6 +254,20 @@ impl Checker<'_> {
             self.require(&[key], false, text);
         }
         self.checked.warnings.extend(shared::warnings(store));
+    }
+
+    fn callers(&mut self, file: &File) {
+        for (key, text) in callers::problems(file).into_iter().take(MOST_PROBLEMS) {
+            if !self.written.left_out.contains(&key) {
+                self.checked.problems.push(self.document.problem_within(&key, text));
+            }
+        }
+        if !file.caller.is_empty() && file.conversation.caller == Caller::Jwt {
+            self.warn(
+                "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys ([caller.NAME])"
+                    .to_owned(),
+            );
+        }
     }
 
     /// Adds a problem at `keys` unless `holds`, or unless one of them was refused before, so that only its default

@@ -4,6 +4,7 @@
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
 mod caller;
+mod callers;
 mod certificates;
 mod check;
 mod contradictions;
@@ -34,6 +35,7 @@ mod variables;
 mod windows;
 
 pub use caller::Caller;
+pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
@@ -87,6 +89,8 @@ pub struct Config {
     pub audit: Audit,
     pub admin: Admin,
     pub telemetry: Telemetry,
+    /// The only callers that are served, if there are some.
+    pub callers: Callers,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// Prices that the settings of models hold.
@@ -317,6 +321,7 @@ impl Config {
             Ok(Value::Object(all)) => all,
             _ => Map::new(),
         };
+        let callers = Callers::of(&file);
         all.insert("policy".to_owned(), Value::Object(base.settings()));
         all.insert("profile".to_owned(), profiles.iter().map(Profile::as_written).collect());
         Self {
@@ -335,6 +340,7 @@ impl Config {
             audit: file.audit,
             admin: file.admin,
             telemetry: file.telemetry,
+            callers,
             prices: prices::own_prices(&file.model),
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),

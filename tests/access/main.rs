@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod callers;
 mod tls;
 mod tls_kit;
 mod upstream_key;
