@@ -146,7 +146,6 @@ pub struct Running {
     handler: Arc<Handler>,
     pages: Arc<AdminService>,
     model: Option<SimulatedModel>,
-    tls: Option<Arc<TlsPort>>,
 }
 
 /// The simulated model of the upstream `demo:`.
@@ -209,8 +208,7 @@ impl Running {
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
         };
-        let tls = tls_port(&config, &telemetry.metrics);
-        let settings = ServeSettings { tls: tls.clone(), ..serve_settings(&config) };
+        let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();
         telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
@@ -226,20 +224,7 @@ impl Running {
         let upstream = config.upstream.url.to_string();
         telemetry.log.listening(&started(&config, &upstream, proxy.address(), admin.address()));
         readiness.open();
-        Ok(Self {
-            proxy,
-            admin,
-            readiness,
-            held,
-            telemetry,
-            filter,
-            drain,
-            shared,
-            handler,
-            pages,
-            model,
-            tls,
-        })
+        Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
 
     /// The address for clients.
@@ -413,13 +398,13 @@ fn seconds(time: SystemTime) -> i64 {
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
-fn serve_settings(config: &Config) -> ServeSettings {
+fn serve_settings(config: &Config, metrics: &Arc<Metrics>) -> ServeSettings {
     let limits = &config.limits;
     ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
         limit: ConnectionLimit::new(limits.connections),
-        tls: None,
+        tls: tls_port(config, metrics),
         closes_idle: false,
     }
 }

@@ -175,7 +175,7 @@ impl Config {
             let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
             (checked.certificates, checked.warnings, [checked.problems, unmet].concat())
         };
-        let (mut certificates, mut warnings, wrong) = check(&written);
+        let (mut certificates, mut warnings, mut wrong) = check(&written);
         let problems =
             [misused, std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
@@ -184,8 +184,7 @@ impl Config {
         if let Some(running) = running {
             let kept = kept::keep(&mut written.file, running);
             // Checked again, since new settings must be consistent with kept ones.
-            let (those_of_kept, others, wrong) = check(&written);
-            certificates = those_of_kept;
+            (certificates, warnings, wrong) = check(&written);
             let restarts = kept.iter().map(|key| format!("needs a restart: {key}"));
             if !wrong.is_empty() {
                 let restarts = format!(" ({})", restarts.collect::<Vec<_>>().join(", "));
@@ -193,7 +192,7 @@ impl Config {
                     |problem: Problem| Problem { text: format!("{}{restarts}", problem.text), ..problem };
                 return Err(give_up(wrong.into_iter().map(because).collect()));
             }
-            warnings = restarts.chain(others).collect();
+            warnings = restarts.chain(warnings).collect();
         }
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
@@ -203,8 +202,7 @@ impl Config {
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
-        config.source = name;
-        config.certificates = certificates;
+        (config.source, config.certificates) = (name, certificates);
         config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
     }

@@ -139,6 +139,7 @@ impl Default for ServeSettings {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    tls: Option<Arc<TlsPort>>,
     drain: Drain,
     task: JoinHandle<()>,
 }
@@ -152,13 +153,19 @@ impl Proxy {
         drain: Drain,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
+        let tls = settings.tls.clone();
         let task = tokio::spawn(serve(listener, service, settings, drain.clone()));
-        Ok(Self { address, drain, task })
+        Ok(Self { address, tls, drain, task })
     }
 
     /// The listening address, with the actual port where port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// TLS, where the port speaks it.
+    pub fn tls(&self) -> Option<&TlsPort> {
+        self.tls.as_deref()
     }
 
     /// Drains: refuses new connections and lets streams finish. `false` if some were still open after `within`.

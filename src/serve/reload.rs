@@ -72,7 +72,7 @@ impl Running {
 
     /// Takes the certificates of `config` for connections from now on; logs it where they are others than the `old` ones.
     fn replace_certificates(&self, old: Option<&Certificates>, config: &Config) {
-        let Some((port, found)) = self.tls.as_ref().zip(config.certificates.as_ref()) else { return };
+        let Some((port, found)) = self.proxy.tls().zip(config.certificates.as_ref()) else { return };
         port.replace(Arc::clone(&found.server), config.listen.tls.handshake_timeout);
         self.telemetry.metrics.tls().certificate_ends(seconds(found.ends));
         if old.is_some_and(|old| old.own != found.own) {
