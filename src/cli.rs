@@ -5,7 +5,7 @@ mod report;
 
 pub use report::{check_report, policies_report};
 
-use crate::config::{Overrides, Source};
+use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;
 use crate::explain::{self, Form, Which};
 use crate::replay;
@@ -153,7 +153,8 @@ pub struct DoctorArgs {
     /// The configuration file; without it the shipped one.
     #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
     config: Option<PathBuf>,
-    /// The variable that holds the API key with which the upstream is asked for its models.
+    /// The variable that holds the API key with which the upstream is asked for its models; upstream.api_key_env takes
+    /// precedence.
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
     key_env: String,
     #[command(flatten)]
@@ -359,11 +360,13 @@ impl DoctorArgs {
         self.settings.overrides()
     }
 
-    /// What is needed of the environment.
-    pub fn environment(&self) -> Environment {
+    /// What is needed of the environment: the key that toolrein sends, or else the one that clients send.
+    pub fn environment(&self, config: &Config) -> Environment {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        let (key, base_url) = (set(&self.key_env), set("OPENAI_BASE_URL"));
-        Environment { key_env: self.key_env.clone(), key, base_url }
+        let own = Some(&config.upstream.api_key_env).filter(|name| !name.is_empty());
+        let key_env = own.unwrap_or(&self.key_env).clone();
+        let (key, base_url) = (set(&key_env), set("OPENAI_BASE_URL"));
+        Environment { key, key_env, is_own: own.is_some(), base_url }
     }
 }
 

@@ -16,7 +16,7 @@ use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::serve::Running;
-use toolrein::serve::watch::FileWatch;
+use toolrein::serve::watch::Watch;
 
 /// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -44,11 +44,12 @@ fn main() -> ExitCode {
 
 fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
     // Before the file is read, so that no change is missed.
-    let watch = FileWatch::of(source);
+    let mut watch = Watch::of(source);
     let config = match Config::load(source.clone(), overrides, REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
+    watch.follow(config.certificates.clone());
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
@@ -64,9 +65,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         };
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration) => done,
-            done = listen(signals, watch, &running, || {
-                running.reload(source, overrides, REGISTRY);
-            }) => done,
+            done = listen(signals, watch, &running, || running.reload(source, overrides, REGISTRY)) => done,
         };
         match ended {
             Ok(()) if running.stop().await => ExitCode::SUCCESS,
@@ -128,7 +127,7 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
     };
-    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment()));
+    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment(&config)));
     let (report, has_problem) = toolrein::doctor::report(&config, &findings);
     ended(io::stdout().write_all(report.as_bytes()).map(|()| !has_problem))
 }
@@ -189,12 +188,12 @@ impl Signals {
     }
 }
 
-/// Calls `reload` for every SIGHUP and every change of the file, until a signal ends the program.
+/// Calls `reload` for every SIGHUP and every change of the files, until a signal ends the program.
 async fn listen(
     mut signals: Signals,
-    mut watch: FileWatch,
+    mut watch: Watch,
     running: &Running,
-    reload: impl Fn(),
+    reload: impl Fn() -> bool,
 ) -> io::Result<()> {
     loop {
         tokio::select! {
@@ -206,7 +205,9 @@ async fn listen(
             }
             () = watch.changed(running.watch_interval()) => {}
         }
-        reload();
+        if reload() {
+            watch.follow(running.certificates());
+        }
     }
 }
 

@@ -8,11 +8,11 @@ pub mod watch;
 
 pub use self::store::StoreError;
 
-use self::sinks::{audit_of, log_settings, metrics_of, recorder_of, spans_of};
+use self::sinks::{audit_of, log_settings, metrics_of, recorder_of, seconds, spans_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
-use crate::config::{self, Config, Target};
+use crate::config::{self, Certificates, Config, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::proxy::body::ReplyBody;
@@ -22,7 +22,9 @@ use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
+use crate::proxy::tls_port::TlsPort;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
 use crate::recorder::Recorder;
@@ -32,6 +34,7 @@ use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
 use crate::telemetry::log::{Configured, Level, Log, Started};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
@@ -130,6 +133,8 @@ pub enum StartError {
     #[error(transparent)]
     Upstream(#[from] UpstreamSetupError),
     #[error(transparent)]
+    UpstreamKey(#[from] UpstreamKeyError),
+    #[error(transparent)]
     Summaries(#[from] ModelEndpointError),
     #[error(transparent)]
     Webhooks(#[from] WebhookSetupError),
@@ -198,7 +203,7 @@ impl Running {
         let held = Arc::<HeldCalls>::default();
         let metrics = metrics_of(&config, &held)?;
         let Opened { store, key, shared } = store::open(&config, &metrics).await?;
-        let settings = upstream_settings(&config, base);
+        let settings = upstream_settings(&config, base)?;
         let spans = spans_of(&config, &settings, &metrics, &log)?;
         let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)?, spans };
         let drain = Drain::new();
@@ -226,7 +231,7 @@ impl Running {
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
         };
-        let settings = serve_settings(&config);
+        let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();
         telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
         let for_admin = admin_settings(&settings);
@@ -258,6 +263,11 @@ impl Running {
     /// How often the configuration file is read for changes; zero: never.
     pub fn watch_interval(&self) -> Duration {
         self.handler.0.load().config.reload.watch
+    }
+
+    /// The certificates in force, where there are some.
+    pub fn certificates(&self) -> Option<Certificates> {
+        self.handler.0.load().config.certificates.clone()
     }
 
     /// The simulated model, if it is the upstream.
@@ -374,26 +384,38 @@ fn patience(config: &Config) -> Patience {
     Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
 }
 
-fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {
+/// The key is read from the environment.
+fn upstream_settings(config: &Config, base: Uri) -> Result<UpstreamSettings, UpstreamKeyError> {
     let upstream = &config.upstream;
-    UpstreamSettings {
+    Ok(UpstreamSettings {
         base,
         connect: upstream.connect_timeout,
         first_byte: upstream.first_byte_timeout,
         idle: upstream.idle_timeout,
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
-    }
+        key: UpstreamKey::of(upstream)?,
+    })
 }
 
-fn serve_settings(config: &Config) -> ServeSettings {
+fn serve_settings(config: &Config, metrics: &Arc<Metrics>) -> ServeSettings {
     let limits = &config.limits;
     ServeSettings {
         header_timeout: limits.header_timeout,
         stall_timeout: limits.stall_timeout,
         limit: ConnectionLimit::new(limits.connections),
+        tls: tls_port(config, metrics),
         closes_idle: false,
     }
+}
+
+/// TLS on the port for clients.
+fn tls_port(config: &Config, metrics: &Arc<Metrics>) -> Option<Arc<TlsPort>> {
+    let (settings, found) = (&config.listen.tls, config.certificates.as_ref()?);
+    metrics.tls().certificate_ends(seconds(found.ends));
+    let server = Arc::clone(&found.server);
+    let port = TlsPort::new(server, settings.handshake_timeout, settings.handshakes, Arc::clone(metrics));
+    Some(Arc::new(port))
 }
 
 fn admin_settings(settings: &ServeSettings) -> ServeSettings {
@@ -401,6 +423,7 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
         header_timeout: settings.header_timeout.min(ADMIN_HEADER_TIMEOUT),
         stall_timeout: settings.stall_timeout.min(ADMIN_STALL_TIMEOUT),
         limit: ConnectionLimit::new(ADMIN_CONNECTIONS),
+        tls: None,
         closes_idle: true,
     }
 }

@@ -3,6 +3,7 @@
 use super::EXIT_REFUSED;
 use crate::config::{Config, Overrides, Profile, Source, shipped};
 use crate::policy;
+use humantime::format_rfc3339_seconds;
 use std::fmt::Write as _;
 
 /// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
@@ -48,7 +49,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
     let mode = serde_json::to_value(config.mode).unwrap_or_default();
     for (what, value) in [
         ("mode", mode.as_str().unwrap_or_default().to_owned()),
-        ("proxy", config.listen.proxy.to_string()),
+        ("proxy", proxy(config)),
         ("admin", config.listen.admin.to_string()),
         ("upstream", config.upstream.url.to_string()),
     ] {
@@ -85,6 +86,17 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         put(&mut report, format_args!("\nwarning: {warning}\n"));
     }
     report
+}
+
+/// Where clients connect, and how.
+fn proxy(config: &Config) -> String {
+    let address = config.listen.proxy;
+    match &config.certificates {
+        Some(found) => {
+            format!("{address} with TLS (certificate until {})", format_rfc3339_seconds(found.ends))
+        }
+        None => address.to_string(),
+    }
 }
 
 fn put_policy(report: &mut String, title: &str, settings: &[String]) {

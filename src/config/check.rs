@@ -1,7 +1,10 @@
 //! Consistency checks between the values of a configuration, and warnings about what is allowed but probably a mistake.
 //! Changes nothing.
 
-use super::document::Document;
+use super::caller::Caller;
+use super::callers;
+use super::certificates::{self, Certificates};
+use super::document::{Document, MOST_PROBLEMS};
 use super::error::{Problem, nearest};
 use super::file::{File, Overriding, Written};
 use super::record::Record;
@@ -11,11 +14,12 @@ use super::tables::{Admin, Audit, Limits, Mode, StateStore};
 use super::target::Target;
 use super::traces;
 use super::units::{write_size, write_span};
+use super::upstream::KeyHeader;
 use crate::policy::endpoint::is_variable;
 use crate::policy::redact::Redactor;
 use hyper::http::Uri;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tracing_subscriber::EnvFilter;
 
 /// The most re-asks: each is a whole reply that is paid for.
@@ -28,6 +32,8 @@ const MIN_BYTES: u64 = 1024;
 pub(super) struct Checked {
     pub problems: Vec<Problem>,
     pub warnings: Vec<String>,
+    /// What the files of `listen.tls` hold, if they are fit for use.
+    pub certificates: Option<Certificates>,
 }
 
 /// Checks the file and its overrides.
@@ -36,11 +42,13 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
         document,
         written,
         overriding,
-        checked: Checked { problems: Vec::new(), warnings: Vec::new() },
+        checked: Checked { problems: Vec::new(), warnings: Vec::new(), certificates: None },
     };
     let file = &written.file;
     checker.addresses(file);
+    checker.tls(file);
     checker.upstream(file);
+    checker.upstream_key(file);
     checker.sizes(&file.limits);
     checker.durations(file);
     checker.counts(file);
@@ -50,6 +58,7 @@ pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Ove
     checker.admin(&file.admin);
     checker.store(&file.store);
     checker.traces(file);
+    checker.callers(file);
     checker.checked
 }
 
@@ -70,6 +79,22 @@ impl Checker<'_> {
                 "listen.admin: {admin} can be reached from other machines; anybody there can read the metrics and \
                  the configuration"
             ));
+        }
+    }
+
+    fn tls(&mut self, file: &File) {
+        let tls = &file.listen.tls;
+        self.require(&["listen.tls.handshakes"], tls.handshakes > 0, "expected more than 0".to_owned());
+        match certificates::load(tls, SystemTime::now()) {
+            Ok(found) => self.checked.certificates = found,
+            Err(troubles) => {
+                for (key, text) in troubles {
+                    self.require(&[key], false, text);
+                }
+            }
+        }
+        if let Some(found) = &self.checked.certificates {
+            self.checked.warnings.extend(found.warnings.iter().cloned());
         }
     }
 
@@ -102,6 +127,26 @@ impl Checker<'_> {
             if !is_tls {
                 self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
             }
+        }
+    }
+
+    /// The variable itself is read only at the start: a check may run without the secret.
+    fn upstream_key(&mut self, file: &File) {
+        let (upstream, proxy) = (&file.upstream, file.listen.proxy);
+        let text = "expected the name of an environment variable (letters, digits and _), not the key itself";
+        self.require(&["upstream.api_key_env"], is_variable(&upstream.api_key_env), text.to_owned());
+        if upstream.api_key_env.is_empty() {
+            if upstream.api_key_header != KeyHeader::default() {
+                self.warn("upstream.api_key_header: has no effect without upstream.api_key_env".to_owned());
+            }
+        } else if !proxy.ip().is_loopback()
+            && file.caller.is_empty()
+            && !file.listen.tls.requires_client_certificate()
+        {
+            self.warn(format!(
+                "upstream.api_key_env: {proxy} (listen.proxy) can be reached from other machines; anybody there uses \
+                 this key"
+            ));
         }
     }
 
@@ -146,6 +191,7 @@ impl Checker<'_> {
             ("upstream.connect_timeout", upstream.connect_timeout),
             ("upstream.first_byte_timeout", upstream.first_byte_timeout),
             ("upstream.idle_timeout", upstream.idle_timeout),
+            ("listen.tls.handshake_timeout", file.listen.tls.handshake_timeout),
             ("limits.header_timeout", limits.header_timeout),
             ("limits.body_timeout", limits.body_timeout),
             ("limits.upload_timeout", limits.upload_timeout),
@@ -254,6 +300,20 @@ impl Checker<'_> {
         for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
             let text = format!("{uri} is {key} itself, which is no collector");
             self.require(&["telemetry.traces.endpoint", key], !leads_to(&uri, own), text);
+        }
+    }
+
+    fn callers(&mut self, file: &File) {
+        for (key, text) in callers::problems(file).into_iter().take(MOST_PROBLEMS) {
+            if !self.written.left_out.contains(&key) {
+                self.checked.problems.push(self.document.problem_within(&key, text));
+            }
+        }
+        if !file.caller.is_empty() && file.conversation.caller == Caller::Jwt {
+            self.warn(
+                "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys ([caller.NAME])"
+                    .to_owned(),
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! The configuration as written: every table except the policies, defaults filled in, each value of the right type and
 //! unit. Consistency between values is checked elsewhere.
 
+use super::callers::KnownCaller;
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order, read_as};
 use super::error::{Problem, reworded};
 use super::record::Record;
@@ -11,7 +12,7 @@ use super::tables::{
 };
 use super::target::Target;
 use super::telemetry::Telemetry;
-use super::tiers::Tier;
+use super::tiers::{KeyHash, Tier};
 use super::units::parse_address;
 use super::upstream::Upstream;
 use super::variables::PREFIX;
@@ -44,12 +45,21 @@ pub(super) struct File {
     pub admin: Admin,
     pub telemetry: Telemetry,
     pub model: BTreeMap<String, Model>,
+    pub caller: BTreeMap<String, KnownCaller>,
     pub tier: BTreeMap<String, Tier>,
     /// These two are built from their own tables elsewhere.
     #[serde(skip_serializing)]
     policy: IgnoredAny,
     #[serde(skip_serializing)]
     profile: IgnoredAny,
+}
+
+impl File {
+    /// The keys of a tier: its own, and those of the callers that it names.
+    pub(super) fn keys_of<'f>(&'f self, tier: &'f Tier) -> impl Iterator<Item = &'f KeyHash> {
+        let callers = tier.callers.iter().filter_map(|name| self.caller.get(name));
+        tier.keys.iter().chain(callers.flat_map(|caller| &caller.keys))
+    }
 }
 
 /// What the file changes.
@@ -97,6 +107,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
     }
     for (top, named) in [
         ("model", "expected the name of a model, or a pattern such as \"gpt-*\""),
+        ("caller", "expected a name"),
         ("tier", "expected a name"),
     ] {
         let Some(DeValue::Table(tables)) = root.get_mut(top).map(Spanned::get_mut) else { continue };
@@ -116,7 +127,7 @@ fn take_out_what_is_no_table(document: &Document<'_>, root: &mut DeTable<'_>) ->
 }
 
 /// All top-level keys except `base` and `mode`.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "listen",
     "upstream",
     "limits",
@@ -130,6 +141,7 @@ const TABLES: [&str; 16] = [
     "record",
     "admin",
     "model",
+    "caller",
     "tier",
     "policy",
     "profile",

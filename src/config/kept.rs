@@ -10,7 +10,12 @@ use serde_json::Value;
 /// different.
 pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     let wanted = as_json(file);
-    file.listen = running.listen.clone();
+    file.listen.proxy = running.listen.proxy;
+    file.listen.admin = running.listen.admin;
+    file.listen.tls.handshakes = running.listen.tls.handshakes;
+    if file.listen.tls.is_on() != running.listen.tls.is_on() {
+        file.listen.tls = running.listen.tls.clone();
+    }
     // Its bounds belong to tables that are full already, and its lifetimes to entries in them.
     file.store = running.store.clone();
     file.upstream.remember = running.upstream.remember;

@@ -4,6 +4,8 @@
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
 mod caller;
+mod callers;
+mod certificates;
 mod check;
 mod contradictions;
 mod document;
@@ -27,6 +29,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 mod tiers;
+mod tls;
 mod traces;
 mod units;
 mod upstream;
@@ -34,6 +37,8 @@ mod variables;
 mod windows;
 
 pub use caller::Caller;
+pub use callers::{Callers, KnownCaller};
+pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
@@ -50,9 +55,11 @@ pub use tables::{
 pub use target::{Target, without_secrets};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
+pub use tls::{ClientCertificate, Tls};
 pub use traces::Traces;
 pub use upstream::{
-    AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged, Upstream,
+    AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, Tell, ToolsUnsupported, Unjudged,
+    Upstream,
 };
 
 use crate::plan::ModelEndpoint;
@@ -73,6 +80,8 @@ pub struct Config {
     pub mode: Mode,
     pub reload: Reload,
     pub listen: Listen,
+    /// What the files of `listen.tls` hold; `None`: clients connect without TLS.
+    pub certificates: Option<Certificates>,
     pub upstream: Upstream,
     pub limits: Limits,
     pub notices: Notices,
@@ -85,6 +94,8 @@ pub struct Config {
     pub record: Record,
     pub admin: Admin,
     pub telemetry: Telemetry,
+    /// The only callers that are served, if there are some.
+    pub callers: Callers,
     /// Settings by model; the best match counts.
     pub models: Vec<(Pattern, Model)>,
     /// Prices that the settings of models hold.
@@ -167,9 +178,9 @@ impl Config {
         let check = |written: &Written| {
             let checked = check::check(&document, written, &overriding);
             let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
-            (checked.warnings, [checked.problems, unmet].concat())
+            (checked.certificates, checked.warnings, [checked.problems, unmet].concat())
         };
-        let (mut warnings, wrong) = check(&written);
+        let (mut certificates, mut warnings, mut wrong) = check(&written);
         let problems =
             [misused, std::mem::take(&mut written.problems), refused, built.problems, shared, wrong].concat();
         if !(problems.is_empty() && overriding.problems.is_empty()) {
@@ -178,7 +189,7 @@ impl Config {
         if let Some(running) = running {
             let kept = kept::keep(&mut written.file, running);
             // Checked again, since new settings must be consistent with kept ones.
-            let (others, wrong) = check(&written);
+            (certificates, warnings, wrong) = check(&written);
             let restarts = kept.iter().map(|key| format!("needs a restart: {key}"));
             if !wrong.is_empty() {
                 let restarts = format!(" ({})", restarts.collect::<Vec<_>>().join(", "));
@@ -186,7 +197,7 @@ impl Config {
                     |problem: Problem| Problem { text: format!("{}{restarts}", problem.text), ..problem };
                 return Err(give_up(wrong.into_iter().map(because).collect()));
             }
-            warnings = restarts.chain(others).collect();
+            warnings = restarts.chain(warnings).collect();
         }
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
@@ -196,7 +207,7 @@ impl Config {
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
-        config.source = name;
+        (config.source, config.certificates) = (name, certificates);
         config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -205,6 +216,7 @@ impl Config {
     fn unset_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
+            ("upstream.api_key_env", &self.upstream.api_key_env),
             ("admin.token_env", &self.admin.token_env),
             ("store.url_env", &self.store.url_env),
             ("store.secret_env", &self.store.secret_env),
@@ -315,12 +327,14 @@ impl Config {
             Ok(Value::Object(all)) => all,
             _ => Map::new(),
         };
+        let callers = Callers::of(&file);
         all.insert("policy".to_owned(), Value::Object(base.settings()));
         all.insert("profile".to_owned(), profiles.iter().map(Profile::as_written).collect());
         Self {
             mode: file.mode,
             reload: file.reload,
             listen: file.listen,
+            certificates: None,
             upstream: file.upstream,
             limits: file.limits,
             notices: file.notices,
@@ -333,6 +347,7 @@ impl Config {
             record: file.record,
             admin: file.admin,
             telemetry: file.telemetry,
+            callers,
             prices: prices::own_prices(&file.model),
             models: file.model.into_iter().map(|(name, model)| (Pattern::new(name), model)).collect(),
             policies: base.set(),

@@ -6,7 +6,7 @@ mod draft;
 #[cfg(test)]
 mod tests;
 
-pub(super) use checks::shared_keys;
+pub(super) use checks::{is_name, shared_keys};
 pub(super) use draft::build;
 
 use super::setting_lines;

@@ -67,14 +67,14 @@ impl Source {
 }
 
 /// All bytes, at most one more than allowed.
-fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+pub(super) fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Whether `path` cannot be read a second time, as a pipe, which would block the reader for ever.
-fn is_spent(path: &Path) -> bool {
+pub(super) fn is_spent(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 

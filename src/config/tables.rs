@@ -3,6 +3,7 @@
 
 use super::caller::Caller;
 use super::prices::Rates;
+use super::tls::Tls;
 use super::units::{address, headers, paths, patterns, percent, share, size, span};
 use crate::policy::pattern::Pattern;
 use hyper::http::HeaderName;
@@ -35,6 +36,8 @@ pub struct Listen {
     /// Metrics, health and the effective configuration.
     #[serde(with = "address")]
     pub admin: SocketAddr,
+    /// TLS on the port for clients.
+    pub tls: Tls,
 }
 
 /// `[limits]`: limits of memory and time. Source of the sizes: the design's section 10.14.
@@ -261,7 +264,7 @@ pub struct Model {
 impl Default for Listen {
     fn default() -> Self {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Self { proxy: local(4242), admin: local(4243) }
+        Self { proxy: local(4242), admin: local(4243), tls: Tls::default() }
     }
 }
 

@@ -59,6 +59,7 @@ fn the_shipped_file_has_every_key_and_no_other() {
     let rates = |dollars: &str| toml::from_str(&format!("input = {dollars}\noutput = {dollars}")).unwrap();
     default.model.insert("*".to_owned(), Model { price: Some(rates("1.0")), ..Model::default() });
     default.tier.insert("premium".to_owned(), Tier::default());
+    default.caller.insert("ann".to_owned(), KnownCaller::default());
     let Value::Object(code) = serde_json::to_value(&default).unwrap() else { panic!() };
     let mut paper = table_of(&shipped::with_all_that_is_off());
     let models = paper["model"].as_object().unwrap().values().cloned().collect::<Vec<_>>();
@@ -298,7 +299,7 @@ fn unknown_names_are_reported_with_the_nearest_known_one() {
         ("[listn]\nproxy = 1", "proxy.toml:1: listn: unknown table; did you mean `listen`?"),
         (
             "[dashboard]",
-            "proxy.toml:1: dashboard: unknown table; known here: base, mode, reload, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, record, admin, telemetry, model, tier, policy, profile",
+            "proxy.toml:1: dashboard: unknown table; known here: base, mode, reload, listen, upstream, limits, notices, conversation, reask, responses, store, log, audit, record, admin, telemetry, model, caller, tier, policy, profile",
         ),
         ("[listen]\nprxy = 1", "proxy.toml:2: listen.prxy: unknown key; did you mean `proxy`?"),
         (

@@ -28,6 +28,8 @@ pub struct Tier {
     /// The keys of its callers.
     #[serde(deserialize_with = "hashes")]
     pub keys: Vec<KeyHash>,
+    /// Names of `[caller.NAME]` that are in it.
+    pub callers: Vec<String>,
 }
 
 /// The SHA-256 of an API key, as it is sent after `Bearer`.
@@ -78,7 +80,7 @@ impl<'de> Deserialize<'de> for KeyHash {
     }
 }
 
-fn hashes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KeyHash>, D::Error> {
+pub(super) fn hashes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KeyHash>, D::Error> {
     from.deserialize_any(Hashes)
 }
 

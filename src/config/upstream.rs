@@ -15,6 +15,10 @@ pub struct Upstream {
     /// The upstream's URL; a client's `/v1/...` maps to its path.
     #[serde(with = "target")]
     pub url: Target,
+    /// The environment variable with the API key that takes the place of the clients'; empty: theirs are sent on.
+    pub api_key_env: String,
+    /// The header in which the upstream wants that key.
+    pub api_key_header: KeyHeader,
     /// What happens when a model refuses tools.
     pub tools_unsupported: ToolsUnsupported,
     /// How the user is informed that tools were dropped.
@@ -50,6 +54,33 @@ pub struct Upstream {
     pub ca_file: Option<PathBuf>,
     /// Whether HTTP/2 is spoken to an `http://` upstream without negotiation (prior knowledge).
     pub http2: bool,
+}
+
+/// The header of the operator's API key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyHeader {
+    /// With the scheme `Bearer`.
+    #[default]
+    Authorization,
+    /// Azure's.
+    ApiKey,
+    /// Anthropic's.
+    XApiKey,
+    /// Google's.
+    XGoogApiKey,
+}
+
+impl KeyHeader {
+    /// As written, which is the header's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Authorization => "authorization",
+            Self::ApiKey => "api-key",
+            Self::XApiKey => "x-api-key",
+            Self::XGoogApiKey => "x-goog-api-key",
+        }
+    }
 }
 
 /// What happens when a model refuses tools.
@@ -138,6 +169,8 @@ impl Default for Upstream {
     fn default() -> Self {
         Self {
             url: Target::Url(Uri::from_static("https://api.openai.com/v1")),
+            api_key_env: String::new(),
+            api_key_header: KeyHeader::Authorization,
             tools_unsupported: ToolsUnsupported::Retry,
             tools_unsupported_tell: Tell::Header,
             overflow: Overflow::Retry,

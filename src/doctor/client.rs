@@ -14,7 +14,7 @@ const WRITTEN: &str = "http://127.0.0.1:4242/v1";
 pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
     let wanted = base_url(config);
     match environment.base_url.as_deref().map(|url| url.trim_end_matches('/')) {
-        Some(url) if is_here(url, config.listen.proxy) => {
+        Some(url) if is_here(url, scheme(config), config.listen.proxy) => {
             Finding::good("client", format!("OPENAI_BASE_URL is {}, the proxy", shown(url)))
         }
         Some(url) => Finding::warning(
@@ -59,24 +59,28 @@ pub(super) fn frameworks(config: &Config) -> String {
 }
 
 fn base_url(config: &Config) -> String {
-    format!("http://{}/v1", reachable(config.listen.proxy))
+    format!("{}://{}/v1", scheme(config), reachable(config.listen.proxy))
 }
 
-/// Whether `url` has the proxy's port, at an address of this machine where the proxy listens on one of those.
-fn is_here(url: &str, proxy: SocketAddr) -> bool {
+fn scheme(config: &Config) -> &'static str {
+    if config.listen.tls.is_on() { "https" } else { "http" }
+}
+
+/// Whether `url` has this scheme and the proxy's port, at an address of this machine where the proxy listens on one of those.
+fn is_here(url: &str, scheme: &str, proxy: SocketAddr) -> bool {
     let Ok(url) = url.parse::<hyper::Uri>() else { return false };
+    let own_port = if scheme == "https" { 443 } else { 80 };
+    if url.scheme_str() != Some(scheme) || url.port_u16().unwrap_or(own_port) != proxy.port() {
+        return false;
+    }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_host = match host.parse::<std::net::IpAddr>() {
         Ok(ip) => ip == reachable(proxy).ip() || (ip.is_loopback() && proxy.ip().is_unspecified()),
+        // With TLS it is a name that the certificate is for, which only that machine's resolver knows.
+        Err(_) if scheme == "https" => true,
         Err(_) => host.eq_ignore_ascii_case("localhost") && reachable(proxy).ip().is_loopback(),
     };
-    let own_port = match url.scheme_str() {
-        Some("http") => Some(80),
-        Some("https") => Some(443),
-        _ => None,
-    };
-    let is_port = url.port_u16().or(own_port) == Some(proxy.port());
-    is_host && is_port && url.path().trim_end_matches('/').ends_with("/v1")
+    is_host && url.path().trim_end_matches('/').ends_with("/v1")
 }
 
 #[cfg(test)]
@@ -104,6 +108,7 @@ mod tests {
             ("127.0.0.1:4242", Some("http://127.0.0.1:4243/v1"), false),
             ("127.0.0.1:4242", Some("http://127.0.0.1:4242"), false),
             ("127.0.0.1:4242", Some("https://api.example.com/v1"), false),
+            ("127.0.0.1:4242", Some("https://127.0.0.1:4242/v1"), false),
             ("127.0.0.1:4242", Some("not a url"), false),
             ("127.0.0.1:4242", None, false),
         ] {
@@ -127,6 +132,19 @@ mod tests {
             let environment = Environment { base_url: Some(url.to_owned()), ..Environment::default() };
             let found = examine(&config("127.0.0.1:4242"), &environment);
             assert!(!found.text.contains("s3cret"), "{url}: {}", found.text);
+        }
+    }
+
+    #[test]
+    fn with_tls_clients_need_https_and_any_name_of_the_certificate() {
+        let proxy = "0.0.0.0:4242".parse().unwrap();
+        for (url, is_good) in [
+            ("https://agents.example:4242/v1", true),
+            ("https://127.0.0.1:4242/v1", true),
+            ("https://agents.example/v1", false),
+            ("http://127.0.0.1:4242/v1", false),
+        ] {
+            assert_eq!(is_here(url, "https", proxy), is_good, "{url}");
         }
     }
 

@@ -9,7 +9,6 @@ use crate::config::{Config, Target};
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
-use hyper::http::header::{AUTHORIZATION, HeaderValue};
 use hyper::http::{Request, StatusCode, Uri};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -26,6 +25,8 @@ pub struct Environment {
     /// The variable of the API key, and its value where it is set.
     pub key_env: String,
     pub key: Option<String>,
+    /// The key is toolrein's (`upstream.api_key_env`), not the client's.
+    pub is_own: bool,
     /// `OPENAI_BASE_URL`, where it is set.
     pub base_url: Option<String>,
 }
@@ -103,27 +104,25 @@ fn settings(config: &Config) -> Finding {
 
 /// The connection settings for the server at `base`: of toolrein's own, or of the upstream with changes.
 fn connection(base: Uri) -> UpstreamSettings {
-    UpstreamSettings { base, connect: WITHIN, first_byte: WITHIN, idle: WITHIN, ca_file: None, http2: false }
+    UpstreamSettings {
+        base,
+        connect: WITHIN,
+        first_byte: WITHIN,
+        idle: WITHIN,
+        ca_file: None,
+        http2: false,
+        key: None,
+    }
 }
 
 /// Gets `path` of a server.
 ///
 /// # Errors
 /// Why there is no answer, for people.
-async fn get(
-    settings: UpstreamSettings,
-    path: &str,
-    key: Option<&str>,
-) -> Result<(StatusCode, Bytes), String> {
+async fn get(settings: UpstreamSettings, path: &str) -> Result<(StatusCode, Bytes), String> {
     let server = Upstream::new(settings).map_err(|error: UpstreamSetupError| error.to_string())?;
-    let mut request =
+    let request =
         Request::get(path).body(crate::proxy::body::UpBody::Empty).map_err(|error| error.to_string())?;
-    if let Some(key) = key {
-        let bearer = HeaderValue::try_from(format!("Bearer {}", key.trim()));
-        let mut bearer = bearer.map_err(|_| "the key holds characters that no header can".to_owned())?;
-        bearer.set_sensitive(true);
-        request.headers_mut().insert(AUTHORIZATION, bearer);
-    }
     let response = server.send(request).await.map_err(|error| error.message())?;
     let (head, mut body) = response.into_parts();
     let patience = Patience { pause: WITHIN, whole: WITHIN };

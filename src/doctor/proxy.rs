@@ -13,7 +13,7 @@ const REQUESTS: &str = "toolrein_requests_total{";
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let admin = reachable(config.listen.admin);
     let Some(base) = base(admin) else { return Vec::new() };
-    let status = match get(connection(base.clone()), "/v1/readyz", None).await {
+    let status = match get(connection(base.clone()), "/v1/readyz").await {
         Ok((status, _)) => status,
         Err(_) => {
             let text = format!(
@@ -35,7 +35,7 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
             return vec![Finding::problem("proxy", text)];
         }
     }];
-    if let Ok((StatusCode::OK, metrics)) = get(connection(base), "/v1/metrics", None).await {
+    if let Ok((StatusCode::OK, metrics)) = get(connection(base), "/v1/metrics").await {
         findings.extend(traffic(&String::from_utf8_lossy(&metrics)));
     }
     findings

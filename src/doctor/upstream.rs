@@ -4,6 +4,7 @@
 use super::{Environment, Finding, base_of, connection, get};
 use crate::config::Config;
 use crate::proxy::upstream::UpstreamSettings;
+use crate::proxy::upstream_key::UpstreamKey;
 use hyper::http::StatusCode;
 
 /// Asks the upstream.
@@ -16,19 +17,27 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
     };
     let shown = config.upstream.url.to_string();
     // The client's path, as the proxy takes it: the upstream's own path takes the place of /v1.
-    let settings = || UpstreamSettings {
+    let own = environment.key.as_deref().map(|key| UpstreamKey::new(config.upstream.api_key_header, key));
+    let own = match own.transpose() {
+        Err(problem) => {
+            return vec![Finding::problem("key", format!("the key in {} {problem}", environment.key_env))];
+        }
+        Ok(own) => own,
+    };
+    let settings = |key| UpstreamSettings {
         ca_file: config.upstream.ca_file.clone(),
         http2: config.upstream.http2,
+        key,
         ..connection(base.clone())
     };
-    let status = match get(settings(), MODELS, environment.key.as_deref()).await {
+    let status = match get(settings(own), MODELS).await {
         Err(error) => return vec![Finding::problem("upstream", format!("{shown}: {error}"))],
         Ok((status, _)) => status,
     };
     let reached = Finding::good("upstream", format!("{shown} answers (GET models: {})", status.as_u16()));
     let is_public = status == StatusCode::OK
         && environment.key.is_some()
-        && !matches!(get(settings(), MODELS, None).await, Ok((without, _)) if is_refused(without));
+        && !matches!(get(settings(None), MODELS).await, Ok((without, _)) if is_refused(without));
     vec![reached, key(status, is_public, environment)]
 }
 
@@ -63,6 +72,10 @@ fn key(status: StatusCode, is_public: bool, environment: &Environment) -> Findin
                  upstream",
                 status.as_u16()
             ),
+        ),
+        status if is_refused(status) && environment.is_own => Finding::problem(
+            "key",
+            format!("{name} (upstream.api_key_env) is not set here, and without it toolrein does not start"),
         ),
         status if is_refused(status) => Finding::warning(
             "key",
@@ -106,10 +119,14 @@ mod tests {
             (429, false, &with, Outcome::Warning, "no credit left"),
             (503, false, &with, Outcome::Problem, "try again later"),
         ] {
-            let environment = Environment { key_env: "KEY".to_owned(), key: is_set.clone(), base_url: None };
+            let environment =
+                Environment { key_env: "KEY".to_owned(), key: is_set.clone(), ..Environment::default() };
             let found = key(StatusCode::from_u16(status).unwrap(), is_public, &environment);
             assert_eq!(found.outcome, outcome, "{status}");
             assert!(found.text.contains(expected), "{status}: {}", found.text);
         }
+        let own = Environment { key_env: "KEY".to_owned(), is_own: true, ..Environment::default() };
+        let found = key(StatusCode::UNAUTHORIZED, false, &own);
+        assert!(found.outcome == Outcome::Problem && found.text.contains("does not start"), "{}", found.text);
     }
 }

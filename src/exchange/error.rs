@@ -32,6 +32,8 @@ pub enum ProxyError {
     MethodNotAllowed { method: String },
     /// A WebSocket for an endpoint that is governed over HTTP.
     WebSocketNotGoverned,
+    /// The operator serves known callers alone, and the request carries the key of none.
+    UnknownCaller,
     /// Several different credentials, so that the caller is unknown. `caller`: the setting that says how callers are
     /// identified.
     AmbiguousCredentials { caller: String },
@@ -83,6 +85,7 @@ impl ProxyError {
             | Self::RequestUnreadable { .. }
             | Self::AmbiguousCredentials { .. }
             | Self::Refused { .. } => 400,
+            Self::UnknownCaller => 401,
             Self::ConversationBusy { .. } => 409,
             Self::Exhausted { .. } => 429,
             Self::UpstreamConnect { .. }
@@ -111,6 +114,7 @@ impl ProxyError {
             Self::BadTarget { .. } => "bad_target",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::WebSocketNotGoverned => "websocket_not_governed",
+            Self::UnknownCaller => "unknown_caller",
             Self::AmbiguousCredentials { .. } => "ambiguous_credentials",
             Self::ConversationBusy { .. } => "conversation_busy",
             Self::RequestUnreadable { .. } => "request_unreadable",
@@ -151,6 +155,11 @@ impl ProxyError {
                  (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \
                  gateway, set conversation.caller = \"header:NAME\" to the header that identifies the caller."
             ),
+            Self::UnknownCaller => {
+                "toolrein serves known callers alone, and this request carries no key of any. Send the key that you \
+                 got for toolrein as the API key (Authorization: Bearer ...)."
+                    .into()
+            }
             Self::ConversationBusy { waited_ms } => busy(*waited_ms),
             Self::RequestUnreadable { why, answered } => unreadable(why, *answered),
             Self::StoreAway => {
@@ -260,6 +269,7 @@ impl ProxyError {
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
             | Self::WebSocketNotGoverned
+            | Self::UnknownCaller
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
@@ -278,6 +288,7 @@ impl ProxyError {
             | Self::BadTarget { .. }
             | Self::MethodNotAllowed { .. }
             | Self::WebSocketNotGoverned
+            | Self::UnknownCaller
             | Self::AmbiguousCredentials { .. }
             | Self::ConversationBusy { .. }
             | Self::RequestUnreadable { .. }
@@ -351,6 +362,7 @@ mod tests {
             ProxyError::BadTarget { target: String::new() },
             ProxyError::MethodNotAllowed { method: String::new() },
             ProxyError::WebSocketNotGoverned,
+            ProxyError::UnknownCaller,
             ProxyError::AmbiguousCredentials { caller: String::new() },
             ProxyError::ConversationBusy { waited_ms: 1 },
             ProxyError::RequestUnreadable { why: "w", answered: false },

@@ -16,7 +16,8 @@ pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein
 /// The longest conversation id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 
-/// The caller: a keyed hash of the one credential that `config` names.
+/// The caller: a keyed hash of the one credential that `config` names. Of a known caller it is its name that counts, so
+/// that it stays the same with another key.
 ///
 /// # Errors
 /// There are several that differ. It is not known which of them the upstream uses, so a caller could give itself any
@@ -32,6 +33,11 @@ pub(crate) fn caller_of(
         (!is_refused).then(|| key.hash(Domain::Caller, &[credentials.first()])).ok_or_else(refused)
     };
     match &config.conversation.caller {
+        Caller::Credential | Caller::Jwt if !config.callers.is_empty() => {
+            let own = named(all)?;
+            let known = config.callers.named_by(all.iter());
+            Ok(known.map_or(own, |name| key.hash(Domain::Caller, &[b"caller", name.as_bytes()])))
+        }
         Caller::Credential => named(all),
         Caller::Jwt => {
             let own = named(all)?;

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::http::header::AUTHORIZATION;
+use hyper::http::uri::PathAndQuery;
 use hyper::http::{HeaderMap, HeaderName, Uri};
 use std::borrow::Cow;
 
@@ -142,6 +143,26 @@ fn is_alike(name: &[u8], known: &str) -> bool {
     let is_equal =
         |(one, other): (&u8, &u8)| one.eq_ignore_ascii_case(other) || (*one == b'_' && *other == b'-');
     name.len() == known.len() && name.iter().zip(known.as_bytes()).all(is_equal)
+}
+
+/// The same path without the parameters of its query that carry a key; `None` where there are none. What is kept stays as
+/// it is written.
+pub(super) fn without_keys(path: &PathAndQuery) -> Option<PathAndQuery> {
+    let query = path.query()?;
+    let carries_key = |parameter: &&str| {
+        let parameter = parameter.trim_end_matches(['&', ';']);
+        let (name, _) = parameter.split_once('=').unwrap_or((parameter, ""));
+        is_parameter(&decoded(name.as_bytes()))
+    };
+    let parameters = || query.split_inclusive(['&', ';']);
+    if !parameters().any(|parameter| carries_key(&parameter)) {
+        return None;
+    }
+    let kept: String = parameters().filter(|parameter| !carries_key(parameter)).collect();
+    let kept = kept.trim_end_matches(['&', ';']);
+    let mark = if kept.is_empty() { "" } else { "?" };
+    // Shorter than what was a path already.
+    PathAndQuery::try_from(format!("{}{mark}{kept}", path.path())).ok()
 }
 
 /// Characters that no key contains and some server trims: white space of any alphabet, and quotes.

@@ -69,9 +69,13 @@ pub struct Handler(pub ArcSwap<AppState>);
 impl Service for Handler {
     fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let app = self.0.load_full();
+        if !app.knows_caller(&request) {
+            return Box::pin(ready(app.refuse(app.governed(&request), &request, &ProxyError::UnknownCaller)));
+        }
         let Some(endpoint) = app.governed(&request) else { return app.relay(request, None) };
         if app.refuses_upgrade(endpoint, &request) {
-            return Box::pin(ready(app.refuse_upgrade(endpoint, &request)));
+            let refused = app.refuse(Some(endpoint), &request, &ProxyError::WebSocketNotGoverned);
+            return Box::pin(ready(refused));
         }
         if headers::is_post(&request) {
             Box::pin(app.govern(request, endpoint, dialect_of(endpoint)))
@@ -113,6 +117,14 @@ impl AppState {
         may_be.then(|| self.upstream.governed(request.uri())).flatten()
     }
 
+    /// Whether the request carries the key of a caller, where only known ones are served. Holds in every mode: it is no
+    /// policy.
+    fn knows_caller<B>(&self, request: &hyper::http::Request<B>) -> bool {
+        let callers = &self.config.callers;
+        let credentials = || Credentials::of(request.headers(), request.uri());
+        callers.is_empty() || callers.named_by(credentials().iter()).is_some()
+    }
+
     /// Whether the request is for a WebSocket through which calls would pass that HTTP's policies govern.
     fn refuses_upgrade<B>(&self, endpoint: Governed, request: &hyper::http::Request<B>) -> bool {
         endpoint == Governed::Responses
@@ -142,15 +154,22 @@ impl AppState {
         ProxyError::UpstreamCut { host: self.upstream.name().to_owned(), detail: detail.to_string() }
     }
 
-    fn refuse_upgrade(
+    /// Answers with an error of toolrein's own, before anything of the body is read.
+    fn refuse(
         &self,
-        endpoint: Governed,
+        endpoint: Option<Governed>,
         request: &hyper::http::Request<Incoming>,
+        error: &ProxyError,
     ) -> Response<ReplyBody> {
+        let route = match endpoint {
+            _ if is_upgrade(request) => Route::Upgrade,
+            Some(endpoint) => route_of(endpoint),
+            None => Route::Relay,
+        };
         let mode = self.config.mode.as_str();
-        let mut record = Record::begin(&self.telemetry, Route::Upgrade, request.headers(), mode);
-        record.asks_for(request.method(), request.uri(), Some(endpoint));
-        refused(record, &ProxyError::WebSocketNotGoverned)
+        let mut record = Record::begin(&self.telemetry, route, request.headers(), mode);
+        record.asks_for(request.method(), request.uri(), endpoint);
+        refused(record, error)
     }
 
     /// Relays a request that is not governed.

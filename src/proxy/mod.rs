@@ -39,9 +39,11 @@ mod stream;
 pub mod summaries;
 mod target;
 mod tls;
+pub mod tls_port;
 mod ungoverned;
 mod upgrade;
 pub mod upstream;
+pub mod upstream_key;
 mod version;
 mod wait;
 pub mod webhooks;
@@ -55,6 +57,7 @@ pub use self::connection_limit::ConnectionLimit;
 use self::connection_limit::{ConnectionPermit, ReservedPermit};
 use self::drain::Drain;
 use self::open_connections::OpenConnections;
+use self::tls_port::{Accepted, TlsPort};
 use self::version::{Builders, is_http1};
 use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
@@ -115,6 +118,8 @@ pub struct ServeSettings {
     pub stall_timeout: Duration,
     /// The limit on simultaneous connections.
     pub limit: ConnectionLimit,
+    /// TLS, where the port speaks it.
+    pub tls: Option<Arc<TlsPort>>,
     /// At the limit, an idle connection is closed to make room for the next; otherwise the next one waits to be
     /// accepted.
     pub closes_idle: bool,
@@ -123,7 +128,13 @@ pub struct ServeSettings {
 impl Default for ServeSettings {
     fn default() -> Self {
         let (header_timeout, stall_timeout) = (Duration::from_secs(100), Duration::from_secs(300));
-        Self { header_timeout, stall_timeout, limit: ConnectionLimit::default(), closes_idle: false }
+        Self {
+            header_timeout,
+            stall_timeout,
+            limit: ConnectionLimit::default(),
+            tls: None,
+            closes_idle: false,
+        }
     }
 }
 
@@ -131,6 +142,7 @@ impl Default for ServeSettings {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    tls: Option<Arc<TlsPort>>,
     drain: Drain,
     task: JoinHandle<()>,
 }
@@ -144,13 +156,19 @@ impl Proxy {
         drain: Drain,
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
+        let tls = settings.tls.clone();
         let task = tokio::spawn(serve(listener, service, settings, drain.clone()));
-        Ok(Self { address, drain, task })
+        Ok(Self { address, tls, drain, task })
     }
 
     /// The listening address, with the actual port where port 0 was configured.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// TLS, where the port speaks it.
+    pub fn tls(&self) -> Option<&TlsPort> {
+        self.tls.as_deref()
     }
 
     /// Drains: refuses new connections and lets streams finish. `false` if some were still open after `within`.
@@ -238,6 +256,7 @@ impl<S: Service> Acceptor<S> {
             builders: self.builders.clone(),
             header_timeout: self.settings.header_timeout,
             stall_timeout: self.settings.stall_timeout,
+            tls: self.settings.tls.clone(),
             drain: self.drain.clone(),
             permit: permit.into_use(),
             _guard: self.drain.guard(),
@@ -275,6 +294,7 @@ struct Connection<S> {
     builders: Arc<Builders>,
     header_timeout: Duration,
     stall_timeout: Duration,
+    tls: Option<Arc<TlsPort>>,
     drain: Drain,
     permit: ConnectionPermit,
     _guard: TaskTrackerToken,
@@ -304,6 +324,51 @@ impl<S: Service> Connection<S> {
         let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
+        let mut first_within = pin!(sleep(self.header_timeout));
+        let origin = (is_local, &activity);
+        if let Some(tls) = self.tls.clone() {
+            // In a box, so that connections without TLS reserve no room for it.
+            return Box::pin(self.serve_tls(&tls, stream, origin, first_within)).await;
+        }
+        let is_http1 = tokio::select! {
+            biased;
+            is_http1 = is_http1(&stream) => is_http1,
+            () = self.drain.over() => return,
+            () = self.closing(&activity) => return,
+            () = &mut first_within => return,
+        };
+        let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
+        self.speak((stream, is_http1), origin, first_within).await;
+    }
+
+    async fn serve_tls(
+        &self,
+        tls: &TlsPort,
+        stream: TcpStream,
+        origin: (bool, &Arc<ConnectionActivity>),
+        mut first_within: Pin<&mut Sleep>,
+    ) {
+        let accepted = tokio::select! {
+            biased;
+            accepted = tls.accept(stream, self.stall_timeout) => accepted,
+            () = self.drain.over() => return,
+            () = self.closing(origin.1) => return,
+            () = &mut first_within => return,
+        };
+        if let Some(Accepted { stream, is_http1 }) = accepted {
+            self.speak((TokioIo::new(stream), is_http1), origin, first_within).await;
+        }
+    }
+
+    /// Serves HTTP on a connection. `is_http1`: it certainly is HTTP/1.1.
+    async fn speak<I>(
+        &self,
+        (stream, is_http1): (I, bool),
+        (is_local, activity): (bool, &Arc<ConnectionActivity>),
+        first_within: Pin<&mut Sleep>,
+    ) where
+        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    {
         let service = service_fn({
             let (service, activity, permit) = (self.service.clone(), activity.clone(), self.permit.clone());
             move |mut request: Request<Incoming>| {
@@ -320,23 +385,14 @@ impl<S: Service> Connection<S> {
                 answer((is_head, is_local), service.clone().call(request), served)
             }
         });
-        let mut first_within = pin!(sleep(self.header_timeout));
-        let is_http1 = tokio::select! {
-            biased;
-            is_http1 = is_http1(&stream) => is_http1,
-            () = self.drain.over() => return,
-            () = self.closing(&activity) => return,
-            () = &mut first_within => return,
-        };
-        let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive((connection, end), &activity, first_within).await;
+            self.drive((connection, end), activity, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            Box::pin(self.drive((connection, end), &activity, first_within)).await;
+            Box::pin(self.drive((connection, end), activity, first_within)).await;
         }
     }
 

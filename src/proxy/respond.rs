@@ -5,7 +5,7 @@ use super::error::ProxyError;
 use crate::dialect::error::own_error_body;
 use crate::plan::{Reason, details};
 use bytes::Bytes;
-use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE};
+use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use hyper::http::{HeaderValue, Response, StatusCode};
 use serde_json::Value;
 
@@ -38,6 +38,10 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
         // The standard requires the list of supported methods.
         headers
             .insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE"));
+    }
+    if *error == ProxyError::UnknownCaller {
+        // RFC 9110, section 15.5.2, requires it.
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     if *error == ProxyError::WebSocketNotGoverned {
         // 426 must name the protocol to use instead (RFC 9110, section 15.5.22), and the field its option (7.8).

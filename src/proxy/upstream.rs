@@ -13,6 +13,7 @@ use super::hints::MOST_HINTS;
 use super::spelling::{self, Governed};
 use super::target::Base;
 use super::tls::{self, CaFileError};
+use super::upstream_key::UpstreamKey;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -43,6 +44,8 @@ pub struct UpstreamSettings {
     pub ca_file: Option<PathBuf>,
     /// Speak HTTP/2 to an `http` upstream without asking. With `https` it is negotiated anyway.
     pub http2: bool,
+    /// The operator's API key, in place of the client's.
+    pub key: Option<UpstreamKey>,
 }
 
 /// The settings are invalid.
@@ -77,12 +80,13 @@ pub struct Upstream {
     idle: Duration,
     /// Connections are known to speak HTTP/1.1 before they are made.
     is_http1: bool,
+    key: Option<UpstreamKey>,
 }
 
 impl Upstream {
     /// Reads the roots of trust; connects to nothing yet.
     pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
-        let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2 } = settings;
+        let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2, key } = settings;
         let base =
             Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: shown(&url), problem })?;
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
@@ -98,6 +102,7 @@ impl Upstream {
             first_byte,
             idle,
             is_http1: !http2 && !base_is_https,
+            key,
         })
     }
 
@@ -120,7 +125,8 @@ impl Upstream {
     }
 
     /// Sends a request, whose URI is still the client's, and waits for the head of the response. Hop-by-hop headers are
-    /// removed both ways, as are `x-toolrein-*`; `host` and `content-length` are set. Dropping the future closes or
+    /// removed both ways, as are `x-toolrein-*`; `host` and `content-length` are set, and the operator's key where there is
+    /// one. Dropping the future closes or
     /// resets what it has opened, at once.
     pub async fn send(&self, request: Request<UpBody>) -> Result<Response<Incoming>, ProxyError> {
         self.send_prepared(self.prepare(request)).await
@@ -178,6 +184,9 @@ impl Upstream {
     /// The request for the upstream.
     pub(super) fn prepare(&self, request: Request<UpBody>) -> Result<Request<UpBody>, ProxyError> {
         let (mut parts, body) = request.into_parts();
+        if let Some(key) = &self.key {
+            key.put(&mut parts);
+        }
         let Some(path) = parts.uri.path_and_query() else {
             return Err(ProxyError::BadTarget { target: parts.uri.to_string() });
         };
@@ -389,6 +398,7 @@ mod tests {
                 idle: second,
                 ca_file: None,
                 http2: false,
+                key: None,
             };
             Upstream::new(settings).unwrap()
         };

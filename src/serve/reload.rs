@@ -2,15 +2,16 @@
 //! state store, the memo, connections to an unchanged upstream, pending approvals. A refused configuration changes
 //! nothing. The caller decides when to reload.
 
-use super::sinks::{log_settings, own_series, seconds_now};
+use super::sinks::{log_settings, own_series, seconds, seconds_now};
 use super::{Pages, Running, SimulatedModel, StartError, bearer_of, configured, patience, upstream_settings};
 use crate::admin::{Admin, StopScope};
-use crate::config::{Change, Config, Overrides, Source, Target};
+use crate::config::{Certificates, Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
 use crate::proxy::handler::AppState;
 use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
+use crate::proxy::upstream_key::UpstreamKeyError;
 use crate::telemetry::log::{Configured, Level};
 use serde::Serialize;
 use serde_json::json;
@@ -54,6 +55,7 @@ impl Running {
         self.filter.set(&config.log.level);
         telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
+        self.replace_certificates(old.config.certificates.as_ref(), &config);
         self.handler.0.store(Arc::new(app));
         self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
         for warning in &config.warnings {
@@ -64,6 +66,18 @@ impl Running {
         let reloaded = Reloaded { mode, config: configured(&config), changes };
         telemetry.log.note(Level::Info, "the configuration was reloaded", reloaded);
         Ok(())
+    }
+
+    /// Takes the certificates of `config` for connections from now on; logs it where they are others than the `old` ones.
+    fn replace_certificates(&self, old: Option<&Certificates>, config: &Config) {
+        let Some((port, found)) = self.proxy.tls().zip(config.certificates.as_ref()) else { return };
+        port.replace(Arc::clone(&found.server), config.listen.tls.handshake_timeout);
+        self.telemetry.metrics.tls().certificate_ends(seconds(found.ends));
+        if old.is_some_and(|old| old.own != found.own) {
+            let ends = humantime::format_rfc3339_seconds(found.ends).to_string();
+            let word = "connections from now on get another certificate (listen.tls)";
+            self.telemetry.log.note(Level::Info, word, json!({ "ends": ends }));
+        }
     }
 }
 
@@ -79,9 +93,9 @@ struct Reloaded<'a> {
 
 /// The state with another configuration.
 fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Result<AppState, StartError> {
-    let settings = reach(&config, model);
+    let settings = reach(&config, model)?;
     // With https the roots of trust are read again too, since they may have been renewed.
-    let stays = settings == reach(&old.config, model) && settings.base.scheme_str() == Some("http");
+    let stays = settings == reach(&old.config, model)? && settings.base.scheme_str() == Some("http");
     let endpoints = ModelEndpoints::of(&config, &settings)?;
     let webhooks = old.webhooks.renewed(&config, &settings)?;
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
@@ -112,7 +126,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
 }
 
 /// The settings of the upstream; the simulated model has the address at which it was started.
-fn reach(config: &Config, model: Option<&SimulatedModel>) -> UpstreamSettings {
+fn reach(config: &Config, model: Option<&SimulatedModel>) -> Result<UpstreamSettings, UpstreamKeyError> {
     let base = match (&config.upstream.url, model) {
         (Target::Url(base), _) => base.clone(),
         (Target::Demo, model) => model.map(SimulatedModel::base).unwrap_or_default(),

@@ -15,6 +15,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{self, Collector, Spans};
 use crate::telemetry::tools::OwnSeries;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// How lines are written, and from which level on.
 pub(super) fn log_settings(log: &config::Log) -> Settings {
@@ -52,8 +53,13 @@ pub(super) fn own_series(config: &Config) -> OwnSeries {
 
 /// Seconds since the epoch.
 pub(super) fn seconds_now() -> i64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+    seconds(SystemTime::now())
+}
+
+/// `time` as seconds since the epoch.
+pub(super) fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The traces, where a collector is named.

@@ -1,19 +1,58 @@
-//! File watcher: reports when the configuration file has changed. It reads the file at an interval rather than waiting for
-//! file events, which miss the exchange of symbolic links by which a mounted ConfigMap changes, and network file systems.
-//! Decides when; the caller reloads.
+//! File watcher: reports when the configuration file, or a file that it names, has changed. It reads the files at an
+//! interval rather than waiting for file events, which miss the exchange of symbolic links by which a mounted ConfigMap or
+//! Secret changes, and network file systems. Decides when; the caller reloads.
 
-use crate::config::{MAX_BYTES, Source};
+use crate::config::{Certificates, MAX_BYTES, Source, digest_of};
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// See the module.
+/// Watches what a configuration consists of.
 #[derive(Debug)]
-pub struct FileWatch {
-    /// `None`: the configuration is not in a file that can be read twice.
-    path: Option<PathBuf>,
+pub struct Watch {
+    config: FileWatch,
+    /// The files of `listen.tls`.
+    certificates: FileWatch,
+}
+
+impl Watch {
+    /// Watches the file of `source` for changes from now on.
+    pub fn of(source: &Source) -> Self {
+        let path = if let Source::File(path) = source { Some(path.clone()) } else { None };
+        Self { config: FileWatch::of(path.into_iter().collect()), certificates: FileWatch::default() }
+    }
+
+    /// Watches the files of these certificates for changes since they were read.
+    pub fn follow(&mut self, certificates: Option<Certificates>) {
+        self.certificates = certificates.map_or_else(FileWatch::default, |found| FileWatch {
+            paths: found.files,
+            loaded: Some(found.digest),
+            changing: None,
+        });
+    }
+
+    /// Waits until some of the files have changed and were the same twice, `interval` apart. Files that are missing or
+    /// empty are waited for. Never returns where `interval` is zero. May be dropped and called again at any time.
+    pub async fn changed(&mut self, interval: Duration) {
+        tokio::select! {
+            () = self.config.changed(interval) => {}
+            () = self.certificates.changed(interval) => {}
+        }
+    }
+
+    /// Takes the present contents for loaded: they are being read for another reason.
+    pub fn mark_loaded(&mut self) {
+        self.config.mark_loaded();
+        self.certificates.mark_loaded();
+    }
+}
+
+/// Watches files that belong together.
+#[derive(Debug, Default)]
+struct FileWatch {
+    /// Empty: there is no file that can be read twice.
+    paths: Vec<PathBuf>,
     /// The digest of the content that was loaded last, or that was refused.
     loaded: Option<u64>,
     /// The digest of another content, read once so far: it may be half written.
@@ -21,31 +60,27 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Watches the file of `source` for changes from now on.
-    pub fn of(source: &Source) -> Self {
-        let path = if let Source::File(path) = source { Some(path.clone()) } else { None };
-        let loaded = path.as_deref().and_then(digest);
-        Self { path, loaded, changing: None }
+    fn of(paths: Vec<PathBuf>) -> Self {
+        let loaded = digest(&paths);
+        Self { paths, loaded, changing: None }
     }
 
-    /// Waits until the file has changed and was the same twice, `interval` apart. A file that is missing or empty is
-    /// waited for. Never returns where `interval` is zero. May be dropped and called again at any time.
-    pub async fn changed(&mut self, interval: Duration) {
-        let Some(path) = self.path.clone().filter(|_| !interval.is_zero()) else {
+    async fn changed(&mut self, interval: Duration) {
+        if interval.is_zero() || self.paths.is_empty() {
             return std::future::pending().await;
-        };
+        }
         loop {
             tokio::time::sleep(interval).await;
-            let path = path.clone();
+            let paths = self.paths.clone();
             // A read of a network file system may block.
-            let read = tokio::task::spawn_blocking(move || digest(&path)).await.ok().flatten();
+            let read = tokio::task::spawn_blocking(move || digest(&paths)).await.ok().flatten();
             if self.has_changed(read) {
                 return;
             }
         }
     }
 
-    /// Whether the file has changed, by what was `read` of it now.
+    /// Whether the files have changed, by what was `read` of them now.
     fn has_changed(&mut self, read: Option<u64>) -> bool {
         let is_steady = read.is_some() && read == self.changing;
         self.changing = read.filter(|read| self.loaded != Some(*read));
@@ -55,22 +90,25 @@ impl FileWatch {
         is_steady
     }
 
-    /// Takes the present content for loaded: it is being read for another reason.
-    pub fn mark_loaded(&mut self) {
-        let read = self.path.as_deref().and_then(digest);
+    fn mark_loaded(&mut self) {
+        let read = digest(&self.paths);
         (self.loaded, self.changing) = (read.or(self.loaded), None);
     }
 }
 
-/// The digest of a file's content; `None`: it cannot be read, is empty, or is no file.
-fn digest(path: &Path) -> Option<u64> {
+/// The digest of the files' contents; `None`: one of them cannot be read, is empty, or is no file, or there are none.
+fn digest(paths: &[PathBuf]) -> Option<u64> {
+    let contents: Option<Vec<_>> = paths.iter().map(|path| content(path)).collect();
+    let contents = contents.filter(|contents| !contents.is_empty())?;
+    Some(digest_of(contents.iter().map(Vec::as_slice)))
+}
+
+fn content(path: &Path) -> Option<Vec<u8>> {
     // A pipe would block, and has no second reading.
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut content = Vec::new();
     File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut content).ok()?;
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    (!content.is_empty()).then(|| hasher.finish())
+    Some(content).filter(|content| !content.is_empty())
 }
 
 #[cfg(test)]
@@ -80,7 +118,7 @@ mod tests {
     /// Whether a change is reported after so many readings.
     fn is_reported(watch: &mut FileWatch, readings: u32) -> bool {
         (0..readings).any(|_| {
-            let read = watch.path.as_deref().and_then(digest);
+            let read = digest(&watch.paths);
             watch.has_changed(read)
         })
     }
@@ -90,7 +128,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("proxy.toml");
         std::fs::write(&path, "a").unwrap();
-        let mut watch = FileWatch::of(&Source::File(path.clone()));
+        let mut watch = FileWatch::of(vec![path.clone()]);
         assert!(!is_reported(&mut watch, 5), "nothing has changed");
         std::fs::write(&path, "half").unwrap();
         assert!(!is_reported(&mut watch, 1), "read once");
@@ -114,7 +152,7 @@ mod tests {
         std::fs::write(at("one"), "a").unwrap();
         std::fs::write(at("two"), "b").unwrap();
         std::os::unix::fs::symlink(at("one"), at("proxy.toml")).unwrap();
-        let mut watch = FileWatch::of(&Source::File(at("proxy.toml")));
+        let mut watch = FileWatch::of(vec![at("proxy.toml")]);
         std::os::unix::fs::symlink(at("two"), at("next")).unwrap();
         std::fs::rename(at("next"), at("proxy.toml")).unwrap();
         assert!(is_reported(&mut watch, 2));
@@ -124,7 +162,22 @@ mod tests {
     fn what_is_not_a_file_is_never_reported() {
         let folder = tempfile::tempdir().unwrap();
         for source in [Source::Shipped, Source::File(folder.path().to_owned())] {
-            assert!(!is_reported(&mut FileWatch::of(&source), 5), "{source:?}");
+            assert!(!is_reported(&mut Watch::of(&source).config, 5), "{source:?}");
         }
+    }
+
+    #[test]
+    fn files_that_belong_together_are_reported_once_all_of_them_are_steady() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
+        paths.iter().for_each(|path| std::fs::write(path, "a").unwrap());
+        let mut watch = FileWatch::of(paths.to_vec());
+        std::fs::write(&paths[0], "b").unwrap();
+        assert!(!is_reported(&mut watch, 1));
+        std::fs::write(&paths[1], "b").unwrap();
+        assert!(!is_reported(&mut watch, 1), "the second file changed since");
+        assert!(is_reported(&mut watch, 1));
+        std::fs::remove_file(&paths[1]).unwrap();
+        assert!(!is_reported(&mut watch, 5), "one is gone");
     }
 }

@@ -12,6 +12,7 @@ use super::request_record::{
 };
 pub use super::span_counts::SpanCounts;
 use super::store::{Circuit, StoreMetrics, StoreOp};
+use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
@@ -55,6 +56,7 @@ pub struct Metrics {
     lost_audit_lines: IntCounter,
     lost_recordings: IntCounter,
     reloads: Counters,
+    tls: TlsMetrics,
     gauges: Gauges,
     store: StoreMetrics,
     spans: SpanCounts,
@@ -157,6 +159,7 @@ impl Metrics {
                 "result",
                 &RELOADS,
             )?,
+            tls: TlsMetrics::new(&make)?,
             gauges: Gauges::new(&make)?,
             store: StoreMetrics::new(&make)?,
             spans: SpanCounts::new(&make)?,
@@ -173,6 +176,11 @@ impl Metrics {
     /// Counts that the configuration was reloaded, and whether it was accepted.
     pub fn count_reload(&self, taken: bool) {
         self.reloads.add(RELOADS[usize::from(!taken)], 1);
+    }
+
+    /// What is counted about TLS with clients.
+    pub fn tls(&self) -> &TlsMetrics {
+        &self.tls
     }
 
     /// Sets which tools have series of their own, and whether the semantic conventions' metrics are kept.

@@ -21,6 +21,7 @@ pub mod request_record;
 mod span_counts;
 pub mod spans;
 pub mod store;
+pub mod tls;
 pub mod tools;
 pub mod trace;
 

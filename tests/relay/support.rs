@@ -41,6 +41,7 @@ pub(crate) fn settings(base: &str) -> UpstreamSettings {
         idle: PATIENCE,
         ca_file: None,
         http2: false,
+        key: None,
     }
 }
 

@@ -74,7 +74,7 @@ impl Reader<'_, '_> {
         }
         for (name, tier) in &file.tier {
             let is_taken = self.drafts.iter().any(|draft| draft.chosen.tiers.contains(name));
-            if tier.keys.is_empty() && !is_built_in(name) {
+            if file.keys_of(tier).next().is_none() && !is_built_in(name) {
                 warnings.push(format!("tier.{name}: has no keys, so no caller is in it"));
             } else if !is_taken {
                 warnings
@@ -97,7 +97,7 @@ pub(crate) fn shared_keys(builder: &Builder<'_>, file: &File) -> Vec<Problem> {
     let mut owners: HashMap<KeyHash, &str> = HashMap::new();
     let mut problems = Vec::new();
     for (name, tier) in &file.tier {
-        for key in &tier.keys {
+        for key in file.keys_of(tier) {
             if let Some(other) = owners.insert(*key, name).filter(|_| problems.len() < MOST_PROBLEMS) {
                 let text = format!("{key} is in tier {other} as well");
                 problems.push(builder.document.problem_within(&format!("tier.{name}.keys"), text));
@@ -107,7 +107,7 @@ pub(crate) fn shared_keys(builder: &Builder<'_>, file: &File) -> Vec<Problem> {
     problems
 }
 
-pub(super) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(is_fit)
 }

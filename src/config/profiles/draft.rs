@@ -111,7 +111,7 @@ impl<'a> Reader<'_, 'a> {
         let mut profiles = Profiles::default();
         for (name, tier) in &file.tier {
             let name: Arc<str> = name.as_str().into();
-            profiles.by_key.extend(tier.keys.iter().map(|key| (*key, (Arc::clone(&name), None))));
+            profiles.by_key.extend(file.keys_of(tier).map(|key| (*key, (Arc::clone(&name), None))));
         }
         for draft in &self.drafts {
             let Some(layer) = layers.get(draft.name.as_str()) else { continue };
@@ -124,7 +124,7 @@ impl<'a> Reader<'_, 'a> {
                 }
             }
             let tiers = draft.chosen.tiers.iter().filter_map(|tier| file.tier.get(tier));
-            for key in tiers.flat_map(|tier| &tier.keys) {
+            for key in tiers.flat_map(|tier| file.keys_of(tier)) {
                 profiles.by_key.entry(*key).and_modify(|(_, profile)| *profile = Some(at));
             }
         }

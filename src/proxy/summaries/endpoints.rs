@@ -6,6 +6,7 @@ use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
+use crate::proxy::upstream_key::{KeepsItsKey, bearer, secret_of};
 use bytes::Bytes;
 use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Parts;
@@ -57,6 +58,7 @@ impl ModelEndpoints {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(key) = self.0.get(endpoint).and_then(|known| known.key.clone()) {
             headers.insert(AUTHORIZATION, key);
+            request.extensions_mut().insert(KeepsItsKey);
         } else if *endpoint == ModelEndpoint::default() {
             let pays = |name: &HeaderName| carries(name.as_str().as_bytes()) || PAYERS.contains(name);
             for (name, value) in parts.headers.iter().filter(|(name, _)| pays(name)) {
@@ -91,8 +93,8 @@ impl Known {
                 .trim_end_matches('/')
                 .parse()
                 .map_err(|_| of_url(UpstreamSetupError::Url { url: url.clone(), problem: "is not a URL" }))?;
-            // Prior knowledge of HTTP/2 concerns the caller's upstream alone.
-            let settings = UpstreamSettings { base, http2: false, ..like.clone() };
+            // Prior knowledge of HTTP/2 and the key concern the caller's upstream alone.
+            let settings = UpstreamSettings { base, http2: false, key: None, ..like.clone() };
             Upstream::new(settings).map_err(of_url)
         };
         Ok(Self {
@@ -106,12 +108,44 @@ impl Known {
 fn key(table: &str, name: &str) -> Result<HeaderValue, ModelEndpointError> {
     let trouble =
         |problem| ModelEndpointError::Key { table: table.to_owned(), name: name.to_owned(), problem };
-    let key = std::env::var(name).map_err(|_| trouble("is not set"))?;
-    if key.trim().is_empty() {
-        return Err(trouble("is empty"));
+    bearer(&secret_of(name).map_err(trouble)?).map_err(trouble)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{KeyHeader, Overrides, Source};
+    use crate::policy::REGISTRY;
+    use crate::proxy::upstream_key::UpstreamKey;
+    use std::time::Duration;
+
+    #[test]
+    fn the_key_of_the_upstream_goes_to_no_other_address() {
+        let second = Duration::from_secs(1);
+        let like = UpstreamSettings {
+            base: Uri::from_static("http://upstream/v1"),
+            connect: second,
+            first_byte: second,
+            idle: second,
+            ca_file: None,
+            http2: false,
+            key: UpstreamKey::new(KeyHeader::Authorization, "sk-own").ok(),
+        };
+        let (parts, ()) = Request::post(PATH).body(()).unwrap().into_parts();
+        let sent_to = |url: &str| {
+            let text = format!(
+                "[policy.compact]\nstyle = \"summary\"\n[policy.compact.summary]\nmodel = \"m\"\nurl = {url:?}\n"
+            );
+            let source = Source::Text { name: "proxy.toml".to_owned(), text };
+            let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
+            let endpoints = ModelEndpoints::of(&config, &like).unwrap();
+            let endpoint = endpoints.0.keys().next().unwrap();
+            let question = endpoints.post(endpoint, &parts, Bytes::new());
+            let own = Upstream::new(like.clone()).unwrap();
+            let sent = endpoints.upstream(endpoint).unwrap_or(&own).prepare(question).unwrap();
+            (sent.uri().host().unwrap().to_owned(), sent.headers().contains_key(AUTHORIZATION))
+        };
+        assert_eq!(sent_to("http://other/v1"), ("other".to_owned(), false));
+        assert_eq!(sent_to(""), ("upstream".to_owned(), true));
     }
-    let value = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
-    let mut value = value.map_err(|_| trouble("contains characters that a header cannot hold"))?;
-    value.set_sensitive(true);
-    Ok(value)
 }
