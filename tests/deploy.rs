@@ -95,7 +95,7 @@ fn the_schemas_refuse_a_wrong_name_a_wrong_type_and_a_missing_member() {
         broken("PodDisruptionBudget", "/spec", serde_json::json!({ "maxUnavailabel": 1 })),
         broken("NetworkPolicy", "/spec", serde_json::json!({ "policyTypes": ["Ingress"], "ingres": [] })),
     ] {
-        assert!(!validated(&[document.clone()], "1.37").status.success(), "{document}");
+        assert!(!validated(std::slice::from_ref(&document), "1.37").status.success(), "{document}");
     }
     let monitor = broken("PodMonitor", "/spec/podMetricsEndpoints/0/interval", "15 seconds".into());
     assert!(!monitors_validated(&[monitor]).status.success());
