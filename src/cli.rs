@@ -1,8 +1,10 @@
 //! The command line: its options, and the texts of commands that need no proxy. Parses and formats; prints nothing,
 //! exits nowhere and starts nothing.
 
+mod man;
 mod report;
 
+pub use man::man_report;
 pub use report::{check_report, policies_report};
 
 use crate::config::{Config, Overrides, Source};
@@ -124,6 +126,13 @@ pub enum Command {
     Completions {
         /// The shell.
         shell: Shell,
+    },
+    /// Write the manual page of the program, or of one of its commands.
+    #[command(after_help = "Example: toolrein man replay > /usr/local/share/man/man1/toolrein-replay.1")]
+    Man {
+        /// The command.
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
     },
 }
 

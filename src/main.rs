@@ -9,7 +9,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
     Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions,
-    policies_report,
+    man_report, policies_report,
 };
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::demo;
@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => return doctor(&args),
         Command::Policies { name } => policies_report(REGISTRY, name.as_deref()),
         Command::Completions { shell } => (completions(shell), 0),
+        Command::Man { command } => man_report(command.as_deref()),
     };
     // A reader that has left (`| head`) has seen enough.
     let _ = io::stdout().write_all(text.as_bytes());

