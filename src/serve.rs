@@ -1,50 +1,49 @@
 //! Assembly of the program: configuration, state store, upstream, proxy and admin server, started in this order and
 //! drained in the reverse. Contains no logic of any part.
 
+mod pages;
 mod reload;
 mod store;
 pub mod watch;
 
 pub use self::store::StoreError;
 
+use self::pages::{AdminService, Reviewer};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
-use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
+use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Config, LogFormat, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::policy::pattern::exact_among;
-use crate::proxy::body::ReplyBody;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
-use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
-use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
+use crate::proxy::{ConnectionLimit, Proxy, ServeSettings};
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
+use crate::telemetry::live::{Bounds, Live};
 use crate::telemetry::log::{Configured, Format, Level, Log, Settings, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::tools::OwnSeries;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
 use arc_swap::ArcSwap;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::http::{Request, Response, Uri};
+use hyper::http::Uri;
 use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
 const DEMO_PACE: Duration = Duration::from_millis(5);
@@ -177,7 +176,7 @@ impl Running {
         let held = Arc::<HeldCalls>::default();
         let metrics = metrics_of(&config, &held)?;
         let Opened { store, key, shared } = store::open(&config, &metrics).await?;
-        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)? };
+        let telemetry = telemetry_of(&config, &metrics, log)?;
         let drain = Drain::new();
         let settings = upstream_settings(&config, base);
         let endpoints = ModelEndpoints::of(&config, &settings)?;
@@ -203,6 +202,11 @@ impl Running {
             store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
+            body_timeout: body_timeout(&config),
+            settings: Arc::clone(&config),
+            live: Arc::clone(&telemetry.live),
+            review: Arc::new(Reviewer),
+            reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
         };
         let settings = serve_settings(&config);
         let limit = settings.limit.clone();
@@ -210,8 +214,7 @@ impl Running {
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the end, so that probes see the drain.
-        let pages =
-            Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
+        let pages = Arc::new(AdminService(ArcSwap::from_pointee(Pages::new(admin))));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(ArcSwap::from_pointee(app)));
@@ -269,33 +272,6 @@ impl Running {
     }
 }
 
-/// The admin pages as a service of the accept loop.
-struct AdminService(ArcSwap<Pages>);
-
-/// The admin pages of one configuration.
-struct Pages {
-    admin: Admin,
-    patience: Patience,
-}
-
-impl Service for AdminService {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
-        Box::pin(answer(self.0.load_full(), request))
-    }
-}
-
-async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<ReplyBody> {
-    let (head, mut body) = request.into_parts();
-    let request = Request::from_parts(head, ());
-    let said = match pages.admin.reads_body(&request) {
-        true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
-        false => None,
-    };
-    let (head, body) = pages.admin.handle(&request, said.as_deref()).await.into_parts();
-    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Response::from_parts(head, ReplyBody::full(body))
-}
-
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     let bound = match (bind(address), over_ipv4(address)) {
         (Err(error), Some(over_ipv4)) if is_without_ipv6(&error) => bind(over_ipv4),
@@ -342,9 +318,23 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     Ok((model.base(), Some(model)))
 }
 
-/// The time limits of a request's body.
-fn patience(config: &Config) -> Patience {
-    Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
+fn telemetry_of(config: &Config, metrics: &Arc<Metrics>, log: Log) -> Result<Telemetry, StartError> {
+    let live = Arc::new(Live::new(live_bounds(config)));
+    Ok(Telemetry { metrics: Arc::clone(metrics), log, audit: audit_of(config)?, live })
+}
+
+/// How much the live view keeps. Contents are for the holder of the token alone.
+fn live_bounds(config: &Config) -> Bounds {
+    let bytes = if config.admin.token_env.is_empty() { 0 } else { config.admin.bodies_bytes };
+    Bounds {
+        conversations: usize::try_from(config.admin.conversations).unwrap_or(usize::MAX),
+        body_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+    }
+}
+
+/// How long the body of a request to the admin port, which is short, may take.
+fn body_timeout(config: &Config) -> Duration {
+    config.limits.body_timeout.min(config.limits.upload_timeout)
 }
 
 fn upstream_settings(config: &Config, base: Uri) -> UpstreamSettings {

@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod kept;
 mod needs;
+mod origin;
 mod policies;
 mod prices;
 mod profiles;
@@ -59,6 +60,7 @@ use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
 use file::{Base, File, Overriding, Written};
+use origin::Origin;
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -96,6 +98,7 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
+    origin: Origin,
 }
 
 /// The effective settings: secrets must not reach a log through `{:?}`.
@@ -139,7 +142,7 @@ impl Config {
             Problems::sorted(problems)
         };
         let (name, is_shipped) = (source.name(), source == Source::Shipped);
-        let text = source.text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
+        let text = source.clone().text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
@@ -191,7 +194,7 @@ impl Config {
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
-        config.source = name;
+        (config.source, config.origin) = (name, Origin::new(source, text, overrides));
         config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -333,6 +336,7 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
+            origin: Origin::default(),
         }
     }
 }

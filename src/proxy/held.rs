@@ -52,6 +52,7 @@ impl Held {
             expires,
         };
         let ticket = app.held.hold(shown, until);
+        app.telemetry.live.approval_asked(record, &tool);
         let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {
             let data = json!({
                 "token": token,

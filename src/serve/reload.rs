@@ -3,10 +3,10 @@
 //! nothing. The caller decides when to reload.
 
 use super::{
-    Pages, Running, SimulatedModel, StartError, bearer_of, configured, log_settings, own_series, patience,
-    seconds_now, upstream_settings,
+    Running, SimulatedModel, StartError, bearer_of, body_timeout, configured, live_bounds, log_settings,
+    own_series, seconds_now, upstream_settings,
 };
-use crate::admin::{Admin, StopScope};
+use crate::admin::{Admin, Pages, StopScope};
 use crate::config::{Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
@@ -50,14 +50,17 @@ impl Running {
             config: config.effective.as_json().into(),
             bearer,
             stop_scope: Arc::new(StopScope::of(&config)),
-            ..pages.admin.clone()
+            body_timeout: body_timeout(&config),
+            settings: Arc::clone(&config),
+            ..(*pages.admin).clone()
         };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
         telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
+        telemetry.live.configure(live_bounds(&config));
         self.handler.0.store(Arc::new(app));
-        self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
+        self.pages.0.store(Arc::new(Pages::new(admin)));
         for warning in &config.warnings {
             telemetry.log.note(Level::Warn, warning, json!({}));
         }

@@ -17,6 +17,18 @@ pub(super) struct Gauges {
     config_loaded: IntGauge,
 }
 
+/// The state of the process, as far as metrics know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    pub streams: i64,
+    pub is_store_up: bool,
+    pub store_errors: u64,
+    pub reloads: u64,
+    pub refused_reloads: u64,
+    /// When the configuration in force was loaded, in ms since the epoch.
+    pub loaded_ms: i64,
+}
+
 /// A gauge whose value comes from a source.
 pub(super) struct PolledGauge {
     gauge: IntGauge,
@@ -59,6 +71,11 @@ impl Gauges {
         self.config_info.reset();
         self.config_info.with_label_values(&[hash]).set(1);
         self.config_loaded.set(at_seconds);
+    }
+
+    /// When the configuration in force was loaded.
+    pub(super) fn loaded_seconds(&self) -> i64 {
+        self.config_loaded.get()
     }
 
     /// Reads all sources.

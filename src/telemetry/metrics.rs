@@ -3,7 +3,7 @@
 
 use super::approvers::Approvers;
 use super::families::{Contexts, Counters, Maker, Requests};
-use super::gauges::Gauges;
+use super::gauges::{Gauges, Health};
 use super::gen_ai::GenAi;
 use super::models::{Model, Models};
 use super::request_record::{
@@ -244,6 +244,18 @@ impl Metrics {
             let _ = TextEncoder::new().encode_utf8(&[family], &mut text);
         }
         text
+    }
+
+    /// What the admin server shows of the state of the process.
+    pub fn health(&self) -> Health {
+        Health {
+            streams: self.gauges.streams_open.get(),
+            is_store_up: self.store.is_up(),
+            store_errors: self.store.errors(),
+            reloads: self.reloads.count(RELOADS[0]),
+            refused_reloads: self.reloads.count(RELOADS[1]),
+            loaded_ms: self.gauges.loaded_seconds().saturating_mul(1_000),
+        }
     }
 
     /// Counts one request.

@@ -11,6 +11,7 @@ mod families;
 mod gauges;
 mod gen_ai;
 mod line;
+pub mod live;
 pub mod log;
 pub mod metrics;
 mod models;
@@ -25,6 +26,7 @@ pub mod trace;
 mod cases;
 
 use audit::Audit;
+use live::Live;
 use log::Log;
 use metrics::Metrics;
 use request_record::RequestRecord;
@@ -36,6 +38,7 @@ pub struct Telemetry {
     pub metrics: Arc<Metrics>,
     pub log: Log,
     pub audit: Audit,
+    pub live: Arc<Live>,
 }
 
 impl Telemetry {
@@ -44,6 +47,7 @@ impl Telemetry {
         self.metrics.record(record);
         self.log.request(record);
         self.audit.request(record);
+        self.live.record(record);
         self.metrics.add_lost_log_lines(self.log.take_lost());
         self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
@@ -58,6 +62,7 @@ impl Telemetry {
 
 #[cfg(test)]
 mod tests {
+    use super::live::Bounds;
     use super::log::{Format, Level, Settings};
     use super::request_record::Route;
     use super::tools::OwnSeries;
@@ -83,6 +88,7 @@ mod tests {
             metrics: Arc::new(Metrics::new(OwnSeries::none()).unwrap()),
             log,
             audit: Audit::off(),
+            live: Arc::new(Live::new(Bounds { conversations: 1, body_bytes: 0 })),
         };
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();
