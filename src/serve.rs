@@ -1,6 +1,7 @@
 //! Assembly of the program: configuration, state store, upstream, proxy and admin server, started in this order and
 //! drained in the reverse. Contains no logic of any part.
 
+mod pages;
 mod reload;
 mod sinks;
 mod store;
@@ -8,25 +9,24 @@ pub mod watch;
 
 pub use self::store::StoreError;
 
-use self::sinks::{audit_of, log_settings, metrics_of, recorder_of, seconds, spans_of};
+use self::pages::{AdminService, Reviewer};
+use self::sinks::{log_settings, metrics_of, recorder_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
-use crate::admin::{Admin, BODY_BYTES, Bearer, StopScope};
+use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
-use crate::proxy::body::ReplyBody;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
-use crate::proxy::read::{Patience, read_body};
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::tls_port::TlsPort;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
-use crate::proxy::{ConnectionLimit, Proxy, ResponseFuture, ServeSettings, Service};
+use crate::proxy::{ConnectionLimit, Proxy, ServeSettings};
 use crate::recorder::Recorder;
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
@@ -39,16 +39,14 @@ use crate::telemetry::spans;
 use crate::telemetry::trace::{Filter, forward};
 use crate::{demo, exchange};
 use arc_swap::ArcSwap;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::http::{Request, Response, Uri};
+use hyper::http::Uri;
 use serde_json::json;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
 const DEMO_PACE: Duration = Duration::from_millis(5);
@@ -204,8 +202,7 @@ impl Running {
         let metrics = metrics_of(&config, &held)?;
         let Opened { store, key, shared } = store::open(&config, &metrics).await?;
         let settings = upstream_settings(&config, base)?;
-        let spans = spans_of(&config, &settings, &metrics, &log)?;
-        let telemetry = Telemetry { metrics: Arc::clone(&metrics), log, audit: audit_of(&config)?, spans };
+        let telemetry = telemetry_of(&config, &metrics, log, &settings)?;
         let drain = Drain::new();
         let endpoints = ModelEndpoints::of(&config, &settings)?;
         let webhooks = Webhooks::of(&config, &settings, drain.clone())?;
@@ -230,6 +227,11 @@ impl Running {
             store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
+            body_timeout: body_timeout(&config),
+            settings: Arc::clone(&config),
+            live: Arc::clone(&telemetry.live),
+            review: Arc::new(Reviewer),
+            reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
         };
         let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();
@@ -237,8 +239,7 @@ impl Running {
         let for_admin = admin_settings(&settings);
         let failed = |key, address| move |error| StartError::Listen { key, address, error };
         // The admin server answers until the end, so that probes see the drain.
-        let pages =
-            Arc::new(AdminService(ArcSwap::from_pointee(Pages { admin, patience: patience(&config) })));
+        let pages = Arc::new(AdminService(ArcSwap::from_pointee(Pages::new(admin))));
         let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
             .map_err(failed("listen.admin", config.listen.admin))?;
         let handler = Arc::new(Handler(ArcSwap::from_pointee(app)));
@@ -306,33 +307,6 @@ impl Running {
     }
 }
 
-/// The admin pages as a service of the accept loop.
-struct AdminService(ArcSwap<Pages>);
-
-/// The admin pages of one configuration.
-struct Pages {
-    admin: Admin,
-    patience: Patience,
-}
-
-impl Service for AdminService {
-    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
-        Box::pin(answer(self.0.load_full(), request))
-    }
-}
-
-async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<ReplyBody> {
-    let (head, mut body) = request.into_parts();
-    let request = Request::from_parts(head, ());
-    let said = match pages.admin.reads_body(&request) {
-        true => read_body(&mut body, None, BODY_BYTES, pages.patience).await.ok(),
-        false => None,
-    };
-    let (head, body) = pages.admin.handle(&request, said.as_deref()).await.into_parts();
-    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Response::from_parts(head, ReplyBody::full(body))
-}
-
 fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
     let bound = match (bind(address), over_ipv4(address)) {
         (Err(error), Some(over_ipv4)) if is_without_ipv6(&error) => bind(over_ipv4),
@@ -379,9 +353,9 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     Ok((model.base(), Some(model)))
 }
 
-/// The time limits of a request's body.
-fn patience(config: &Config) -> Patience {
-    Patience { pause: config.limits.body_timeout, whole: config.limits.upload_timeout }
+/// How long the body of a request to the admin port, which is short, may take.
+fn body_timeout(config: &Config) -> Duration {
+    config.limits.body_timeout.min(config.limits.upload_timeout)
 }
 
 /// The key is read from the environment.

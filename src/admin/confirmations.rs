@@ -4,24 +4,21 @@
 //! A call is named by its token, 128 random bits that are shown on this page alone. Trying a thousand million of them
 //! each second would take more than the age of the universe, so attempts are not counted.
 
-use super::{Admin, Answer, JSON};
+use super::Admin;
+use super::answer::{Answer, JSON};
+use super::pages::{body_of, segment};
 use crate::exchange::confirm::plain_words;
-use crate::store::held::{End, Shown, Spoken};
-use hyper::http::{Method, StatusCode};
+use crate::store::held::{End, Ended, Shown, Spoken};
+use axum::body::Body;
+use axum::extract::State;
+use hyper::http::{StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// The path of the list and, with a slash and a token after it, of one answer.
-pub(super) const PATH: &str = "/api/confirmations";
-
-/// A route of these pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route<'a> {
-    List,
-    Answer(&'a str),
-}
+/// The longest body of an answer, in bytes.
+const BODY_BYTES: usize = 4096;
 
 /// The body of an answer.
 #[derive(Deserialize)]
@@ -64,36 +61,44 @@ impl Said {
     }
 }
 
-impl<'a> Route<'a> {
-    /// The route of a path, if it is one of these.
-    pub(super) fn of(path: &'a str) -> Option<Self> {
-        match path.strip_prefix(PATH)? {
-            "" => Some(Self::List),
-            rest => rest.strip_prefix('/').filter(|token| !token.is_empty()).map(Self::Answer),
-        }
-    }
+/// The calls that wait, the oldest first.
+pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Answer {
+    let data: Vec<Value> = admin.held.list().into_iter().map(|(token, shown)| line(&token, &shown)).collect();
+    Answer::json(&json!({"object": "list", "data": data}))
+}
 
-    /// The allowed methods.
-    pub(super) fn methods(self) -> (&'static [Method], &'static str) {
-        match self {
-            Self::List => (&[Method::GET, Method::HEAD], "GET, HEAD"),
-            Self::Answer(_) => (&[Method::POST], "POST"),
-        }
+/// The decisions on calls that waited, the newest first.
+pub(super) async fn history(State(admin): State<Arc<Admin>>) -> Answer {
+    let history: Vec<Value> = admin.held.history().iter().map(past).collect();
+    Answer::json(&json!({ "history": history }))
+}
+
+fn past(ended: &Ended) -> Value {
+    let at = ended.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let decision = match ended.end {
+        End::Approved => "approve",
+        End::Declined => "decline",
+        End::Expired | End::Left | End::Stopped | End::Refused => "lapse",
+    };
+    json!({
+        "at_ms": u64::try_from(at.as_millis()).unwrap_or(u64::MAX),
+        "tool": ended.tool,
+        "arguments": &*ended.arguments,
+        "decision": decision,
+        "approver": ended.approver.as_deref(),
+        "reason": ended.reason.as_deref(),
+    })
+}
+
+/// Approves or declines the call of the token in the path.
+pub(super) async fn answer(State(admin): State<Arc<Admin>>, uri: Uri, body: Body) -> Answer {
+    match body_of(body, BODY_BYTES, admin.body_timeout).await {
+        Ok(body) => admin.answer_call(segment(&uri, 2), &body),
+        Err(refusal) => refusal,
     }
 }
 
 impl Admin {
-    pub(super) fn confirmations(&self, route: Route<'_>, body: &[u8]) -> Answer {
-        match route {
-            Route::List => {
-                let data: Vec<Value> =
-                    self.held.list().into_iter().map(|(token, shown)| line(&token, &shown)).collect();
-                Answer(StatusCode::OK, JSON, json!({"object": "list", "data": data}).to_string().into())
-            }
-            Route::Answer(token) => self.answer_call(token, body),
-        }
-    }
-
     fn answer_call(&self, token: &str, body: &[u8]) -> Answer {
         let Some(spoken) = serde_json::from_slice::<Said>(body).ok().and_then(Said::spoken) else {
             let message = "The body must be {\"decision\": \"approve\"} or {\"decision\": \"decline\"}, or {\"approve\": \

@@ -1,28 +1,24 @@
 //! Stops, a kill switch: the holder of the bearer token stops conversations and callers, lists what is stopped, and
 //! ends stops. Reads and writes JSON; a policy acts on a stop.
 
-use super::{Admin, Answer, JSON};
+use super::Admin;
+use super::answer::{Answer, JSON};
+use super::pages::segment;
 use crate::config::{Config, Mode};
 use crate::conversation::Stopped;
 use crate::store::Stop;
 use crate::store::stops::{MOST_STOPS, StopError};
-use hyper::http::{Method, StatusCode};
+use axum::extract::State;
+use hyper::http::{StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The longest id of a conversation.
 const MOST_ID_BYTES: usize = 256;
 /// Hexadecimal digits of a caller's hash.
 const HASH_DIGITS: usize = 32;
-
-/// A route of these pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route<'a> {
-    List,
-    /// The id from the path.
-    One(Stopped, &'a str),
-}
 
 /// The requests for which a stop has an effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,45 +45,51 @@ impl StopScope {
     }
 }
 
-impl<'a> Route<'a> {
-    /// The route of a path, if it is one of these.
-    pub(super) fn of(path: &'a str) -> Option<Self> {
-        if path == "/api/stops" {
-            return Some(Self::List);
-        }
-        let one = |start, what| {
-            let id = path.strip_prefix(start)?.strip_suffix("/stop")?;
-            Some(Self::One(what, id))
-        };
-        let conversation = one("/api/conversations/", Stopped::Conversation);
-        conversation.or_else(|| one("/api/callers/", Stopped::Caller))
-    }
+/// What is stopped, the soonest end first.
+pub(super) async fn list(State(admin): State<Arc<Admin>>) -> Answer {
+    admin.list_stops().await
+}
 
-    /// The allowed methods.
-    pub(super) fn methods(self) -> (&'static [Method], &'static str) {
-        match self {
-            Self::List => (&[Method::GET, Method::HEAD], "GET, HEAD"),
-            Self::One(..) => (&[Method::POST, Method::DELETE], "POST, DELETE"),
-        }
+pub(super) async fn stop_conversation(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
+    match named(Stopped::Conversation, &uri) {
+        Ok(stop) => admin.stop(stop).await,
+        Err(refusal) => refusal,
     }
 }
 
-impl Admin {
-    pub(super) async fn stops(&self, method: &Method, route: Route<'_>) -> Answer {
-        let Route::One(what, id) = route else { return self.list_stops().await };
-        let Some(stop) = stop(what, id) else {
-            let message = match what {
-                Stopped::Conversation => "A conversation's id is 1 to 256 visible ASCII characters.",
-                Stopped::Caller => "A caller's id is its hash from the log: 32 hexadecimal digits.",
-            };
-            return Answer::error(StatusCode::BAD_REQUEST, message, "bad_id");
-        };
-        match *method {
-            Method::POST => self.stop(stop).await,
-            _ => self.resume(stop).await,
-        }
+pub(super) async fn resume_conversation(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
+    match named(Stopped::Conversation, &uri) {
+        Ok(stop) => admin.resume(stop).await,
+        Err(refusal) => refusal,
     }
+}
 
+pub(super) async fn stop_caller(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
+    match named(Stopped::Caller, &uri) {
+        Ok(stop) => admin.stop(stop).await,
+        Err(refusal) => refusal,
+    }
+}
+
+pub(super) async fn resume_caller(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
+    match named(Stopped::Caller, &uri) {
+        Ok(stop) => admin.resume(stop).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// The stop that the path names.
+fn named(what: Stopped, uri: &Uri) -> Result<Stop, Answer> {
+    stop(what, segment(uri, 2)).ok_or_else(|| {
+        let message = match what {
+            Stopped::Conversation => "A conversation's id is 1 to 256 visible ASCII characters.",
+            Stopped::Caller => "A caller's id is its hash from the log: 32 hexadecimal digits.",
+        };
+        Answer::error(StatusCode::BAD_REQUEST, message, "bad_id")
+    })
+}
+
+impl Admin {
     async fn list_stops(&self) -> Answer {
         let mut listed = self.store.stops(now_ms()).await;
         listed.stops.sort_by_key(|(_, until_ms)| *until_ms);
@@ -174,7 +176,7 @@ fn word(what: Stopped) -> &'static str {
     }
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -24,6 +24,8 @@ use tracing_subscriber::EnvFilter;
 
 /// The most re-asks: each is a whole reply that is paid for.
 const MAX_REASK: u32 = 20;
+/// `admin.conversations`: some hundred MiB at the most.
+const MOST_CONVERSATIONS: u32 = 100_000;
 
 /// The smallest limit of a body or an event, in bytes: below it not even an error would fit.
 const MIN_BYTES: u64 = 1024;
@@ -281,6 +283,9 @@ impl Checker<'_> {
         let text =
             "expected the name of an environment variable (letters, digits and _), not the token itself";
         self.require(&["admin.token_env"], is_variable(name), text.to_owned());
+        let (count, most) = (admin.conversations, MOST_CONVERSATIONS);
+        let text = format!("expected 1 to {most}, found {count}");
+        self.require(&["admin.conversations"], (1..=most).contains(&count), text);
     }
 
     fn store(&mut self, store: &StateStore) {

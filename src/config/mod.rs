@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod kept;
 mod needs;
+mod origin;
 mod policies;
 mod prices;
 mod profiles;
@@ -70,6 +71,7 @@ use crate::policy::set::PolicySet;
 use contradictions::contradictions;
 use document::Document;
 use file::{Base, File, Overriding, Written};
+use origin::Origin;
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -112,6 +114,7 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
+    origin: Origin,
 }
 
 /// The effective settings: secrets must not reach a log through `{:?}`.
@@ -127,7 +130,7 @@ impl Config {
     /// # Errors
     /// All problems at once. Where the text is not TOML, nothing beyond that is checked.
     pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
-        Self::read(source, (overrides, registry), None)
+        Self::read(source, overrides, registry, None)
     }
 
     /// Reads a new configuration for the program that runs with this one. Settings that need a restart keep their
@@ -141,12 +144,13 @@ impl Config {
         overrides: &Overrides,
         registry: &[policy::Entry],
     ) -> Result<Self, Problems> {
-        Self::read(source, (overrides, registry), Some(self))
+        Self::read(source, overrides, registry, Some(self))
     }
 
     fn read(
         source: Source,
-        (overrides, registry): (&Overrides, &[policy::Entry]),
+        overrides: &Overrides,
+        registry: &[policy::Entry],
         running: Option<&Self>,
     ) -> Result<Self, Problems> {
         let overriding = Overriding::read(overrides);
@@ -155,7 +159,7 @@ impl Config {
             Problems::sorted(problems)
         };
         let (name, is_shipped) = (source.name(), source == Source::Shipped);
-        let text = source.text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
+        let text = source.clone().text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
@@ -190,14 +194,11 @@ impl Config {
             let kept = kept::keep(&mut written.file, running);
             // Checked again, since new settings must be consistent with kept ones.
             (certificates, warnings, wrong) = check(&written);
-            let restarts = kept.iter().map(|key| format!("needs a restart: {key}"));
+            let restarts: Vec<String> = kept.iter().map(|key| format!("needs a restart: {key}")).collect();
             if !wrong.is_empty() {
-                let restarts = format!(" ({})", restarts.collect::<Vec<_>>().join(", "));
-                let because =
-                    |problem: Problem| Problem { text: format!("{}{restarts}", problem.text), ..problem };
-                return Err(give_up(wrong.into_iter().map(because).collect()));
+                return Err(give_up(because_kept(wrong, &restarts.join(", "))));
             }
-            warnings = restarts.chain(warnings).collect();
+            warnings = [restarts, warnings].concat();
         }
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
@@ -207,6 +208,7 @@ impl Config {
         }
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
+        config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
         config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
         Ok(config)
@@ -357,8 +359,15 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
+            origin: Origin::default(),
         }
     }
+}
+
+/// Problems between new settings and those that wait for a restart, each with these.
+fn because_kept(problems: Vec<Problem>, restarts: &str) -> Vec<Problem> {
+    let because = |problem: Problem| Problem { text: format!("{} ({restarts})", problem.text), ..problem };
+    problems.into_iter().map(because).collect()
 }
 
 /// Enough of a hash to distinguish files.

@@ -229,12 +229,23 @@ impl Audit {
 }
 
 /// `[admin]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
     /// The environment variable with the bearer token for pages that show conversations or change anything; empty:
     /// there are no such pages.
     pub token_env: String,
+    /// The newest conversations that the admin server shows.
+    pub conversations: u32,
+    /// Most bytes of the newest request bodies of these conversations. Without a token none is kept.
+    #[serde(with = "size")]
+    pub bodies_bytes: u64,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self { token_env: String::new(), conversations: 1_000, bodies_bytes: 32 << 20 }
+    }
 }
 
 /// The format of log lines.

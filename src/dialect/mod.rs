@@ -102,6 +102,9 @@ pub trait Dialect<J>: Send + Sync {
     /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls: for replays.
     fn recorded_reply(&self, body: &[u8], messages: &[&Message]) -> Bytes;
 
+    /// A whole reply that makes one call, with `arguments` as JSON: for the validation of a call.
+    fn reply_with_call(&self, name: &str, arguments: &str) -> Bytes;
+
     /// What a recorded reply, whole or a stream, adds to the conversation: for replays.
     fn reply_items(&self, reply: &Bytes) -> RecordedReply;
 

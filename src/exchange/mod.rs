@@ -240,6 +240,11 @@ impl Exchange {
         &mut self.core.record
     }
 
+    /// The client's request, without its content coding.
+    pub fn body(&self) -> &Bytes {
+        &self.core.body
+    }
+
     /// The client's own name for the conversation.
     pub fn explicit_conversation(&self) -> Option<&str> {
         self.core.identity.explicit.as_deref()

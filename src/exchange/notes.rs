@@ -2,6 +2,7 @@
 //! no decision here uses.
 
 use super::Core;
+use crate::conversation::message::Role;
 use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
 use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
@@ -73,6 +74,7 @@ impl Core {
         for re_request in plan.re_requests.iter().filter(|re_request| re_request.message >= new_from) {
             record.re_requests.push(ReRequest { tool: re_request.tool.to_string(), on: On::Request });
         }
+        record.system_tokens = transcript.last_assistant().is_none().then(|| system_tokens(transcript));
         record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
     }
 
@@ -154,6 +156,7 @@ impl Core {
             unjudged: judged.unjudged,
             said: said_of(judged),
             is_spoken: judged.decision.is_hidden(),
+            message: judged.objections.first().map(|(_, reason)| reason.message.clone()),
         });
     }
 
@@ -191,6 +194,13 @@ pub(super) fn verdict_of(decision: &Decision) -> Verdict {
         Decision::Block { .. } | Decision::Drop => Verdict::Block,
         Decision::Ask { .. } | Decision::Hold { .. } => Verdict::Ask,
     }
+}
+
+/// The estimated tokens of the system messages.
+fn system_tokens(transcript: &Transcript<'_>) -> u64 {
+    let messages = transcript.request.messages.iter().enumerate();
+    let system = messages.filter(|(_, message)| message.role == Role::System);
+    system.map(|(at, _)| transcript.view(at).about_tokens().tokens()).sum()
 }
 
 fn new_text(reworded: &RewordedCall) -> NewText {

@@ -143,7 +143,8 @@ impl Running {
             let verdict = if call.wait_ms.is_some() { Verdict::Block } else { Verdict::Ask };
             let (tool, id) = (call.tool.clone(), call.call_id.clone());
             let (said, unjudged, is_spoken) = (Vec::new(), false, false);
-            self.held.push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken }));
+            self.held
+                .push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken, message: None }));
             core.outputs.push_back(match call.wait_ms {
                 Some(ms) => Output::Wait { id: call.id, ms },
                 None => {

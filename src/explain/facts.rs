@@ -85,6 +85,9 @@ pub(super) struct Shown {
     pub pieces: Vec<Piece>,
     pub acts: Vec<Act>,
     pub calls: Vec<Made>,
+    /// It is a result that reports a failure.
+    #[serde(skip)]
+    pub is_failed: bool,
     /// What the model would have been shown instead, since the call that it answers would have been blocked.
     pub instead: Option<String>,
 }

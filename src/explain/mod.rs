@@ -5,6 +5,7 @@
 mod acts;
 mod facts;
 mod html;
+mod items;
 mod live;
 mod marks;
 mod read;
@@ -12,9 +13,12 @@ mod ruled;
 mod text;
 mod visible;
 
+use self::facts::Explained;
 pub use crate::replay::one::Which;
 use crate::replay::one::{Chosen, choose};
 use crate::replay::{self, Enforced};
+use bytes::Bytes;
+use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
@@ -69,17 +73,7 @@ pub fn run(
     if let Some(caveat) = replay::caveat(config) {
         writeln!(aside, "toolrein: {caveat}")?;
     }
-    let how = replay::Options {
-        pace: options.pace,
-        verbose: false,
-        json: false,
-        threads: 1,
-        profile: options.profile.clone(),
-    };
-    let seen = replay::one::replay(config, &chosen, &how);
-    let model = chosen.recording.labels.model.as_deref().unwrap_or_default();
-    let of_model = || config.profiles.of_model(model).map(|profile| &*profile.name);
-    let explained = read::explain(config, &chosen, &seen, options.profile.as_deref().or_else(of_model));
+    let explained = explained(config, &chosen, options.profile.as_deref(), options.pace);
     match options.form {
         Form::Text { colour } => text::write(&explained, colour, options.full, out)?,
         Form::Html => html::write(&explained, options.full, out)?,
@@ -87,6 +81,43 @@ pub fn run(
     }
     out.flush()?;
     Ok(true)
+}
+
+fn explained(config: &Enforced, chosen: &Chosen, profile: Option<&str>, pace: Duration) -> Explained {
+    let how = replay::Options {
+        pace,
+        verbose: false,
+        json: false,
+        threads: 1,
+        profile: profile.map(str::to_owned),
+    };
+    let seen = replay::one::replay(config, chosen, &how);
+    let model = chosen.recording.labels.model.as_deref().unwrap_or_default();
+    let of_model = || config.profiles.of_model(model).map(|profile| &*profile.name);
+    read::explain(config, chosen, &seen, profile.or_else(of_model))
+}
+
+/// The explanation of the conversation in `body`, named `name`, as a self-contained HTML page.
+///
+/// # Errors
+/// Why the conversation cannot be read.
+pub fn page_of(config: &Enforced, body: &Bytes, name: &str) -> Result<String, String> {
+    let mut page = Vec::new();
+    html::write(&of_body(config, body, name)?, true, &mut page).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+/// The items of the conversation in `body`: messages, calls, results, notices and blocked calls.
+///
+/// # Errors
+/// Why the conversation cannot be read.
+pub fn items_of(config: &Enforced, body: &Bytes, name: &str) -> Result<Value, String> {
+    of_body(config, body, name).map(|explained| items::items(&explained))
+}
+
+fn of_body(config: &Enforced, body: &Bytes, name: &str) -> Result<Explained, String> {
+    let chosen = Chosen::of_body(body, &visible::one_line(name)).map_err(|error| error.to_string())?;
+    Ok(explained(config, &chosen, None, replay::LIVE_PACE))
 }
 
 /// Mentions the other conversations of the file, where none was chosen.

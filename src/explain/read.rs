@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::conversation::identity::{Hash, Identity};
 use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Content, Role};
+use crate::conversation::outcome::has_failed;
 use crate::conversation::request::Choice;
 use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::conversation::{Transcript, View};
@@ -147,6 +148,7 @@ impl Pairing<'_> {
             pieces: pieces.collect(),
             acts: Vec::new(),
             calls: Vec::new(),
+            is_failed: false,
             instead: None,
         })
     }
@@ -181,6 +183,7 @@ impl Pairing<'_> {
             pieces,
             acts,
             calls: self.rulings.of(view),
+            is_failed: view.message.role == Role::Tool && has_failed(&view),
             instead: call.and_then(|call| self.rulings.result_of(call.message, call.position)),
         }
     }

@@ -403,6 +403,9 @@ impl Drop for Driver {
             self.record.recorded = Some(recording.close(&self.exchange));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
+        if let Some(conversation) = &self.record.data.conversation {
+            self.app.telemetry.live.keep_body(conversation, self.exchange.body());
+        }
         if self.answered || is_done {
             self.record.end();
         }

@@ -59,6 +59,7 @@ impl Held {
         };
         let ticket = app.held.hold(shown, until);
         let step = record.trace.as_ref().map(|trace| trace.child(StepKind::Webhook));
+        app.telemetry.live.approval_asked(record, &tool);
         let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {
             let data = json!({
                 "token": token,

@@ -20,14 +20,21 @@ mod times;
 mod workers;
 
 use crate::config::{Config, Mode};
+use bytes::Bytes;
+use one::Chosen;
 use progress::Progress;
+use replayer::Replayer;
 use report::Report;
+use serde_json::Value;
 use std::io::{self, Write};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use workers::Workers;
+use workers::{Replayed, Workers};
+
+/// The time from one call to the next in a live conversation, whose requests hold no times.
+pub(crate) const LIVE_PACE: Duration = Duration::from_secs(5);
 
 /// How to replay, and what to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,4 +113,19 @@ pub fn run(
     }
     out.flush()?;
     Ok(report.total.conversations > 0)
+}
+
+/// The report on the replay of the conversation in `body`, named `name`, as [`run`] writes it in JSON.
+///
+/// # Errors
+/// Why the conversation cannot be read.
+pub fn report_of(config: &Enforced, body: &Bytes, name: &str) -> Result<Value, String> {
+    let chosen = Chosen::of_body(body, name).map_err(|error| error.to_string())?;
+    let options = Options { pace: LIVE_PACE, verbose: false, json: true, threads: 1, profile: None };
+    let replayed = Replayer::new(config, &options).replay(chosen.position, &chosen.recording);
+    let mut report = Report::new(config.policy_names());
+    report.add(Replayed::Conversation(Box::new(replayed)));
+    let mut out = Vec::new();
+    report.write_json(&mut out).map_err(|error| error.to_string())?;
+    serde_json::from_slice(&out).map_err(|error| error.to_string())
 }

@@ -35,6 +35,17 @@ pub(crate) struct Chosen {
     pub broken: u64,
 }
 
+impl Chosen {
+    /// The conversation in `body`, which comes from no file.
+    pub(crate) fn of_body(body: &Bytes, name: &str) -> Result<Self, NoneFound> {
+        let position = InputPosition { file: name.into(), line: 0 };
+        match Recording::read(body) {
+            Ok(recording) => Ok(Self { position, recording, readable: 1, broken: 0 }),
+            Err(fault) => Err(NoneFound::Broken(position, Flaw::Fault(fault))),
+        }
+    }
+}
+
 /// Why there is no conversation to show.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoneFound {

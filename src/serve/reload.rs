@@ -2,9 +2,9 @@
 //! state store, the memo, connections to an unchanged upstream, pending approvals. A refused configuration changes
 //! nothing. The caller decides when to reload.
 
-use super::sinks::{log_settings, own_series, seconds, seconds_now};
-use super::{Pages, Running, SimulatedModel, StartError, bearer_of, configured, patience, upstream_settings};
-use crate::admin::{Admin, StopScope};
+use super::sinks::{live_bounds, log_settings, own_series, seconds, seconds_now};
+use super::{Running, SimulatedModel, StartError, bearer_of, body_timeout, configured, upstream_settings};
+use crate::admin::{Admin, Pages, StopScope};
 use crate::config::{Certificates, Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
 use crate::policy;
@@ -49,15 +49,18 @@ impl Running {
             config: config.effective.as_json().into(),
             bearer,
             stop_scope: Arc::new(StopScope::of(&config)),
-            ..pages.admin.clone()
+            body_timeout: body_timeout(&config),
+            settings: Arc::clone(&config),
+            ..(*pages.admin).clone()
         };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
         telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
         self.replace_certificates(old.config.certificates.as_ref(), &config);
+        telemetry.live.configure(live_bounds(&config));
         self.handler.0.store(Arc::new(app));
-        self.pages.0.store(Arc::new(Pages { admin, patience: patience(&config) }));
+        self.pages.0.store(Arc::new(Pages::new(admin)));
         for warning in &config.warnings {
             telemetry.log.note(Level::Warn, warning, json!({}));
         }

@@ -10,6 +10,7 @@ use crate::recorder::Recorder;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
+use crate::telemetry::live::{Bounds, Live};
 use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{self, Collector, Spans};
@@ -31,6 +32,27 @@ pub(super) fn log_settings(log: &config::Log) -> Settings {
         levels.clone().find(|(name, _)| name.eq_ignore_ascii_case(directive.trim())).map(|(_, level)| *level)
     };
     Settings { format, level: log.level.split(',').find_map(alone).unwrap_or_default() }
+}
+
+/// What request records go to; `like`: the settings of connections to the upstream.
+pub(super) fn telemetry_of(
+    config: &Config,
+    metrics: &Arc<Metrics>,
+    log: Log,
+    like: &UpstreamSettings,
+) -> Result<Telemetry, StartError> {
+    let spans = spans_of(config, like, metrics, &log)?;
+    let live = Arc::new(Live::new(live_bounds(config)));
+    Ok(Telemetry { metrics: Arc::clone(metrics), log, audit: audit_of(config)?, spans, live })
+}
+
+/// How much the live view keeps. Contents are for the holder of the token alone.
+pub(super) fn live_bounds(config: &Config) -> Bounds {
+    let bytes = if config.admin.token_env.is_empty() { 0 } else { config.admin.bodies_bytes };
+    Bounds {
+        conversations: usize::try_from(config.admin.conversations).unwrap_or(usize::MAX),
+        body_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+    }
 }
 
 /// The metrics, with the sources of their gauges.
@@ -63,7 +85,7 @@ pub(super) fn seconds(time: SystemTime) -> i64 {
 }
 
 /// The traces, where a collector is named.
-pub(super) fn spans_of(
+fn spans_of(
     config: &Config,
     like: &UpstreamSettings,
     metrics: &Metrics,
@@ -85,7 +107,7 @@ pub(super) fn spans_of(
 }
 
 /// The audit log, where a file is named.
-pub(super) fn audit_of(config: &Config) -> Result<Audit, StartError> {
+fn audit_of(config: &Config) -> Result<Audit, StartError> {
     let Some(path) = config.audit.path() else { return Ok(Audit::off()) };
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
 }

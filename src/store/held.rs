@@ -16,6 +16,8 @@ use tokio::time::{Instant, timeout_at};
 const MOST_WAITING: usize = 1000;
 /// For how many ended calls the result is kept, for late answers.
 const MOST_ENDED: usize = 1000;
+/// The longest arguments that are kept with a result.
+const MOST_KEPT_CHARS: usize = 2000;
 
 /// What a person is shown of a call that waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,10 @@ pub struct Ended {
     pub at: SystemTime,
     /// Who decided, where that is known.
     pub approver: Option<Arc<str>>,
+    /// Why, in the person's words.
+    pub reason: Option<Arc<str>>,
+    /// The arguments in readable form, cut to a bounded length.
+    pub arguments: Arc<str>,
 }
 
 /// How the wait for a call ended.
@@ -161,13 +167,13 @@ impl HeldCalls {
             return Err(ended.map(|(_, ended)| ended.clone()));
         };
         let spoken = spoken.into();
-        let (approve, approver) = (spoken.approve, spoken.approver.clone());
+        let (approve, approver, reason) = (spoken.approve, spoken.approver.clone(), spoken.reason.clone());
         let end = match (waiting.answer.send(spoken), approve) {
             (Err(_), _) => End::Left,
             (Ok(()), true) => End::Approved,
             (Ok(()), false) => End::Declined,
         };
-        let ended = Ended { end, tool: waiting.shown.tool.clone(), at: SystemTime::now(), approver };
+        let ended = Ended { approver, reason, ..Ended::of(&waiting.shown, end) };
         inner.end(token, ended.clone());
         if end == End::Left { Err(Some(ended)) } else { Ok(waiting.shown) }
     }
@@ -178,6 +184,11 @@ impl HeldCalls {
         let mut all: Vec<_> = inner.waiting.iter().collect();
         all.sort_unstable_by_key(|(_, waiting)| waiting.nth);
         all.into_iter().map(|(token, waiting)| (token.clone(), waiting.shown.clone())).collect()
+    }
+
+    /// The calls that waited, the newest end first.
+    pub fn history(&self) -> Vec<Ended> {
+        self.lock().ended.iter().rev().map(|(_, ended)| ended.clone()).collect()
     }
 
     /// Whether a call waits under `token`.
@@ -196,7 +207,8 @@ impl HeldCalls {
         let mut inner = self.lock();
         inner.stopped = true;
         let all: Vec<(String, Waiting)> = inner.waiting.drain().collect();
-        all.into_iter().for_each(|(token, waiting)| inner.end(&token, Ended::of(waiting, End::Stopped)));
+        all.into_iter()
+            .for_each(|(token, waiting)| inner.end(&token, Ended::of(&waiting.shown, End::Stopped)));
     }
 
     /// Removes a call whose decision is no longer awaited; false if it was answered before.
@@ -205,7 +217,7 @@ impl HeldCalls {
         let waiting = inner.waiting.remove(token);
         let was_waiting = waiting.is_some();
         if let Some(waiting) = waiting {
-            inner.end(token, Ended::of(waiting, end));
+            inner.end(token, Ended::of(&waiting.shown, end));
         }
         was_waiting
     }
@@ -216,8 +228,12 @@ impl HeldCalls {
 }
 
 impl Ended {
-    fn of(waiting: Waiting, end: End) -> Self {
-        Self { end, tool: waiting.shown.tool, at: SystemTime::now(), approver: None }
+    fn of(shown: &Shown, end: End) -> Self {
+        let cut =
+            shown.readable.char_indices().nth(MOST_KEPT_CHARS).map_or(shown.readable.len(), |(at, _)| at);
+        let arguments = shown.readable[..cut].into();
+        let (tool, at) = (shown.tool.clone(), SystemTime::now());
+        Self { end, tool, at, approver: None, reason: None, arguments }
     }
 }
 

@@ -106,6 +106,7 @@ fn calls() -> Vec<JudgedCall> {
         unjudged: false,
         said: vec![],
         is_spoken: false,
+        message: None,
     };
     vec![
         call("search", Verdict::Allow),

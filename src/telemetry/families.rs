@@ -110,6 +110,18 @@ impl Counters {
             self.0.with_label_values(&[word]).inc_by(count);
         }
     }
+
+    /// The count of a word that has a series already; another one would get it.
+    pub(super) fn count(&self, word: &'static str) -> u64 {
+        self.0.with_label_values(&[word]).get()
+    }
+
+    /// The sum over all words.
+    pub(super) fn sum(&self) -> u64 {
+        let families = self.0.collect();
+        let series = families.iter().flat_map(|family| family.get_metric());
+        series.map(|series| series.get_counter().get_value() as u64).sum()
+    }
 }
 
 /// Billed prompts by what was done to their conversations.

@@ -2,6 +2,7 @@
 //! nothing itself.
 
 use super::families::Maker;
+use super::metrics::{Metrics, RELOADS};
 use prometheus::{Error, IntGauge, IntGaugeVec};
 use std::sync::OnceLock;
 
@@ -15,6 +16,32 @@ pub(super) struct Gauges {
     /// Labelled with the hash of the configuration in force.
     config_info: IntGaugeVec,
     config_loaded: IntGauge,
+}
+
+/// The state of the process, as far as metrics know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    pub streams: i64,
+    pub is_store_up: bool,
+    pub store_errors: u64,
+    pub reloads: u64,
+    pub refused_reloads: u64,
+    /// When the configuration in force was loaded, in ms since the epoch.
+    pub loaded_ms: i64,
+}
+
+impl Metrics {
+    /// What the admin server shows of the state of the process.
+    pub fn health(&self) -> Health {
+        Health {
+            streams: self.gauges.streams_open.get(),
+            is_store_up: self.store.is_up(),
+            store_errors: self.store.errors(),
+            reloads: self.reloads.count(RELOADS[0]),
+            refused_reloads: self.reloads.count(RELOADS[1]),
+            loaded_ms: self.gauges.loaded_seconds().saturating_mul(1_000),
+        }
+    }
 }
 
 /// A gauge whose value comes from a source.
@@ -59,6 +86,11 @@ impl Gauges {
         self.config_info.reset();
         self.config_info.with_label_values(&[hash]).set(1);
         self.config_loaded.set(at_seconds);
+    }
+
+    /// When the configuration in force was loaded.
+    pub(super) fn loaded_seconds(&self) -> i64 {
+        self.config_loaded.get()
     }
 
     /// Reads all sources.

@@ -33,7 +33,7 @@ const EFFECTS: [&str; 3] = ["removed", "added", "reasked"];
 /// The labels of [`Metrics::count_summary_tokens`] and [`Metrics::count_question_tokens`].
 const BILLED: [&str; 2] = ["input", "output"];
 /// The labels of [`Metrics::count_reload`].
-const RELOADS: [&str; 2] = ["ok", "refused"];
+pub(super) const RELOADS: [&str; 2] = ["ok", "refused"];
 /// About how many bytes of a request make a token: for prompts without a bill.
 const BYTES_OF_A_TOKEN: u64 = 4;
 
@@ -55,10 +55,10 @@ pub struct Metrics {
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
     lost_recordings: IntCounter,
-    reloads: Counters,
+    pub(super) reloads: Counters,
     tls: TlsMetrics,
-    gauges: Gauges,
-    store: StoreMetrics,
+    pub(super) gauges: Gauges,
+    pub(super) store: StoreMetrics,
     spans: SpanCounts,
 }
 

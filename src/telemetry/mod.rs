@@ -12,6 +12,7 @@ mod families;
 mod gauges;
 mod gen_ai;
 mod line;
+pub mod live;
 pub mod log;
 pub mod metrics;
 mod models;
@@ -29,6 +30,7 @@ pub mod trace;
 mod cases;
 
 use audit::Audit;
+use live::Live;
 use log::Log;
 use metrics::Metrics;
 use request_record::RequestRecord;
@@ -42,6 +44,7 @@ pub struct Telemetry {
     pub log: Log,
     pub audit: Audit,
     pub spans: Spans,
+    pub live: Arc<Live>,
 }
 
 impl Telemetry {
@@ -51,6 +54,7 @@ impl Telemetry {
         self.log.request(record);
         self.audit.request(record);
         self.spans.record(record);
+        self.live.record(record);
         self.metrics.add_lost_log_lines(self.log.take_lost());
         self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
@@ -66,6 +70,7 @@ impl Telemetry {
 
 #[cfg(test)]
 mod tests {
+    use super::live::Bounds;
     use super::log::{Format, Level, Settings};
     use super::request_record::Route;
     use super::tools::OwnSeries;
@@ -92,6 +97,7 @@ mod tests {
             log,
             audit: Audit::off(),
             spans: Spans::off(),
+            live: Arc::new(Live::new(Bounds { conversations: 1, body_bytes: 0 })),
         };
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();

@@ -58,6 +58,8 @@ pub struct RequestRecord {
     pub policy_tokens: Vec<PolicyTokens>,
     /// The estimated tokens of the tools that the request declares.
     pub definition_tokens: u64,
+    /// The estimated tokens of the system messages, of the first request of a conversation.
+    pub system_tokens: Option<u64>,
     /// What they cost in billionths of a dollar; `None` where the model's price is not known.
     pub cost: Option<u64>,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
@@ -156,6 +158,8 @@ pub struct JudgedCall {
     pub said: Vec<Said>,
     /// The model gets the text of the first of them.
     pub is_spoken: bool,
+    /// The sentence of the first objection. For the admin server alone.
+    pub message: Option<String>,
 }
 
 /// A text among a call's arguments, before and after a policy wrote it anew.

@@ -107,6 +107,15 @@ impl StoreMetrics {
         self.without.add(WITHOUT[usize::from(refused)], 1);
     }
 
+    pub(super) fn is_up(&self) -> bool {
+        self.up.get() == 1
+    }
+
+    /// Errors of all operations.
+    pub(super) fn errors(&self) -> u64 {
+        self.errors.sum()
+    }
+
     pub(super) fn answers(&self, answers: bool) {
         self.up.set(answers.into());
     }

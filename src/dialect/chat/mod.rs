@@ -78,6 +78,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
         recorded::recorded_reply(body, messages)
     }
 
+    fn reply_with_call(&self, name: &str, arguments: &str) -> Bytes {
+        recorded::reply_with_call(name, arguments)
+    }
+
     fn reply_items(&self, reply: &Bytes) -> RecordedReply {
         recorded::reply_items(reply)
     }

@@ -5,6 +5,7 @@ use crate::conversation::message::Message;
 use crate::dialect::RecordedReply;
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 /// The reply that made these messages of the request `body`, whole, with the recorded bytes of its calls.
@@ -24,6 +25,15 @@ pub fn recorded_reply(body: &[u8], messages: &[&Message]) -> Bytes {
     }
     reply.extend_from_slice(br#","finish_reason":"tool_calls"}]}"#);
     reply.into()
+}
+
+/// A whole reply that makes one call.
+pub fn reply_with_call(name: &str, arguments: &str) -> Bytes {
+    let function = json!({"name": name, "arguments": arguments});
+    let call = json!({"id": "call_proposed", "type": "function", "function": function});
+    let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let choice = json!({"index": 0, "message": message, "finish_reason": "tool_calls"});
+    json!({"object": "chat.completion", "choices": [choice]}).to_string().into()
 }
 
 #[derive(Deserialize)]

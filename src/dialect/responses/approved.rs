@@ -52,6 +52,15 @@ fn item(call: &Assembled, id: &str) -> Value {
     item
 }
 
+/// A whole reply that makes one call.
+pub fn reply_with_call(name: &str, arguments: &str) -> Bytes {
+    let call = json!({
+        "type": "function_call", "id": "fc_proposed", "call_id": "call_proposed", "status": "completed",
+        "name": name, "arguments": arguments,
+    });
+    json!({"object": "response", "status": "completed", "output": [call]}).to_string().into()
+}
+
 /// The reply that made these messages of the request `body`, with the recorded bytes of its calls.
 pub fn recorded_reply(body: &[u8], messages: &[&Message]) -> Bytes {
     let spans: Vec<&[u8]> = messages.iter().map(|message| message.span.of(body)).collect();

@@ -81,6 +81,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
         approved::recorded_reply(body, messages)
     }
 
+    fn reply_with_call(&self, name: &str, arguments: &str) -> Bytes {
+        approved::reply_with_call(name, arguments)
+    }
+
     fn reply_items(&self, reply: &Bytes) -> RecordedReply {
         stored::reply_items(reply)
     }

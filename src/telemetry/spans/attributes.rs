@@ -213,6 +213,7 @@ mod tests {
             unjudged: false,
             said,
             is_spoken: true,
+            message: None,
         };
         record.judged = vec![call; 1_000];
         let trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);

@@ -1,0 +1,100 @@
+//! The pages of numbers: overview, tools, limits, health. Open to all, as metrics are: they name models, tools and
+//! policies, and no conversation.
+
+use super::Admin;
+use super::answer::Answer;
+use crate::dialect::usage::Usage;
+use crate::telemetry::live::{Snapshot, VERDICTS};
+use axum::extract::State;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Ten-thousandths, in which the share of a control group is kept.
+const WHOLE: f64 = 10_000.0;
+
+pub(super) async fn overview(State(admin): State<Arc<Admin>>) -> Answer {
+    let totals = admin.live.totals();
+    let calls = VERDICTS.iter().zip(totals.calls);
+    let calls: Map<String, Value> =
+        calls.map(|(verdict, count)| (verdict.as_str().into(), json!(count))).collect();
+    let sum =
+        |count: fn(&crate::telemetry::live::PolicyTotals) -> u64| totals.policies.iter().map(count).sum();
+    let (removed, added): (u64, u64) = (sum(|it| it.removed), sum(|it| it.added));
+    let reasked: u64 = sum(|it| it.reasked);
+    let net: i64 = totals.policies.iter().map(|it| it.net).sum();
+    let ungoverned = totals.ungoverned.iter();
+    let ungoverned =
+        ungoverned.map(|(endpoint, requests)| json!({"endpoint": endpoint, "requests": requests}));
+    Answer::json(&json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "mode": admin.settings.mode.as_str(),
+        "started_ms": totals.started_ms,
+        "now_ms": totals.now_ms,
+        "requests": totals.requests,
+        "turns": totals.turns,
+        "tool_calls": calls,
+        "runaways_stopped": totals.runaways,
+        "tokens": {"removed": removed, "added": added, "reasked": reasked, "net": net},
+        "money": admin.money(&totals),
+        "hold_out": admin.hold_out(),
+        "cost_of_guarding": {"overhead_p99_ms": totals.overhead_ms.p99, "added_tokens": added + reasked},
+        "approvals_pending": admin.held.count(),
+        "ungoverned": ungoverned.collect::<Vec<_>>(),
+        "models": totals.models,
+        "policies": totals.policies,
+        "minutes": totals.minutes,
+    }))
+}
+
+pub(super) async fn tools(State(admin): State<Arc<Admin>>) -> Answer {
+    Answer::json(&json!({"tools": admin.live.tools(), "start": admin.live.start()}))
+}
+
+pub(super) async fn limits(State(admin): State<Arc<Admin>>) -> Answer {
+    let (limits, turns) = admin.live.limits();
+    Answer::json(&json!({"limits": limits, "turns": turns}))
+}
+
+pub(super) async fn health(State(admin): State<Arc<Admin>>) -> Answer {
+    let (totals, health, settings) = (admin.live.totals(), admin.metrics.health(), &admin.settings);
+    let errors = totals.errors.iter().map(|(status, count)| json!({"status": status, "requests": count}));
+    let kind = if settings.store.is_shared() { "redis" } else { "memory" };
+    Answer::json(&json!({
+        "requests": totals.requests,
+        "errors": errors.collect::<Vec<_>>(),
+        "overhead_ms": {"p50": totals.overhead_ms.p50, "p99": totals.overhead_ms.p99},
+        "streams": health.streams,
+        "store": {"kind": kind, "up": health.is_store_up, "errors": health.store_errors},
+        "reloads": {"ok": health.reloads, "refused": health.refused_reloads, "last_ms": health.loaded_ms},
+        "config": {"hash": settings.hash, "path": settings.file().map(|path| path.display().to_string())},
+        "recorder": null,
+    }))
+}
+
+impl Admin {
+    /// What the saved tokens would have cost as input; `None` where no model's price is known.
+    fn money(&self, totals: &Snapshot) -> Option<Value> {
+        let mut sums: Option<[f64; 2]> = None;
+        for model in &totals.models {
+            let Some(price) = self.settings.price(&model.model) else { continue };
+            let prompt = model.net_tokens.unsigned_abs();
+            let usage = Usage { prompt, ..Usage::default() };
+            let cached = Usage { prompt, cached: prompt, ..Usage::default() };
+            let sign = if model.net_tokens < 0 { -1.0 } else { 1.0 };
+            let sums = sums.get_or_insert_default();
+            for (sum, usage) in sums.iter_mut().zip([usage, cached]) {
+                *sum += sign * price.of(&usage) as f64 / 1e9;
+            }
+        }
+        let [uncached, cached] = sums?;
+        Some(json!({"net_usd_uncached": uncached, "net_usd_cached": cached}))
+    }
+
+    /// The control group, if there is one.
+    fn hold_out(&self) -> Option<Value> {
+        let share = self.settings.conversation.holdout;
+        let note =
+            "These conversations are left unchanged; compare both groups in toolrein_context_* of /metrics.";
+        (share > 0).then(|| json!({"share": f64::from(share) / WHOLE, "note": note}))
+    }
+}

@@ -1,0 +1,57 @@
+//! Replay of a conversation under another configuration: what its policies would have done, without any network.
+
+use super::Admin;
+use super::answer::Answer;
+use super::pages::body_of;
+use crate::config::{Config, Overrides, Source};
+use crate::policy::REGISTRY;
+use axum::body::Body;
+use axum::extract::State;
+use hyper::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+use std::sync::Arc;
+
+/// The longest body, in bytes.
+const BODY_BYTES: usize = 1 << 20;
+
+/// The body of the request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplayRequest {
+    /// The conversation's id.
+    conversation: String,
+    /// A configuration as TOML, which changes the shipped one.
+    configuration: String,
+}
+
+/// The page.
+pub(super) async fn replay(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+    let body = match body_of(body, BODY_BYTES, admin.body_timeout).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let Ok(ReplayRequest { conversation, configuration }) = serde_json::from_slice(&body) else {
+        let message = "The body must be {\"conversation\": ID, \"configuration\": \"TOML text\"}.";
+        return Answer::error(StatusCode::BAD_REQUEST, message, "bad_request");
+    };
+    // Values of this process's environment could show in problems.
+    if configuration.contains("${") {
+        let message = "The configuration must not use variables of the environment.";
+        return Answer::error(StatusCode::BAD_REQUEST, message, "configuration_refused");
+    }
+    let source = Source::Text { name: "configuration".to_owned(), text: configuration };
+    let config = match Config::load(source, &Overrides::default(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => {
+            let problems: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+            let message = problems.join("; ");
+            return Answer::error(StatusCode::BAD_REQUEST, &message, "configuration_refused");
+        }
+    };
+    let report = admin.reviewed(&conversation, |admin, body, id| admin.review.replay(config, body, id));
+    match report.await {
+        Ok(report) => Answer::json(&json!({ "report": report })),
+        Err(why) => Answer::not_found(&why),
+    }
+}

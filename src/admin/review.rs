@@ -1,0 +1,27 @@
+//! What the admin server has done with recorded conversations by modules above it: explained and replayed. The program's
+//! assembly supplies it.
+
+use crate::config::Config;
+use bytes::Bytes;
+use serde_json::Value;
+
+/// See the module's documentation. All of it computes for as long as the conversation is large.
+pub trait Review: Send + Sync {
+    /// The conversation in `body` as a self-contained HTML page, as the policies of `config` see it.
+    ///
+    /// # Errors
+    /// Why it cannot be shown.
+    fn page(&self, config: &Config, body: &Bytes, id: &str) -> Result<String, String>;
+
+    /// Its items: messages, calls, results, notices and blocked calls.
+    ///
+    /// # Errors
+    /// Why it cannot be shown.
+    fn items(&self, config: &Config, body: &Bytes, id: &str) -> Result<Value, String>;
+
+    /// The report of its replay under `config`.
+    ///
+    /// # Errors
+    /// Why it cannot be replayed.
+    fn replay(&self, config: Config, body: &Bytes, id: &str) -> Result<Value, String>;
+}

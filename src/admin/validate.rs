@@ -1,0 +1,216 @@
+//! Validation of a call: what the proxy would decide on a call that the model makes next in a conversation. The same
+//! exchange decides as in the proxy; nothing is sent and nothing is stored. The caller's windows and quotas, which the
+//! conversation does not show, count as unused.
+
+use super::Admin;
+use super::answer::Answer;
+use super::pages::body_of;
+use crate::config::Config;
+use crate::conversation::identity::{Hash, Identity};
+use crate::conversation::memo::NoMemo;
+use crate::conversation::summaries::{Pin, Summaries};
+use crate::exchange::{
+    Admission, Answer as Reply, Arrived, CHAT, Exchange, Input, Now, Output, RESPONSES, Shared, WholeReply,
+};
+use crate::secret::random_key;
+use crate::store::Facts;
+use crate::telemetry::request_record::{LimitUse, RequestRecord, Route, Verdict};
+use axum::body::Body;
+use axum::extract::State;
+use bytes::Bytes;
+use hyper::http::StatusCode;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The longest body, in bytes.
+const BODY_BYTES: usize = 4 << 20;
+/// Steps of one exchange at most; it has far fewer.
+const MOST_STEPS: usize = 1_000;
+
+/// The body of the request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ValidateRequest<'a> {
+    #[serde(borrow)]
+    request: &'a RawValue,
+    endpoint: Option<Endpoint>,
+    call: Proposed,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Endpoint {
+    #[serde(rename = "chat.completions")]
+    Chat,
+    #[serde(rename = "responses")]
+    Responses,
+}
+
+/// The call to judge.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Proposed {
+    name: String,
+    /// JSON in a string, as models write it, or the object itself.
+    arguments: Value,
+}
+
+/// The page.
+pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Answer {
+    let body = match body_of(body, BODY_BYTES, admin.body_timeout).await {
+        Ok(body) => body,
+        Err(refusal) => return refusal,
+    };
+    let Ok(_permit) = admin.reviews.acquire().await else { return internal() };
+    let judged = tokio::task::spawn_blocking({
+        let admin = Arc::clone(&admin);
+        move || admin.validated(&body)
+    });
+    judged.await.unwrap_or_else(|_| internal())
+}
+
+fn internal() -> Answer {
+    let message = "The call cannot be judged: an error of toolrein's own.";
+    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message, "internal")
+}
+
+impl Admin {
+    fn validated(&self, body: &[u8]) -> Answer {
+        let asked: ValidateRequest<'_> = match serde_json::from_slice(body) {
+            Ok(asked) => asked,
+            Err(error) => {
+                let message = format!(
+                    "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\" or \"responses\", \
+                     \"call\": {{\"name\": ..., \"arguments\": ...}}}}: {error}."
+                );
+                return Answer::error(StatusCode::BAD_REQUEST, &message, "bad_request");
+            }
+        };
+        let request = Bytes::copy_from_slice(asked.request.get().as_bytes());
+        let endpoint = asked.endpoint.unwrap_or(Endpoint::Chat);
+        match judged(&self.settings, endpoint, request, &asked.call) {
+            Ok(judged) => Answer::json(&judged),
+            Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why, "request_unreadable"),
+        }
+    }
+}
+
+/// The decision on `call` as the reply to the request in `body`.
+fn judged(config: &Arc<Config>, endpoint: Endpoint, body: Bytes, call: &Proposed) -> Result<Value, String> {
+    let (dialect, route, path) = match endpoint {
+        Endpoint::Chat => (CHAT, Route::Chat, "/v1/chat/completions"),
+        Endpoint::Responses => (RESPONSES, Route::Responses, "/v1/responses"),
+    };
+    let request = dialect.read(&body).map_err(|fault| format!("The request cannot be read: {fault}."))?;
+    let model = request.model_name(&body).into_owned();
+    let profile = config.profiles.of_model(&model).map(|profile| Arc::clone(&profile.name));
+    let key = random_key();
+    let shared = Shared {
+        config: Arc::clone(config),
+        memo: Arc::new(NoMemo),
+        key: key.clone(),
+        secret: random_key(),
+        upstream: String::new(),
+        summaries: Arc::new(NoSummaries),
+    };
+    let identity = Identity { key, caller: Hash::default(), explicit: None };
+    let arrived = Arrived { dialect, body, request, identity, profile, tier: None, path: path.to_owned() };
+    let now = Now { at: Instant::now(), ms: super::stops::now_ms() };
+    let record = Box::new(RequestRecord::new(route));
+    let mut exchange = Exchange::begin(Arc::new(shared), arrived, record, now);
+    let arguments = match &call.arguments {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let end = drive(&mut exchange, dialect.reply_with_call(&call.name, &arguments), now);
+    exchange.close(now);
+    Ok(shown(exchange.record(), &end, call))
+}
+
+/// How the exchange ended.
+#[derive(Default)]
+struct End {
+    /// The call waits for a person.
+    asks: bool,
+    /// The call waits for so many ms.
+    waits_ms: Option<u64>,
+    /// Another model would decide.
+    asks_model: bool,
+    /// The request, or the reply, was refused for this.
+    refused: Option<String>,
+}
+
+/// Drives the exchange as the proxy does, with `reply` as the upstream's.
+fn drive(exchange: &mut Exchange, reply: Bytes, now: Now) -> End {
+    let (mut end, mut reply) = (End::default(), Some(reply));
+    for _ in 0..MOST_STEPS {
+        let Some(output) = exchange.next_output() else { break };
+        let input = match output {
+            Output::Admit { .. } => Input::Admitted(Admission::Free),
+            Output::FindHistory(_) => Input::History(None),
+            Output::LookUp(_) => Input::Facts(Box::<Facts>::default()),
+            Output::Claim { .. } => Input::Claimed(false),
+            Output::Summarise { .. } => Input::Summarised(None),
+            Output::Send(_) => match reply.take() {
+                Some(body) => Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }),
+                // The model would be asked again.
+                None => break,
+            },
+            Output::AskApproval(_) => {
+                end.asks = true;
+                break;
+            }
+            Output::AskModel(_) => {
+                end.asks_model = true;
+                break;
+            }
+            Output::Wait { ms, .. } => {
+                end.waits_ms = Some(ms);
+                break;
+            }
+            Output::Answer(Reply::Error(error)) => {
+                end.refused = Some(error.to_string());
+                break;
+            }
+            Output::Answer(_) => break,
+            _ => continue,
+        };
+        exchange.on(input, now);
+    }
+    end
+}
+
+fn shown(record: &RequestRecord, end: &End, call: &Proposed) -> Value {
+    let judged = record.judged.iter().rfind(|judged| judged.tool == call.name).or(record.judged.last());
+    let first = judged.and_then(|judged| judged.said.first());
+    let message = judged.and_then(|judged| judged.message.clone());
+    let (verdict, reason) = match (judged, end) {
+        (_, End { refused: Some(why), .. }) => (Verdict::Block, Some(why.clone())),
+        (Some(judged), _) => (judged.verdict, message.or(first.map(|said| said.reason.to_owned()))),
+        (None, End { asks: true, .. }) => (Verdict::Ask, Some("A person is asked.".to_owned())),
+        (None, End { asks_model: true, .. }) => (Verdict::Ask, Some("Another model is asked.".to_owned())),
+        (None, End { waits_ms: Some(ms), .. }) => (Verdict::Ask, Some(format!("It waits for {ms} ms."))),
+        (None, _) => (Verdict::Allow, None),
+    };
+    let usage = record.usage_of_limits.iter();
+    let usage = usage.map(|LimitUse { policy, tool, used, limit }| {
+        json!({"policy": policy, "tool": tool, "used": used, "limit": limit})
+    });
+    json!({
+        "verdict": verdict.as_str(),
+        "policy": first.map(|said| said.policy),
+        "reason": reason,
+        "usage": usage.collect::<Vec<_>>(),
+    })
+}
+
+/// No model is asked for summaries: every batch counts as cleared.
+struct NoSummaries;
+
+impl Summaries for NoSummaries {
+    fn pinned(&self, _batch: Hash) -> Option<Pin> {
+        Some(Pin::Cleared)
+    }
+}

@@ -1,0 +1,52 @@
+//! Where a configuration came from: its source and its text, so that the running program can compare itself with the
+//! file, and build the same configuration once more.
+
+use super::error::Problems;
+use super::{Config, Overrides, Source};
+use crate::policy;
+use std::path::Path;
+
+/// See the module's documentation. Never shown: the text may hold secrets.
+#[derive(Default)]
+pub(super) struct Origin {
+    source: Option<Source>,
+    text: Option<Source>,
+    overrides: Overrides,
+}
+
+impl Origin {
+    pub(super) fn new(source: Source, text: String, overrides: &Overrides) -> Self {
+        let name = source.name();
+        let text = if source == Source::Shipped { Source::Shipped } else { Source::Text { name, text } };
+        Self { source: Some(source), text: Some(text), overrides: overrides.clone() }
+    }
+}
+
+impl Config {
+    /// The file that it was read from.
+    pub fn file(&self) -> Option<&Path> {
+        match self.origin.source.as_ref()? {
+            Source::File(path) => Some(path),
+            Source::Shipped | Source::Stdin | Source::Text { .. } => None,
+        }
+    }
+
+    /// Reads the file again, as a start would, overrides included; `None`: it came from no file.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn in_file(&self, registry: &[policy::Entry]) -> Option<Result<Self, Problems>> {
+        self.file()?;
+        let source = self.origin.source.clone()?;
+        Some(Self::load(source, &self.origin.overrides, registry))
+    }
+
+    /// The same configuration once more, from the text that was read.
+    ///
+    /// # Errors
+    /// As [`Self::load`], where the environment has changed.
+    pub fn again(&self, registry: &[policy::Entry]) -> Result<Self, Problems> {
+        let text = self.origin.text.clone().unwrap_or(Source::Shipped);
+        Self::load(text, &self.origin.overrides, registry)
+    }
+}

@@ -1,0 +1,66 @@
+//! The admin pages as a service of the accept loop, and what they show by way of modules that the admin server does not
+//! know: explanations and replays.
+
+use crate::admin::{Pages, Review};
+use crate::config::Config;
+use crate::policy::REGISTRY;
+use crate::proxy::body::{BodyError, ReplyBody};
+use crate::proxy::{ResponseFuture, Service};
+use crate::replay::Enforced;
+use crate::{explain, replay};
+use arc_swap::ArcSwap;
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use http_body_util::{BodyExt as _, BodyStream, Collected};
+use hyper::body::{Body as _, Incoming};
+use hyper::http::{Request, Response};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// See the module's documentation.
+pub(super) struct AdminService(pub(super) ArcSwap<Pages>);
+
+impl Service for AdminService {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
+        Box::pin(answer(self.0.load_full(), request))
+    }
+}
+
+async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<ReplyBody> {
+    let (head, body) = pages.answer(request.map(Body::new)).await.into_parts();
+    // One of known length is a page in memory; any other is a stream.
+    let body = match body.size_hint().exact() {
+        Some(_) => ReplyBody::full(body.collect().await.map(Collected::to_bytes).unwrap_or_default()),
+        None => {
+            let frames = BodyStream::new(body);
+            ReplyBody::from_stream(frames.map(|frame| frame.map_err(|_| BodyError::UpstreamCut)))
+        }
+    };
+    Response::from_parts(head, body)
+}
+
+/// Explanations and replays of the conversations that the admin server keeps.
+pub(super) struct Reviewer;
+
+impl Review for Reviewer {
+    fn page(&self, config: &Config, body: &Bytes, id: &str) -> Result<String, String> {
+        explain::page_of(&enforced(config)?, body, id)
+    }
+
+    fn items(&self, config: &Config, body: &Bytes, id: &str) -> Result<Value, String> {
+        explain::items_of(&enforced(config)?, body, id)
+    }
+
+    fn replay(&self, config: Config, body: &Bytes, id: &str) -> Result<Value, String> {
+        replay::report_of(&Enforced::new(config), body, id)
+    }
+}
+
+/// The configuration for a replay.
+fn enforced(config: &Config) -> Result<Enforced, String> {
+    let again = config.again(REGISTRY).map_err(|problems| {
+        format!("The configuration in force cannot be built again: {} problems.", problems.0.len())
+    });
+    again.map(Enforced::new)
+}

@@ -1,0 +1,225 @@
+//! The newest conversations: who has them, what was decided on their calls, how much of each limit they have used. No
+//! texts but the sentences that policies wrote to the model.
+
+use crate::telemetry::bounded;
+use crate::telemetry::request_record::{JudgedCall, LimitUse, RequestRecord, Verdict};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Decisions that are kept of each conversation.
+const MOST_DECISIONS: usize = 50;
+/// Limits that are kept of each conversation.
+const MOST_LIMITS: usize = 50;
+/// The longest id, name or sentence, in characters.
+const MOST_CHARS: usize = 500;
+/// Policies whose blocking ends an agent that does not stop by itself.
+const ENDING: [&str; 3] = ["budget", "loops", "turn_limits"];
+
+/// See the module's documentation.
+pub(super) struct Conversations {
+    most: usize,
+    next: u64,
+    by_id: HashMap<Arc<str>, (u64, Conversation)>,
+    /// Ids in the order of their newest requests.
+    order: BTreeMap<u64, Arc<str>>,
+}
+
+/// One conversation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Conversation {
+    pub id: String,
+    pub model: Option<String>,
+    pub profile: Option<String>,
+    /// A keyed hash of the caller's credential.
+    pub caller: Option<String>,
+    pub requests: u64,
+    pub calls: u64,
+    pub blocked: u64,
+    pub tokens_removed: u64,
+    /// Added by notices, or billed for asking again.
+    pub tokens_added: u64,
+    /// The end of its newest request, in ms since the epoch.
+    pub last_ms: u64,
+    /// The policies that acted on it.
+    pub policies: BTreeSet<&'static str>,
+    /// The newest decisions of policies on its calls, the oldest first.
+    #[serde(skip)]
+    pub decisions: VecDeque<CallDecision>,
+    /// After its newest request.
+    #[serde(skip)]
+    pub limits: Vec<LimitUse>,
+    /// The greatest share of each policy's limits in this turn.
+    #[serde(skip)]
+    shares: BTreeMap<&'static str, f64>,
+    /// A policy has ended this turn.
+    #[serde(skip)]
+    is_ended: bool,
+}
+
+/// What was decided on one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CallDecision {
+    pub at_ms: u64,
+    pub tool: String,
+    pub verdict: &'static str,
+    pub policy: Option<&'static str>,
+    pub used: Option<u64>,
+    pub limit: Option<u64>,
+    /// What the model was shown, or the reason's name.
+    pub message: Option<String>,
+}
+
+/// What a request meant for its conversation.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Met {
+    /// The request follows no results: a user speaks.
+    pub(super) is_new_turn: bool,
+    /// A policy ended the turn, for the first time in it.
+    pub(super) is_runaway: bool,
+    /// Of each policy with a limit, the greatest share in this turn: before (`None` at its beginning), and now.
+    pub(super) shares: Vec<(&'static str, Option<f64>, f64)>,
+}
+
+impl Conversations {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, next: 0, by_id: HashMap::new(), order: BTreeMap::new() }
+    }
+
+    pub(super) fn bound(&mut self, most: usize) {
+        self.most = most;
+        self.shrink();
+    }
+
+    /// Takes in a governed request.
+    pub(super) fn record(&mut self, record: &RequestRecord, now_ms: u64) -> Met {
+        let Some(id) = record.conversation.as_deref().filter(|_| record.route.is_governed()) else {
+            return Met::default();
+        };
+        let (id, mut conversation) = match self.by_id.remove_entry(id) {
+            Some((id, (nth, conversation))) => {
+                self.order.remove(&nth);
+                (id, conversation)
+            }
+            None => {
+                let id: Arc<str> = id.into();
+                let conversation = Conversation { id: id.to_string(), ..Conversation::default() };
+                (id, conversation)
+            }
+        };
+        let met = conversation.record(record, now_ms);
+        self.order.insert(self.next, Arc::clone(&id));
+        self.by_id.insert(id, (self.next, conversation));
+        self.next += 1;
+        self.shrink();
+        met
+    }
+
+    pub(super) fn of(&self, id: &str) -> Option<&Conversation> {
+        self.by_id.get(id).map(|(_, conversation)| conversation)
+    }
+
+    pub(super) fn list(
+        &self,
+        fits: impl Fn(&Conversation) -> bool,
+        offset: usize,
+        most: usize,
+    ) -> (usize, Vec<Conversation>) {
+        let (mut total, mut listed) = (0, Vec::new());
+        let newest = self.order.values().rev().filter_map(|id| self.of(id));
+        for conversation in newest.filter(|conversation| fits(conversation)) {
+            if total >= offset && listed.len() < most {
+                listed.push(conversation.clone());
+            }
+            total += 1;
+        }
+        (total, listed)
+    }
+
+    fn shrink(&mut self) {
+        while self.by_id.len() > self.most
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.by_id.remove(&oldest);
+        }
+    }
+}
+
+impl Conversation {
+    fn record(&mut self, record: &RequestRecord, now_ms: u64) -> Met {
+        let is_new_turn = record.results.is_empty() && !record.repeated;
+        if is_new_turn {
+            (self.shares, self.is_ended) = (BTreeMap::new(), false);
+        }
+        let text = |text: &String| bounded::text(text, MOST_CHARS).into_owned();
+        self.model = record.model.as_ref().map(text).or(self.model.take());
+        self.profile = record.profile.as_deref().map(str::to_owned).or(self.profile.take());
+        self.caller = record.caller.as_ref().map(text).or(self.caller.take());
+        self.requests += 1;
+        self.last_ms = now_ms;
+        self.calls += record.judged.len() as u64;
+        for tokens in &record.policy_tokens {
+            self.tokens_removed += tokens.removed;
+            self.tokens_added += tokens.added + tokens.reasked;
+        }
+        self.policies.extend(record.actions.iter().map(|action| action.policy));
+        let mut is_runaway = false;
+        for call in &record.judged {
+            let is_blocked = call.verdict == Verdict::Block;
+            self.blocked += u64::from(is_blocked);
+            if is_blocked && !self.is_ended && call.said.iter().any(|said| ENDING.contains(&said.policy)) {
+                (self.is_ended, is_runaway) = (true, true);
+            }
+            if call.verdict != Verdict::Allow || !call.said.is_empty() {
+                self.decide(CallDecision::of(call, &record.usage_of_limits, now_ms));
+            }
+        }
+        if !record.usage_of_limits.is_empty() {
+            self.limits = record.usage_of_limits.iter().take(MOST_LIMITS).cloned().collect();
+        }
+        Met { is_new_turn, is_runaway, shares: self.shares(&record.usage_of_limits) }
+    }
+
+    fn decide(&mut self, decision: CallDecision) {
+        if self.decisions.len() >= MOST_DECISIONS {
+            self.decisions.pop_front();
+        }
+        self.decisions.push_back(decision);
+    }
+
+    /// Takes in how much of each limit is used now.
+    fn shares(&mut self, limits: &[LimitUse]) -> Vec<(&'static str, Option<f64>, f64)> {
+        let mut now: BTreeMap<&'static str, f64> = BTreeMap::new();
+        for limit in limits {
+            let share = limit.used as f64 / limit.limit.max(1) as f64;
+            let greatest = limit.policy.map(|policy| now.entry(policy).or_default());
+            greatest.into_iter().for_each(|greatest| *greatest = greatest.max(share));
+        }
+        now.into_iter()
+            .map(|(policy, share)| {
+                let before = self.shares.get(policy).copied();
+                self.shares.insert(policy, before.unwrap_or_default().max(share));
+                (policy, before, share)
+            })
+            .collect()
+    }
+}
+
+impl CallDecision {
+    fn of(call: &JudgedCall, limits: &[LimitUse], at_ms: u64) -> Self {
+        let first = call.said.first();
+        let of_policy = |limit: &&LimitUse| first.is_some_and(|said| limit.policy == Some(said.policy));
+        let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
+        let limit = limit(&call.tool).or_else(|| limit("*"));
+        let message = call.message.as_deref().or(first.map(|said| said.reason));
+        Self {
+            at_ms,
+            tool: bounded::name(&call.tool).into_owned(),
+            verdict: call.verdict.as_str(),
+            policy: first.map(|said| said.policy),
+            used: limit.map(|limit| limit.used),
+            limit: limit.map(|limit| limit.limit),
+            message: message.map(|message| bounded::text(message, MOST_CHARS).into_owned()),
+        }
+    }
+}

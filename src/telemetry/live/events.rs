@@ -1,0 +1,179 @@
+//! The stream of events in the life of tool calls: a bounded broadcast to the readers that are connected. Without a
+//! reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
+
+use crate::telemetry::bounded;
+use crate::telemetry::request_record::{JudgedCall, On, RequestRecord, Verdict};
+use serde::Serialize;
+use std::sync::Arc;
+use tokio::sync::broadcast::{Receiver, Sender, channel};
+
+/// Events that wait for the slowest reader at most.
+const MOST_WAITING: usize = 1_024;
+/// Readers at once. Each is a connection that stays open.
+const MOST_READERS: usize = 32;
+/// The longest text in an event, in characters.
+const MOST_CHARS: usize = 500;
+/// Events of one kind for one request: a client may send thousands of results.
+const MOST_OF_A_KIND: usize = 64;
+
+/// See the module's documentation.
+pub struct Events(Sender<Arc<Event>>);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The client got a call, or a policy answered it.
+    ToolCallStart,
+    ToolCallBlocked,
+    /// The client sent a tool's result for the first time.
+    ToolResult,
+    /// The model was shown a notice.
+    Notice,
+    /// The model was asked again.
+    ReAsk,
+    /// The request was sent again in another form.
+    Fallback,
+    /// A person is asked about a call, or has decided.
+    Approval,
+    /// The request has ended.
+    Done,
+}
+
+/// One event.
+#[derive(Debug)]
+pub struct Event {
+    pub kind: Kind,
+    /// Its members as JSON, on one line.
+    pub data: String,
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    at_ms: u64,
+    conversation: Option<&'a str>,
+    model: Option<&'a str>,
+    tool: Option<&'a str>,
+    policy: Option<&'a str>,
+    message: Option<&'a str>,
+    request_id: &'a str,
+}
+
+impl Kind {
+    /// As in the stream.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ToolCallStart => "tool_call_start",
+            Self::ToolCallBlocked => "tool_call_blocked",
+            Self::ToolResult => "tool_result",
+            Self::Notice => "notice",
+            Self::ReAsk => "re_ask",
+            Self::Fallback => "fallback",
+            Self::Approval => "approval",
+            Self::Done => "done",
+        }
+    }
+}
+
+impl Events {
+    pub(super) fn new() -> Self {
+        Self(channel(MOST_WAITING).0)
+    }
+
+    /// Begins to read from now on; `None`: there are too many readers.
+    pub fn subscribe(&self) -> Option<Receiver<Arc<Event>>> {
+        (self.0.receiver_count() < MOST_READERS).then(|| self.0.subscribe())
+    }
+
+    /// A call of `tool` begins to wait for a person's decision.
+    pub(super) fn approval_asked(&self, record: &RequestRecord, tool: &str, now_ms: u64) {
+        if self.0.receiver_count() > 0 {
+            let event = About { record, now_ms };
+            self.send(event.event(Kind::Approval, Some(tool), None, Some("asked")));
+        }
+    }
+
+    /// The events of a request that has ended.
+    pub(super) fn record(&self, record: &RequestRecord, now_ms: u64) {
+        if self.0.receiver_count() == 0 || !record.route.is_governed() {
+            return;
+        }
+        let about = About { record, now_ms };
+        about.events().into_iter().for_each(|event| self.send(event));
+    }
+
+    fn send(&self, event: Event) {
+        // The last reader may have left meanwhile.
+        let _ = self.0.send(Arc::new(event));
+    }
+}
+
+/// What the events of one request have in common.
+struct About<'a> {
+    record: &'a RequestRecord,
+    now_ms: u64,
+}
+
+impl About<'_> {
+    fn event(&self, kind: Kind, tool: Option<&str>, policy: Option<&str>, message: Option<&str>) -> Event {
+        let record = self.record;
+        let text = |text: &str| bounded::text(text, MOST_CHARS).into_owned();
+        let (conversation, model) =
+            (record.conversation.as_deref().map(text), record.model.as_deref().map(text));
+        let (tool, message) = (tool.map(|tool| bounded::name(tool).into_owned()), message.map(text));
+        let data = Data {
+            at_ms: self.now_ms,
+            conversation: conversation.as_deref(),
+            model: model.as_deref(),
+            tool: tool.as_deref(),
+            policy,
+            message: message.as_deref(),
+            request_id: &record.request_id,
+        };
+        // Plain texts and numbers can always be written.
+        Event { kind, data: serde_json::to_string(&data).unwrap_or_default() }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let record = self.record;
+        let results = record.results.iter().filter(|_| !record.repeated).take(MOST_OF_A_KIND).map(|result| {
+            let message = format!("{}, about {} tokens", result.outcome.as_str(), result.tokens);
+            self.event(Kind::ToolResult, Some(&result.tool), None, Some(&message))
+        });
+        let is_notice = |on: On, action: &str| on == On::Request && action == "notice";
+        let notices = record.actions.iter().filter(|action| is_notice(action.on, &action.action));
+        let notices = notices.map(|action| self.event(Kind::Notice, None, Some(action.policy), None));
+        let calls = record.judged.iter().take(MOST_OF_A_KIND).map(|call| self.call(call));
+        let re_asks = (record.reasks > 0).then(|| {
+            let message = format!("asked again {} times", record.reasks);
+            self.event(Kind::ReAsk, None, None, Some(&message))
+        });
+        let fallbacks = record.fallbacks.iter();
+        let fallbacks =
+            fallbacks.map(|fallback| self.event(Kind::Fallback, None, None, Some(fallback.as_str())));
+        let approvals = record.approvals.iter().take(MOST_OF_A_KIND).map(|approval| {
+            self.event(Kind::Approval, Some(&approval.tool), None, Some(approval.outcome.as_str()))
+        });
+        let end = match record.error {
+            Some(error) => format!("{} {error}", record.status),
+            None => record.status.to_string(),
+        };
+        let done = self.event(Kind::Done, None, None, Some(&end));
+        let all = results.chain(notices).chain(calls).chain(re_asks).chain(fallbacks);
+        all.chain(approvals).chain([done]).collect()
+    }
+
+    fn call(&self, call: &JudgedCall) -> Event {
+        let first = call.said.first();
+        let kind = match call.verdict {
+            Verdict::Block => Kind::ToolCallBlocked,
+            Verdict::Ask => Kind::Approval,
+            Verdict::Allow | Verdict::Modify | Verdict::Answer => Kind::ToolCallStart,
+        };
+        let message = match call.verdict {
+            Verdict::Allow => None,
+            Verdict::Ask => Some("asked"),
+            _ => call.message.as_deref().or(first.map(|said| said.reason)),
+        };
+        self.event(kind, Some(&call.tool), first.map(|said| said.policy), message)
+    }
+}

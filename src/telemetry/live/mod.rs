@@ -1,0 +1,156 @@
+//! The live view of what this process has done since its start: totals, tools, limits, the newest conversations and the
+//! stream of events, kept in memory for the admin server. Fed by request records; everything in it is bounded.
+
+mod bodies;
+pub mod conversations;
+pub mod events;
+mod sketch;
+mod tools;
+mod totals;
+mod turns;
+
+use self::bodies::Bodies;
+use self::conversations::{Conversation, Conversations};
+use self::events::Events;
+pub use self::sketch::Percentiles;
+use self::tools::Tools;
+pub use self::tools::{Start, ToolSummary};
+use self::totals::Totals;
+pub use self::totals::{Minute, ModelTotals, PolicyTotals, Snapshot, VERDICTS};
+use self::turns::Turns;
+pub use self::turns::{BlockedBy, TurnTotals};
+use super::request_record::RequestRecord;
+use bytes::Bytes;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Conversations.
+    pub conversations: usize,
+    /// Bytes of the newest request bodies of conversations; 0: none is kept.
+    pub body_bytes: usize,
+}
+
+/// See the module's documentation.
+pub struct Live {
+    // Std mutexes: held for one record or one page, never across an await.
+    state: Mutex<State>,
+    bodies: Mutex<Bodies>,
+    events: Events,
+}
+
+struct State {
+    totals: Totals,
+    tools: Tools,
+    turns: Turns,
+    conversations: Conversations,
+}
+
+impl Live {
+    /// An empty view.
+    pub fn new(bounds: Bounds) -> Self {
+        let state = State {
+            totals: Totals::starting(now_ms()),
+            tools: Tools::default(),
+            turns: Turns::default(),
+            conversations: Conversations::new(bounds.conversations),
+        };
+        Self {
+            state: Mutex::new(state),
+            bodies: Mutex::new(Bodies::new(bounds.body_bytes)),
+            events: Events::new(),
+        }
+    }
+
+    /// Keeps so much from now on; what is too much is dropped.
+    pub fn configure(&self, bounds: Bounds) {
+        self.state().conversations.bound(bounds.conversations);
+        self.bodies().bound(bounds.body_bytes);
+    }
+
+    /// Takes in one request.
+    pub(super) fn record(&self, record: &RequestRecord) {
+        let now_ms = now_ms();
+        self.events.record(record, now_ms);
+        let mut state = self.state();
+        let State { totals, tools, turns, conversations } = &mut *state;
+        let met = conversations.record(record, now_ms);
+        totals.record(record, now_ms, &met);
+        tools.record(record);
+        turns.record(record, &met);
+    }
+
+    /// A call of `tool` begins to wait for a person's decision.
+    pub fn approval_asked(&self, record: &RequestRecord, tool: &str) {
+        self.events.approval_asked(record, tool, now_ms());
+    }
+
+    /// Keeps the `body` of the newest request of a conversation, where bodies are kept.
+    pub fn keep_body(&self, conversation: &str, body: &Bytes) {
+        self.bodies().keep(conversation, body);
+    }
+
+    /// The body of the newest request of a conversation, where it is kept.
+    pub fn body(&self, conversation: &str) -> Option<Bytes> {
+        self.bodies().of(conversation)
+    }
+
+    /// The stream of events.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The totals since the start.
+    pub fn totals(&self) -> Snapshot {
+        self.state().totals.snapshot(now_ms())
+    }
+
+    /// What each tool did, the most called one first.
+    pub fn tools(&self) -> Vec<ToolSummary> {
+        self.state().tools.summaries()
+    }
+
+    /// What the first requests of conversations hold.
+    pub fn start(&self) -> Start {
+        self.state().tools.start()
+    }
+
+    /// Blocked calls by policy and tool, the most first; and how far turns came, by policy.
+    pub fn limits(&self) -> (Vec<BlockedBy>, Vec<TurnTotals>) {
+        self.state().turns.summaries()
+    }
+
+    /// The conversations that `fits` selects, the newest first: how many, and those from `offset` on, at most `most`.
+    pub fn conversations(
+        &self,
+        fits: impl Fn(&Conversation) -> bool,
+        offset: usize,
+        most: usize,
+    ) -> (usize, Vec<Conversation>) {
+        self.state().conversations.list(fits, offset, most)
+    }
+
+    /// The conversation with this id.
+    pub fn conversation(&self, id: &str) -> Option<Conversation> {
+        self.state().conversations.of(id).cloned()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bodies(&self) -> MutexGuard<'_, Bodies> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time in ms since the epoch.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! The admin API of the running program: what its pages show after a conversation in which a call was blocked, the
+//! stream of events, and who may open what.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
+
+#[path = "support/mod.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use support::client::{Request, Response, get};
+use support::person::Person;
+use support::program::{ADMIN_TOKEN, Toolrein};
+use support::reply::{Reply, Speech};
+use support::scripted::Scripted;
+use support::until;
+
+/// The first call of the conversation `stopped` is blocked, and the model then answers.
+fn settings() -> String {
+    format!(
+        "{}[policy.kill]\nconversations = [\"stopped\"]\n[policy.budget]\ntool_calls = 10\n",
+        Person::SETTINGS
+    )
+}
+
+/// Calls `search` once, then answers; in either case where nothing but an answer is wanted.
+fn searcher() -> Scripted {
+    Scripted::start(|_, request| {
+        let asked = request.json();
+        let has_result =
+            asked["messages"].as_array().unwrap().iter().any(|message| message["role"] == "tool");
+        let speech = match has_result || asked["tool_choice"] == "none" {
+            true => Speech::text("Done."),
+            false => Speech::calls(&[("call_1", "search", "{\"q\":\"x\"}")]),
+        };
+        Reply::speech(request, &speech)
+    })
+}
+
+fn body(more: &[Value]) -> Value {
+    let first = [
+        json!({"role": "system", "content": "You search."}),
+        json!({"role": "user", "content": "Find <b>it</b>."}),
+    ];
+    let messages = [&first[..], more].concat();
+    let search = json!({"name": "search", "parameters": {"type": "object"}});
+    json!({
+        "model": "gpt-4o",
+        "messages": messages,
+        "tools": [{"type": "function", "function": search}],
+    })
+}
+
+/// One request of a conversation through the proxy.
+fn ask(program: &Toolrein, conversation: &str, more: &[Value]) -> Response {
+    let request = Request::post(&program.chat_url(), body(more).to_string());
+    let response = request.header("x-toolrein-conversation", conversation).send();
+    assert_eq!(response.status, 200, "{}", response.text());
+    response
+}
+
+/// The conversation `c1`: a call that runs, its result, an answer.
+fn converse(program: &Toolrein) {
+    ask(program, "c1", &[]);
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
+    let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Error: no such index"});
+    ask(program, "c1", &[made, result]);
+}
+
+fn open(program: &Toolrein, method: &str, path: &str, body: &Value) -> Response {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let request = Request::new(method, &format!("{}{path}", program.admin_url()), body);
+    request.header("authorization", &format!("Bearer {ADMIN_TOKEN}")).send()
+}
+
+fn shown(program: &Toolrein, path: &str) -> Value {
+    let response = open(program, "GET", path, &Value::Null);
+    assert_eq!(response.status, 200, "{path}: {}", response.text());
+    response.json()
+}
+
+/// A page once it shows what is waited for: a request is recorded when its reply has been sent.
+fn once(program: &Toolrein, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    until(path, || Some(shown(program, path)).filter(|page| holds(page)))
+}
+
+/// A program after the conversation `c1`, and after a call in `stopped` was blocked.
+fn after_three_requests(upstream: &Scripted) -> Toolrein {
+    let program = Toolrein::before(upstream, &settings());
+    converse(&program);
+    ask(&program, "stopped", &[]);
+    once(&program, "/api/overview", |page| page["requests"] == 3);
+    program
+}
+
+/// A page without the token.
+fn open_to_all(program: &Toolrein, path: &str) -> Value {
+    get(&format!("{}{path}", program.admin_url())).json()
+}
+
+fn of_policy<'a>(entries: &'a Value, policy: &str) -> &'a Value {
+    entries.as_array().unwrap().iter().find(|entry| entry["policy"] == policy).unwrap()
+}
+
+#[test]
+fn the_overview_and_the_tools_show_what_happened_and_are_open_to_all() {
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let overview = open_to_all(&program, "/api/overview");
+    assert_eq!(overview["tool_calls"], json!({"allow": 1, "block": 1, "modify": 0, "answer": 0, "ask": 0}));
+    assert_eq!((&overview["mode"], &overview["turns"]), (&json!("enforce"), &json!(2)), "{overview}");
+    assert_eq!(overview["models"][0]["model"], "gpt-4o");
+    assert!(overview["minutes"][0]["at_ms"].is_u64() && overview["money"]["net_usd_cached"].is_number());
+    assert_eq!(of_policy(&overview["policies"], "kill")["block"], 1);
+    let tools = open_to_all(&program, "/api/tools");
+    let search = &tools["tools"][0];
+    assert_eq!(
+        (&search["tool"], &search["calls"], &search["blocked"], &search["results"], &search["errors"]),
+        (&json!("search"), &json!(2), &json!(1), &json!(1), &json!(1))
+    );
+    assert!(search["bytes"]["p95"].as_f64().is_some_and(|bytes| (19.0..22.0).contains(&bytes)), "{search}");
+    assert!(tools["start"]["system_tokens"]["p50"].as_f64() > Some(0.0), "{tools}");
+}
+
+#[test]
+fn the_limits_and_the_health_show_what_happened_and_are_open_to_all() {
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let limits = open_to_all(&program, "/api/limits");
+    assert_eq!(limits["limits"], json!([{"policy": "kill", "tool": "search", "blocked": 1}]));
+    assert!(of_policy(&limits["turns"], "budget")["turns"].as_u64() >= Some(1), "{limits}");
+    let health = open_to_all(&program, "/api/health");
+    assert_eq!(
+        (&health["requests"], &health["store"]["kind"], &health["store"]["up"]),
+        (&json!(3), &json!("memory"), &json!(true))
+    );
+    assert_eq!(health["config"]["path"], json!(program.config_file().to_str()));
+}
+
+#[test]
+fn the_list_of_conversations_is_filtered_and_decisions_say_what_the_model_read() {
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let list = once(&program, "/api/conversations", |page| page["conversations"][1]["requests"] == 2);
+    assert_eq!((&list["total"], &list["conversations"][0]["id"]), (&json!(2), &json!("stopped")));
+    let filtered = shown(&program, "/api/conversations?policy=kill&query=GPT&limit=5&offset=0");
+    assert_eq!((&filtered["total"], &filtered["conversations"][0]["blocked"]), (&json!(1), &json!(1)));
+    assert_eq!(open(&program, "GET", "/api/conversations?limit=x", &Value::Null).status, 400);
+    let blocked = shown(&program, "/api/conversations/stopped");
+    let decision = &blocked["decisions"][0];
+    assert_eq!((&decision["policy"], &decision["verdict"]), (&json!("kill"), &json!("block")));
+    assert!(decision["message"].as_str().is_some_and(|message| message.contains(' ')), "{decision}");
+    assert_eq!(open(&program, "GET", "/api/conversations/nobody", &Value::Null).status, 404);
+}
+
+#[test]
+fn a_conversation_is_shown_with_its_items_its_budgets_and_its_explanation() {
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let one = shown(&program, "/api/conversations/c1");
+    let kinds: Vec<_> =
+        one["items"].as_array().unwrap().iter().map(|item| item["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["system", "user", "call", "result"], "{one}");
+    let [call, result] = [&one["items"][2], &one["items"][3]];
+    assert_eq!((&call["tool"], &call["arguments"]), (&json!("search"), &json!("{\"q\":\"x\"}")));
+    assert_eq!((&result["text"], &result["is_error"]), (&json!("Error: no such index"), &json!(true)));
+    assert!(one["budgets"].as_array().unwrap().iter().any(|budget| budget["limit"] == 10), "{one}");
+    let page = open(&program, "GET", "/api/conversations/c1/explain", &Value::Null);
+    let text = page.text();
+    assert!(text.contains("<html") && text.contains("&lt;b&gt;it&lt;/b&gt;"), "{text}");
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+}
+
+#[test]
+fn a_conversation_is_stopped_and_replayed_under_another_configuration() {
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let stop = open(&program, "POST", "/api/conversations/c1/stop", &Value::Null);
+    assert_eq!(stop.status, 200, "{}", stop.text());
+    assert_eq!(shown(&program, "/api/conversations/c1")["is_stopped"], true);
+    let asked = json!({"conversation": "c1", "configuration": "[policy.kill]\nenabled = true\n"});
+    let report = open(&program, "POST", "/api/replay", &asked);
+    assert_eq!(report.status, 200, "{}", report.text());
+    assert_eq!(report.json()["report"]["conversations"], 1);
+}
+
+#[test]
+fn without_the_token_there_are_no_contents_and_without_a_configured_one_none_are_kept() {
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings());
+    converse(&program);
+    for path in ["/api/conversations", "/api/conversations/c1", "/api/events", "/api/config/difference"] {
+        let refused = get(&format!("{}{path}", program.admin_url()));
+        assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Bearer")), "{path}");
+    }
+    let program = Toolrein::before(&upstream, "");
+    converse(&program);
+    for path in ["/api/conversations", "/api/conversations/c1/explain", "/api/events"] {
+        assert_eq!(open(&program, "GET", path, &Value::Null).status, 404, "{path}");
+    }
+    assert_eq!(get(&format!("{}/api/overview", program.admin_url())).status, 200);
+}
+
+#[test]
+fn events_come_while_they_happen() {
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings());
+    let url = format!("{}/api/events", program.admin_url());
+    let mut stream =
+        Request::new("GET", &url, "").header("authorization", &format!("Bearer {ADMIN_TOKEN}")).open();
+    assert_eq!(stream.status, 200);
+    stream.until(": events from now on");
+    ask(&program, "stopped", &[]);
+    let text = stream.until("event: done");
+    let text = if text.ends_with("\n\n") { text } else { stream.until("\"message\":\"200\"") };
+    let place = |event: &str| {
+        text.find(&format!("event: {event}\n")).unwrap_or_else(|| panic!("no {event} in {text}"))
+    };
+    assert!(place("tool_call_blocked") < place("re_ask") && place("re_ask") < place("done"), "{text}");
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(
+        (&data["conversation"], &data["model"], &data["tool"], &data["policy"]),
+        (&json!("stopped"), &json!("gpt-4o"), &json!("search"), &json!("kill"))
+    );
+    assert!(data["message"].as_str().is_some_and(|message| !message.is_empty()));
+}
+
+#[test]
+fn the_difference_to_the_file_is_shown_until_it_is_loaded() {
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings());
+    let path = json!(program.config_file().to_str());
+    assert_eq!(shown(&program, "/api/config/difference"), json!({"path": path, "changed": []}));
+    let text = std::fs::read_to_string(program.config_file()).unwrap();
+    std::fs::write(program.config_file(), text.replace("tool_calls = 10", "tool_calls = 11")).unwrap();
+    let changed = json!([{"key": "policy.budget.tool_calls", "in_force": "10", "in_file": "11"}]);
+    once(&program, "/api/config/difference", |page| {
+        page["changed"] == changed || page["changed"] == json!([])
+    });
+    assert!(program.reread());
+    assert_eq!(shown(&program, "/api/config/difference"), json!({"path": path, "changed": []}));
+    std::fs::write(program.config_file(), "mode = 7").unwrap();
+    let refused = open(&program, "GET", "/api/config/difference", &Value::Null);
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (409, &json!("file_refused")));
+}
+
+#[test]
+fn decisions_of_people_are_kept_with_who_decided_and_why() {
+    let settings = format!("{}[policy.confirm]\ntools = [\"search\"]\nform = \"held\"\n", Person::SETTINGS);
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings);
+    let person = Person::at(&program);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(&program, "c1", &[]));
+        let call = person.sees(1).remove(0);
+        let path = format!("/api/confirmations/{}", call["token"].as_str().unwrap());
+        let decision = json!({"decision": "decline", "approver": "Ann", "reason": "Not today."});
+        assert_eq!(open(&program, "POST", &path, &decision).status, 200);
+        asking.join().unwrap();
+    });
+    let history = shown(&program, "/api/confirmations/history");
+    let decided = &history["history"][0];
+    assert_eq!(
+        (&decided["tool"], &decided["decision"], &decided["approver"], &decided["reason"]),
+        (&json!("search"), &json!("decline"), &json!("Ann"), &json!("Not today."))
+    );
+    assert!(
+        decided["at_ms"].is_u64() && decided["arguments"].as_str().unwrap().contains("\"q\""),
+        "{decided}"
+    );
+}
