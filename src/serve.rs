@@ -14,7 +14,7 @@ use self::sinks::{log_settings, metrics_of, recorder_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
-use crate::config::{self, Certificates, Config, Target};
+use crate::config::{self, Certificates, Config, OwnToken, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::proxy::collector::CollectorError;
@@ -405,10 +405,13 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
 /// The token of the admin server, from the environment.
 fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
     let name = &admin.token_env;
+    let refused = |problem: String| StartError::Token { name: name.clone(), problem };
+    if let Some(OwnToken(token)) = &admin.own_token {
+        return Bearer::new(token).map(Some).map_err(refused);
+    }
     if name.is_empty() {
         return Ok(None);
     }
-    let refused = |problem: String| StartError::Token { name: name.clone(), problem };
     let token = std::env::var(name).map_err(|_| refused("is not set in the environment".to_owned()))?;
     Bearer::new(&token).map(Some).map_err(refused)
 }

@@ -7,6 +7,8 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use support::client::{Request, Response, get};
 use support::person::Person;
 use support::program::{ADMIN_TOKEN, Toolrein};
@@ -135,6 +137,55 @@ fn the_limits_and_the_health_show_what_happened_and_are_open_to_all() {
         (&json!(3), &json!("memory"), &json!(true))
     );
     assert_eq!(health["config"]["path"], json!(program.config_file().to_str()));
+}
+
+#[test]
+fn the_dashboard_comes_in_files_of_their_kind_and_allows_nothing_inline() {
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings());
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/dashboard/dashboard.js", "text/javascript; charset=utf-8"),
+        ("/dashboard/views/tools.js", "text/javascript; charset=utf-8"),
+        ("/dashboard/uplot/uPlot.min.css", "text/css; charset=utf-8"),
+        ("/dashboard/icon.svg", "image/svg+xml"),
+    ] {
+        let file = get(&format!("{}{path}", program.admin_url()));
+        assert_eq!((file.status, file.header("content-type")), (200, Some(kind)), "{path}");
+        let policy = file.header("content-security-policy").unwrap();
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    }
+    for path in ["/dashboard/none.js", "/dashboard/views/none.js", "/dashboard/views%2Ftools.js/x"] {
+        assert_eq!(get(&format!("{}{path}", program.admin_url())).status, 404, "{path}");
+    }
+}
+
+/// Ends the program when the test does.
+struct Demo(Child);
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_demonstration_ends_with_the_address_of_a_dashboard_that_shows_what_happened() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    command.args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let mut demo = Demo(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let lines = BufReader::new(demo.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let line = lines.into_iter().find(|line| line.starts_with("Dashboard: ")).expect("its address");
+    let (url, token) = line["Dashboard: ".len()..].split_once("/#token=").expect("a token");
+    let list = until("the conversations", || {
+        let request = Request::new("GET", &format!("{url}/api/conversations"), "");
+        let list = request.header("authorization", &format!("Bearer {token}")).send().json();
+        Some(list).filter(|list| list["total"].as_u64() >= Some(4))
+    });
+    let blocked =
+        list["conversations"].as_array().unwrap().iter().any(|one| one["blocked"].as_u64() > Some(0));
+    assert!(blocked, "{list}");
 }
 
 #[test]

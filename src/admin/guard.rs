@@ -19,12 +19,9 @@ static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Whether the browser opens the address itself, and for no page.
 static FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 static RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-/// Scripts and data of this server alone; no inline script, no form, and no frame around it. Inline styles are allowed,
-/// since the page of an explanation has them and takes over these rules where the dashboard shows it; without foreign
-/// images and fonts a style sends nothing anywhere.
-const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
-     connect-src 'self'; font-src 'self'; frame-src 'self' blob:; base-uri 'none'; form-action 'none'; \
-     frame-ancestors 'none'";
+/// Scripts, styles and data of this server alone; nothing inline, no form, and no frame around it or in it.
+const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Refuses requests of foreign pages, and writes the security headers of every response.
 pub(super) async fn every_page(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {

@@ -58,6 +58,7 @@ const fn protected(
 pub(super) const PAGES: &[Page] = &[
     public("/", || get(dashboard::index)),
     public("/dashboard/{file}", || get(dashboard::file)),
+    public("/dashboard/{folder}/{file}", || get(dashboard::file_in)),
     public("/metrics", || get(shown::metrics)),
     public("/livez", || get(async || Answer::text(StatusCode::OK, "live\n"))),
     public("/readyz", || get(shown::ready)),

@@ -98,7 +98,7 @@ async fn body(response: Response) -> String {
 async fn every_route_answers_get_with_its_type_and_body() {
     let admin = admin(true);
     for (path, status, kind, within) in [
-        ("/", 200, HTML, "/readyz"),
+        ("/", 200, HTML, "toolrein"),
         ("/metrics", 200, EXPOSITION, "# TYPE toolrein_overhead_seconds histogram\n"),
         ("/metrics?name=x", 200, EXPOSITION, "toolrein_build_info"),
         ("/livez", 200, TEXT, "live\n"),
@@ -394,7 +394,11 @@ fn every_page_is_in_the_openapi_document_with_its_methods_and_its_access_and_the
 async fn every_page_exists_and_refuses_the_methods_that_it_does_not_name() {
     let admin = admin(true);
     for page in PAGES {
-        let path = page.path.replace("{file}", "index.html").replace(['{', '}'], "");
+        let path = page
+            .path
+            .replace("{folder}/{file}", "views/tools.js")
+            .replace("{file}", "api.js")
+            .replace(['{', '}'], "");
         let refused = Request::put(&path).header("authorization", format!("Bearer {TOKEN}"));
         let refused = answer(&admin, refused.body(Body::empty()).unwrap());
         assert_eq!((refused.status().as_u16(), header(&refused, "allow")), (405, page.methods), "{path}");

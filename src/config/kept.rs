@@ -16,6 +16,7 @@ pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     if file.listen.tls.is_on() != running.listen.tls.is_on() {
         file.listen.tls = running.listen.tls.clone();
     }
+    file.admin.own_token.clone_from(&running.admin.own_token);
     // Its bounds belong to tables that are full already, and its lifetimes to entries in them.
     file.store = running.store.clone();
     file.upstream.remember = running.upstream.remember;

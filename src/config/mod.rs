@@ -50,7 +50,7 @@ pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
 pub use source::{MAX_BYTES, Source};
 pub use tables::{
-    Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices,
+    Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices, OwnToken,
     PlacementChoice, Reask, StateStore,
 };
 pub use target::{Target, without_secrets};

@@ -8,6 +8,7 @@ use super::units::{address, headers, paths, patterns, percent, share, size, span
 use crate::policy::pattern::Pattern;
 use hyper::http::HeaderName;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -235,6 +236,9 @@ pub struct Admin {
     /// The environment variable with the bearer token for pages that show conversations or change anything; empty:
     /// there are no such pages.
     pub token_env: String,
+    /// A token that the program made itself, for a demonstration that needs no set-up. In no file and in no output.
+    #[serde(skip)]
+    pub own_token: Option<OwnToken>,
     /// The newest conversations that the admin server shows.
     pub conversations: u32,
     /// Most bytes of the newest request bodies of these conversations. Without a token none is kept.
@@ -242,9 +246,26 @@ pub struct Admin {
     pub bodies_bytes: u64,
 }
 
+impl Admin {
+    /// Whether there is a token, and thus pages that require it.
+    pub fn has_token(&self) -> bool {
+        self.own_token.is_some() || !self.token_env.is_empty()
+    }
+}
+
+/// A bearer token; hidden in `{:?}`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct OwnToken(pub String);
+
+impl fmt::Debug for OwnToken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("OwnToken(hidden)")
+    }
+}
+
 impl Default for Admin {
     fn default() -> Self {
-        Self { token_env: String::new(), conversations: 1_000, bodies_bytes: 32 << 20 }
+        Self { token_env: String::new(), own_token: None, conversations: 1_000, bodies_bytes: 32 << 20 }
     }
 }
 

@@ -1,0 +1,111 @@
+// Health: errors, delays, the state store, reloads, and the configuration in force beside the file's.
+
+import { get } from "../api.js";
+import { h, setText } from "../dom.js";
+import { count, milliseconds, number, percent, share, time } from "../format.js";
+import { bar, figure, panel } from "../parts.js";
+import { session } from "../session.js";
+import { table } from "../table.js";
+
+/** The configuration as lines of dotted keys. */
+function flat(value, path = "") {
+  const isTable = value !== null && typeof value === "object" && !Array.isArray(value);
+  if (!isTable || Object.keys(value).length === 0) return [{ key: path, value: shown(value) }];
+  return Object.entries(value).flatMap(([name, inner]) => flat(inner, path ? `${path}.${name}` : name));
+}
+
+function shown(value) {
+  if (value === undefined) return "not set";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function figures() {
+  const all = { delay: figure("Overhead, p99"), errors: figure("Failed requests", { tone: "amber" }), streams: figure("Open streams"),
+    store: figure("State store"), reloads: figure("Reloads", { tone: "amber" }), recorder: figure("Recorder") };
+  return {
+    element: h("dl", { class: "figures" }, Object.values(all).map((one) => one.element)),
+    set(data) {
+      const failed = data.errors.reduce((sum, row) => sum + row.requests, 0);
+      all.delay.set(milliseconds(data.overhead_ms.p99), `p50 ${milliseconds(data.overhead_ms.p50)}`);
+      all.errors.set(number(failed), `${percent(share(failed, data.requests))} of ${count(data.requests, "request")}`, failed > 0);
+      all.streams.set(number(data.streams), "answers being written");
+      all.store.set(data.store.up ? "up" : "away", `${data.store.kind}, ${count(data.store.errors, "error")}`, !data.store.up);
+      all.reloads.set(number(data.reloads.ok), `${number(data.reloads.refused)} refused, last at ${time(data.reloads.last_ms ?? NaN)}`, data.reloads.refused > 0);
+      const on = data.recorder?.on;
+      all.recorder.set(on ? "on" : "off", on ? `${count(data.recorder.dropped, "record")} dropped` : "no request is recorded", Boolean(on && data.recorder.dropped > 0));
+    },
+  };
+}
+
+function configuration() {
+  const filter = h("input", { type: "search", id: "keys", placeholder: "budget, upstream …", oninput: () => draw() });
+  const list = table({ caption: "Configuration in force", key: (row) => row.key, nothing: "No key contains this.", columns: [
+    { title: "Key", fixed: true, value: (row) => row.key, cell: (row) => h("code", {}, row.key) },
+    { title: "Value", fixed: true, class: "words", value: (row) => row.value, cell: (row) => h("code", {}, row.value) },
+  ] });
+  let rows = [];
+  function draw() {
+    const wanted = filter.value.trim().toLowerCase();
+    list.set(rows.filter((row) => row.key.toLowerCase().includes(wanted)));
+  }
+  const file = h("p", { class: "note" });
+  return {
+    element: panel("Configuration in force", { wide: true, actions: h("label", {}, "Find a key", filter) }, file, list.element),
+    set(config, { path, hash }) {
+      rows = flat(config);
+      setText(file, `${path ? `From ${path}` : "The shipped configuration: no file is given"}. Hash ${hash}. Secrets are hidden.`);
+      draw();
+    },
+  };
+}
+
+function difference() {
+  const line = h("p", { class: "note" });
+  const list = table({ caption: "Difference to the file", key: (row) => row.key, nothing: "No key differs.", columns: [
+    { title: "Key", fixed: true, value: (row) => row.key, cell: (row) => h("code", {}, row.key) },
+    { title: "In force", fixed: true, class: "words", value: (row) => shown(row.in_force), cell: (row) => h("code", {}, shown(row.in_force)) },
+    { title: "In the file", fixed: true, class: "words", value: (row) => shown(row.in_file), cell: (row) => h("code", {}, shown(row.in_file)) },
+  ] });
+  return {
+    element: panel("Difference to the file", { wide: true }, line, list.element),
+    set(data) {
+      const text = !data ? "Sign in to compare with the file on disk."
+        : !data.path ? "There is no file to compare with."
+          : data.changed.length === 0 ? `${data.path} is what is in force.`
+            : `${data.path} says something else. Reload or restart toolrein to put it in force.`;
+      setText(line, text);
+      list.element.hidden = !data?.path || data.changed.length === 0;
+      list.set(data?.changed ?? []);
+    },
+  };
+}
+
+export const health = {
+  name: "health",
+  title: "Health",
+  create() {
+    const [numbers, config, changed] = [figures(), configuration(), difference()];
+    let all = 1;
+    const errors = table({ caption: "Failed requests by status", key: (row) => row.status, sort: 1, nothing: "No request has failed.", columns: [
+      { title: "Status", value: (row) => String(row.status) },
+      { title: "Requests", value: (row) => row.requests, numeric: true, cell: (row) => h("span", { class: "with-bar" }, number(row.requests),
+        bar(share(row.requests, all), `${percent(share(row.requests, all))} of the failed requests`)) },
+    ] });
+    return {
+      element: h("div", { class: "grid" }, numbers.element, panel("Failed requests by status", { wide: true }, errors.element),
+        changed.element, config.element),
+      async load(signal) {
+        const parts = [get("api/health", signal), get("config", signal), session.isSignedIn ? get("api/config/difference", signal) : null];
+        const [now, inForce, other] = await Promise.all(parts);
+        return { now, inForce, other };
+      },
+      show({ now, inForce, other }) {
+        all = Math.max(1, now.errors.reduce((sum, row) => sum + row.requests, 0));
+        numbers.set(now);
+        errors.set(now.errors);
+        changed.set(other);
+        config.set(inForce, now.config);
+      },
+    };
+  },
+};
