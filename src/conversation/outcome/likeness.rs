@@ -233,10 +233,10 @@ fn name_before(text: &[u8], start: usize) -> String {
     // An escape before it, such as `\n`, is no letter of it.
     let is_escaped = stripped.len() > length && stripped[stripped.len() - length - 1] == b'\\';
     let name = if is_escaped { name.get(1..).unwrap_or_default() } else { name };
-    name.iter()
-        .filter(|byte| byte.is_ascii_alphanumeric())
-        .map(|byte| char::from(byte.to_ascii_lowercase()))
-        .collect()
+    let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let mut lower = String::with_capacity(name.len());
+    lower.extend(letters.map(|byte| char::from(byte.to_ascii_lowercase())));
+    lower
 }
 
 fn trim_end<'a>(text: &'a [u8], bytes: &[u8]) -> &'a [u8] {
@@ -316,9 +316,9 @@ fn is_duration(token: &[u8], text: &[u8], end: usize) -> bool {
     if digits == 0 {
         return false;
     }
-    let joined = String::from_utf8_lossy(&token[digits..]).to_lowercase();
-    let unit = if joined.is_empty() { word_after(&text[end..]) } else { joined };
-    UNITS.contains(&unit.as_str())
+    let is_unit = |word: &[u8]| UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes()));
+    let joined = &token[digits..];
+    if joined.is_empty() { is_unit(word_after(&text[end..]).as_bytes()) } else { is_unit(joined) }
 }
 
 #[cfg(test)]
