@@ -6,7 +6,7 @@ use super::units::{optional_rate, rate};
 use crate::dialect::usage::Usage;
 use crate::policy::pattern::{Pattern, best_match};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 /// Millionths of a dollar for a million tokens, times tokens, are this many parts of a billionth of a dollar.
@@ -81,11 +81,18 @@ static TABLE: LazyLock<Vec<(Pattern, Price)>> = LazyLock::new(|| {
     rows.collect()
 });
 
+/// The prices of [`TABLE`] for a whole name, which take precedence over those for a family.
+static BY_NAME: LazyLock<HashMap<&str, &Price>> = LazyLock::new(|| {
+    let exact = TABLE.iter().filter(|(pattern, _)| pattern.is_exact());
+    exact.map(|(pattern, price)| (pattern.as_str(), price)).collect()
+});
+
 /// The price of `model`, from those of the operator's settings that hold one, else the shipped one. A router's prefix of
 /// the name (`openai/gpt-4o`) is ignored for the shipped ones.
 pub(super) fn price_of<'a>(own: &'a [(Pattern, Price)], model: &str) -> Option<&'a Price> {
     let name = model.rsplit('/').next().unwrap_or(model);
-    best_match(own, model).or_else(|| best_match(&TABLE, name))
+    let shipped = || BY_NAME.get(name).copied().or_else(|| best_match(&TABLE, name));
+    best_match(own, model).or_else(shipped)
 }
 
 /// The prices in the settings of models.

@@ -61,7 +61,12 @@ impl Arguments {
     }
 
     /// The same in bytes of their own.
-    pub fn cut_out(&self, body: &[u8]) -> (Self, Box<[u8]>) {
+    pub fn cut_out(&self, body: &[u8]) -> WrittenArguments {
+        let (arguments, bytes) = self.in_own_bytes(body);
+        WrittenArguments { arguments, bytes }
+    }
+
+    fn in_own_bytes(&self, body: &[u8]) -> (Self, Box<[u8]>) {
         let own = |span: Span| (Span::new(0, span.len()), span.of(body).into());
         match *self {
             Self::Text(text) => {
@@ -83,5 +88,19 @@ impl Arguments {
             Self::Value(span) => String::from_utf8_lossy(span.of(body)),
             Self::Absent | Self::Null(_) => "".into(),
         }
+    }
+}
+
+/// Arguments as a request holds them, in bytes of their own.
+#[derive(Debug)]
+pub struct WrittenArguments {
+    arguments: Arguments,
+    bytes: Box<[u8]>,
+}
+
+impl WrittenArguments {
+    /// See [`Arguments::text`].
+    pub fn text(&self) -> Cow<'_, str> {
+        self.arguments.text(&self.bytes)
     }
 }

@@ -7,12 +7,13 @@ use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
 use super::names::meant;
-use crate::conversation::call::{Arguments, ToolCall};
+use crate::conversation::call::{Arguments, ToolCall, WrittenArguments};
 use crate::conversation::message::Role;
 use crate::conversation::request::Request;
 use crate::wire::json::{canonical, decode, decode_bytes};
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One tool call that the model made earlier in the conversation.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct Call {
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as the request holds them, copied.
-    written: (Arguments, Box<[u8]>),
+    pub written_arguments: Arc<WrittenArguments>,
     /// The index of the message that answers it.
     pub result: Option<usize>,
     /// When it was handed to the client, in ms since the epoch, where the state store knows. Of several times that
@@ -50,8 +51,7 @@ pub struct Call {
 impl Call {
     /// Its arguments as JSON text, as the client sent them; empty where it sent none.
     pub fn arguments_text(&self) -> Cow<'_, str> {
-        let (arguments, written) = &self.written;
-        arguments.text(written)
+        self.written_arguments.text()
     }
 
     /// Whether its id is random, judged by its form.
@@ -243,7 +243,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
         name: call.full_name(body).map_or_else(String::new, Cow::into_owned),
         written_name: None,
         arguments: Hash::default(),
-        written: call.arguments.cut_out(body),
+        written_arguments: Arc::new(call.arguments.cut_out(body)),
         result: None,
         released_ms: None,
         earliest_ms: None,

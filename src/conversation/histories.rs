@@ -79,10 +79,11 @@ struct NamedMessages {
 fn named_messages(transcript: &Transcript<'_>) -> NamedMessages {
     let mut named =
         NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
-    for (index, message) in transcript.request.messages.iter().enumerate() {
-        if index > 0 && message.role == Role::Assistant {
-            let surplus = (named.earlier.len() + 1).saturating_sub(MOST_EARLIER);
-            named.earlier.drain(..surplus);
+    let messages = &transcript.request.messages;
+    let replies = messages.iter().enumerate().skip(1).filter(|(_, message)| message.role == Role::Assistant);
+    let first = replies.rev().nth(MOST_EARLIER - 1).map_or(1, |(index, _)| index);
+    for (index, message) in messages.iter().enumerate() {
+        if index >= first && message.role == Role::Assistant {
             named.earlier.push((index, named.hash.hash()));
         }
         add(&mut named.hash, message, transcript.body);

@@ -11,8 +11,8 @@ const LEAST_DIGITS: usize = 16;
 /// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look random. Words, counters
 /// and the tool's own name hold none. If not, the key needs the conversation's content.
 pub fn is_random(id: &[u8], name: &str) -> bool {
-    let without_name =
-        std::str::from_utf8(id).ok().filter(|_| !name.is_empty()).map(|id| id.replace(name, "-"));
+    let text = std::str::from_utf8(id).ok().filter(|id| !name.is_empty() && id.contains(name));
+    let without_name = text.map(|id| id.replace(name, "-"));
     let id = without_name.as_ref().map_or(id, |id| id.as_bytes());
     let runs = id.split(|byte| !byte.is_ascii_alphanumeric());
     runs.map(bits).sum::<f64>() >= LEAST_BITS
@@ -21,22 +21,45 @@ pub fn is_random(id: &[u8], name: &str) -> bool {
 /// About how many bits a run of letters and digits holds. A random run changes between digits, small and capital
 /// letters every few characters; a word with a number after it changes once.
 fn bits(run: &[u8]) -> f64 {
-    let class = |byte: &u8| (u8::from(byte.is_ascii_uppercase()), u8::from(byte.is_ascii_digit()));
-    let has = |fits: fn(&u8) -> bool| run.iter().any(fits);
-    let digits = has(u8::is_ascii_digit);
-    let (small, large) = (has(u8::is_ascii_lowercase), has(u8::is_ascii_uppercase));
-    let changes = run.windows(2).filter(|pair| class(&pair[0]) != class(&pair[1])).count();
-    let alphabet: f64 = match (digits, small, large) {
-        (true, false, false) if run.len() >= LEAST_DIGITS => 10.0,
-        (true, true, true) if changes >= 2 => 62.0,
-        (true, true, false) | (true, false, true) if changes >= 2 => {
-            if run.iter().all(u8::is_ascii_hexdigit) { 16.0 } else { 36.0 }
+    let (mut seen, mut changes, mut before) = (0, 0, None);
+    for byte in run {
+        let class = class(*byte);
+        seen |= class;
+        changes += usize::from(before.is_some_and(|before| before != class));
+        before = Some(class);
+    }
+    let alphabet: f64 = match seen {
+        DIGIT if run.len() >= LEAST_DIGITS => 10.0,
+        ALL if changes >= 2 => 62.0,
+        DIGIT_SMALL | DIGIT_LARGE if changes >= 2 => {
+            if run.iter().all(u8::is_ascii_hexdigit) {
+                16.0
+            } else {
+                36.0
+            }
         }
         // Words in camel case change less often.
-        (false, true, true) if changes * 3 >= run.len() => 52.0,
+        SMALL_LARGE if changes * 3 >= run.len() => 52.0,
         _ => return 0.0,
     };
     run.len() as f64 * alphabet.log2()
+}
+
+/// Classes of letters and digits, one bit each, and sets of them.
+const DIGIT: u8 = 1;
+const SMALL: u8 = 2;
+const LARGE: u8 = 4;
+const DIGIT_SMALL: u8 = DIGIT | SMALL;
+const DIGIT_LARGE: u8 = DIGIT | LARGE;
+const SMALL_LARGE: u8 = SMALL | LARGE;
+const ALL: u8 = DIGIT | SMALL | LARGE;
+
+fn class(byte: u8) -> u8 {
+    match byte {
+        b'0'..=b'9' => DIGIT,
+        b'A'..=b'Z' => LARGE,
+        _ => SMALL,
+    }
 }
 
 #[cfg(test)]

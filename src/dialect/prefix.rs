@@ -64,7 +64,7 @@ fn find(name: Hash, memo: &dyn Memo) -> Option<Arc<Checkpoint>> {
 /// The lengths of a body's prefixes that are hashed, in order: the same for every body, so that a longer one finds the
 /// checkpoints of a shorter one.
 fn lengths(bytes: usize) -> Vec<usize> {
-    let mut lengths = Vec::new();
+    let mut lengths = Vec::with_capacity(STEPS * (LEAST_PART.ilog2() as usize + 1));
     let mut octave = LEAST_BYTES;
     while octave <= bytes {
         let steps = (0..STEPS).map(|step| octave + octave / STEPS * step);

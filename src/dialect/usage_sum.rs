@@ -56,7 +56,8 @@ impl Usages {
 
     /// What replaces the present reply's own usage, if others came before it.
     pub fn sum(&self) -> Option<Value> {
-        self.earlier.as_ref().zip(self.last()).map(|(earlier, last)| sum(earlier, &last))
+        let earlier = self.earlier.as_ref()?;
+        Some(sum(earlier, &self.last()?))
     }
 }
 

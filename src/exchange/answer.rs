@@ -37,6 +37,8 @@ pub(super) struct Replies {
     head: Option<HeldHead>,
     /// How many choices were finished at the last report to the store.
     remembered: usize,
+    /// All of a whole reply is in the record.
+    is_noted: bool,
 }
 
 /// What comes from the upstream.
@@ -134,6 +136,7 @@ impl Running {
             out,
             head: None,
             remembered: 0,
+            is_noted: false,
         })
     }
 
@@ -323,10 +326,11 @@ impl Running {
             let mut over = shown;
             over.retain(|choice| choice.is_finished() || judge.is_done());
             self.remember(core, &over, now.ms);
-            self.account(core, judge.judging(), judge.total_usage(), &over, now.ms, judge.is_done());
+            let usage = judge.total_usage();
+            self.account(core, judge.judging(), usage, &over, now.ms, judge.is_done());
             if judge.is_done() {
                 Self::remember_history(core, &**judge);
-                self.bill(core, &**judge);
+                self.billed(core, usage);
             }
             core.outputs.extend(given);
         }
@@ -334,10 +338,6 @@ impl Running {
         if all_finished {
             core.outputs.push_back(Output::Dismiss);
         }
-    }
-
-    fn bill(&mut self, core: &mut Core, judge: &dyn Reply<Judging>) {
-        self.billed(core, judge.total_usage());
     }
 
     /// Handles a reply that is an error: true if the exchange goes on without it, since another variant of the request
@@ -430,6 +430,7 @@ impl Running {
             return core.outputs.push_back(Output::Done);
         }
         self.note(core, replies, now);
+        replies.is_noted = true;
         let out = std::mem::take(&mut replies.out);
         let answer = match (&replies.source, replies.judge.is_changed()) {
             (Source::Upstream(id), true) => Answer::Edited(*id, out),
@@ -451,7 +452,9 @@ impl Running {
         if replies.is_stream() && replies.upstream != Upstream::Over {
             self.remember(core, &replies.judge.shown(), now.ms);
         }
-        self.note(core, replies, now);
+        if !replies.is_noted {
+            self.note(core, replies, now);
+        }
     }
 
     fn note(&mut self, core: &mut Core, replies: &Replies, now: Now) {
@@ -463,7 +466,8 @@ impl Running {
         let judge = &*replies.judge;
         // For traces alone.
         core.record.response_model = core.record.trace.as_ref().and_then(|_| judge.model());
-        self.account(core, judge.judging(), judge.total_usage(), &judge.shown(), now.ms, true);
-        self.bill(core, judge);
+        let usage = judge.total_usage();
+        self.account(core, judge.judging(), usage, &judge.shown(), now.ms, true);
+        self.billed(core, usage);
     }
 }

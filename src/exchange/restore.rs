@@ -29,10 +29,11 @@ pub struct HiddenPosition {
 
 /// The positions of the newest `most` assistant messages, oldest first.
 pub fn hidden_positions(transcript: &Transcript<'_>, most: usize) -> Vec<HiddenPosition> {
-    let messages = transcript.request.messages.iter().enumerate().rev();
-    let newest = messages.filter(|(_, message)| message.role == Role::Assistant).take(most);
-    let mut positions: Vec<HiddenPosition> =
-        newest.map(|(message, _)| position(transcript, message)).collect();
+    let messages = &transcript.request.messages;
+    let newest = messages.iter().enumerate().rev();
+    let newest = newest.filter(|(_, message)| message.role == Role::Assistant).take(most);
+    let mut positions = Vec::with_capacity(most.min(messages.len()));
+    positions.extend(newest.map(|(message, _)| position(transcript, message)));
     positions.reverse();
     positions
 }
@@ -48,7 +49,9 @@ fn position(transcript: &Transcript<'_>, message: usize) -> HiddenPosition {
 
 /// The keys that the state store is asked for, in the order in which [`restored`] takes the answers.
 pub fn names(positions: &[HiddenPosition]) -> Vec<Hash> {
-    positions.iter().flat_map(|position| [Some(position.name), position.own]).flatten().collect()
+    let mut names = Vec::with_capacity(2 * positions.len());
+    names.extend(positions.iter().flat_map(|position| [Some(position.name), position.own]).flatten());
+    names
 }
 
 /// The exchanges that were before messages of the request, and how many are lost: known to have been before the newest

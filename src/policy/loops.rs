@@ -39,6 +39,7 @@ use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, any_concerns, exact_among};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
+use crate::conversation::call::WrittenArguments;
 use crate::conversation::calls::Call;
 use crate::conversation::identity::Hash;
 use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent};
@@ -47,6 +48,7 @@ use crate::plan::work::step;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use trail::{Kind, Next, Step, Trail};
 
 /// See the module.
@@ -183,8 +185,8 @@ pub struct Turn {
 struct Made {
     tool: String,
     arguments: Hash,
-    /// Its arguments, where they are short enough.
-    text: Option<Box<str>>,
+    /// Its arguments as they are written.
+    text: Option<Arc<WrittenArguments>>,
     answer: Option<(Answer, Kind)>,
 }
 
@@ -294,8 +296,7 @@ impl Loops {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
-        let text = call.arguments_text();
-        let text = (text.len() <= near::LONGEST).then(|| text.into_owned().into_boxed_str());
+        let text = Some(Arc::clone(&call.written_arguments));
         turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, text, answer: None });
     }
 

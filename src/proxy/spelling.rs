@@ -67,7 +67,8 @@ impl Governed {
 
 /// Whether all servers split the path in the same way, as with nearly every path.
 fn is_plain(path: &str) -> bool {
-    path.is_ascii() && !path.contains(['%', '\\', ';']) && !path.contains("//") && !path.contains("/.")
+    let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'%' | b'\\' | b';');
+    path.bytes().all(is_plain) && !path.as_bytes().windows(2).any(|pair| matches!(pair, b"//" | b"/."))
 }
 
 /// One of the ways in which servers split a path into segments. They differ in the order of the steps, and so in what a
@@ -117,6 +118,13 @@ fn before(text: &[u8], ends: impl Fn(u8) -> bool) -> &[u8] {
 
 /// Whether a segment is `word` in any case of letters, with white space or control characters around it.
 fn is_word(segment: &[u8], word: &str) -> bool {
+    if segment.eq_ignore_ascii_case(word.as_bytes()) {
+        return true;
+    }
+    // No character becomes more ASCII letters than it has bytes.
+    if segment.len() < word.len() {
+        return false;
+    }
     let is_blank = |letter: char| letter.is_whitespace() || (letter.is_control() && letter != '\0');
     folded(segment).trim_matches(is_blank) == word
 }

@@ -12,6 +12,9 @@ pub(super) const MAX_VALUE_CHARS: usize = 200;
 /// The longest list; the number of further items is given.
 pub(super) const MAX_ITEMS: usize = 20;
 
+/// Few lines are longer.
+const USUAL_BYTES: usize = 1024;
+
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -45,8 +48,10 @@ pub(super) fn line(
     let mut bytes = match form {
         Form::Json => {
             let line = Line { timestamp, level: level.as_str(), message: &message, fields };
+            let mut bytes = Vec::with_capacity(USUAL_BYTES);
             // It fails only where a key is not text, and ours are.
-            serde_json::to_vec(&line).unwrap_or_default()
+            let _ = serde_json::to_writer(&mut bytes, &line);
+            bytes
         }
         Form::Text => {
             let fields = serde_json::to_value(fields).unwrap_or_default();

@@ -19,16 +19,29 @@ impl Member {
 
 /// The members of the JSON object at `object` in `body`, as far as they can be read.
 pub fn members_of(body: &[u8], object: Span) -> Vec<Member> {
-    let mut scanner = Scanner::within(body, object);
     let mut members = Vec::new();
-    if scanner.object().is_err() {
-        return members;
-    }
-    while let Ok(Some(key)) = scanner.member() {
-        let Ok(value) = scanner.skip() else { break };
+    // What comes after a fault is no member.
+    let _ = read_members(&mut Scanner::within(body, object), &mut members);
+    members
+}
+
+/// The members of the JSON object at the position of `scanner`.
+///
+/// # Errors
+/// A [`Fault`] where it is no JSON object.
+pub fn all_members(scanner: &mut Scanner<'_>) -> Result<Vec<Member>, Fault> {
+    let mut members = Vec::new();
+    read_members(scanner, &mut members)?;
+    Ok(members)
+}
+
+fn read_members(scanner: &mut Scanner<'_>, members: &mut Vec<Member>) -> Result<(), Fault> {
+    scanner.object()?;
+    while let Some(key) = scanner.member()? {
+        let value = scanner.skip()?;
         members.push(Member { key, value });
     }
-    members
+    Ok(())
 }
 
 /// Which of an object's decisive members were read: a second one of the same name is a fault, since parsers differ on

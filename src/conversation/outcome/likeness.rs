@@ -28,6 +28,8 @@ const MOST_NUMBERS: usize = 3;
 const FEWEST_LETTERS: usize = 20;
 /// The same beside marks, which are seldom the point of a result.
 const FEWEST_BESIDE_MARKS: usize = 8;
+/// The shortest hexadecimal number that is an id.
+const LEAST_HEX: usize = 16;
 /// How far back the name of a value is looked for.
 const LONGEST_NAME: usize = 48;
 
@@ -152,7 +154,7 @@ impl Walk<'_> {
             self.marks += 1;
         } else if is_mark(a, self.one, one.end) && is_mark(b, self.other, other.end) {
             self.marks += 1;
-        } else if self.is_plain(&one, &name) && is_integer(a) && is_integer(b) {
+        } else if is_integer(a) && is_integer(b) && self.is_plain(&one, &name) {
             self.numbers += 1;
         } else {
             return false;
@@ -174,7 +176,7 @@ impl Walk<'_> {
         let is_share = after.starts_with(b"%") || after.starts_with(b"/") || before.ends_with(b"/");
         let is_money = before.last().is_some_and(|byte| *byte == b'$' || !byte.is_ascii());
         let progresses = |word: &str| {
-            PROGRESS.iter().any(|known| if *known == "of" { word == "of" } else { word.contains(known) })
+            PROGRESS.iter().any(|known| if *known == "of" { word == "of" } else { holds(word, known) })
         };
         !(is_listed || is_share || is_money || progresses(name) || progresses(&word))
     }
@@ -231,10 +233,10 @@ fn name_before(text: &[u8], start: usize) -> String {
     // An escape before it, such as `\n`, is no letter of it.
     let is_escaped = stripped.len() > length && stripped[stripped.len() - length - 1] == b'\\';
     let name = if is_escaped { name.get(1..).unwrap_or_default() } else { name };
-    name.iter()
-        .filter(|byte| byte.is_ascii_alphanumeric())
-        .map(|byte| char::from(byte.to_ascii_lowercase()))
-        .collect()
+    let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
+    let mut lower = String::with_capacity(name.len());
+    lower.extend(letters.map(|byte| char::from(byte.to_ascii_lowercase())));
+    lower
 }
 
 fn trim_end<'a>(text: &'a [u8], bytes: &[u8]) -> &'a [u8] {
@@ -250,7 +252,13 @@ fn word_after(text: &[u8]) -> String {
 }
 
 fn is_mark_name(name: &str) -> bool {
-    WHOLE_MARKS.contains(&name) || MARKS.iter().any(|mark| name.contains(mark))
+    WHOLE_MARKS.contains(&name) || MARKS.iter().any(|mark| holds(name, mark))
+}
+
+/// Whether a name holds a word. Most are shorter than the word.
+#[inline]
+fn holds(name: &str, word: &str) -> bool {
+    name.len() >= word.len() && name.contains(word)
 }
 
 /// The end of an opaque value: before white space, a quote or what separates members.
@@ -267,6 +275,9 @@ fn is_integer(token: &[u8]) -> bool {
 
 /// Whether a token changes by itself, by its form: a time, a date, a duration, a uuid, a long hexadecimal number.
 fn is_mark(token: &[u8], text: &[u8], end: usize) -> bool {
+    if token.len() < LEAST_HEX && !token.iter().any(u8::is_ascii_digit) {
+        return false;
+    }
     is_uuid(token) || is_hex(token) || is_time(token) || is_epoch(token) || is_duration(token, text, end)
 }
 
@@ -279,7 +290,9 @@ fn is_uuid(token: &[u8]) -> bool {
 }
 
 fn is_hex(token: &[u8]) -> bool {
-    token.len() >= 16 && token.iter().all(u8::is_ascii_hexdigit) && token.iter().any(u8::is_ascii_alphabetic)
+    token.len() >= LEAST_HEX
+        && token.iter().all(u8::is_ascii_hexdigit)
+        && token.iter().any(u8::is_ascii_alphabetic)
 }
 
 /// A date with or without a time, or a time of day.
@@ -303,9 +316,9 @@ fn is_duration(token: &[u8], text: &[u8], end: usize) -> bool {
     if digits == 0 {
         return false;
     }
-    let joined = String::from_utf8_lossy(&token[digits..]).to_lowercase();
-    let unit = if joined.is_empty() { word_after(&text[end..]) } else { joined };
-    UNITS.contains(&unit.as_str())
+    let is_unit = |word: &[u8]| UNITS.iter().any(|unit| word.eq_ignore_ascii_case(unit.as_bytes()));
+    let joined = &token[digits..];
+    if joined.is_empty() { is_unit(word_after(&text[end..]).as_bytes()) } else { is_unit(joined) }
 }
 
 #[cfg(test)]

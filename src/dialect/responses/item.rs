@@ -169,7 +169,8 @@ const DECISIVE: [&[u8]; 12] = [
 
 impl Read {
     fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>, seen: &mut SeenMembers) -> Result<(), Fault> {
-        if let Some(at) = DECISIVE.iter().position(|name| *name == &*in_one_case(key)) {
+        let folded = in_one_case(key);
+        if let Some(at) = DECISIVE.iter().position(|name| *name == &*folded) {
             self.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&key);
         }
         let member = match key {

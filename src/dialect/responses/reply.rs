@@ -206,7 +206,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
         let last = whole.as_ref().and_then(Last::of_body);
         let has_calls = last.as_ref().is_some_and(Last::has_calls);
-        let error = if is_success { parse_in_200(&raw) } else { Some(parse(&raw).unwrap_or_default()) };
+        let is_plain = form == Form::Whole && last.as_ref().is_some_and(|last| !last.may_be_error());
+        let error = match is_success {
+            true if is_plain => None,
+            true => parse_in_200(&raw),
+            false => Some(parse(&raw).unwrap_or_default()),
+        };
         if let Some(error) = error.filter(|_| !has_calls || !is_success) {
             let raw = self.error_bytes(status, raw, &error);
             self.phase = Phase::Refused(Refusal { error, raw });

@@ -214,7 +214,8 @@ fn decisive(name: &[u8]) -> Option<u32> {
         b"instructions",
         b"prompt",
     ];
-    NAMES.iter().position(|known| *known == &*in_one_case(name)).map(|at| at as u32)
+    let name = in_one_case(name);
+    NAMES.iter().position(|known| *known == &*name).map(|at| at as u32)
 }
 
 fn parse_input(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(), Fault> {

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// The longest arguments that are compared by their words, in bytes: longer ones are files, not questions.
-pub const LONGEST: usize = 2_000;
+const LONGEST: usize = 2_000;
 
 /// Whether two arguments, as JSON, have the same words in the same members.
 pub fn are_near(one: Option<&str>, other: Option<&str>) -> bool {

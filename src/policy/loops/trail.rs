@@ -3,10 +3,13 @@
 //! decide.
 
 use super::near;
+use crate::conversation::call::WrittenArguments;
 use crate::conversation::identity::Hash;
 use crate::conversation::outcome::{Answer, Likeness};
 use crate::plan::work::step;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// The longest cycle over single steps.
 const LONGEST: usize = 3;
@@ -17,8 +20,8 @@ pub struct Step {
     pub tool: String,
     /// The hash of its canonical arguments.
     pub arguments: Hash,
-    /// Its arguments as text, where they are short enough to be compared by their words.
-    pub text: Option<Box<str>>,
+    /// Its arguments as they are written, to be compared by their words.
+    pub text: Option<Arc<WrittenArguments>>,
     pub answer: Answer,
     pub kind: Kind,
 }
@@ -124,6 +127,10 @@ impl Step {
         self.arguments == arguments && self.tool == tool
     }
 
+    fn words(&self) -> Option<Cow<'_, str>> {
+        self.text.as_deref().map(WrittenArguments::text)
+    }
+
     /// How this step repeats the step `before`, if it does.
     fn repeats(&self, before: &Self, body: &[u8]) -> Option<Manner> {
         step();
@@ -136,7 +143,7 @@ impl Step {
             _ if self.arguments == before.arguments => Arguments::Equal,
             Likeness::ButForNumbers => return None,
             _ if self.answer.bytes() >= CONFIRMATION
-                && near::are_near(self.text.as_deref(), before.text.as_deref()) =>
+                && near::are_near(self.words().as_deref(), before.words().as_deref()) =>
             {
                 Arguments::Near
             }
@@ -153,7 +160,7 @@ impl Cycle<'_> {
         self.steps.iter().filter(|step| step.tool == next.tool).any(|step| match self.manner.arguments {
             Arguments::Other => true,
             _ if next.arguments.is_some_and(|arguments| step.is_call(next.tool, arguments)) => true,
-            Arguments::Near => near::are_near(step.text.as_deref(), next.text),
+            Arguments::Near => near::are_near(step.words().as_deref(), next.text),
             Arguments::Equal => false,
         })
     }

@@ -10,8 +10,8 @@ use crate::conversation::memo::Derived;
 use crate::wire::body::{Span, Str};
 use crate::wire::escaped_text::EscapedText;
 use crate::wire::json::decode;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 
 /// A shorter result is not much longer than the pointer, and easier to read.
@@ -30,18 +30,18 @@ pub(super) const REPEATED: Text = Text {
 pub struct EarlierResults {
     /// Calls so far, in all and by tool.
     calls: usize,
-    calls_of: HashMap<String, usize>,
+    calls_of: BTreeMap<String, usize>,
     /// The calls of the last reply: the ordinal among all, and among those of the tool.
     reply: Vec<(usize, usize)>,
     reply_message: usize,
     /// The first text of each kind. Few conversations have two, and so most texts are neither hashed nor compared.
-    kinds: HashMap<Kind, First>,
+    kinds: BTreeMap<Kind, First>,
     /// The texts of kinds with several texts, by their hashes.
     results: HashMap<Hash, Original>,
 }
 
 /// A cheap fingerprint of a text from a few of its bytes: equal texts have equal ones.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     bytes: usize,
     middle: u64,

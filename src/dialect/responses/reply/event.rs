@@ -6,8 +6,9 @@ use crate::dialect::chat::call::parse_index;
 use crate::dialect::content::parse_arguments;
 use crate::dialect::responses::item::{Item, parse_item};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode_bytes, in_one_case, unescape};
+use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{SeenMembers, string_or_skip};
+use std::borrow::Cow;
 
 /// The spans of one event, within its data.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +67,8 @@ impl Event {
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             let key = decode_bytes(key, data);
-            if let Some(at) = DECISIVE.iter().position(|name| *name == &*in_one_case(&key)) {
+            let folded = in_one_case(&key);
+            if let Some(at) = DECISIVE.iter().position(|name| *name == &*folded) {
                 event.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&&*key);
             }
             event.member(&key, &mut scanner)?;
@@ -95,8 +97,8 @@ impl Event {
     }
 
     /// Its `type`; empty where it has none.
-    pub fn type_of(&self, data: &[u8]) -> String {
-        self.kind.map_or(String::new(), |kind| unescape(kind.raw(data)))
+    pub fn type_of<'a>(&self, data: &'a [u8]) -> Cow<'a, str> {
+        self.kind.map_or("".into(), |kind| decode(kind, data))
     }
 
     /// What it is about.
@@ -129,7 +131,8 @@ impl Event {
             "shell_call_command",
             "apply_patch_call",
         ];
-        names.iter().any(|name| kind.contains(name))
+        // Most events are of text, and all these names have it.
+        kind.contains("_call") && names.iter().any(|name| kind.contains(name))
     }
 }
 

@@ -6,11 +6,12 @@ use super::items::{Call, MOST_ITEMS, OutItem};
 use super::writer::framed;
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::CARRIED;
+use crate::dialect::error::may_be_in_200;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, decode_bytes};
-use crate::wire::members::{Member, members_of};
+use crate::wire::members::{Member, all_members, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 
@@ -55,19 +56,23 @@ pub struct Entry {
 
 /// The members of a response that later ones repeat, as written.
 pub fn response_members(response: Span, data: &[u8]) -> Vec<(Vec<u8>, Bytes)> {
+    repeated(&members_of(data, response), data)
+}
+
+fn repeated(members: &[Member], data: &[u8]) -> Vec<(Vec<u8>, Bytes)> {
     let known = |member: &Member| {
         let key = decode_bytes(member.key, data);
         let is_head = HEAD.contains(&&*key);
         is_head.then(|| (key.into_owned(), Bytes::copy_from_slice(member.value.of(data))))
     };
-    members_of(data, response).iter().filter_map(known).collect()
+    members.iter().filter_map(known).collect()
 }
 
 impl Last {
     /// The last event of a stream.
     pub fn of_event(raw: Bytes, data: Bytes, event: Event) -> Self {
-        let response = event.response.unwrap_or_default();
-        let mut last = Self::of(data, response, event);
+        let members = members_of(&data, event.response.unwrap_or_default());
+        let mut last = Self::of(data, members, event);
         last.raw = Some(raw);
         last
     }
@@ -75,19 +80,13 @@ impl Last {
     /// A whole reply; `None` if it is none.
     pub fn of_body(body: &Bytes) -> Option<Self> {
         let mut scanner = Scanner::tolerant(body);
-        scanner.peek().ok()?;
-        let start = scanner.at();
-        scanner.object().ok()?;
-        let mut rest = Scanner::tolerant(body);
-        rest.skip().ok()?;
-        let end = rest.at();
-        rest.end().ok()?;
-        let last = Self::of(body.clone(), Span::new(start, end), Event::default());
+        let members = all_members(&mut scanner).ok()?;
+        scanner.end().ok()?;
+        let last = Self::of(body.clone(), members, Event::default());
         last.output.is_some().then_some(last)
     }
 
-    fn of(data: Bytes, response: Span, event: Event) -> Self {
-        let members = members_of(&data, response);
+    fn of(data: Bytes, members: Vec<Member>, event: Event) -> Self {
         let named = |name: &[u8]| members.iter().rfind(|member| *decode_bytes(member.key, &data) == *name);
         let output =
             named(b"output").map(|member| member.value).filter(|span| span.of(&data).starts_with(b"["));
@@ -105,6 +104,16 @@ impl Last {
     /// Whether it holds calls that a client runs.
     pub fn has_calls(&self) -> bool {
         self.entries.iter().any(|entry| matches!(entry.item.kind, ItemKind::Call(_)))
+    }
+
+    /// Whether it may report an error as [`parse_in_200`](crate::dialect::error::parse_in_200) finds it.
+    pub fn may_be_error(&self) -> bool {
+        // Every response has the member, and `null` is no error.
+        let is_set = |member: &&Member| {
+            member.key.raw(&self.data) != b"error" || member.value.of(&self.data) != b"null"
+        };
+        let members: Vec<Member> = self.members.iter().filter(is_set).copied().collect();
+        may_be_in_200(&members, &self.data)
     }
 
     /// The whole response, as JSON.
@@ -169,8 +178,13 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.usage.note(usage, last.value("model"));
         }
         if self.head.is_empty() {
-            let span = last.event.response.unwrap_or_else(|| Span::new(0, last.data.len()));
-            self.head = response_members(span, &last.data);
+            let is_read = last.raw.is_none() || last.event.response.is_some();
+            let whole = Span::new(0, last.data.len());
+            self.head = if is_read {
+                repeated(&last.members, &last.data)
+            } else {
+                response_members(whole, &last.data)
+            };
         }
         let id = last.value("id").and_then(|id| serde_json::from_slice(id).ok());
         self.shown.reply_id = id.or(self.shown.reply_id.take());
