@@ -4,7 +4,7 @@
 use super::Admin;
 use super::answer::Answer;
 use crate::dialect::usage::Usage;
-use crate::telemetry::live::{Snapshot, VERDICTS};
+use crate::telemetry::live::{Comparison, Interval, Snapshot, VERDICTS};
 use axum::extract::State;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -93,8 +93,48 @@ impl Admin {
     /// The control group, if there is one.
     fn hold_out(&self) -> Option<Value> {
         let share = self.settings.conversation.holdout;
-        let note =
-            "These conversations are left unchanged; compare both groups in toolrein_context_* of /metrics.";
-        (share > 0).then(|| json!({"share": f64::from(share) / WHOLE, "note": note}))
+        let compared = self.live.hold_out();
+        (share > 0).then(
+            || json!({"share": f64::from(share) / WHOLE, "note": note(&compared), "compared": compared}),
+        )
+    }
+}
+
+/// The comparison as a sentence.
+fn note(compared: &Comparison) -> String {
+    let Some(Interval { share, low, high }) = compared.saved else {
+        let Comparison { governed, held_out, .. } = compared;
+        return format!("too few conversations to compare yet ({governed} governed, {held_out} held out).");
+    };
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let change = if share < 0.0 { "more" } else { "less" };
+    format!(
+        "turns cost {} {change} where toolrein governs (saved, 95% interval: {} to {}).",
+        percent(share.abs()),
+        percent(low),
+        percent(high)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_control_group_is_one_sentence() {
+        let with = |saved| note(&Comparison { governed: 400, held_out: 20, saved });
+        for (saved, expected) in [
+            (None, "too few conversations to compare yet (400 governed, 20 held out)."),
+            (
+                Some(Interval { share: 0.312, low: 0.24, high: 0.371 }),
+                "turns cost 31% less where toolrein governs (saved, 95% interval: 24% to 37%).",
+            ),
+            (
+                Some(Interval { share: -0.05, low: -0.12, high: 0.02 }),
+                "turns cost 5% more where toolrein governs (saved, 95% interval: -12% to 2%).",
+            ),
+        ] {
+            assert_eq!(with(saved), expected);
+        }
     }
 }

@@ -76,7 +76,7 @@ class World:
             "tool_calls": {"allow": 30911, "block": self.blocked, "modify": 402, "answer": 187, "ask": 46}, "runaways_stopped": 61,
             "tokens": {"removed": 14_812_330, "added": 402_118, "reasked": 611_904, "net": 13_798_308},
             "money": {"net_usd_uncached": 34.4957, "net_usd_cached": 6.8991},
-            "hold_out": {"share": 0.05, "note": "turns cost 31% less where toolrein governs (95% interval: 24% to 37%)."},
+            "hold_out": {"share": 0.05, "note": "turns cost 31% less where toolrein governs (saved, 95% interval: 24% to 37%)."},
             "cost_of_guarding": {"overhead_p99_ms": 1.42, "added_tokens": 402_118}, "approvals_pending": len(self.waiting),
             "ungoverned": [{"endpoint": "embeddings", "requests": 8123}, {"endpoint": "messages", "requests": 41}],
             "models": [{"model": name, "requests": 21000 // (at + 1), "input_tokens": 61_000_000 // (at + 1), "output_tokens": 2_900_000 // (at + 1),

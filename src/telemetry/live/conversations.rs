@@ -1,6 +1,7 @@
 //! The newest conversations: who has them, what was decided on their calls, how much of each limit they have used. No
 //! texts but the sentences that policies wrote to the model.
 
+use super::hold_out::{Comparison, Cost, comparison};
 use crate::telemetry::bounded;
 use crate::telemetry::request_record::{JudgedCall, LimitUse, RequestRecord, Verdict};
 use serde::Serialize;
@@ -49,12 +50,17 @@ pub struct Conversation {
     /// After its newest request.
     #[serde(skip)]
     pub limits: Vec<LimitUse>,
+    #[serde(skip)]
+    pub(super) cost: Cost,
+    /// It belongs to the control group.
+    #[serde(skip)]
+    pub(super) is_held_out: bool,
     /// The greatest share of each policy's limits in this turn.
     #[serde(skip)]
-    shares: BTreeMap<&'static str, f64>,
+    pub(super) shares: BTreeMap<&'static str, f64>,
     /// A policy has ended this turn.
     #[serde(skip)]
-    is_ended: bool,
+    pub(super) is_ended: bool,
 }
 
 /// What was decided on one call.
@@ -136,6 +142,11 @@ impl Conversations {
         (total, listed)
     }
 
+    /// The control group beside the others.
+    pub(super) fn hold_out(&self) -> Comparison {
+        comparison(self.by_id.values().map(|(_, conversation)| conversation))
+    }
+
     fn shrink(&mut self) {
         while self.by_id.len() > self.most
             && let Some((_, oldest)) = self.order.pop_first()
@@ -156,6 +167,9 @@ impl Conversation {
         self.profile = record.profile.as_deref().map(str::to_owned).or(self.profile.take());
         self.caller = record.caller.as_ref().map(text).or(self.caller.take());
         self.requests += 1;
+        self.cost.turns += u64::from(is_new_turn);
+        self.cost.tokens += record.tokens.prompt;
+        self.is_held_out |= record.context.held_out;
         self.last_ms = now_ms;
         self.calls += record.judged.len() as u64;
         for tokens in &record.policy_tokens {

@@ -4,6 +4,7 @@
 mod bodies;
 pub mod conversations;
 pub mod events;
+mod hold_out;
 mod sketch;
 mod tools;
 mod totals;
@@ -12,6 +13,7 @@ mod turns;
 use self::bodies::Bodies;
 use self::conversations::{Conversation, Conversations};
 use self::events::Events;
+pub use self::hold_out::{Comparison, Interval};
 pub use self::sketch::Percentiles;
 use self::tools::Tools;
 pub use self::tools::{Start, ToolSummary};
@@ -110,6 +112,11 @@ impl Live {
     /// What each tool did, the most called one first.
     pub fn tools(&self) -> Vec<ToolSummary> {
         self.state().tools.summaries()
+    }
+
+    /// The control group beside the other conversations that are kept.
+    pub fn hold_out(&self) -> Comparison {
+        self.state().conversations.hold_out()
     }
 
     /// What the first requests of conversations hold.
