@@ -160,6 +160,7 @@ fn line(token: &str, shown: &Shown) -> Value {
         "tool": shown.tool,
         "arguments": shown.arguments,
         "readable": shown.readable,
+        "why": shown.why,
         "conversation": shown.conversation,
         "since": time(shown.since),
         "expires": time(shown.expires),

@@ -179,7 +179,7 @@ fn shown() -> Shown {
     let (since, expires) = (SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(120));
     let (tool, conversation) = ("pay".to_owned(), "c1".to_owned());
     let (arguments, readable) = ("{\"to\":\"\\u202e\"}".to_owned(), "shown".to_owned());
-    Shown { tool, arguments, readable, conversation, since, expires }
+    Shown { tool, arguments, readable, why: None, conversation, since, expires }
 }
 
 #[tokio::test]

@@ -51,9 +51,14 @@ fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &Po
             let text = format!("there is no [tier.{tier}]; {}", suggestion(tier, &known));
             problems.push(document.problem_at(&[&key], text));
         }
-        let window = Duration::from_millis(counted.window_ms);
+    }
+    let counted = policies.counted().iter();
+    let counted = counted.map(|counted| ("quota", format!("limits.{}.per", counted.name), counted.window_ms));
+    let windows = policies.windows().map(|(policy, key, window_ms)| (policy, key.to_owned(), window_ms));
+    for (policy, key, window_ms) in counted.chain(windows) {
+        let window = Duration::from_millis(window_ms);
         if window > file.store.ttl {
-            let key = format!("{before}policy.quota.limits.{}.per", counted.name);
+            let key = format!("{before}policy.{policy}.{key}");
             let (window, ttl) = (write_span(window), write_span(file.store.ttl));
             let text = format!("{window} is longer than the store keeps anything: store.ttl is {ttl}");
             problems.push(document.problem_at(&[&key], text));

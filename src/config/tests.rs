@@ -985,6 +985,21 @@ fn a_quota_reaches_no_further_than_what_is_remembered() {
     assert_eq!(reported, [format!("proxy.toml:3: policy.quota.limits.images.per: {text}")]);
 }
 
+#[test]
+fn no_window_reaches_further_than_what_is_remembered() {
+    for (table, key) in [
+        ("[policy.rate_limit.tools]\nmail = { calls = 1, per = \"5h\" }", "rate_limit.tools.mail.per"),
+        ("[policy.rate_limit]\ndefault = { calls = 1, per = \"5h\" }", "rate_limit.default.per"),
+        ("[policy.duplicates]\ntools = [\"pay\"]\nwindow = \"5h\"", "duplicates.window"),
+        ("[policy.confirm]\ntools = [\"pay\"]\nexpires = \"5h\"", "confirm.expires"),
+    ] {
+        assert_eq!(problems(table), [""; 0]);
+        let reported = problems(&format!("store.ttl = \"1h\"\n{table}"));
+        let text = format!("policy.{key}: 5h is longer than the store keeps anything: store.ttl is 1h");
+        assert!(reported.len() == 1 && reported[0].ends_with(&text), "{reported:?}");
+    }
+}
+
 /// What a program that runs with `running` makes of `text`.
 fn reloaded(running: &str, text: &str) -> Result<Config, Problems> {
     let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };

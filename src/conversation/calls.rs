@@ -6,7 +6,7 @@ use super::context::{content_hash, context_after};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
-use super::names::meant;
+use super::names::DeclaredNames;
 use crate::conversation::call::{Arguments, ToolCall, WrittenArguments};
 use crate::conversation::message::Role;
 use crate::conversation::request::Request;
@@ -29,7 +29,7 @@ pub struct Call {
     pub context: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Box<[u8]>,
-    /// The tool that it means: a declared one if the name is near ([`meant`]), else the name as the model wrote it.
+    /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
     pub name: String,
     /// The name as the model wrote it, where that differs.
     written_name: Option<String>,
@@ -65,13 +65,9 @@ impl Call {
     }
 
     /// Sets its name to that of the tool that it means.
-    fn mean(&mut self, declared: &[Cow<'_, str>]) {
-        let is_meant = |name: &str| meant(name, declared.iter().map(|name| &**name)).map(str::to_owned);
-        if declared.is_empty() || declared.iter().any(|name| *name == self.name) {
-            return;
-        }
-        if let Some(meant) = is_meant(&self.name) {
-            self.written_name = Some(std::mem::replace(&mut self.name, meant));
+    fn mean(&mut self, declared: &DeclaredNames<Cow<'_, str>>) {
+        if let Some(meant) = declared.meant(&self.name).filter(|meant| *meant != self.name) {
+            self.written_name = Some(std::mem::replace(&mut self.name, meant.to_owned()));
         }
     }
 }
@@ -112,7 +108,7 @@ impl PairedCalls {
         let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
         let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
         let declared = request.tools.iter().filter(|_| calls > 0);
-        let declared: Vec<Cow<'_, str>> = declared.filter_map(|tool| tool.full_name(body)).collect();
+        let declared = DeclaredNames::new(declared.filter_map(|tool| tool.full_name(body)));
         // The unanswered calls of the last assistant message.
         let mut open: VecDeque<usize> = VecDeque::new();
         for (index, message) in request.messages.iter().enumerate() {

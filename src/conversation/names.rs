@@ -37,16 +37,32 @@ fn trimmed(name: &str) -> &str {
     name.trim_matches(is_blank)
 }
 
-/// The one of the `declared` names that a call of `name` means: itself, or the only one that programs may take it
-/// for. `None` where it is none of them, or may be several.
-pub fn meant<'a>(name: &str, declared: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
-    if let Some(exact) = declared.clone().find(|declared| *declared == name) {
-        return Some(exact);
+/// The names of the declared tools, in the order of their dispatch forms and then of the names, so that the one that a
+/// call means is found without comparing all.
+pub struct DeclaredNames<N>(Vec<(String, N)>);
+
+impl<N: AsRef<str>> DeclaredNames<N> {
+    /// These names, in any order.
+    pub fn new(names: impl IntoIterator<Item = N>) -> Self {
+        let formed = |name: N| (dispatch_form(name.as_ref()).into_owned(), name);
+        let mut all: Vec<(String, N)> = names.into_iter().map(formed).collect();
+        all.sort_by(|(form, name), (other_form, other)| {
+            form.cmp(other_form).then_with(|| name.as_ref().cmp(other.as_ref()))
+        });
+        Self(all)
     }
-    let form = dispatch_form(name);
-    let mut near = declared.filter(|declared| dispatch_form(declared) == form);
-    let one = near.next()?;
-    near.all(|other| other == one).then_some(one)
+
+    /// The one that a call of `name` means: itself, or the only one that programs may take it for. `None` where it is
+    /// none of them, or may be several.
+    pub fn meant(&self, name: &str) -> Option<&str> {
+        let form = dispatch_form(name);
+        let near = &self.0[self.0.partition_point(|(other, _)| **other < *form)..];
+        let near = &near[..near.partition_point(|(other, _)| **other == *form)];
+        let exact = near.binary_search_by(|(_, known)| known.as_ref().cmp(name)).ok();
+        let (_, first) = near.get(exact.unwrap_or(0))?;
+        let (_, last) = near.last()?;
+        (exact.is_some() || first.as_ref() == last.as_ref()).then_some(first.as_ref())
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_call_means_the_tool_of_its_name_or_the_only_one_near_it() {
-        let declared = ["pay", "Search", "search", "functions.look"];
+        let declared = DeclaredNames::new(["pay", "Search", "search", "functions.look", "Sum", "Sum"]);
         for (name, meant_one) in [
             ("pay", Some("pay")),
             ("PAY", Some("pay")),
@@ -90,8 +106,11 @@ mod tests {
             ("SEARCH", None),
             ("look", Some("functions.look")),
             ("payment", None),
+            ("sum", Some("Sum")),
+            ("", None),
         ] {
-            assert_eq!(meant(name, declared.into_iter()), meant_one, "{name}");
+            assert_eq!(declared.meant(name), meant_one, "{name}");
         }
+        assert_eq!(DeclaredNames::<&str>::new([]).meant("pay"), None);
     }
 }

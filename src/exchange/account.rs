@@ -10,12 +10,11 @@ use crate::conversation::account::{
 };
 use crate::conversation::histories::beginnings;
 use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::ids::is_random;
 use crate::conversation::tokens::estimate_text;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
-use crate::exchange::restore::{HiddenPosition, RequestContext, released_keys, text_key_of};
+use crate::exchange::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
 use crate::plan::Announced;
 use crate::policy::about::Accounting;
 use std::sync::Arc;
@@ -116,16 +115,15 @@ fn keys_at(transcript: &Transcript<'_>, position: HiddenPosition) -> Vec<Hash> {
     }
 }
 
-/// The key of a choice as the client was shown it, as [`keys_at`] has it.
-fn key_of(request: &RequestContext<'_>, identity: &Identity, choice: &dyn ShownChoice) -> Hash {
-    let released = choice.released();
-    match released.first().zip(released_keys(request, identity, choice).first()) {
-        None => identity.account(identity.text_key(request.context, &choice.text()), None),
-        Some((call, key)) => {
-            let is_random = is_random(call.id().as_bytes(), &call.name());
-            identity.account(*key, (!is_random).then_some(request.context))
-        }
+/// The keys of a choice as the client was shown it, as [`keys_at`] has them.
+fn keys_of(request: &RequestContext<'_>, identity: &Identity, choice: &dyn ShownChoice) -> Vec<Hash> {
+    let first = first_keys(request, identity, choice);
+    if first.is_empty() {
+        return vec![identity.account(identity.text_key(request.context, &choice.text()), None)];
     }
+    let account =
+        |first: FirstKey| identity.account(first.key, (!first.is_random).then_some(request.context));
+    first.into_iter().map(account).collect()
 }
 
 impl OpenAccount {
@@ -185,7 +183,8 @@ impl OpenAccount {
             approvals,
             may_pin: carried.pins.len() < MOST_PINS,
             now_ms,
-            since_ms: if is_running { carried.at_ms.min(now_ms) } else { now_ms },
+            // While a person was asked, no time of the turn passed.
+            since_ms: if is_running && !approves { carried.at_ms.min(now_ms) } else { now_ms },
             is_priced: price.is_some(),
         };
         // The time since the last reply of the turn, in which tools ran, belongs to the turn.
@@ -231,8 +230,8 @@ impl OpenAccount {
             tries: self.before.tries + 1,
         };
         let after = Arc::new(after);
-        let mut carried: Vec<(Hash, Arc<Carried>)> =
-            shown.iter().map(|choice| (key_of(request, identity, *choice), Arc::clone(&after))).collect();
+        let keys = shown.iter().flat_map(|choice| keys_of(request, identity, *choice));
+        let mut carried: Vec<(Hash, Arc<Carried>)> = keys.map(|key| (key, Arc::clone(&after))).collect();
         carried.push((self.keys.own, Arc::new(Carried { once, ..(*after).clone() })));
         let tallied = if is_last { self.tally(&spent.sums, once) } else { Vec::new() };
         News { carried, tallied, ..News::default() }
@@ -342,5 +341,32 @@ impl Carried {
             once: Once::default(),
             ..self.clone()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::identity::HashKey;
+    use crate::conversation::memo::NoMemo;
+
+    #[test]
+    fn the_time_in_which_a_person_is_asked_is_none_of_the_turns() {
+        let body = br#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"May I?"},
+            {"role":"user","content":"yes"}]}"#;
+        let request = crate::dialect::chat::parse(body).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+        let now_ms = 1_000_000;
+        let carried = Carried {
+            turn: Sums::default().with(Kind::Millis, 5_000),
+            at_ms: now_ms - 120_000,
+            day: now_ms / DAY_MS,
+            ..Carried::default()
+        };
+        let facts = Facts { carried: vec![None, Some(Arc::new(carried))], ..Facts::default() };
+        let keys = AccountKeys { own: Hash(1), replies: vec![(1, Hash(2))], named: None, day: None };
+        let (_, account) = OpenAccount::open(keys, &transcript, &facts, now_ms, true, None);
+        assert_eq!(account.used_at(Scope::Turn, now_ms).get(Kind::Millis), 5_000);
     }
 }

@@ -10,6 +10,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Hash;
 use crate::conversation::message::{Content, Role};
 use crate::exchange::restore::{HiddenPosition, text_key_of, text_of};
+use crate::plan::Extends;
 use crate::plan::approval::{Question, Unaskable};
 use crate::policy::about::Confirming;
 use shown::{fenced, is_plain_name, pretty};
@@ -47,6 +48,7 @@ pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<
         put_off: confirming.asked(),
         token: token.to_owned(),
         words: confirming.words.clone(),
+        extends: Extends::default(),
         expires_ms: confirming.expires_ms,
     })
 }

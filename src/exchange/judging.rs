@@ -112,8 +112,8 @@ pub struct Judging {
     /// Calls that cannot be judged pass, also where policies restrict calls.
     pass_unjudged: bool,
     holding: Holding,
-    /// Whether every tool is closed for the rest of the turn, once a call was blocked.
-    all_closed: Option<bool>,
+    /// For each choice with a blocked call, whether every tool is closed to it for the rest of the turn.
+    all_closed: Vec<(u32, bool)>,
     /// What approvals of this client request extend.
     extended: Extends,
     pub record: Vec<Judged>,
@@ -124,7 +124,7 @@ pub struct Judging {
 impl Judging {
     /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), None);
+        let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), Vec::new());
         let extended = Extends::default();
         Self {
             judge,
@@ -160,8 +160,8 @@ impl Judging {
         !self.observe && self.judge.confirming().is_some()
     }
 
-    /// Says whether a person has approved the calls that follow.
-    pub fn approve(&mut self, approved: bool) {
+    /// See [`Judge::approve`].
+    pub fn approve(&mut self, approved: Option<Extends>) {
         self.judge.approve(approved);
     }
 

@@ -147,18 +147,54 @@ pub fn remembered(
     messages: &Bytes,
 ) -> Vec<(Hash, HiddenExchange)> {
     let round = |key| HiddenExchange { message_key: key, messages: messages.clone() };
-    let Some((call, key)) =
-        choice.released().into_iter().zip(released_keys(request, identity, choice)).next()
-    else {
+    let first = first_keys(request, identity, choice);
+    if first.is_empty() {
         let key = identity.text_key(request.context, &choice.text());
         return vec![(request.context, round(key))];
-    };
+    }
     if messages.is_empty() {
         return Vec::new();
     }
-    let mut kept = vec![(request.context, round(key))];
-    kept.extend(is_random(call.id().as_bytes(), &call.name()).then(|| (key, round(key))));
+    let mut kept = Vec::new();
+    for FirstKey { key, is_random } in first {
+        kept.push((request.context, round(key)));
+        kept.extend(is_random.then(|| (key, round(key))));
+    }
     kept
+}
+
+/// The key of a call that may be the first of its message in the client's next request.
+pub struct FirstKey {
+    pub key: Hash,
+    /// Its id is random, so that the key alone finds it.
+    pub is_random: bool,
+}
+
+/// The keys of the first call that the client was shown, and of the first one that it may expand that to.
+pub fn first_keys(
+    request: &RequestContext<'_>,
+    identity: &Identity,
+    choice: &dyn ShownChoice,
+) -> Vec<FirstKey> {
+    let Some(call) = choice.released().into_iter().next() else { return Vec::new() };
+    let key = |id: &str, name: &str, arguments: &str| FirstKey {
+        key: call_key(request, identity, id, name, arguments),
+        is_random: is_random(id.as_bytes(), name),
+    };
+    let made = made_of(call).into_iter().next();
+    let made = made.map(|made| key(&made.id, &made.name, &made.arguments));
+    std::iter::once(key(&call.id(), &call.name(), &call.arguments())).chain(made).collect()
+}
+
+fn call_key(
+    request: &RequestContext<'_>,
+    identity: &Identity,
+    id: &str,
+    name: &str,
+    arguments: &str,
+) -> Hash {
+    let arguments = arguments_hash(arguments, identity, request.memo);
+    identity.call_key(request.root, id.as_bytes(), name, arguments)
 }
 
 /// The keys of the calls that the client was shown, in order, followed by those of the calls that it may expand them
@@ -168,10 +204,7 @@ pub fn released_keys(
     identity: &Identity,
     choice: &dyn ShownChoice,
 ) -> Vec<Hash> {
-    let key = |id: &str, name: &str, arguments: &str| {
-        let arguments = arguments_hash(arguments, identity, request.memo);
-        identity.call_key(request.root, id.as_bytes(), name, arguments)
-    };
+    let key = |id: &str, name: &str, arguments: &str| call_key(request, identity, id, name, arguments);
     let shown = choice.released().into_iter().map(|call| key(&call.id(), &call.name(), &call.arguments()));
     let made = choice
         .released()
@@ -203,4 +236,81 @@ pub fn text_key_of(transcript: &Transcript<'_>, position: HiddenPosition) -> Has
 
 pub(super) fn text_of(message: &Message, body: &[u8]) -> String {
     message.content.texts().map(|text| decode(text, body)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conversation::assembled::Assembled;
+    use crate::conversation::identity::HashKey;
+    use crate::conversation::memo::NoMemo;
+    use crate::plan::approval::Question;
+    use crate::plan::decision::Next;
+    use crate::wire::json::escape_into;
+    use serde_json::Value;
+
+    struct Shown(Assembled);
+
+    impl ShownChoice for Shown {
+        fn index(&self) -> u32 {
+            0
+        }
+        fn is_finished(&self) -> bool {
+            true
+        }
+        fn is_continued(&self) -> bool {
+            false
+        }
+        fn is_waiting(&self) -> bool {
+            false
+        }
+        fn calls(&self) -> usize {
+            1
+        }
+        fn released(&self) -> Vec<&Assembled> {
+            vec![&self.0]
+        }
+        fn text(&self) -> String {
+            String::new()
+        }
+        fn asked(&self) -> Option<(&Question, &[Assembled])> {
+            None
+        }
+        fn is_wholly_blocked(&self) -> bool {
+            false
+        }
+        fn hidden_exchange(&self) -> Option<Bytes> {
+            None
+        }
+        fn next(&self) -> Next {
+            Next::OtherCalls
+        }
+    }
+
+    #[test]
+    fn a_wrapper_call_is_found_as_it_came_and_as_the_client_expanded_it() {
+        const WRAPPED: &str =
+            r#"{"tool_uses":[{"recipient_name":"functions.search","parameters":{"q":"a"}}]}"#;
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let mut call = Assembled::default();
+        escape_into("call_1", &mut call.id);
+        escape_into("multi_tool_use.parallel", &mut call.name);
+        escape_into(WRAPPED, &mut call.arguments);
+        let question = r#"{"role":"user","content":"q"}"#;
+        for (id, name, arguments) in
+            [("call_1", "multi_tool_use.parallel", WRAPPED), ("call_1_0", "search", r#"{"q":"a"}"#)]
+        {
+            let (id, name, arguments) = (Value::from(id), Value::from(name), Value::from(arguments));
+            let body = format!(
+                r#"{{"messages":[{question},{{"role":"assistant","tool_calls":[{{"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}]}}]}}"#
+            );
+            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+            let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let (root, context) = (transcript.calls.root, transcript.calls.context_before(1));
+            let shown_in = RequestContext { root, context, memo: &NoMemo };
+            let keys = first_keys(&shown_in, &identity, &Shown(call.clone()));
+            let made = transcript.calls.made_by(1)[0].key;
+            assert!(keys.iter().any(|first| first.key == made), "{name}");
+        }
+    }
 }

@@ -109,7 +109,7 @@ impl Running {
         let model = core.request.model_name(&core.body).into_owned();
         let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
         let handed = Handed { question: *question, key, model: &model, created, usage };
-        judging.approve(true);
+        judging.approve(Some(confirmation.extends));
         self.hands_out = true;
         let is_stream = core.request.stream;
         let form = if is_stream { Form::Streamed } else { Form::Whole };

@@ -231,7 +231,7 @@ impl Running {
     ) {
         self.taken(core);
         // An approval is for one reply.
-        judging.approve(false);
+        judging.approve(None);
         let mut asking = self.reasks.again((choice, next), hidden, core.shared.config.reask.max);
         if let Some((_, values)) = core.plan.hidden_values() {
             asking.rounds.iter_mut().for_each(|round| *round = hide_in(round, values, usize::MAX));

@@ -1,8 +1,8 @@
 //! Approvals as plain data: the question to a person, the calls that wait for the answer, and the effect of each
 //! decision on them.
 
-use super::Reason;
 use super::decision::Decision;
+use super::{Extends, Reason};
 use crate::conversation::assembled::Assembled;
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub struct Question {
     pub put_off: String,
     pub(crate) token: String,
     pub(crate) words: Vec<String>,
+    /// The limits that an approval extends, as its text says.
+    pub(crate) extends: Extends,
     /// How long it stays open, in ms.
     pub(crate) expires_ms: u64,
 }
@@ -71,6 +73,8 @@ pub struct Confirmation {
     pub(crate) words: Vec<String>,
     /// As they were shown.
     pub calls: Vec<Assembled>,
+    /// The limits that the approval extends, as the question says.
+    pub(crate) extends: Extends,
     /// When the question expires, in ms since the epoch.
     pub expires_ms: u64,
 }
@@ -96,13 +100,14 @@ impl Confirmation {
             token: question.token.clone(),
             words: question.words.clone(),
             calls: calls.to_vec(),
+            extends: question.extends,
             expires_ms: now_ms.saturating_add(question.expires_ms),
         }
     }
 
     /// The same from what was kept of it elsewhere: what approves it, its calls, and when it expires.
     pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
-        Self { token, words, calls, expires_ms }
+        Self { token, words, calls, expires_ms, ..Self::default() }
     }
 
     /// What approves it: the token, and words.
@@ -134,6 +139,8 @@ pub struct HeldCall {
     pub arguments: String,
     /// The same for people: a line for each value, nothing invisible. Empty where nobody is asked.
     pub shown: String,
+    /// What else an approval does, in a line, where it does more than release the call.
+    pub why: Option<String>,
     /// It waits for nobody, but until so many ms have passed.
     pub wait_ms: Option<u64>,
 }

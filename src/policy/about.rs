@@ -32,6 +32,8 @@ pub struct About {
     /// How long calls of one client request may be held, in ms, until they are allowed: see
     /// [`Verdict::Wait`](crate::plan::Verdict::Wait).
     pub longest_wait_ms: u64,
+    /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
+    pub windows: Vec<(String, u64)>,
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
     /// Whose definitions of tools are to be remembered, where they are.

@@ -133,7 +133,11 @@ impl Test {
             Self::Below(limit) => {
                 value.number().is_none_or(|number| number < *limit || is_rounded(number, *limit))
             }
-            Self::Values(values, true) => values.iter().any(|known| value.may_equal(known)),
+            // A program may make any listed value of one of another kind.
+            Self::Values(values, true) => {
+                values.iter().any(|known| value.may_equal(known))
+                    || !values.iter().any(|known| value.is_of_kind_of(known))
+            }
             Self::Values(values, false) => !values.iter().any(|known| value.equals(known)),
             // A number is no text: what a program makes of it is in doubt.
             Self::Pattern(pattern, meets) => {
@@ -283,6 +287,8 @@ mod tests {
         let risky = "argument = \"command\"\npattern = \"\\\\brm\\\\b|sudo\"";
         let unplain = "argument = \"command\"\npattern_except = \"^[a-z ]+$\"";
         let live = "argument = \"env\"\nvalues = [\"prod\", 7, true]";
+        let flag = "argument = \"force\"\nvalues = [true]";
+        let seven = "argument = \"n\"\nvalues = [7]";
         let unsafe_env = "argument = \"env\"\nvalues_except = [\"test\", 7, false]";
         for (table, arguments, expected) in [
             (other_hosts, r#"{"url":"https://x.example.org/a"}"#, false),
@@ -306,6 +312,21 @@ mod tests {
             (live, r#"{"env":8}"#, false),
             (live, r#"{"env":7.0}"#, true),
             (live, r#"{"env":true}"#, true),
+            (live, r#"{"env":"7.0"}"#, true),
+            (live, r#"{"env":"07"}"#, true),
+            (live, r#"{"env":"yes"}"#, true),
+            (live, r#"{"env":1}"#, true),
+            (flag, r#"{"force":1}"#, true),
+            (flag, r#"{"force":"1"}"#, true),
+            (flag, r#"{"force":"yes"}"#, true),
+            (flag, r#"{"force":"On"}"#, true),
+            (flag, r#"{"force":"now"}"#, true),
+            (flag, r#"{"force":false}"#, false),
+            (seven, r#"{"n":"7.0"}"#, true),
+            (seven, r#"{"n":"07"}"#, true),
+            (seven, r#"{"n":"VII"}"#, true),
+            (seven, r#"{"n":true}"#, true),
+            (seven, r#"{"n":8}"#, false),
             (unsafe_env, r#"{"env":"test"}"#, false),
             (unsafe_env, r#"{"env":"Test"}"#, true),
             (unsafe_env, r#"{"env":7}"#, false),

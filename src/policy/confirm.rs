@@ -212,6 +212,7 @@ impl Policy for Confirm {
             restricts_calls: true,
             idle: self.tools.is_empty().then_some(NO_TOOLS),
             approvals: Some(self.confirming.clone()),
+            windows: vec![("expires".to_owned(), self.confirming.expires_ms)],
             ..About::default()
         }
     }

@@ -236,7 +236,8 @@ impl Policy for Duplicates {
         named_tools.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));
         let names_none = self.tools.is_empty() && self.keys.is_empty() && self.retrieval.is_empty();
         let idle = names_none.then_some(NO_TOOLS);
-        About { named_tools, restricts_calls: true, idle, ..About::default() }
+        let windows = vec![("window".to_owned(), self.window_ms)];
+        About { named_tools, restricts_calls: true, idle, windows, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, past: &mut Past, _plan: &mut Plan) {

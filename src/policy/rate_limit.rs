@@ -91,6 +91,11 @@ impl Policy for RateLimit {
         let zero = all.chain(named).filter(|(_, limit)| limit.per.millis() == 0);
         let mut problems: Vec<ConfigError> =
             zero.map(|(key, _)| ConfigError::new(key, "expected a window longer than 0")).collect();
+        let all = config.default.iter().map(|limit| ("default.calls".to_owned(), limit));
+        let named = config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}.calls"), limit));
+        let many = all.chain(named).filter(|(_, limit)| limit.calls > MOST_LOOKED_UP);
+        let expected = || format!("expected at most {MOST_LOOKED_UP}: of more calls no times are known");
+        problems.extend(many.map(|(key, _)| ConfigError::new(key, expected())));
         let wait_ms = config.wait.0.millis();
         if wait_ms > LONGEST_WAIT_MS {
             problems.push(ConfigError::new("wait", "expected at most \"10m\", since clients wait no longer"));
@@ -107,7 +112,10 @@ impl Policy for RateLimit {
         let mut limits = self.default.iter().chain(self.tools.iter().map(|(_, limit)| limit));
         let idle = (!limits.any(|limit| limit.calls > 0)).then_some(NO_LIMITS);
         let longest_wait_ms = self.wait_ms;
-        About { named_tools: exact_names(&self.tools), idle, longest_wait_ms, ..About::default() }
+        let default = self.default.iter().map(|limit| ("default.per".to_owned(), limit));
+        let named = self.tools.iter().map(|(tool, limit)| (format!("tools.{}.per", tool.as_str()), limit));
+        let windows = default.chain(named).map(|(key, limit)| (key, limit.per.millis())).collect();
+        About { named_tools: exact_names(&self.tools), idle, longest_wait_ms, windows, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {
@@ -151,6 +159,9 @@ impl Policy for RateLimit {
             .collect()
     }
 }
+
+/// The times of so many calls of a conversation are known, the newest.
+const MOST_LOOKED_UP: usize = 1024;
 
 /// The openai packages wait ten minutes for a reply.
 const LONGEST_WAIT_MS: u64 = 600_000;
@@ -325,6 +336,14 @@ mod tests {
             let reason = blocked(&mut talk, "f", now);
             assert_eq!(reason.map(|reason| reason.wait_ms), expected, "{released:?} {now}");
         }
+    }
+
+    #[test]
+    fn no_limit_is_above_the_number_of_calls_whose_times_are_known() {
+        assert_eq!(MOST_LOOKED_UP, crate::exchange::store::MOST_LOOKED_UP);
+        let expected = "tools.f.calls: expected at most 1024: of more calls no times are known";
+        assert_eq!(problem::<RateLimit>("tools.f = { calls = 1025, per = \"1h\" }"), expected);
+        policy::<RateLimit>("tools.f = { calls = 1024, per = \"1h\" }");
     }
 
     #[test]

@@ -254,6 +254,14 @@ impl PolicySet {
         self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().needs_approvals?)))
     }
 
+    /// How long the state store must keep facts: each policy with a key and the time it says, in ms.
+    pub fn windows(&self) -> impl Iterator<Item = (&'static str, &str, u64)> + '_ {
+        self.rules.iter().flat_map(|rule| {
+            let windows = rule.about().windows.iter();
+            windows.map(|(key, window_ms)| (rule.name(), key.as_str(), *window_ms))
+        })
+    }
+
     /// What the settings of the policy `name` amount to as a drawing, where it has one.
     pub fn diagram(&self, name: &str) -> Option<&str> {
         self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()

@@ -48,11 +48,12 @@ impl Held {
         let expires = since + (until - now);
         let record = exchange.record();
         let conversation = record.conversation.clone().unwrap_or_default();
-        let (tool, readable) = (call.tool.clone(), call.shown.clone());
+        let (tool, readable, why) = (call.tool.clone(), call.shown.clone(), call.why.clone());
         let shown = Shown {
             tool: call.tool,
             arguments: call.arguments,
             readable: call.shown,
+            why: call.why,
             conversation,
             since,
             expires,
@@ -66,6 +67,7 @@ impl Held {
                 "link": app.approval_link(&webhook, token),
                 "tool": tool,
                 "arguments": readable,
+                "why": why,
                 "conversation": record.conversation,
                 "caller": record.caller,
                 "request_id": record.request_id,

@@ -9,7 +9,7 @@ use crate::conversation::call::ToolCall;
 use crate::conversation::identity::Identity;
 use crate::conversation::memo::NoMemo;
 use crate::conversation::message::{Message, Role};
-use crate::conversation::names::meant;
+use crate::conversation::names::DeclaredNames;
 use crate::conversation::request::Request;
 use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::exchange::{AnyDialect, dialect_of};
@@ -160,11 +160,11 @@ impl Recording {
                 tokens: tokens * requests,
             });
         }
+        let declared = DeclaredNames::new(tools.keys().cloned().collect::<Vec<_>>());
         let calls = self.request.messages.iter().flat_map(|message| &message.calls);
         for name in calls.filter_map(|call| call.full_name(&self.body)) {
             // By the declared tool that programs take the name for.
-            let meant = meant(&name, tools.keys().map(String::as_str)).map(str::to_owned);
-            if let Some(used) = meant.and_then(|name| tools.get_mut(&name)) {
+            if let Some(used) = declared.meant(&name).and_then(|name| tools.get_mut(name)) {
                 used.calls += 1;
             }
         }

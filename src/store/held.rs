@@ -27,6 +27,8 @@ pub struct Shown {
     pub arguments: String,
     /// The arguments in readable form: a line for each value, with invisible characters made visible.
     pub readable: String,
+    /// What else an approval does, where it does more than release the call.
+    pub why: Option<String>,
     pub conversation: String,
     pub since: SystemTime,
     pub expires: SystemTime,
@@ -291,6 +293,7 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH;
         let (arguments, readable) = ("{}".to_owned(), "{}".to_owned());
         Shown {
+            why: None,
             tool: tool.to_owned(),
             arguments,
             readable,

@@ -136,13 +136,15 @@ impl Memory {
 
     /// The uses of a quota before this request, without those of its own earlier try, which gets one more try.
     fn spent(&self, quota: Hash, request: Hash, at_ms: u64) -> Vec<u64> {
-        let Some(uses) = self.spent.get(&quota) else { return Vec::new() };
-        let mut uses = Arc::unwrap_or_clone(uses);
-        let is_again = uses.knows(request);
-        let before = uses.before(request, at_ms);
-        if is_again {
-            self.spent.insert(quota, Arc::new(uses));
-        }
+        let mut before = Vec::new();
+        // Atomic, so that a use that is added meanwhile is not lost.
+        self.spent.entry(quota).and_compute_with(|known| {
+            let Some(known) = known.map(Entry::into_value) else { return Op::Nop };
+            let is_again = known.knows(request);
+            let mut uses = Arc::unwrap_or_clone(known);
+            before = uses.before(request, at_ms);
+            if is_again { Op::Put(Arc::new(uses)) } else { Op::Nop }
+        });
         before
     }
 
@@ -451,6 +453,30 @@ mod tests {
         }
         let spent = store.spent(quota.name, Hash(1), MOST_USES as u64);
         assert_eq!((spent.len(), spent.first()), (MOST_USES, Some(&0)));
+    }
+
+    #[test]
+    fn no_use_of_a_quota_is_lost_where_another_request_is_tried_again() {
+        let store = store();
+        let (quota, window_ms) = (Hash(7), 1_000_000);
+        let used = |request| {
+            let spent = Spent { quota, request, calls: 1, at_ms: 1, window_ms };
+            store.record(News { spent: vec![spent], ..News::default() });
+        };
+        used(Hash(1));
+        std::thread::scope(|scope| {
+            for thread in 0..4_u128 {
+                let (store, used) = (&store, &used);
+                scope.spawn(move || {
+                    for request in 0..200 {
+                        store.spent(quota, Hash(1), 2);
+                        used(Hash(1_000 * (thread + 1) + request));
+                    }
+                });
+            }
+        });
+        let known = store.spent(quota, Hash(9), 2).len();
+        assert!((800..=801).contains(&known), "{known}");
     }
 
     #[test]

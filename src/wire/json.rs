@@ -207,8 +207,17 @@ fn canonical_number(number: &[u8], out: &mut Vec<u8>) {
     // A number is ASCII, as the scanner reads it.
     match str::from_utf8(number).unwrap_or_default().parse::<f64>() {
         // Adding zero takes the sign from a negative one.
-        Ok(double) if double.is_finite() => out.extend_from_slice((double + 0.0).to_string().as_bytes()),
+        Ok(double) if double.is_finite() => out.extend_from_slice(written(double + 0.0).as_bytes()),
         _ => out.extend_from_slice(number),
+    }
+}
+
+/// `double` in digits where they are few, as the integer of the same value is written; else with an exponent, since
+/// the digits of `1e308` are a hundred times as long. Powers of ten are exact doubles up to 1e22.
+fn written(double: f64) -> String {
+    match double == 0.0 || (1e-7..=1e22).contains(&double.abs()) {
+        true => double.to_string(),
+        false => format!("{double:e}"),
     }
 }
 
@@ -264,12 +273,19 @@ mod tests {
             (r#"{"n":1e5}"#, r#"{"n":100000.0}"#),
             (r#"{"n":0.0000001}"#, r#"{"n":1e-07}"#),
             (r#"{"n":1E+21}"#, r#"{"n":1000000000000000000000}"#),
+            (r#"{"n":1e308}"#, r#"{"n":1.0E308}"#),
+            (r#"{"n":-1.5e-300}"#, r#"{"n":-0.15E-299}"#),
             (r#"[-0, -0.0]"#, r#"[0, 0]"#),
             (r#"{"n":0.10000000000000000555}"#, r#"{"n":0.1}"#),
             (r#"{"a":1,"b":2,"a":3}"#, r#"{"b":2,"a":3}"#),
         ] {
             assert_eq!(canon(a), canon(b), "{a} {b}");
         }
+    }
+
+    #[test]
+    fn short_numbers_stay_short() {
+        assert!(canon("[1e308,1e-308]").len() <= 30, "{}", canon("[1e308,1e-308]"));
     }
 
     #[test]

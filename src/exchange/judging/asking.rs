@@ -2,6 +2,7 @@
 //! made, and judged once more when the answer is known. Holds data; asks nobody.
 
 use super::{Judging, RewordedCall};
+use crate::conversation::account::SCOPES;
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge as _;
 use crate::plan::ModelQuestion;
@@ -42,9 +43,9 @@ impl Judging {
             return None;
         }
         if !ruling.is_allowed() {
-            self.judge.approve(true);
+            self.judge.approve(Some([true; SCOPES]));
             self.judge.rule(choice, &call.name(), Some(&call.arguments()), now_ms);
-            self.judge.approve(false);
+            self.judge.approve(None);
         }
         let (id, call, passed) = (self.holding.number(), call.clone(), self.judge.passed());
         self.holding.asking.push(AskedCall { id, choice, call, passed, policy, question, now_ms });

@@ -146,14 +146,18 @@ impl CallJudge for Judging {
             (Some(token), Some(confirming)) => {
                 let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
                 let question = ask(calls, token, confirming).map_err(unasked)?;
-                let lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
-                    Decision::Ask { reason: Reason { asks: Some((line, _)), .. }, .. } => Some(line),
+                let mut lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
+                    Decision::Ask { reason: Reason { asks: Some(asks), .. }, .. } => Some(asks),
                     _ => None,
                 });
                 // All calls of a reply are asked about for the same reason.
-                let text =
-                    lines.take(1).map(|line| format!("{line}\n\n")).collect::<String>() + &question.text;
-                Ok(Question { text, ..question })
+                Ok(match lines.next() {
+                    Some((line, extends)) => {
+                        let text = format!("{line}\n\n{}", question.text);
+                        Question { text, extends: *extends, ..question }
+                    }
+                    None => question,
+                })
             }
             _ => Err(Unasked(None)),
         }

@@ -3,6 +3,7 @@
 
 use super::asking::AskedCall;
 use super::{Judged, Judging};
+use crate::conversation::account::SCOPES;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::Hash;
 use crate::exchange::confirm::held::shown;
@@ -141,13 +142,14 @@ impl Judging {
         let id = self.holding.number();
         let (call_id, tool) = (call.id(), call.name());
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
+        let why = objections.iter().find_map(|(_, reason)| Some(reason.asks.as_ref()?.0.clone()));
         self.holding.waiting.push(Waiting {
             choice,
             arguments: self.judge.arguments_hash(&arguments),
             passed: self.judge.passed(),
             objections,
             fixed: fixed.is_some(),
-            call: HeldCall { id, call_id, tool, arguments, shown, wait_ms },
+            call: HeldCall { id, call_id, tool, arguments, shown, why, wait_ms },
         });
         Decision::Hold { id, arguments: fixed }
     }
@@ -172,9 +174,9 @@ impl Judging {
                 decision
             }
             Ok(shown) => {
-                self.judge.approve(true);
+                self.judge.approve(Some([true; SCOPES]));
                 self.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
-                self.judge.approve(false);
+                self.judge.approve(None);
                 self.keep((choice, call), (shown, None), fixed, ruling.objections)
             }
         }

@@ -52,11 +52,12 @@ impl Judging {
     /// is asked for its final answer at once.
     pub(super) fn shown(&mut self, choice: u32, reason: &Reason, now_ms: u64) -> Reason {
         let reason = self.answers.advise(reason);
-        let all_closed = match self.all_closed {
-            Some(known) => known,
-            None => self.closes_all(choice, now_ms),
-        };
-        self.all_closed = Some(all_closed);
+        let known = self.all_closed.iter().find(|(of, _)| *of == choice).map(|(_, all_closed)| *all_closed);
+        let all_closed = known.unwrap_or_else(|| {
+            let all_closed = self.closes_all(choice, now_ms);
+            self.all_closed.push((choice, all_closed));
+            all_closed
+        });
         if all_closed { reason.for_the_turn() } else { reason }
     }
 

@@ -143,6 +143,11 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     if let Some(clarification) = &ruling.clarification {
         return Some((policy, clarification.put_off.clone()));
     }
+    if ruling.own {
+        let message =
+            format!("The calls were not run: {name} cannot be called together with others. Call it alone.");
+        return Some((policy, Reason::new(ReasonKind::Validation, message).retryable()));
+    }
     let message = format!(
         "The calls were not run: the result of the call of {name} is known. Make the others without it."
     );
@@ -169,4 +174,16 @@ fn unreadable() -> Reason {
         "The calls were not run: the arguments are not JSON with 1 to {MOST_CALLS} calls. Make the calls one by one."
     );
     Reason::new(ReasonKind::Validation, message).retryable()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_of_our_own_tool_is_to_be_made_alone() {
+        let ruling = Ruling { own: true, answer: Some(("read_more", "{}".to_owned())), ..Ruling::default() };
+        let (_, reason) = objection("read_more", &ruling).unwrap();
+        assert!(reason.retryable && reason.message.contains("Call it alone"), "{reason:?}");
+    }
 }

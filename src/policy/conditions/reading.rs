@@ -172,7 +172,38 @@ impl Scalar {
             Self::Flag(flag) => flag.to_string(),
         };
         let known_text = known.as_str().map_or_else(|| known.to_string(), str::to_owned);
-        is_same(&own, known_text.trim()) || self.equals(known)
+        let known_text = known_text.trim();
+        let are_texts = self.text().is_some() && known.is_string();
+        is_same(&own, known_text) || self.equals(known) || (!are_texts && is_converted(&own, known_text))
+    }
+
+    /// Whether it is a text, a number or a flag, as `known` is.
+    pub fn is_of_kind_of(&self, known: &Value) -> bool {
+        match self {
+            Self::Text(_) => known.is_string(),
+            Self::Number(_) => known.is_number(),
+            Self::Flag(_) => known.is_boolean(),
+        }
+    }
+}
+
+/// Whether a program that converts values may take one for the other: `"07"` for 7, `"yes"` or 1 for true.
+fn is_converted(own: &str, known: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let are_equal = |one: Option<f64>, other: Option<f64>| one.is_some() && one == other;
+    let flags = flag(own).zip(flag(known));
+    are_equal(number(own), number(known)) || flags.is_some_and(|(own, known)| own == known)
+}
+
+/// The flag for which `text` may be taken, as Pydantic and YAML read it.
+fn flag(text: &str) -> Option<bool> {
+    let is_one_of = |words: [&str; 5]| words.iter().any(|word| is_same(text, word));
+    match text.parse::<f64>() {
+        Ok(1.0) => Some(true),
+        Ok(0.0) => Some(false),
+        _ if is_one_of(["true", "t", "yes", "y", "on"]) => Some(true),
+        _ if is_one_of(["false", "f", "no", "n", "off"]) => Some(false),
+        _ => None,
     }
 }
 
@@ -216,10 +247,49 @@ fn names_differ(text: &[u8]) -> Result<bool, Fault> {
     }
 }
 
+/// Whether all programs read the same in every text of this JSON that holds JSON itself, `deepest` such texts in each
+/// other at most.
+fn is_certain_inside(text: &[u8], deepest: usize) -> Result<bool, Fault> {
+    let mut scanner = Scanner::new(text);
+    match scanner.peek()? {
+        Kind::String => {
+            let inner = decode(scanner.string()?, text);
+            let inner = inner.as_bytes();
+            let mut within = Scanner::new(inner);
+            let is_plain = !matches!(inner.trim_ascii_start().first(), Some(b'{' | b'[' | b'"'));
+            // A text that is not JSON is not entered.
+            if is_plain || within.skip().is_err() || within.end().is_err() {
+                return Ok(true);
+            }
+            Ok(deepest > 0 && !within.odd() && names_differ(inner)? && is_certain_inside(inner, deepest - 1)?)
+        }
+        Kind::Object => {
+            scanner.object()?;
+            while scanner.member()?.is_some() {
+                if !is_certain_inside(scanner.skip()?.of(text), deepest)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        Kind::Array => {
+            scanner.array()?;
+            while scanner.element()? {
+                if !is_certain_inside(scanner.skip()?.of(text), deepest)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => Ok(true),
+    }
+}
+
 /// The values at `paths` in arguments that all programs read the same, each in a form in which equal values are equal;
 /// `None` where one of them is missing or in doubt.
 pub fn certain_values(text: &str, paths: &[Path]) -> Option<Vec<String>> {
-    if !is_certain(text) {
+    // Paths lead into texts that hold JSON.
+    if !is_certain(text) || !is_certain_inside(text.as_bytes(), DEEPEST).unwrap_or(false) {
         return None;
     }
     let of_path = |path: &Path| {
@@ -263,6 +333,20 @@ mod tests {
         assert_ne!(values(r#"{"to":"a","l":["1,2"]}"#), values(r#"{"to":"a","l":["1","2"]}"#));
         for missing in [r#"{"to":"a"}"#, r#"{"to":null,"l":[1]}"#, r#"{"to":"a","to":"a","l":[1]}"#, "x"] {
             assert_eq!(values(missing), None, "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_path_leads_into_a_text_only_where_all_programs_read_the_same_in_it() {
+        let paths = [Path::parse("to.id").unwrap()];
+        for (text, expected) in [
+            (r#"{"to":"{\"id\":1}","note":"[draft] {x"}"#, true),
+            (r#"{"to":"{\"id\":1,\"ID\":2}"}"#, false),
+            (r#"{"to":"{\"id\":1,\"id\":2}"}"#, false),
+            (r#"{"to":["{\"id\":1,\"id\":2}"]}"#, false),
+            (r#"{"to":"\"{\\\"id\\\":1,\\\"id\\\":2}\""}"#, false),
+        ] {
+            assert_eq!(certain_values(text, &paths).is_some(), expected, "{text}");
         }
     }
 }

@@ -5,18 +5,19 @@ mod passed;
 mod readings;
 
 use super::{Fold, Folds, PolicySet, Ruling};
+use crate::conversation::account::SCOPES;
 use crate::conversation::calls::canonical_hash;
 use crate::conversation::identity::{Hash, HashKey};
-use crate::conversation::names::meant;
+use crate::conversation::names::DeclaredNames;
 use crate::plan::placeholders::Placeholders;
 use crate::plan::{
-    Answers, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope,
+    Answers, Extends, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope,
 };
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
 use passed::Passed;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the module.
 pub struct Judge {
@@ -26,6 +27,8 @@ pub struct Judge {
     key: HashKey,
     /// The tools that the request declares.
     declared: Arc<[String]>,
+    /// The same in order; made at the first call.
+    names: OnceLock<DeclaredNames<String>>,
     /// More may be declared where toolrein does not see them.
     declares_elsewhere: bool,
     /// The tools of ours, each with the index of the fold that alone judges its calls.
@@ -38,8 +41,8 @@ pub struct Judge {
     longest_wait_ms: u64,
     /// The values that the model must not read, and the index of the fold that puts them back into calls.
     hidden: Option<(Arc<Placeholders>, usize)>,
-    /// A person has approved the calls that follow.
-    approved: bool,
+    /// A person has approved the calls that follow, and that these limits are extended for them.
+    approved: Option<Extends>,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
     restricts: bool,
     /// The calls that were let through, where one may have to be taken back.
@@ -55,6 +58,7 @@ impl Judge {
             choices: Vec::new(),
             key: facts.key.clone(),
             declared: Arc::clone(&facts.names),
+            names: OnceLock::new(),
             declares_elsewhere: facts.declares_elsewhere,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
@@ -64,7 +68,7 @@ impl Judge {
             hidden: plan
                 .hidden_values()
                 .and_then(|(policy, values)| Some((Arc::clone(values), place(policy)?))),
-            approved: false,
+            approved: None,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
         }
@@ -100,7 +104,11 @@ impl Judge {
 
     /// The declared tool that a call of `name` means; `name` itself where there is none.
     pub fn meant<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
-        meant(name, self.declared.iter().map(String::as_str)).unwrap_or(name).into()
+        self.names().meant(name).unwrap_or(name).into()
+    }
+
+    fn names(&self) -> &DeclaredNames<String> {
+        self.names.get_or_init(|| DeclaredNames::new(self.declared.iter().cloned()))
     }
 
     /// See [`PolicySet::confirming`].
@@ -113,14 +121,15 @@ impl Judge {
         self.longest_wait_ms
     }
 
-    /// Whether a person has approved the calls that follow: then no policy objects for lack of approval.
-    pub fn approve(&mut self, approved: bool) {
+    /// Whether a person has approved the calls that follow: then no policy objects for lack of approval, unless a limit
+    /// would have to be extended that is not among these.
+    pub fn approve(&mut self, approved: Option<Extends>) {
         self.approved = approved;
     }
 
     /// See [`Self::approve`].
     pub fn is_approved(&self) -> bool {
-        self.approved
+        self.approved.is_some()
     }
 
     /// Judges the next call of `choice`: a call of the tool `name` with `arguments`, where they are known.
@@ -164,7 +173,8 @@ impl Judge {
                     ruling.question.get_or_insert((fold.name(), question));
                     meanwhile.map(|reworded| ruling.note(fold.name(), reworded))
                 }
-                Verdict::Ask(Reason { asks: Some((_, extends)), .. }) if approved => {
+                Verdict::Ask(reason) if covers(approved, &reason) => {
+                    let extends = reason.asks.map_or([false; SCOPES], |(_, extends)| extends);
                     ruling.extends = std::array::from_fn(|scope| ruling.extends[scope] || extends[scope]);
                     None
                 }
@@ -242,12 +252,18 @@ impl Ruling {
     }
 }
 
-/// What `fold` objects by its verdict; if a person has `approved` the call, lack of approval is no objection.
-fn objection(fold: &dyn Fold, verdict: Verdict, approved: bool) -> Option<(&'static str, Reason)> {
+/// Whether what a person has `approved` is all that `reason` wants an approval for.
+fn covers(approved: Option<Extends>, reason: &Reason) -> bool {
+    let wanted = reason.asks.as_ref().map_or([false; SCOPES], |(_, extends)| *extends);
+    approved.is_some_and(|shown| wanted.iter().zip(shown).all(|(wanted, shown)| !wanted || shown))
+}
+
+/// What `fold` objects by its verdict; what a person has `approved` is no objection.
+fn objection(fold: &dyn Fold, verdict: Verdict, approved: Option<Extends>) -> Option<(&'static str, Reason)> {
     match verdict {
         Verdict::Block(reason) => Some((fold.name(), reason)),
         Verdict::Wait(ms, reason) => Some((fold.name(), Reason { wait_ms: Some(ms), ..reason })),
-        Verdict::Ask(reason) if !approved => {
+        Verdict::Ask(reason) if !covers(approved, &reason) => {
             Some((fold.name(), Reason { kind: ReasonKind::ConfirmationRequired, ..reason }))
         }
         _ => None,
@@ -268,7 +284,7 @@ fn rule_alone(owner: &mut dyn Fold, call: &Proposed<'_>) -> Ruling {
             ruling.clarification = Some(clarification);
             owner.release(call);
         }
-        other => ruling.objections.extend(objection(owner, other, false)),
+        other => ruling.objections.extend(objection(owner, other, None)),
     }
     ruling
 }

@@ -11,6 +11,7 @@ use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::Release;
 use crate::exchange::store::HiddenExchange;
+use crate::plan::Extends;
 use crate::plan::approval::Confirmation;
 use crate::store::{ModelFacts, Overflow, SentExchanges, Stop};
 use crate::wire::body::Scanner;
@@ -288,6 +289,14 @@ struct KeptQuestion {
     words: Vec<String>,
     calls: Vec<KeptCall>,
     expires_ms: u64,
+    /// Left out where no limit is extended, so that replicas of an older version know the question too.
+    #[serde(default, skip_serializing_if = "extends_nothing")]
+    extends: Extends,
+}
+
+/// Whether an approval extends no limit.
+fn extends_nothing(extends: &Extends) -> bool {
+    *extends == Extends::default()
 }
 
 /// Texts as they were written between quotes, escapes unresolved.
@@ -311,6 +320,7 @@ impl Record for Confirmation {
             words: words.to_vec(),
             calls: self.calls.iter().filter_map(KeptCall::of).collect(),
             expires_ms: self.expires_ms,
+            extends: self.extends,
         };
         let is_whole = kept.calls.len() == self.calls.len();
         is_whole.then(|| serde_json::to_vec(&kept).ok()).flatten().unwrap_or_default()
@@ -320,7 +330,8 @@ impl Record for Confirmation {
         let kept: KeptQuestion = serde_json::from_slice(body).ok()?;
         let calls: Option<Vec<Assembled>> = kept.calls.into_iter().map(KeptCall::call).collect();
         let calls = calls.filter(|calls| !calls.is_empty())?;
-        Some(Self::kept((kept.token, kept.words), calls, kept.expires_ms))
+        let extends = kept.extends;
+        Some(Self { extends, ..Self::kept((kept.token, kept.words), calls, kept.expires_ms) })
     }
 }
 

@@ -57,6 +57,7 @@ function card(context, approver, waiting) {
   return h("article", { class: "approval", "aria-label": `Approval of ${waiting.tool}` },
     h("div", { class: "panel-head" }, h("h3", {}, h("code", {}, waiting.tool)), left),
     waiting.readable && h("p", { class: "readable" }, waiting.readable),
+    waiting.why && h("p", {}, waiting.why),
     h("pre", { tabindex: "0", role: "group", "aria-label": "Arguments" }, readableArguments(waiting.arguments)),
     waiting.conversation && h("p", { class: "note" }, "In ", h("a", { href: conversationLink(waiting.conversation) }, waiting.conversation),
       `, since ${time(Date.parse(waiting.since))}`),

@@ -176,3 +176,51 @@ fn arguments_count_where_a_final_answer_must_be_a_call() {
     judging.answers.any = true;
     assert!(judging.needs_arguments(0, "final_answer"));
 }
+
+#[test]
+fn an_approval_extends_only_the_limits_that_the_person_was_shown() {
+    let chat = "[confirm]\ntools = [\"pay\"]\n[budget]\ntool_calls = 1\nexhausted = \"ask\"\n";
+    for (extends, expected, bought) in
+        [([false; 3], false, [0, 0, 0]), ([true, false, false], true, [1, 0, 0])]
+    {
+        let mut judging = judging(chat);
+        judging.approve(Some(extends));
+        assert_eq!(decide(&mut judging, "pay", "{\"n\":1}"), Decision::Release);
+        let second = decide(&mut judging, "pay", "{\"n\":2}");
+        assert_eq!((second.is_released(), judging.bought()), (expected, bought), "{second:?}");
+        if let Decision::Ask { reason, .. } | Decision::Block { reason, .. } = second {
+            assert_eq!(reason.kind.as_str(), "CONFIRMATION_REQUIRED");
+        }
+    }
+}
+
+#[test]
+fn a_choice_whose_tools_are_all_closed_closes_none_to_another() {
+    let mut judging = judging("[turn_limits]\ncalls = 1\n");
+    judging.all_closed.push((0, true));
+    let final_to = |choice: u32, judging: &mut Judging| {
+        let reason = Reason::new(crate::plan::ReasonKind::RateLimit, "x");
+        judging.shown(choice, &reason, 0).is_final
+    };
+    assert_eq!([final_to(0, &mut judging), final_to(1, &mut judging)], [true, false]);
+}
+
+#[test]
+fn the_line_about_a_limit_reaches_the_question_and_what_its_approval_extends() {
+    let chat = "[confirm]\ntools = [\"pay\"]\n[budget]\ntool_calls = 1\nexhausted = \"ask\"\n";
+    let mut judging = judging(chat);
+    assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
+    assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Ask { .. }));
+    let question = judging.question(&[call("pay", "{}")]).unwrap();
+    assert!(question.text.contains("Your approval adds"), "{}", question.text);
+    assert_eq!(question.extends.iter().filter(|extends| **extends).count(), 1);
+}
+
+#[test]
+fn a_person_who_is_shown_a_call_reads_which_limit_the_approval_extends() {
+    let mut judging = judging(&format!("{HELD}[budget]\ntool_calls = 1\nexhausted = \"ask\"\n"));
+    assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
+    assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
+    let why = judging.held()[0].why.clone().unwrap_or_default();
+    assert!(why.contains("Your approval adds"), "{why}");
+}

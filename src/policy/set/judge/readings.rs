@@ -2,7 +2,6 @@
 //! read in another way, calls that are judged together. Queries the folds; only [`Judge::rule`] changes them.
 
 use super::{Folds, Judge, objection};
-use crate::conversation::names::meant;
 use crate::plan::{Proposed, Reason};
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ impl Judge {
 
     /// Whether the request declares the tool that a call of `name` means.
     pub fn declares(&self, name: &str) -> bool {
-        meant(name, self.declared.iter().map(String::as_str)).is_some()
+        self.names().meant(name).is_some()
     }
 
     /// Whether `name` is that of a declared tool, and is not the beginning of another declared name.

@@ -45,6 +45,7 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
     comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
     comes_back(&round());
     comes_back(&question());
+    comes_back(&Confirmation { extends: [false, true, false], ..question() });
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4) });
     comes_back(&SeenMarker);
