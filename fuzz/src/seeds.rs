@@ -15,7 +15,7 @@ const ARGUMENTS: [&str; 7] = [
     "{broken",
     "```\n{\"a\":\"\u{200b}\"}",
 ];
-const ADMIN: [&str; 11] = [
+const ADMIN: [&str; 15] = [
     "GET\n/api/confirmations\nauthorization:Bearer a-token-of-the-fuzzer",
     "POST\n/api/confirmations/00000000000000000000000000000000\nauthorization:Bearer a-token-of-the-fuzzer\n\n{\"approve\":true}",
     "GET\n/metrics\nhost:localhost:4243",
@@ -27,6 +27,10 @@ const ADMIN: [&str; 11] = [
     "CONNECT\nlocalhost:80",
     "GET\n/config/../metrics?x=%2e%2e\nhost:localhost\nhost:rebound.example",
     "GET\n/\nx-forwarded-host:evil.example",
+    "POST\n/api/validate\nauthorization:Bearer a-token-of-the-fuzzer\n\n{\"request\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"q\"}]},\"call\":{\"name\":\"search\",\"arguments\":\"{}\"}}",
+    "POST\n/api/replay\nauthorization:Bearer a-token-of-the-fuzzer\n\n{\"conversation\":\"c\",\"configuration\":\"\"}",
+    "GET\n/api/conversations?policy=loops&query=x&limit=5&offset=0\nauthorization:Bearer a-token-of-the-fuzzer",
+    "GET\n/dashboard/views/tools.js\nsec-fetch-site:same-origin",
 ];
 
 /// The first inputs of the target called `name`: those that once broke it, then those of its kind.

@@ -356,11 +356,10 @@ fn a_foreign_forged_or_malformed_answer_releases_nothing() {
             "confirmation_unknown",
         );
         let long = format!("{{\"approve\": true{}}}", " ".repeat(5000));
-        for wrong in
-            ["", "yes", "{}", "{\"approve\":\"true\"}", "{\"approve\":true,\"arguments\":\"{}\"}", &long]
-        {
+        for wrong in ["", "yes", "{}", "{\"approve\":\"true\"}", "{\"approve\":true,\"arguments\":\"{}\"}"] {
             own_error(&person.ask("POST", &path, wrong), 400, "bad_answer");
         }
+        own_error(&person.ask("POST", &path, &long), 413, "body_too_large");
         own_error(&person.ask("GET", &path, ""), 405, "method_not_allowed");
         own_error(&person.ask("DELETE", "", ""), 405, "method_not_allowed");
         assert_eq!(person.sees(1)[0]["token"], token.as_str(), "it waits all the same");

@@ -246,6 +246,10 @@ impl Judging {
             {
                 self.ask((policy, reason), meant, rewritten.map(|(_, arguments)| arguments))
             }
+            // Only the first choice can ask: making the call again would not help.
+            (Some((policy, reason)), ..) if needs_approval && choice != 0 && !self.holds() => {
+                Decision::Block { policy, reason: self.refusal(ApprovalDecision::Unasked, None, reason) }
+            }
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.shown(choice, reason, now_ms) }
             }

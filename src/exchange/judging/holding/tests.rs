@@ -195,6 +195,16 @@ fn an_approval_extends_only_the_limits_that_the_person_was_shown() {
 }
 
 #[test]
+fn a_choice_that_cannot_ask_is_not_advised_to_make_its_call_again() {
+    let mut judging = judging("[confirm]\ntools = [\"pay\"]\n");
+    let Decision::Block { reason, .. } = judging.decide(1, &call("pay", "{}"), Known::Whole, 1_000) else {
+        panic!("it is blocked");
+    };
+    assert!(!reason.retryable && reason.message.contains("nobody can be asked"), "{reason:?}");
+    assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Ask { .. }), "the first choice asks");
+}
+
+#[test]
 fn a_choice_whose_tools_are_all_closed_closes_none_to_another() {
     let mut judging = judging("[turn_limits]\ncalls = 1\n");
     judging.all_closed.push((0, true));
