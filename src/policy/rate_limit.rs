@@ -91,11 +91,6 @@ impl Policy for RateLimit {
         let zero = all.chain(named).filter(|(_, limit)| limit.per.millis() == 0);
         let mut problems: Vec<ConfigError> =
             zero.map(|(key, _)| ConfigError::new(key, "expected a window longer than 0")).collect();
-        let all = config.default.iter().map(|limit| ("default.calls".to_owned(), limit));
-        let named = config.tools.iter().map(|(tool, limit)| (format!("tools.{tool}.calls"), limit));
-        let many = all.chain(named).filter(|(_, limit)| limit.calls > MOST_LOOKED_UP);
-        let expected = || format!("expected at most {MOST_LOOKED_UP}: of more calls no times are known");
-        problems.extend(many.map(|(key, _)| ConfigError::new(key, expected())));
         let wait_ms = config.wait.0.millis();
         if wait_ms > LONGEST_WAIT_MS {
             problems.push(ConfigError::new("wait", "expected at most \"10m\", since clients wait no longer"));
@@ -159,9 +154,6 @@ impl Policy for RateLimit {
             .collect()
     }
 }
-
-/// The times of so many calls of a conversation are known, the newest.
-const MOST_LOOKED_UP: usize = 1024;
 
 /// The openai packages wait ten minutes for a reply.
 const LONGEST_WAIT_MS: u64 = 600_000;
@@ -336,14 +328,6 @@ mod tests {
             let reason = blocked(&mut talk, "f", now);
             assert_eq!(reason.map(|reason| reason.wait_ms), expected, "{released:?} {now}");
         }
-    }
-
-    #[test]
-    fn no_limit_is_above_the_number_of_calls_whose_times_are_known() {
-        assert_eq!(MOST_LOOKED_UP, crate::exchange::store::MOST_LOOKED_UP);
-        let expected = "tools.f.calls: expected at most 1024: of more calls no times are known";
-        assert_eq!(problem::<RateLimit>("tools.f = { calls = 1025, per = \"1h\" }"), expected);
-        policy::<RateLimit>("tools.f = { calls = 1024, per = \"1h\" }");
     }
 
     #[test]
