@@ -31,7 +31,7 @@ function listColumns(context) {
 /** The form that filters, and the links to other pages of the list. */
 function filters(context) {
   const policy = h("select", { id: "policy", onchange: () => apply() }, h("option", { value: "" }, "Every policy"));
-  const query = h("input", { type: "search", id: "query", placeholder: "Id, model, tool or text", oninput: () => typed() });
+  const query = h("input", { type: "search", id: "query", placeholder: "Id, model, profile or caller", oninput: () => typed() });
   let typing = null;
   const apply = () => {
     clearTimeout(typing);
