@@ -2,6 +2,7 @@
 //! programs run the tool all the same. Compares names; what a match means is for others to decide.
 
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// Namespaces that models put before a tool's name, from the prompts that providers render tools into.
 const NAMESPACES: [&str; 6] = ["functions", "function", "default_api", "tools", "tool", "multi_tool_use"];
@@ -37,31 +38,44 @@ fn trimmed(name: &str) -> &str {
     name.trim_matches(is_blank)
 }
 
-/// The names of the declared tools, in the order of their dispatch forms and then of the names, so that the one that a
-/// call means is found without comparing all.
-pub struct DeclaredNames<N>(Vec<(String, N)>);
+/// The names of the declared tools in order, so that the one that a call means is found without comparing all.
+pub struct DeclaredNames<N> {
+    names: Vec<N>,
+    /// Their dispatch forms, each with the name's index; made for the first call that is of none of the names.
+    forms: OnceLock<Vec<(String, usize)>>,
+}
 
 impl<N: AsRef<str>> DeclaredNames<N> {
     /// These names, in any order.
     pub fn new(names: impl IntoIterator<Item = N>) -> Self {
-        let formed = |name: N| (dispatch_form(name.as_ref()).into_owned(), name);
-        let mut all: Vec<(String, N)> = names.into_iter().map(formed).collect();
-        all.sort_by(|(form, name), (other_form, other)| {
-            form.cmp(other_form).then_with(|| name.as_ref().cmp(other.as_ref()))
-        });
-        Self(all)
+        let mut names: Vec<N> = names.into_iter().collect();
+        names.sort_by(|name, other| name.as_ref().cmp(other.as_ref()));
+        Self { names, forms: OnceLock::new() }
     }
 
     /// The one that a call of `name` means: itself, or the only one that programs may take it for. `None` where it is
     /// none of them, or may be several.
     pub fn meant(&self, name: &str) -> Option<&str> {
+        if let Ok(exact) = self.names.binary_search_by(|known| known.as_ref().cmp(name)) {
+            return Some(self.names[exact].as_ref());
+        }
         let form = dispatch_form(name);
-        let near = &self.0[self.0.partition_point(|(other, _)| **other < *form)..];
+        let near = self.forms();
+        let near = &near[near.partition_point(|(other, _)| **other < *form)..];
         let near = &near[..near.partition_point(|(other, _)| **other == *form)];
-        let exact = near.binary_search_by(|(_, known)| known.as_ref().cmp(name)).ok();
-        let (_, first) = near.get(exact.unwrap_or(0))?;
-        let (_, last) = near.last()?;
-        (exact.is_some() || first.as_ref() == last.as_ref()).then_some(first.as_ref())
+        let ((_, first), (_, last)) = near.first().zip(near.last())?;
+        let (first, last) = (self.names[*first].as_ref(), self.names[*last].as_ref());
+        (first == last).then_some(first)
+    }
+
+    fn forms(&self) -> &[(String, usize)] {
+        self.forms.get_or_init(|| {
+            let formed = self.names.iter().map(|name| dispatch_form(name.as_ref()).into_owned());
+            let mut forms: Vec<(String, usize)> = formed.zip(0..).collect();
+            // Of one form they stay in the order of the names.
+            forms.sort();
+            forms
+        })
     }
 }
 
