@@ -325,10 +325,9 @@ impl<S: Service> Connection<S> {
         // Fails only on a connection that is already gone.
         let _ = stream.set_nodelay(true);
         let mut first_within = pin!(sleep(self.header_timeout));
-        let origin = (is_local, &activity);
         if let Some(tls) = self.tls.clone() {
             // In a box, so that connections without TLS reserve no room for it.
-            return Box::pin(self.serve_tls(&tls, stream, origin, first_within)).await;
+            return Box::pin(self.serve_tls(&tls, stream, is_local, &activity, first_within)).await;
         }
         let is_http1 = tokio::select! {
             biased;
@@ -338,33 +337,36 @@ impl<S: Service> Connection<S> {
             () = &mut first_within => return,
         };
         let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
-        self.speak((stream, is_http1), origin, first_within).await;
+        self.speak(stream, is_http1, is_local, &activity, first_within).await;
     }
 
     async fn serve_tls(
         &self,
         tls: &TlsPort,
         stream: TcpStream,
-        origin: (bool, &Arc<ConnectionActivity>),
+        is_local: bool,
+        activity: &Arc<ConnectionActivity>,
         mut first_within: Pin<&mut Sleep>,
     ) {
         let accepted = tokio::select! {
             biased;
             accepted = tls.accept(stream, self.stall_timeout) => accepted,
             () = self.drain.over() => return,
-            () = self.closing(origin.1) => return,
+            () = self.closing(activity) => return,
             () = &mut first_within => return,
         };
         if let Some(Accepted { stream, is_http1 }) = accepted {
-            self.speak((TokioIo::new(stream), is_http1), origin, first_within).await;
+            self.speak(TokioIo::new(stream), is_http1, is_local, activity, first_within).await;
         }
     }
 
     /// Serves HTTP on a connection. `is_http1`: it certainly is HTTP/1.1.
     async fn speak<I>(
         &self,
-        (stream, is_http1): (I, bool),
-        (is_local, activity): (bool, &Arc<ConnectionActivity>),
+        stream: I,
+        is_http1: bool,
+        is_local: bool,
+        activity: &Arc<ConnectionActivity>,
         first_within: Pin<&mut Sleep>,
     ) where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
