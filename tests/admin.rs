@@ -137,6 +137,10 @@ fn the_limits_and_the_health_show_what_happened_and_are_open_to_all() {
         (&json!(3), &json!("memory"), &json!(true))
     );
     assert_eq!(health["config"]["path"], json!(program.config_file().to_str()));
+    assert_eq!(health["recorder"], json!({"on": false, "dropped": 0}));
+    let folder = tempfile::tempdir().unwrap();
+    let program = Toolrein::before(&upstream, &format!("record.dir = {:?}\n", folder.path()));
+    assert_eq!(open_to_all(&program, "/api/health")["recorder"], json!({"on": true, "dropped": 0}));
 }
 
 #[test]

@@ -212,6 +212,11 @@ fn the_config_maps_hold_the_files_and_switch_on_what_is_on_without_a_file() {
 fn most_memory(config: &Config) -> u64 {
     let (limits, store) = (&config.limits, &config.store);
     let updates_of_a_shared_store = 16 << 20;
+    // With a token: the newest requests of conversations, and fifty decisions with a text of 500 characters each.
+    let contents = match config.admin.has_token() {
+        true => config.admin.bodies_bytes + u64::from(config.admin.conversations) * 120 * 1024,
+        false => 0,
+    };
     12_000_000
         + limits.connections as u64 * 48 * 1024
         + 3 * limits.total_bytes
@@ -219,6 +224,8 @@ fn most_memory(config: &Config) -> u64 {
         + store.memo_bytes
         + store.calls * 200
         + store.conversations * 3 * 280
+        + u64::from(config.admin.conversations) * 2 * 1024
+        + contents
         + updates_of_a_shared_store
 }
 

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Conversations of a page at most, and without a number.
-const MOST: usize = 10_000;
+const MOST: usize = 1_000;
 const USUAL: usize = 100;
 /// An explanation has its style inline, and no script.
 const EXPLAINED: HeaderValue =
@@ -38,18 +38,23 @@ pub(super) struct ListQuery {
 }
 
 impl ListQuery {
+    /// The same to compare with: empty members are none, and the text is in lower case.
+    fn normalised(self) -> Self {
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let query = given(self.query).map(|query| query.to_lowercase());
+        Self { policy: given(self.policy), query, ..self }
+    }
+
     fn fits(&self, conversation: &Conversation) -> bool {
-        let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
         let texts = [
             Some(conversation.id.as_str()),
             conversation.model.as_deref(),
             conversation.profile.as_deref(),
             conversation.caller.as_deref(),
         ];
-        let by_policy = self.policy.as_deref().filter(|policy| !policy.is_empty());
-        let by_text = self.query.as_deref().filter(|part| !part.is_empty());
-        by_policy.is_none_or(|policy| conversation.policies.contains(policy))
-            && by_text.is_none_or(|part| texts.iter().flatten().any(|text| holds(text, part)))
+        let holds = |part: &str| texts.iter().flatten().any(|text| text.to_lowercase().contains(part));
+        self.policy.as_deref().is_none_or(|policy| conversation.policies.contains(policy))
+            && self.query.as_deref().is_none_or(holds)
     }
 }
 
@@ -62,6 +67,7 @@ pub(super) async fn list(
         let message = "This path takes policy, query, limit and offset; the last two are numbers.";
         return Answer::error(StatusCode::BAD_REQUEST, message, "bad_query");
     };
+    let asked = asked.normalised();
     let (offset, most) = (asked.offset.unwrap_or_default(), asked.limit.unwrap_or(USUAL).min(MOST));
     let (total, listed) = admin.live.conversations(|one| asked.fits(one), offset, most);
     let stopped = admin.stopped().await;

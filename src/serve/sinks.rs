@@ -48,9 +48,11 @@ pub(super) fn telemetry_of(
 
 /// How much the live view keeps. Contents are for the holder of the token alone.
 pub(super) fn live_bounds(config: &Config) -> Bounds {
-    let bytes = if config.admin.has_token() { config.admin.bodies_bytes } else { 0 };
+    let with_decisions = config.admin.has_token();
+    let bytes = if with_decisions { config.admin.bodies_bytes } else { 0 };
     Bounds {
         conversations: usize::try_from(config.admin.conversations).unwrap_or(usize::MAX),
+        with_decisions,
         body_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
     }
 }

@@ -26,6 +26,8 @@ pub struct Health {
     pub store_errors: u64,
     pub reloads: u64,
     pub refused_reloads: u64,
+    /// Recordings that were not written.
+    pub lost_recordings: u64,
     /// When the configuration in force was loaded, in ms since the epoch.
     pub loaded_ms: i64,
 }
@@ -39,6 +41,7 @@ impl Metrics {
             store_errors: self.store.errors(),
             reloads: self.reloads.count(RELOADS[0]),
             refused_reloads: self.reloads.count(RELOADS[1]),
+            lost_recordings: self.lost_recordings.get(),
             loaded_ms: self.gauges.loaded_seconds().saturating_mul(1_000),
         }
     }

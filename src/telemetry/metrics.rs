@@ -54,7 +54,7 @@ pub struct Metrics {
     client_gone: IntCounter,
     lost_log_lines: IntCounter,
     lost_audit_lines: IntCounter,
-    lost_recordings: IntCounter,
+    pub(super) lost_recordings: IntCounter,
     pub(super) reloads: Counters,
     tls: TlsMetrics,
     pub(super) gauges: Gauges,

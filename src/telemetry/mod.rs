@@ -97,7 +97,7 @@ mod tests {
             log,
             audit: Audit::off(),
             spans: Spans::off(),
-            live: Arc::new(Live::new(Bounds { conversations: 1, body_bytes: 0 })),
+            live: Arc::new(Live::new(Bounds { conversations: 1, with_decisions: true, body_bytes: 0 })),
         };
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();

@@ -20,6 +20,7 @@ const ENDING: [&str; 3] = ["budget", "loops", "turn_limits"];
 /// See the module's documentation.
 pub(super) struct Conversations {
     most: usize,
+    with_decisions: bool,
     next: u64,
     by_id: HashMap<Arc<str>, (u64, Conversation)>,
     /// Ids in the order of their newest requests.
@@ -88,12 +89,15 @@ pub(super) struct Met {
 }
 
 impl Conversations {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, next: 0, by_id: HashMap::new(), order: BTreeMap::new() }
+    pub(super) fn new(most: usize, with_decisions: bool) -> Self {
+        Self { most, with_decisions, next: 0, by_id: HashMap::new(), order: BTreeMap::new() }
     }
 
-    pub(super) fn bound(&mut self, most: usize) {
-        self.most = most;
+    pub(super) fn bound(&mut self, most: usize, with_decisions: bool) {
+        (self.most, self.with_decisions) = (most, with_decisions);
+        if !with_decisions {
+            self.by_id.values_mut().for_each(|(_, conversation)| conversation.forget_decisions());
+        }
         self.shrink();
     }
 
@@ -114,6 +118,9 @@ impl Conversations {
             }
         };
         let met = conversation.record(record, now_ms);
+        if self.with_decisions {
+            conversation.keep_decisions(record, now_ms);
+        }
         self.order.insert(self.next, Arc::clone(&id));
         self.by_id.insert(id, (self.next, conversation));
         self.next += 1;
@@ -135,7 +142,7 @@ impl Conversations {
         let newest = self.order.values().rev().filter_map(|id| self.of(id));
         for conversation in newest.filter(|conversation| fits(conversation)) {
             if total >= offset && listed.len() < most {
-                listed.push(conversation.clone());
+                listed.push(conversation.without_decisions());
             }
             total += 1;
         }
@@ -184,21 +191,41 @@ impl Conversation {
             if is_blocked && !self.is_ended && call.said.iter().any(|said| ENDING.contains(&said.policy)) {
                 (self.is_ended, is_runaway) = (true, true);
             }
-            if call.verdict != Verdict::Allow || !call.said.is_empty() {
-                self.decide(CallDecision::of(call, &record.usage_of_limits, now_ms));
-            }
-        }
-        if !record.usage_of_limits.is_empty() {
-            self.limits = record.usage_of_limits.iter().take(MOST_LIMITS).cloned().collect();
         }
         Met { is_new_turn, is_runaway, shares: self.shares(&record.usage_of_limits) }
     }
 
-    fn decide(&mut self, decision: CallDecision) {
-        if self.decisions.len() >= MOST_DECISIONS {
-            self.decisions.pop_front();
+    fn keep_decisions(&mut self, record: &RequestRecord, now_ms: u64) {
+        for call in
+            record.judged.iter().filter(|call| call.verdict != Verdict::Allow || !call.said.is_empty())
+        {
+            if self.decisions.len() >= MOST_DECISIONS {
+                self.decisions.pop_front();
+            }
+            self.decisions.push_back(CallDecision::of(call, &record.usage_of_limits, now_ms));
         }
-        self.decisions.push_back(decision);
+        if !record.usage_of_limits.is_empty() {
+            self.limits = record.usage_of_limits.iter().take(MOST_LIMITS).cloned().collect();
+        }
+    }
+
+    fn forget_decisions(&mut self) {
+        (self.decisions, self.limits) = (VecDeque::new(), Vec::new());
+    }
+
+    /// What a list shows of it.
+    fn without_decisions(&self) -> Self {
+        Self {
+            id: self.id.clone(),
+            model: self.model.clone(),
+            profile: self.profile.clone(),
+            caller: self.caller.clone(),
+            policies: self.policies.clone(),
+            decisions: VecDeque::new(),
+            limits: Vec::new(),
+            shares: BTreeMap::new(),
+            ..*self
+        }
     }
 
     /// Takes in how much of each limit is used now.

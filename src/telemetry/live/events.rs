@@ -144,7 +144,7 @@ impl About<'_> {
         let notices = notices.map(|action| self.event(Kind::Notice, None, Some(action.policy), None));
         let calls = record.judged.iter().take(MOST_OF_A_KIND).map(|call| self.call(call));
         let re_asks = (record.reasks > 0).then(|| {
-            let message = format!("asked again {} times", record.reasks);
+            let message = format!("asked again: {}", record.reasks);
             self.event(Kind::ReAsk, None, None, Some(&message))
         });
         let fallbacks = record.fallbacks.iter();

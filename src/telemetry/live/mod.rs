@@ -31,6 +31,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Bounds {
     /// Conversations.
     pub conversations: usize,
+    /// Whether their decisions and limits, which hold texts, are kept too.
+    pub with_decisions: bool,
     /// Bytes of the newest request bodies of conversations; 0: none is kept.
     pub body_bytes: usize,
 }
@@ -57,7 +59,7 @@ impl Live {
             totals: Totals::starting(now_ms()),
             tools: Tools::default(),
             turns: Turns::default(),
-            conversations: Conversations::new(bounds.conversations),
+            conversations: Conversations::new(bounds.conversations, bounds.with_decisions),
         };
         Self {
             state: Mutex::new(state),
@@ -68,7 +70,7 @@ impl Live {
 
     /// Keeps so much from now on; what is too much is dropped.
     pub fn configure(&self, bounds: Bounds) {
-        self.state().conversations.bound(bounds.conversations);
+        self.state().conversations.bound(bounds.conversations, bounds.with_decisions);
         self.bodies().bound(bounds.body_bytes);
     }
 
@@ -129,7 +131,8 @@ impl Live {
         self.state().turns.summaries()
     }
 
-    /// The conversations that `fits` selects, the newest first: how many, and those from `offset` on, at most `most`.
+    /// The conversations that `fits` selects, the newest first: how many, and those from `offset` on, at most `most`;
+    /// without their decisions and limits.
     pub fn conversations(
         &self,
         fits: impl Fn(&Conversation) -> bool,

@@ -7,7 +7,7 @@ use crate::telemetry::cases::rich;
 use crate::telemetry::request_record::{JudgedCall, LimitUse, Route, Said, Verdict};
 use tokio::sync::broadcast::error::TryRecvError;
 
-const BOUNDS: Bounds = Bounds { conversations: 3, body_bytes: 100 };
+const BOUNDS: Bounds = Bounds { conversations: 3, with_decisions: true, body_bytes: 100 };
 
 fn record(conversation: &str) -> RequestRecord {
     let mut record = RequestRecord::new(Route::Chat);
@@ -53,6 +53,25 @@ fn a_record_becomes_totals_tools_and_a_conversation() {
     let conversation = live.conversation(&id).unwrap();
     let decision = &conversation.decisions[0];
     assert_eq!((decision.policy, decision.used, decision.limit), (Some("rate_limit"), Some(3), Some(3)));
+}
+
+#[test]
+fn without_a_token_no_decision_is_kept_and_what_was_kept_is_forgotten() {
+    let decisions = |live: &Live| {
+        let conversation = live.conversation(&rich().conversation.unwrap()).unwrap();
+        (conversation.decisions.len(), conversation.limits.len(), conversation.blocked)
+    };
+    let without = Bounds { with_decisions: false, ..BOUNDS };
+    let live = Live::new(without);
+    live.record(&rich());
+    assert_eq!(decisions(&live), (0, 0, 1), "it is counted all the same");
+    let live = Live::new(BOUNDS);
+    live.record(&rich());
+    assert!(decisions(&live).0 > 0 && decisions(&live).1 > 0);
+    let (_, listed) = live.conversations(|_| true, 0, 10);
+    assert_eq!((listed[0].decisions.len(), listed[0].blocked), (0, 1), "a list needs none");
+    live.configure(without);
+    assert_eq!(decisions(&live), (0, 0, 1));
 }
 
 #[test]
