@@ -49,7 +49,7 @@ pub(super) struct Accepted {
 enum HandshakeError {
     #[error("the client speaks plain HTTP")]
     Plain,
-    #[error("the client left without a word")]
+    #[error("the client sent nothing")]
     Left,
     #[error("it took too long")]
     Timeout,

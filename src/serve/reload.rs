@@ -78,8 +78,8 @@ impl Running {
         self.telemetry.metrics.tls().certificate_ends(seconds(found.ends));
         if old.is_some_and(|old| old.own != found.own) {
             let ends = humantime::format_rfc3339_seconds(found.ends).to_string();
-            let word = "connections from now on get another certificate (listen.tls)";
-            self.telemetry.log.note(Level::Info, word, json!({ "ends": ends }));
+            let message = "connections from now on get another certificate (listen.tls)";
+            self.telemetry.log.note(Level::Info, message, json!({ "ends": ends }));
         }
     }
 }
