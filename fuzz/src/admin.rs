@@ -118,7 +118,11 @@ fn pages(loopback: bool) -> &'static Pages {
             bearer: Some(Bearer::new(TOKEN).unwrap()),
             body_timeout: Duration::from_secs(30),
             settings: Arc::new(Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap()),
-            live: Arc::new(Live::new(live::Bounds { conversations: 10, with_decisions: true, body_bytes: 10_000 })),
+            live: Arc::new(Live::new(live::Bounds {
+                conversations: 10,
+                with_decisions: true,
+                body_bytes: 10_000,
+            })),
             review: Arc::new(NoReview),
             reviews: Arc::new(Semaphore::new(1)),
         })
