@@ -1,9 +1,8 @@
 //! Answers of other models about calls, kept within a bound and a lifetime. Sends no requests; an evicted answer is asked
 //! for again, no more.
 
-use super::cache::{ENTRY_BYTES, weighed};
+use super::cache::{Cache, ENTRY_BYTES, weighed};
 use crate::conversation::identity::Hash;
-use moka::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use std::time::Duration;
 const BYTES: u64 = 4 << 20;
 
 /// See the module's documentation.
-pub struct ModelAnswers(Cache<Hash, Arc<str>>);
+pub struct ModelAnswers(Cache<Arc<str>>);
 
 impl ModelAnswers {
     /// None yet; each is kept for `lifetime`.

@@ -3,7 +3,7 @@
 use crate::conversation::identity::Hash;
 use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
-use moka::sync::Cache;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 /// About what an entry costs beside its value.
@@ -11,34 +11,37 @@ pub(super) const ENTRY_BYTES: usize = 300;
 /// Longer times to live count as unlimited. moka allows no more than 1,000 years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
+/// A cache of values by keyed hashes.
+pub(super) type Cache<V> = moka::sync::Cache<Hash, V, BuildHasherDefault<IdentityHasher>>;
+
 /// A cache of values whose weights, given by `weigh`, add up to at most `bound`; each is kept for `lifetime` after it
 /// was written.
 pub(super) fn weighed<V: Clone + Send + Sync + 'static>(
     bound: u64,
     lifetime: Duration,
     weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
-) -> Cache<Hash, V> {
-    Cache::builder()
+) -> Cache<V> {
+    moka::sync::Cache::builder()
         .max_capacity(bound)
         .time_to_live(lifetime.min(LONGEST))
         .eviction_policy(EvictionPolicy::lru())
         .weigher(move |_, value| u32::try_from(weigh(value)).unwrap_or(u32::MAX))
-        .build()
+        .build_with_hasher(BuildHasherDefault::default())
 }
 
 /// A cache of up to `bound` values, each kept for `lifetime` after it was written.
-pub(super) fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Duration) -> Cache<Hash, V> {
+pub(super) fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Duration) -> Cache<V> {
     weighed(bound, lifetime, |_| 1)
 }
 
 /// A set of the keys that were seen, each kept for `lifetime` after it was last seen.
-pub(super) struct SeenKeys(Cache<Hash, ()>);
+pub(super) struct SeenKeys(Cache<()>);
 
 impl SeenKeys {
     /// Up to `bound` keys.
     pub(super) fn new(bound: u64, lifetime: Duration) -> Self {
-        let builder = Cache::builder().max_capacity(bound).eviction_policy(EvictionPolicy::lru());
-        Self(builder.time_to_idle(lifetime.min(LONGEST)).build())
+        let builder = moka::sync::Cache::builder().max_capacity(bound).eviction_policy(EvictionPolicy::lru());
+        Self(builder.time_to_idle(lifetime.min(LONGEST)).build_with_hasher(BuildHasherDefault::default()))
     }
 
     /// Whether `name` was seen before; marks it as seen.
@@ -55,11 +58,31 @@ impl SeenKeys {
 
 /// Replaces the value under `key` by the result of `next`, atomically.
 pub(super) fn update<V: Clone + Send + Sync + 'static>(
-    cache: &Cache<Hash, V>,
+    cache: &Cache<V>,
     key: Hash,
     next: impl FnOnce(Option<V>) -> V,
 ) {
     cache.entry(key).and_compute_with(|known| Op::Put(next(known.map(|entry| entry.into_value()))));
+}
+
+/// The hasher for keys that are keyed hashes already: nobody outside can choose two of equal low halves.
+#[derive(Default)]
+pub(super) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        self.0 = number as u64;
+    }
 }
 
 #[cfg(test)]

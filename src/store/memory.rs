@@ -1,7 +1,7 @@
 //! The state store in this process's memory: bounded LRU caches. Also the memo of what was derived from messages.
 //! Nothing here outlives the process or is shared with another.
 
-use super::cache::{ENTRY_BYTES, SeenKeys, counted, update, weighed};
+use super::cache::{Cache, ENTRY_BYTES, SeenKeys, counted, update, weighed};
 use super::pending::PendingApproval;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
@@ -18,7 +18,6 @@ use crate::plan::approval::Confirmation;
 use bytes::Bytes;
 use moka::Entry;
 use moka::ops::compute::Op;
-use moka::sync::Cache;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,24 +49,24 @@ pub struct Bounds {
 /// See the module's documentation.
 pub struct Memory {
     released: Recent<Releases>,
-    rounds: Cache<Hash, Arc<Vec<HiddenExchange>>>,
+    rounds: Cache<Arc<Vec<HiddenExchange>>>,
     requests: SeenKeys,
     conversations: SeenKeys,
-    asked: Cache<Hash, PendingApproval>,
+    asked: Cache<PendingApproval>,
     /// Approvals that hold for the rest of their conversations.
-    approved: Cache<Hash, ()>,
-    spent: Cache<Hash, Arc<Uses>>,
+    approved: Cache<()>,
+    spent: Cache<Arc<Uses>>,
     /// Accounts as of replies.
-    carried: Cache<Hash, Arc<Carried>>,
+    carried: Cache<Arc<Carried>>,
     parts: OwnParts,
-    overflows: Cache<Hash, Arc<Vec<Overflow>>>,
+    overflows: Cache<Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
-    models: Cache<Hash, ModelFacts>,
+    models: Cache<ModelFacts>,
     /// Whether any is known: most upstreams refuse nothing, and every request asks.
     knows_models: AtomicBool,
-    pinned: Cache<Hash, Arc<Vec<Pinned>>>,
-    sent_exchanges: Cache<Hash, u64>,
-    histories: Cache<Hash, Bytes>,
+    pinned: Cache<Arc<Vec<Pinned>>>,
+    sent_exchanges: Cache<u64>,
+    histories: Cache<Bytes>,
     started: Instant,
 }
 
@@ -315,7 +314,7 @@ impl StateStore for Memory {
 }
 
 /// A cache of what was derived from messages, up to a number of bytes.
-pub struct MemoCache(Cache<Hash, Derived>);
+pub struct MemoCache(Cache<Derived>);
 
 impl MemoCache {
     /// An empty cache that keeps up to `bytes`.

@@ -3,9 +3,10 @@
 //! full, so that an entry needs no memory beside its value and its slot in a table. moka's would take twice as much,
 //! more than is to spare (docs/performance.md).
 
+use super::cache::IdentityHasher;
 use crate::conversation::identity::Hash;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::mem::swap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,7 @@ struct Shard<V> {
     old: Generation<V>,
 }
 
-type Generation<V> = HashMap<Hash, Kept<V>, BuildHasherDefault<AsItIs>>;
+type Generation<V> = HashMap<Hash, Kept<V>, BuildHasherDefault<IdentityHasher>>;
 
 struct Kept<V> {
     value: V,
@@ -88,26 +89,6 @@ impl<V: Clone> Recent<V> {
             shard.young.clear();
         }
         shard.young.insert(key, kept);
-    }
-}
-
-/// The hasher for keys that are keyed hashes already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u128(&mut self, number: u128) {
-        self.0 = number as u64;
     }
 }
 

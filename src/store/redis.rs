@@ -23,7 +23,7 @@ use self::records::{Kind, Taken, Use};
 use self::trip::{Found, Reader, Trip};
 use self::uses::{Change, Uses};
 use self::writer::{Queue, Update, queue};
-use super::cache::{update, weighed};
+use super::cache::{Cache, update, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
 use super::stops::{Listed, StopError};
@@ -38,7 +38,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
 use ::redis::{Client, Value, pipe};
 use bytes::Bytes;
-use moka::sync::Cache;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +68,7 @@ pub struct AddressError;
 pub struct Redis {
     local: Memory,
     /// The uses of quotas that this process knows.
-    uses: Cache<Hash, Arc<Uses>>,
+    uses: Cache<Arc<Uses>>,
     link: Arc<Link>,
     names: Names,
     queue: Queue,
@@ -150,12 +149,12 @@ impl Redis {
         self.count_spent(ask, &found.uses, facts);
         self.add_stops(ask, &found.stops, facts);
         self.add_parts(ask, &found.parts, facts);
-        self.remember_releases((ask.calls, &facts.released), &found.released);
+        self.remember_releases(ask.calls, &facts.released, &found.released);
         merge(facts, found);
     }
 
     /// Keeps what other replicas reported, so that it is known while the state store is away too.
-    fn remember_releases(&self, (calls, own): (&[Hash], &[Option<Releases>]), found: &[Vec<Release>]) {
+    fn remember_releases(&self, calls: &[Hash], own: &[Option<Releases>], found: &[Vec<Release>]) {
         let of_each = calls.iter().zip(own).zip(found);
         let new = of_each.flat_map(|((call, own), found)| {
             let own = own.as_deref().unwrap_or_default();

@@ -2,11 +2,10 @@
 //! and kept, within a bound and a lifetime; and the summaries that came too late for their batch. Sends no requests; an
 //! evicted summary breaks one cached prefix, no more.
 
-use super::cache::{ENTRY_BYTES, weighed};
+use super::cache::{Cache, ENTRY_BYTES, weighed};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::{Pin, Summaries};
 use crate::plan::SummaryWanted;
-use moka::sync::Cache;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ const BYTES: u64 = 16 << 20;
 
 /// See the module's documentation.
 pub struct Pins {
-    kept: Cache<Hash, Pin>,
-    late: Cache<Hash, Arc<str>>,
+    kept: Cache<Pin>,
+    late: Cache<Arc<str>>,
 }
 
 impl Pins {

@@ -1,11 +1,10 @@
 //! Sums that several processes add to (a grow-only counter): each process reports its own part, which only grows, and
 //! the sum is that of all parts. So reports may be repeated, and arrive in any order. Adds; limits nothing.
 
-use super::cache::{counted, update};
+use super::cache::{Cache, counted, update};
 use crate::conversation::account::Tally;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::secret::random_key;
-use moka::sync::Cache;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ pub(super) struct Part {
 
 /// This process's parts.
 pub(super) struct OwnParts {
-    parts: Cache<Hash, Part>,
+    parts: Cache<Part>,
     key: HashKey,
     started: AtomicU64,
 }
