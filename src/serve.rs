@@ -93,7 +93,8 @@ impl Services {
         self,
         config: &Arc<Config>,
         upstream: Upstream,
-        (summaries, webhooks): (Summariser, Webhooks),
+        summaries: Summariser,
+        webhooks: Webhooks,
     ) -> AppState {
         let Self { telemetry, recorder, store, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
@@ -213,8 +214,8 @@ impl Running {
         let for_pages = Arc::clone(&store);
         let services = Services::open(&config, &telemetry, store, key, &held, memory)?;
         let answers = ModelAnswers::new(config.store.ttl);
-        let summaries = Summariser::new((pins, answers), endpoints, drain.clone());
-        let app = services.app(&config, Upstream::new(settings)?, (summaries, webhooks));
+        let summaries = Summariser::new(pins, answers, endpoints, drain.clone());
+        let app = services.app(&config, Upstream::new(settings)?, summaries, webhooks);
         let readiness = Readiness::starting();
         let admin_listener = listen("listen.admin", config.listen.admin)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;

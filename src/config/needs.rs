@@ -18,9 +18,9 @@ pub(super) fn unmet(
     base: &PolicySet,
     profiles: &Profiles,
 ) -> Vec<Problem> {
-    let mut problems = needs_of(document, file, ("", base));
+    let mut problems = needs_of(document, file, "", base);
     for profile in profiles.iter() {
-        let own = needs_of(document, file, (&format!("profile.{}.", profile.name), &profile.policies));
+        let own = needs_of(document, file, &format!("profile.{}.", profile.name), &profile.policies);
         // A profile that only inherits a setting is fixed where that setting is.
         let is_taken_over = |problem: &Problem| problem.line.is_none() && !problems.is_empty();
         let new: Vec<Problem> = own.into_iter().filter(|problem| !is_taken_over(problem)).collect();
@@ -29,7 +29,7 @@ pub(super) fn unmet(
     problems
 }
 
-fn needs_of(document: &Document<'_>, file: &File, (before, policies): (&str, &PolicySet)) -> Vec<Problem> {
+fn needs_of(document: &Document<'_>, file: &File, before: &str, policies: &PolicySet) -> Vec<Problem> {
     let mut problems = Vec::new();
     let waits = policies.confirming().is_some_and(|confirming| Confirming::hold_ms(confirming).is_some());
     if waits && file.admin.token_env.is_empty() {

@@ -30,7 +30,7 @@ pub trait CallJudge: Send {
 
     /// Whether a policy objects to a name under which a client may run `call`, which the client has seen in part;
     /// `renamed`: its own name is not the one that was judged.
-    fn objects_to_new_name(&mut self, of: (u32, bool), call: &Assembled, now_ms: u64) -> bool;
+    fn objects_to_new_name(&mut self, choice: u32, renamed: bool, call: &Assembled, now_ms: u64) -> bool;
 
     /// Decides on `call`; `known` says how much of it has come.
     fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision;

@@ -84,7 +84,7 @@ impl Markup {
             let step = match self.state {
                 State::Text => self.text(rest, end, &mut out),
                 State::Block { .. } => self.block(rest, end),
-                State::After { family, open } => self.after((family, open), rest, end),
+                State::After { family, open } => self.after(family, open, rest, end),
             };
             rest = &rest[step.bytes..];
             if step.waits {
@@ -190,7 +190,7 @@ impl Markup {
     }
 
     /// Passes over what belongs to the end of a block.
-    fn after(&mut self, (family, open): (&'static Family, bool), rest: &str, end: bool) -> Step {
+    fn after(&mut self, family: &'static Family, open: bool, rest: &str, end: bool) -> Step {
         let tail = rest.trim_start();
         let blank = rest.len() - tail.len();
         let waits = !end && blank <= LOOKAHEAD;

@@ -60,7 +60,7 @@ pub fn broken_groups(request: &Request, body: &[u8], pairing: &dyn Pairing) -> V
         let count = messages.iter().skip(first).take_while(|message| message.role == Role::Tool).count();
         let end = first + count;
         if !calls.is_empty() || count > 0 {
-            let group = paired(calls, (messages, first, end), body, pairing);
+            let group = paired(calls, messages, first, end, body, pairing);
             broken.extend((!group.unanswered.is_empty() || !group.orphans.is_empty()).then_some(group));
         }
         at = end.max(at + 1);
@@ -70,7 +70,9 @@ pub fn broken_groups(request: &Request, body: &[u8], pairing: &dyn Pairing) -> V
 
 fn paired(
     calls: &[ToolCall],
-    (messages, first, end): (&[Message], usize, usize),
+    messages: &[Message],
+    first: usize,
+    end: usize,
     body: &[u8],
     pairing: &dyn Pairing,
 ) -> BrokenGroup {

@@ -117,7 +117,7 @@ impl Running {
             core.record.streamed = true;
             core.outputs.push_back(Output::BeginStream { own: true });
         }
-        self.judge_body(core, &mut replies, (form, OK), body, now);
+        self.judge_body(core, &mut replies, form, OK, body, now);
         Replying::Judged(replies)
     }
 
@@ -216,7 +216,7 @@ impl Running {
         }
         let body = match body {
             Ok(body) => body,
-            Err(why) => return self.unread(core, replies, (id, is_success), why),
+            Err(why) => return self.unread(core, replies, id, is_success, why),
         };
         if self.variant.asking.is_none() {
             replies.source = Source::Upstream(id);
@@ -230,14 +230,15 @@ impl Running {
         let is_events = may_be_events && sniff::is_events(&body) == Some(true);
         let form = if is_events { Form::Streamed } else { Form::Whole };
         replies.present = (id, form);
-        self.judge_body(core, replies, (form, status), &body, now);
+        self.judge_body(core, replies, form, status, &body, now);
     }
 
     fn judge_body(
         &mut self,
         core: &mut Core,
         replies: &mut Replies,
-        (form, status): (Form, u16),
+        form: Form,
+        status: u16,
         body: &Bytes,
         now: Now,
     ) {
@@ -254,7 +255,8 @@ impl Running {
         &mut self,
         core: &mut Core,
         replies: &mut Replies,
-        (id, is_success): (u32, bool),
+        id: u32,
+        is_success: bool,
         why: &'static str,
     ) {
         if self.variant.asking.is_some() {
@@ -400,7 +402,7 @@ impl Running {
                 self.reask_causes
                     .extend(ReaskCause::of(replies.judge.judging(), usage.prompt + usage.completion));
                 let next = next_of(&replies.judge.shown(), choice);
-                self.ask_again(core, (choice, next), hidden, replies.judge.judging_mut());
+                self.ask_again(core, choice, next, hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);
                 self.ask(core, replies);
             }

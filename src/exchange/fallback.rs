@@ -95,7 +95,8 @@ impl Fallbacks {
     /// `broken`: which of these is broken in this history.
     pub fn after_broken(
         &mut self,
-        (status, error): (u16, &UpstreamError),
+        status: u16,
+        error: &UpstreamError,
         variant: &Variant,
         broken: impl FnOnce(Repairs) -> Repairs,
     ) -> Option<(Variant, Fallback)> {
@@ -359,21 +360,21 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         let all = |of: Repairs| of;
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        let (next, first) = fallbacks.after_broken((400, &pairs), &plain, all).unwrap();
-        assert_eq!(fallbacks.after_broken((400, &pairs), &next, all), None, "once");
-        let (last, second) = fallbacks.after_broken((500, &arguments), &next, all).unwrap();
+        let (next, first) = fallbacks.after_broken(400, &pairs, &plain, all).unwrap();
+        assert_eq!(fallbacks.after_broken(400, &pairs, &next, all), None, "once");
+        let (last, second) = fallbacks.after_broken(500, &arguments, &next, all).unwrap();
         assert_eq!((first, second), (Fallback::Pairs, Fallback::Arguments));
         assert_eq!(last.repairs, Repairs { pairs: true, arguments: true });
         assert!(learned(&[first]).no_broken_pairs && !learned(&[first]).no_broken_arguments);
         let healthy = |_| Repairs::default();
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        assert_eq!(fallbacks.after_broken((400, &pairs), &plain, healthy), None);
+        assert_eq!(fallbacks.after_broken(400, &pairs, &plain, healthy), None);
         let flat = Variant { flat: true, ..plain.clone() };
-        assert_eq!(fallbacks.after_broken((400, &pairs), &flat, all), None, "there are no calls any more");
+        assert_eq!(fallbacks.after_broken(400, &pairs, &flat, all), None, "there are no calls any more");
         let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
-        assert_eq!(Fallbacks::new(&with_tools(), subject).after_broken((400, &pairs), &plain, all), None);
+        assert_eq!(Fallbacks::new(&with_tools(), subject).after_broken(400, &pairs, &plain, all), None);
         let odd = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"\u0000"}]}"#);
-        assert_eq!(Fallbacks::new(&odd, RETRY).after_broken((400, &pairs), &plain, all), None);
+        assert_eq!(Fallbacks::new(&odd, RETRY).after_broken(400, &pairs, &plain, all), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl ReaskCause {
 impl Core {
     /// Notes the store's facts: whether the request is a repetition, how many hidden exchanges are lost, and whether
     /// those put back earlier are put back again.
-    pub(super) fn note_known(&mut self, repeated: bool, (lost, keeps_exchanges): (u32, bool)) {
+    pub(super) fn note_known(&mut self, repeated: bool, lost: u32, keeps_exchanges: bool) {
         let record = &mut self.record;
         record.repeated = repeated;
         record.lost_hidden_exchanges = lost;

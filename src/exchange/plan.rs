@@ -118,7 +118,7 @@ impl Core {
             sought.kept = transcript.keep();
             return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
         }
-        self.made(&transcript, (sought, known), (plan, judge), now)
+        self.made(&transcript, sought, known, plan, judge, now)
     }
 
     /// Goes on with the summary of the batch of results, or without one.
@@ -129,15 +129,17 @@ impl Core {
         let shared = Arc::clone(&self.shared);
         let transcript = std::mem::take(&mut sought.kept).of((&request, &body), &identity, &*shared.memo);
         plan.fulfil_summary(summary);
-        self.made(&transcript, (sought, known), (plan, judge), now)
+        self.made(&transcript, sought, known, plan, judge, now)
     }
 
     /// Records the plan and goes on to send the request, or to refuse it.
     fn made(
         &mut self,
         transcript: &Transcript<'_>,
-        (sought, known): (Sought, Known),
-        (mut plan, judge): (Plan, Judge),
+        sought: Sought,
+        known: Known,
+        mut plan: Plan,
+        judge: Judge,
         now: Now,
     ) -> Phase {
         let Known { facts, mut restored, lost, mut open_account } = known;
@@ -152,10 +154,10 @@ impl Core {
         self.record.context = self.hold_out(&mut plan);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();
         self.record.model = Some(model_name.clone());
-        let (sent, keeps_exchanges) = self.sent_exchanges((transcript, &histories), &facts, &restored);
+        let (sent, keeps_exchanges) = self.sent_exchanges(transcript, &histories, &facts, &restored);
         let explicit = self.identity.explicit.clone();
         self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.to_hex()));
-        self.note_known(facts.repeated, (lost, keeps_exchanges));
+        self.note_known(facts.repeated, lost, keeps_exchanges);
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(sought.request, now));
         let asks_usage = self.asks_usage(facts.model);
@@ -277,7 +279,8 @@ impl Core {
     /// With which hidden exchanges the history is sent, and whether its known prefix was sent with the same ones.
     fn sent_exchanges(
         &self,
-        (transcript, histories): (&Transcript<'_>, &Histories),
+        transcript: &Transcript<'_>,
+        histories: &Histories,
         facts: &Facts,
         restored: &[(usize, Bytes)],
     ) -> (SentExchanges, bool) {

@@ -28,7 +28,7 @@ impl Reasks {
 
     /// Asks again for `choice`, whose calls were all blocked in the hidden exchange `round`, for what is `next`; after
     /// `most` times, for a final answer.
-    pub fn again(&mut self, (choice, next): (u32, Next), round: Bytes, most: u32) -> Asking {
+    pub fn again(&mut self, choice: u32, next: Next, round: Bytes, most: u32) -> Asking {
         let land = match next {
             Next::OtherCalls => self.count() - self.served >= most,
             Next::Served => false,
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_final_answer_is_asked_for_after_so_many_times_and_what_we_served_counts_for_none() {
         let mut reasks = Reasks::default();
-        let mut lands = |next| reasks.again((0, next), Bytes::new(), 2).land;
+        let mut lands = |next| reasks.again(0, next, Bytes::new(), 2).land;
         let (calls, served) = (Next::OtherCalls, Next::Served);
         let nexts = [calls, served, calls, served, calls];
         assert_eq!(nexts.map(&mut lands), [false, false, false, false, true]);
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn a_final_answer_is_asked_for_at_once_where_no_call_of_the_turn_would_run() {
-        assert!(Reasks::default().again((0, Next::FinalAnswer), Bytes::new(), 2).land);
+        assert!(Reasks::default().again(0, Next::FinalAnswer, Bytes::new(), 2).land);
     }
 
     #[test]
     fn each_choice_is_asked_again_with_its_own_rounds() {
         let mut reasks = Reasks::default();
-        reasks.again((0, Next::OtherCalls), "a".into(), 3);
-        reasks.again((1, Next::OtherCalls), "b".into(), 3);
-        assert_eq!(reasks.again((0, Next::OtherCalls), "c".into(), 3).rounds, ["a", "c"]);
+        reasks.again(0, Next::OtherCalls, "a".into(), 3);
+        reasks.again(1, Next::OtherCalls, "b".into(), 3);
+        assert_eq!(reasks.again(0, Next::OtherCalls, "c".into(), 3).rounds, ["a", "c"]);
     }
 }

@@ -69,7 +69,7 @@ pub fn restored(
         let here = known.next().unwrap_or_default();
         let own = position.own.and_then(|_| known.next()).unwrap_or_default();
         let before = match transcript.calls.made_by(position.message).first() {
-            Some(call) => before_call(transcript, call, (here, own), released),
+            Some(call) => before_call(transcript, call, here, own, released),
             None if here.is_empty() => Before::Nothing,
             None => before_text(here, text_key_of(transcript, *position)),
         };
@@ -93,7 +93,8 @@ enum Before {
 fn before_call(
     transcript: &Transcript<'_>,
     call: &Call,
-    (here, own): (&[HiddenExchange], &[HiddenExchange]),
+    here: &[HiddenExchange],
+    own: &[HiddenExchange],
     released: &[Option<Releases>],
 ) -> Before {
     let nth = transcript.calls.calls.len() - call.ordinal;

@@ -143,7 +143,7 @@ impl Running {
             return self.makes_room(core);
         }
         let broken = |of| core.dialect.broken(&core.request, &core.body, of);
-        let repaired = self.fallbacks.after_broken((status, error), &self.variant, broken);
+        let repaired = self.fallbacks.after_broken(status, error, &self.variant, broken);
         let next = repaired.or_else(|| self.fallbacks.after(status, error, &self.variant));
         let Some((variant, fallback)) = next else { return false };
         self.try_next(core, &[fallback]);
@@ -225,14 +225,15 @@ impl Running {
     pub(super) fn ask_again(
         &mut self,
         core: &mut Core,
-        (choice, next): (u32, Next),
+        choice: u32,
+        next: Next,
         hidden: Bytes,
         judging: &mut Judging,
     ) {
         self.taken(core);
         // An approval is for one reply.
         judging.approve(None);
-        let mut asking = self.reasks.again((choice, next), hidden, core.shared.config.reask.max);
+        let mut asking = self.reasks.again(choice, next, hidden, core.shared.config.reask.max);
         if let Some((_, values)) = core.plan.hidden_values() {
             asking.rounds.iter_mut().for_each(|round| *round = hide_in(round, values, usize::MAX));
         }

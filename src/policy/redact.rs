@@ -267,7 +267,8 @@ impl Redact {
             self.placeholder_of(
                 view,
                 &text[one.range.clone()],
-                (one.what, places.at(one.range.clone())),
+                one.what,
+                places.at(one.range.clone()),
                 state,
             );
         }
@@ -287,7 +288,7 @@ impl Redact {
             let by: Cow<'_, str> = match (what, state.hidden.of(written)) {
                 (Some(What::Rest), _) => value::REST.into(),
                 (None, Some(known)) => known.to_string().into(),
-                (what, _) => self.placeholder_of(view, written, (what.unwrap_or(What::Other), place), state),
+                (what, _) => self.placeholder_of(view, written, what.unwrap_or(What::Other), place, state),
             };
             let by = if place.is_number { format!("\"{by}\"").into() } else { by };
             Redaction { range, by: by.into() }
@@ -300,7 +301,8 @@ impl Redact {
         &self,
         view: &View<'_>,
         written: &str,
-        (what, place): (What, Position),
+        what: What,
+        place: Position,
         state: &mut State,
     ) -> Cow<'a, str> {
         if written.len() < SHORTEST {

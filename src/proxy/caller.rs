@@ -24,7 +24,8 @@ const MAX_ID_BYTES: usize = 256;
 /// number of identities. In observe mode nothing is refused: there the first one counts.
 pub(crate) fn caller_of(
     key: &HashKey,
-    (headers, all): (&HeaderMap, &Credentials<'_>),
+    headers: &HeaderMap,
+    all: &Credentials<'_>,
     config: &Config,
 ) -> Result<Hash, ProxyError> {
     let named = |credentials: &Credentials<'_>| {
@@ -50,9 +51,11 @@ pub(crate) fn caller_of(
 
 /// The conversation of `request`, whose caller is `caller`.
 pub(crate) fn identify(
-    (key, caller): (&HashKey, Hash),
+    key: &HashKey,
+    caller: Hash,
     headers: &HeaderMap,
-    (request, body): (&Request, &[u8]),
+    request: &Request,
+    body: &[u8],
     settings: &Conversation,
 ) -> Identity {
     let by_header = || {
@@ -119,8 +122,7 @@ mod tests {
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));
         }
-        let nobody = (&HashKey::fixed(1), Hash::default());
-        identify(nobody, &map, (&request, body.as_bytes()), &settings()).explicit
+        identify(&HashKey::fixed(1), Hash::default(), &map, &request, body.as_bytes(), &settings()).explicit
     }
 
     #[test]
@@ -153,7 +155,7 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-        caller_of(&HashKey::fixed(seed), (&map, &Credentials::of(&map, &uri)), config)
+        caller_of(&HashKey::fixed(seed), &map, &Credentials::of(&map, &uri), config)
     }
 
     #[test]
@@ -192,7 +194,7 @@ mod tests {
             let mut map = HeaderMap::new();
             map.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
             let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-            caller_of(&HashKey::fixed(1), (&map, &Credentials::of(&map, &uri)), &config).unwrap()
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), &config).unwrap()
         };
         let token = |claims: &str, signature: &str| jwt::tests::token(claims, signature);
         let ann = name(&token(r#"{"iss":"i","sub":"ann","exp":1}"#, "AAAA"));

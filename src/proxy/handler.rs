@@ -263,7 +263,7 @@ impl AppState {
                 return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
             }
         };
-        let Sender { profile, tier, identity } = match self.identify(&parts, (&request, &body)) {
+        let Sender { profile, tier, identity } = match self.identify(&parts, &request, &body) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
@@ -306,13 +306,13 @@ impl AppState {
     }
 
     /// Identifies the sender of the request.
-    fn identify(&self, parts: &Parts, (request, body): (&Request, &Bytes)) -> Result<Sender<'_>, ProxyError> {
+    fn identify(&self, parts: &Parts, request: &Request, body: &Bytes) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
-        let sent = (&parts.headers, &credentials);
-        let caller = caller::caller_of(&self.key, sent, &self.config)?;
-        let profile = profile::choose(&self.config, sent, (request, body))?;
+        let headers = &parts.headers;
+        let caller = caller::caller_of(&self.key, headers, &credentials, &self.config)?;
+        let profile = profile::choose(&self.config, headers, &credentials, request, body)?;
         let settings = &self.config.conversation;
-        let identity = caller::identify((&self.key, caller), &parts.headers, (request, body), settings);
+        let identity = caller::identify(&self.key, caller, headers, request, body, settings);
         Ok(Sender { profile, tier: Some(profile::tier(&self.config.profiles, &credentials)), identity })
     }
 
@@ -348,11 +348,10 @@ impl AppState {
         let declared = parts.headers.get(hyper::http::header::CONTENT_LENGTH);
         let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
         let patience = Patience { pause: limits.body_timeout, whole: limits.upload_timeout };
-        let lengths = (declared, limits.request_bytes);
         let wait = if self.is_observing() { Duration::ZERO } else { patience.pause };
         let memory = Some((&self.memory.requests, wait));
         let read = {
-            let mut reading = pin!(read_within(&mut body, lengths, patience, memory));
+            let mut reading = pin!(read_within(&mut body, declared, limits.request_bytes, patience, memory));
             match reading.as_mut().now_or_never() {
                 Some(read) => read,
                 None => {

@@ -384,17 +384,17 @@ impl<S: Service> Connection<S> {
                 activity.answering.store(true, Ordering::Relaxed);
                 let served = Served(activity.clone());
                 let is_head = *request.method() == Method::HEAD;
-                answer((is_head, is_local), service.clone().call(request), served)
+                answer(is_head, is_local, service.clone().call(request), served)
             }
         });
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive((connection, end), activity, first_within).await;
+            self.drive(connection, end, activity, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            Box::pin(self.drive((connection, end), activity, first_within)).await;
+            Box::pin(self.drive(connection, end, activity, first_within)).await;
         }
     }
 
@@ -403,7 +403,8 @@ impl<S: Service> Connection<S> {
     /// whether a client of HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
-        (connection, end): (C, fn(Pin<&mut C>)),
+        connection: C,
+        end: fn(Pin<&mut C>),
         activity: &ConnectionActivity,
         mut first_within: Pin<&mut Sleep>,
     ) where
@@ -450,7 +451,8 @@ impl<S: Service> Connection<S> {
 }
 
 async fn answer(
-    (is_head, is_local): (bool, bool),
+    is_head: bool,
+    is_local: bool,
     answering: ResponseFuture,
     served: Served,
 ) -> Result<Response<ReplyBody>, Infallible> {

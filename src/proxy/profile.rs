@@ -18,8 +18,10 @@ static PROFILE: HeaderName = HeaderName::from_static("x-toolrein-profile");
 /// and in observe mode, since nothing may change.
 pub(super) fn choose<'a>(
     config: &'a Config,
-    (headers, credentials): (&HeaderMap, &Credentials<'_>),
-    (request, body): (&Request, &[u8]),
+    headers: &HeaderMap,
+    credentials: &Credentials<'_>,
+    request: &Request,
+    body: &[u8],
 ) -> Result<Option<&'a Profile>, ProxyError> {
     let profiles = &config.profiles;
     if profiles.is_empty() {
@@ -94,7 +96,7 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-        match choose(config, (&map, &Credentials::of(&map, &uri)), (&request, body.as_bytes())) {
+        match choose(config, &map, &Credentials::of(&map, &uri), &request, body.as_bytes()) {
             Ok(profile) => Ok(profile.map_or("", |profile| &profile.name).to_owned()),
             Err(error) => Err(error.message()),
         }

@@ -68,14 +68,15 @@ pub async fn read_body(
     limit: u64,
     patience: Patience,
 ) -> Result<Bytes, ReadError> {
-    read_within(body, (declared, limit), patience, None).await
+    read_within(body, declared, limit, patience, None).await
 }
 
 /// The same within the bound on all bodies. A body of declared length first waits for its memory, for at most the given
 /// time; one of unknown length reserves more as it comes, or ends in an error.
 pub(super) async fn read_within(
     body: &mut (impl Body<Data = Bytes> + Unpin),
-    (declared, limit): (Option<u64>, u64),
+    declared: Option<u64>,
+    limit: u64,
     patience: Patience,
     memory: Option<(&Pool, Duration)>,
 ) -> Result<Bytes, ReadError> {

@@ -61,7 +61,7 @@ enum Entry {
 
 impl Summariser {
     /// No questions yet; they go to these endpoints, and the drain ends every question.
-    pub fn new((pins, answers): (Pins, ModelAnswers), endpoints: ModelEndpoints, drain: Drain) -> Self {
+    pub fn new(pins: Pins, answers: ModelAnswers, endpoints: ModelEndpoints, drain: Drain) -> Self {
         let asking = Arc::new(Semaphore::new(MOST_RUNNING));
         let (pins, answers) = (Arc::new(pins), Arc::new(answers));
         Self { pins, endpoints, running: Arc::default(), answers, asking, drain }

@@ -174,7 +174,7 @@ impl Read {
         let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let body = match (rest, trailers) {
             (None, None) => ReplyBody::rope(pieces),
-            (rest, trailers) => with_rest(pieces, (rest, idle), trailers),
+            (rest, trailers) => with_rest(pieces, rest, idle, trailers),
         };
         (Response::from_parts(head, body), bytes)
     }
@@ -256,7 +256,8 @@ impl Read {
 /// A body of the pieces read, the rest (each wait bounded by `idle`), and trailers.
 fn with_rest(
     pieces: Vec<Bytes>,
-    (rest, idle): (Option<Incoming>, Duration),
+    rest: Option<Incoming>,
+    idle: Duration,
     trailers: Option<HeaderMap>,
 ) -> ReplyBody {
     let read = streams::iter(pieces.into_iter().map(Frame::data).map(Ok));

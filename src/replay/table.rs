@@ -74,16 +74,16 @@ fn write_policies(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     ])];
     for policy in &report.policies {
         let total = &report.total;
-        rows.extend(total.policies.get(policy).map(|sum| policy_row(policy, "all", (sum, total))));
+        rows.extend(total.policies.get(policy).map(|sum| policy_row(policy, "all", sum, total)));
         for (source, group) in report.sources.iter().filter(|_| report.sources.len() > 1) {
             let sum = group.policies.get(policy).filter(|sum| !sum.acts.actions.is_empty());
-            rows.extend(sum.map(|sum| policy_row("", &shown(source), (sum, group))));
+            rows.extend(sum.map(|sum| policy_row("", &shown(source), sum, group)));
         }
     }
     write_rows(&rows, 2, out)
 }
 
-fn policy_row(policy: &str, source: &str, (sum, group): (&PolicySum, &Group)) -> Vec<String> {
+fn policy_row(policy: &str, source: &str, sum: &PolicySum, group: &Group) -> Vec<String> {
     let acts = &sum.acts;
     vec![
         policy.to_owned(),

@@ -24,7 +24,7 @@ pub const TOOL_MEMBERS: [&str; 5] =
 pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
     change_messages(request, body, plan, splices);
     for (message, text) in &notices(plan, placement) {
-        place((request, body), *message, text, placement, splices);
+        place(request, body, *message, text, placement, splices);
     }
 }
 

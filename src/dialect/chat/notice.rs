@@ -11,7 +11,8 @@ use bytes::Bytes;
 
 /// Places `text` at the message `index`. Nothing is placed in a message that must not be edited.
 pub fn place(
-    (request, body): (&Request, &[u8]),
+    request: &Request,
+    body: &[u8],
     index: usize,
     text: &str,
     placement: Placement,
@@ -90,7 +91,7 @@ mod tests {
         let body = Bytes::from(format!(r#"{{"messages":[{messages}]}}"#));
         let request = crate::dialect::chat::parse(&body).unwrap();
         let mut splices = Splices::default();
-        place((&request, &body), index, "n\"n", placement, &mut splices);
+        place(&request, &body, index, "n\"n", placement, &mut splices);
         let out = splices.apply(&body).join();
         crate::dialect::chat::parse(&out).unwrap();
         let text = String::from_utf8(out.to_vec()).unwrap();

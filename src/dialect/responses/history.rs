@@ -31,7 +31,8 @@ pub struct Known {
 impl Known {
     /// What is known after a reply: the items of `request` and of the reply that the client was shown.
     pub fn after(
-        (request, body): (&Request, &[u8]),
+        request: &Request,
+        body: &[u8],
         upstream_id: String,
         shown: &[Bytes],
         owed: &[Bytes],
@@ -180,7 +181,7 @@ mod tests {
     fn known(body: &str, owed: &[&str]) -> Bytes {
         let request = crate::dialect::responses::parse(body.as_bytes()).unwrap();
         let owed: Vec<Bytes> = owed.iter().map(|item| Bytes::copy_from_slice(item.as_bytes())).collect();
-        Known::after((&request, body.as_bytes()), "resp_2".to_owned(), &[CALL.into()], &owed).to_bytes()
+        Known::after(&request, body.as_bytes(), "resp_2".to_owned(), &[CALL.into()], &owed).to_bytes()
     }
 
     fn sent(body: &Bytes, request: &Request) -> String {
@@ -232,7 +233,7 @@ mod tests {
         for _ in 0..300 {
             let body: Bytes = NEXT.replace("\"r\"", &format!("\"{long}\"")).into();
             let (all, request) = with_history(&body, &kept).unwrap();
-            kept = Known::after((&request, &all), "resp_2".to_owned(), &[CALL.into()], &[]).to_bytes();
+            kept = Known::after(&request, &all, "resp_2".to_owned(), &[CALL.into()], &[]).to_bytes();
             assert!(kept.len() < MOST_BYTES + 4_096, "{}", kept.len());
         }
         assert!(kept.len() > MOST_BYTES / 2);

@@ -11,7 +11,8 @@ use bytes::Bytes;
 /// Places `text` at the message `index`. Returns the item to be appended to the input, where the input is a text that
 /// no item can follow yet. Nothing is placed in an item that must not be edited.
 pub fn place(
-    (request, body): (&Request, &[u8]),
+    request: &Request,
+    body: &[u8],
     index: usize,
     text: &str,
     placement: Placement,
@@ -73,7 +74,7 @@ mod tests {
         let request = crate::dialect::responses::parse(&body).unwrap();
         let mut splices = Splices::default();
         let last = request.messages.len() - 1;
-        let added = place((&request, &body), last, "n\"n", placement, &mut splices);
+        let added = place(&request, &body, last, "n\"n", placement, &mut splices);
         assert_eq!(added.is_some(), input.starts_with('"') && placement == Placement::System);
         let out = splices.apply(&body).join();
         crate::dialect::responses::parse(&out).unwrap();

@@ -195,12 +195,12 @@ impl<J: CallJudge> ReplyJudge<J> {
                     self.piece(piece, now_ms, out);
                 }
             }
-            Input::Body { form, status, pieces, .. } => self.body((form, status), &pieces, now_ms, out),
+            Input::Body { form, status, pieces, .. } => self.body(form, status, &pieces, now_ms, out),
             Input::Ended => {}
         }
     }
 
-    fn body(&mut self, (form, status): (Form, u16), pieces: &[Bytes], now_ms: u64, out: &mut Vec<Bytes>) {
+    fn body(&mut self, form: Form, status: u16, pieces: &[Bytes], now_ms: u64, out: &mut Vec<Bytes>) {
         let raw: Bytes = pieces.concat().into();
         let is_success = (200..300).contains(&status);
         let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
@@ -409,7 +409,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         let items = self.items.iter().filter(|item| item.is_shown()).filter_map(|item| item.done.clone());
         let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(items).collect();
         let owed: Vec<Bytes> = owed.collect();
-        let known = super::history::Known::after((request, body), upstream_id, &shown, &owed);
+        let known = super::history::Known::after(request, body, upstream_id, &shown, &owed);
         Some((name, known.to_bytes()))
     }
 

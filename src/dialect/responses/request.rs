@@ -348,7 +348,7 @@ fn parse_tools(
     scanner.array()?;
     while scanner.element()? {
         let span = scanner.skip()?;
-        parse_tool(request, (scanner.text(), span), namespace)?;
+        parse_tool(request, scanner.text(), span, namespace)?;
         if request.tools.len() > MOST_TOOLS {
             return Err(Fault::Crowded);
         }
@@ -356,11 +356,7 @@ fn parse_tools(
     Ok(())
 }
 
-fn parse_tool(
-    request: &mut Request,
-    (body, span): (&[u8], Span),
-    namespace: Option<Str>,
-) -> Result<(), Fault> {
+fn parse_tool(request: &mut Request, body: &[u8], span: Span, namespace: Option<Str>) -> Result<(), Fault> {
     let mut tool = Tool { span, namespace, ..Tool::default() };
     let mut scanner = Scanner::within(body, span);
     if scanner.peek()? != Kind::Object {

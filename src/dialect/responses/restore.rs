@@ -12,7 +12,7 @@ use crate::wire::splice::Splices;
 use bytes::Bytes;
 
 /// Puts `exchange` back among those of `items`, all of the input, that are in the message `span`.
-pub fn restore((items, body): (&[Item], &[u8]), span: Span, exchange: &[u8], splices: &mut Splices) {
+pub fn restore(items: &[Item], body: &[u8], span: Span, exchange: &[u8], splices: &mut Splices) {
     let first = items.partition_point(|item| item.span.start < span.start);
     let end = items.partition_point(|item| item.span.start < span.end);
     let items = &items[first..end];
@@ -51,7 +51,7 @@ fn placed(items: &[Item], body: &[u8], elements: Vec<Element>) -> Vec<(usize, By
             Element::Shown(shown) => {
                 let known = parse_item(&mut Scanner::new(&shown)).ok();
                 let same =
-                    |item: &Item| known.as_ref().is_some_and(|known| is_same((known, &shown), (item, body)));
+                    |item: &Item| known.as_ref().is_some_and(|known| is_same(known, &shown, item, body));
                 match items[at..].iter().position(same) {
                     Some(found) => {
                         at += found + 1;
@@ -75,7 +75,7 @@ fn placed(items: &[Item], body: &[u8], elements: Vec<Element>) -> Vec<(usize, By
 }
 
 /// Whether `item` of the client's is the one that it was shown.
-fn is_same((known, shown): (&Item, &[u8]), (item, body): (&Item, &[u8])) -> bool {
+fn is_same(known: &Item, shown: &[u8], item: &Item, body: &[u8]) -> bool {
     if known.kind != item.kind {
         return false;
     }
@@ -121,7 +121,7 @@ mod tests {
         let request = crate::dialect::responses::parse(&body).unwrap();
         let mut splices = Splices::default();
         let items = items_of(&request, &body);
-        restore((&items, &body), request.messages[1].span, &write(elements), &mut splices);
+        restore(&items, &body, request.messages[1].span, &write(elements), &mut splices);
         let out: Value = serde_json::from_slice(&splices.apply(&body).join()).unwrap();
         let name = |item: &Value| item["id"].as_str().or(item["call_id"].as_str()).unwrap_or("-").to_owned();
         out["input"].as_array().unwrap()[1..].iter().map(name).collect()

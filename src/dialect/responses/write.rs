@@ -54,7 +54,7 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         if splices.is_empty() && !is_changed {
             return Rope::whole(history.original.clone());
         }
-        leave_out((request, body), history, &open, &mut splices);
+        leave_out(request, body, history, &open, &mut splices);
     }
     let mut rope = splices.apply(body);
     if variant.repairs.any() {
@@ -66,7 +66,8 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
 /// Takes out again what the upstream has, and puts in what it waits for, with the synthetic outputs of calls that are
 /// `open` there.
 fn leave_out(
-    (request, body): (&Request, &[u8]),
+    request: &Request,
+    body: &[u8],
     history: &UpstreamHistory,
     open: &[Bytes],
     splices: &mut Splices,
@@ -185,11 +186,11 @@ fn write_input(source: &Source<'_>, variant: &Variant, rounds: &[Bytes], splices
     change_messages(request, body, plan, splices);
     let mut added = Vec::new();
     for (message, text) in notices(plan, variant.placement) {
-        added.extend(place((request, body), message, &text, variant.placement, splices));
+        added.extend(place(request, body, message, &text, variant.placement, splices));
     }
     let items = if restored.is_empty() { Vec::new() } else { items_of(request, body) };
     for (message, exchange) in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
-        restore((&items, body), request.messages[*message].span, exchange, splices);
+        restore(&items, body, request.messages[*message].span, exchange, splices);
     }
     let items = rounds.iter().flat_map(|round| read(round)).filter_map(|element| match element {
         Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),

@@ -10,7 +10,8 @@ use crate::policy::about::Confirming;
 /// Why no person can be asked about it.
 pub fn shown(
     tool: &str,
-    (arguments, custom): (&str, bool),
+    arguments: &str,
+    custom: bool,
     confirming: &Confirming,
 ) -> Result<String, Unaskable> {
     if !is_plain_name(tool) {

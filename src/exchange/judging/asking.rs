@@ -32,7 +32,8 @@ impl Judging {
     /// the call does not run whatever the answer is.
     pub(super) fn ask_first(
         &mut self,
-        (choice, now_ms): (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
         ruling: &Ruling,
     ) -> Option<Decision> {

@@ -63,7 +63,7 @@ impl CallJudge for Judging {
         Some(decision)
     }
 
-    fn objects_to_new_name(&mut self, (choice, renamed): (u32, bool), call: &Assembled, now_ms: u64) -> bool {
+    fn objects_to_new_name(&mut self, choice: u32, renamed: bool, call: &Assembled, now_ms: u64) -> bool {
         let (mut names, arguments) = (call.other_names(), call.arguments());
         names.extend(renamed.then(|| call.name()));
         names.iter().any(|name| {
@@ -83,10 +83,10 @@ impl CallJudge for Judging {
         let wrapped =
             arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
         if let Some(calls) = wrapped {
-            return self.decide_wrapper((choice, now_ms), call, calls);
+            return self.decide_wrapper(choice, now_ms, call, calls);
         }
         let whole = known == Known::Whole;
-        let mut ruling = self.ruling((choice, now_ms), call, arguments.as_deref());
+        let mut ruling = self.ruling(choice, now_ms, call, arguments.as_deref());
         if !ruling.own {
             self.answers.exempt(&mut ruling.objections);
         }
@@ -98,20 +98,20 @@ impl CallJudge for Judging {
         let is_answer =
             self.answers.is_by_name(&meant) && !ruling.own && !self.needs_approval_first(&meant, &ruling);
         let ruling = if is_answer { ruling.of_answer() } else { ruling };
-        if whole && let Some(hold) = self.ask_first((choice, now_ms), call, &ruling) {
+        if whole && let Some(hold) = self.ask_first(choice, now_ms, call, &ruling) {
             return hold;
         }
         let acts = self.note_acts(&name, &ruling);
         if whole
             && !self.landing
             && ruling.answer.is_none()
-            && let Some(decision) = self.hold_back((choice, now_ms), call, &ruling)
+            && let Some(decision) = self.hold_back(choice, now_ms, call, &ruling)
         {
             return decision;
         }
         let is_own_answer = self.landing && self.answers.any && !ruling.own && ruling.objections.is_empty();
         let answers = is_answer || is_own_answer;
-        let (decision, ruling) = self.rule_on((choice, now_ms), (&meant, answers), ruling);
+        let (decision, ruling) = self.rule_on(choice, now_ms, &meant, answers, ruling);
         let Ruling { objections, re_request, extends, .. } = ruling;
         let re_request = re_request.filter(|_| decision.is_hidden());
         if decision.is_released() {
@@ -200,7 +200,7 @@ impl CallJudge for Judging {
             asks.collect::<Vec<_>>().into_iter().for_each(|extends| self.extend(extends));
             let mut acts = vec![(policy, if waited { WAITED } else { approval.as_str() })];
             acts.extend(fixed.then_some((policy, "rewritten")));
-            self.note((call.tool, call.call_id), decision.clone(), Vec::new(), acts);
+            self.note(call.tool, call.call_id, decision.clone(), Vec::new(), acts);
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
@@ -218,7 +218,7 @@ impl CallJudge for Judging {
             }
             silent => self.holding.silent = Some(silent),
         }
-        self.note((call.tool, call.call_id), decision.clone(), objections, Vec::new());
+        self.note(call.tool, call.call_id, decision.clone(), objections, Vec::new());
         Some(decision)
     }
 }
@@ -228,8 +228,10 @@ impl Judging {
     /// passes beyond every limit.
     fn rule_on(
         &mut self,
-        (choice, now_ms): (u32, u64),
-        (meant, answers): (&str, bool),
+        choice: u32,
+        now_ms: u64,
+        meant: &str,
+        answers: bool,
         mut ruling: Ruling,
     ) -> (Decision, Ruling) {
         let needs_approval = ruling.needs_approval_alone();
@@ -244,7 +246,7 @@ impl Judging {
             (Some((policy, reason)), None, rewritten)
                 if needs_approval && choice == 0 && self.token.is_some() && !self.holds() =>
             {
-                self.ask((policy, reason), meant, rewritten.map(|(_, arguments)| arguments))
+                self.ask(policy, reason, meant, rewritten.map(|(_, arguments)| arguments))
             }
             // Only the first choice can ask: making the call again would not help.
             (Some((policy, reason)), ..) if needs_approval && choice != 0 && !self.holds() => {

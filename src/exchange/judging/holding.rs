@@ -76,16 +76,17 @@ impl Judging {
     /// Holds a call of `choice` that lacks nothing but an approval, or some time; `None` where it is not to be held.
     pub(super) fn hold_back(
         &mut self,
-        at: (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
         ruling: &Ruling,
     ) -> Option<Decision> {
         let (policy, reason) = ruling.objections.first()?;
         if self.holds() && ruling.needs_approval_alone() {
-            return Some(self.hold(at, call, (policy, reason), ruling.clone()));
+            return Some(self.hold(choice, now_ms, call, policy, reason, ruling.clone()));
         }
-        let wait_ms = self.wait_for(&ruling.objections, at.1)?;
-        self.hold_for(wait_ms, at, call, ruling)
+        let wait_ms = self.wait_for(&ruling.objections, now_ms)?;
+        self.hold_for(wait_ms, choice, now_ms, call, ruling)
     }
 
     /// For how many ms a call may be held at `now_ms` until no policy objects to it any more. All calls of a client
@@ -114,12 +115,13 @@ impl Judging {
     fn hold_for(
         &mut self,
         wait_ms: u64,
-        (choice, now_ms): (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
         ruling: &Ruling,
     ) -> Option<Decision> {
         let at_ms = now_ms.saturating_add(wait_ms);
-        let then = self.ruling((choice, at_ms), call, Some(&call.arguments()));
+        let then = self.ruling(choice, at_ms, call, Some(&call.arguments()));
         if !then.is_allowed() {
             return None;
         }
@@ -128,14 +130,16 @@ impl Judging {
         self.holding.waits_until_ms = at_ms.max(begins_ms);
         let fixed = then.rewritten.map(|(_, arguments)| arguments);
         let objections = ruling.objections.clone();
-        Some(self.keep((choice, call), (String::new(), Some(wait_ms)), fixed, objections))
+        Some(self.keep(choice, call, String::new(), Some(wait_ms), fixed, objections))
     }
 
     /// Keeps a call that limits have let through until it is settled. `shown`: to a person, if one is asked.
     fn keep(
         &mut self,
-        (choice, call): (u32, &Assembled),
-        (shown, wait_ms): (String, Option<u64>),
+        choice: u32,
+        call: &Assembled,
+        shown: String,
+        wait_ms: Option<u64>,
         fixed: Option<String>,
         objections: Vec<(&'static str, Reason)>,
     ) -> Decision {
@@ -158,26 +162,28 @@ impl Judging {
     /// it.
     fn hold(
         &mut self,
-        (choice, now_ms): (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
-        (policy, reason): (&'static str, &Reason),
+        policy: &'static str,
+        reason: &Reason,
         ruling: Ruling,
     ) -> Decision {
         let tool = call.name();
         let fixed = ruling.rewritten.map(|(_, arguments)| arguments);
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         let hash = self.judge.arguments_hash(&arguments);
-        match self.askable(&tool, (&arguments, call.custom), hash, reason) {
+        match self.askable(&tool, &arguments, call.custom, hash, reason) {
             Err(reason) => {
                 let decision = Decision::Block { policy, reason: *reason };
-                self.note((tool, call.id()), decision.clone(), ruling.objections, Vec::new());
+                self.note(tool, call.id(), decision.clone(), ruling.objections, Vec::new());
                 decision
             }
             Ok(shown) => {
                 self.judge.approve(Some([true; SCOPES]));
                 self.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
                 self.judge.approve(None);
-                self.keep((choice, call), (shown, None), fixed, ruling.objections)
+                self.keep(choice, call, shown, None, fixed, ruling.objections)
             }
         }
     }
@@ -186,7 +192,8 @@ impl Judging {
     fn askable(
         &self,
         tool: &str,
-        (arguments, custom): (&str, bool),
+        arguments: &str,
+        custom: bool,
         hash: Hash,
         reason: &Reason,
     ) -> Result<String, Box<Reason>> {
@@ -196,7 +203,7 @@ impl Judging {
             return Err(Box::new(self.refusal(approval, words, reason)));
         }
         let Some(confirming) = self.judge.confirming() else { return Err(Box::new(reason.clone())) };
-        shown(tool, (arguments, custom), confirming).map_err(|why| match confirming.unaskable(why) {
+        shown(tool, arguments, custom, confirming).map_err(|why| match confirming.unaskable(why) {
             Some(message) => Box::new(Reason { message, retryable: true, ..reason.clone() }),
             None => Box::new(reason.clone()),
         })
@@ -212,7 +219,8 @@ impl Judging {
     /// this is possible.
     pub(super) fn ask(
         &self,
-        (policy, reason): (&'static str, &Reason),
+        policy: &'static str,
+        reason: &Reason,
         tool: &str,
         arguments: Option<String>,
     ) -> Decision {
@@ -223,7 +231,8 @@ impl Judging {
 
     pub(super) fn note(
         &mut self,
-        (tool, id): (String, String),
+        tool: String,
+        id: String,
         decision: Decision,
         objections: Vec<(&'static str, Reason)>,
         acts: Vec<(&'static str, &'static str)>,

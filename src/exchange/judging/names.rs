@@ -11,7 +11,8 @@ impl Judging {
     /// The ruling of all policies on `call`, under every name that a client may assemble for it.
     pub(super) fn ruling(
         &mut self,
-        (choice, now_ms): (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
         arguments: Option<&str>,
     ) -> Ruling {

@@ -82,7 +82,8 @@ impl Judging {
     /// Decides on a wrapper call.
     pub(super) fn decide_wrapper(
         &mut self,
-        (choice, now_ms): (u32, u64),
+        choice: u32,
+        now_ms: u64,
         call: &Assembled,
         wrapped: Wrapped,
     ) -> Decision {

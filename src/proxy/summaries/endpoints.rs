@@ -41,7 +41,7 @@ impl ModelEndpoints {
     /// Reads the keys from the environment; connects to nothing. `like`: the connection settings for upstreams.
     pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, ModelEndpointError> {
         let known = config.model_endpoints().map(|(table, endpoint)| {
-            let known = Known::of((&table, &endpoint), like)?;
+            let known = Known::of(&table, &endpoint, like)?;
             Ok((endpoint, known))
         });
         known.collect::<Result<_, _>>().map(Self)
@@ -84,7 +84,8 @@ fn of_chat(uri: &Uri) -> Uri {
 
 impl Known {
     fn of(
-        (table, endpoint): (&str, &ModelEndpoint),
+        table: &str,
+        endpoint: &ModelEndpoint,
         like: &UpstreamSettings,
     ) -> Result<Self, ModelEndpointError> {
         let of_url = |error| ModelEndpointError::Url { table: table.to_owned(), error };

@@ -186,11 +186,7 @@ impl ChoiceState {
         let goes_on = added.argues && self.marks[at].with_arguments && self.rewritten(at).is_none();
         goes_on
             || (added.respells
-                && judging.objects_to_new_name(
-                    (self.index, added.names),
-                    &self.assembler.calls()[at],
-                    now_ms,
-                ))
+                && judging.objects_to_new_name(self.index, added.names, &self.assembler.calls()[at], now_ms))
     }
 
     /// Whether the client sees the call `at`, which is decided on.

@@ -90,7 +90,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         let holds_calls = may_hold_calls(&event, &data);
         if let Some(error) = error.filter(|_| !holds_calls) {
-            let (raw, event, data) = self.for_people(raw, (event, data), &error);
+            let (raw, event, data) = self.for_people(raw, event, data, &error);
             if matches!(self.phase, Phase::Head) {
                 self.phase = Phase::Refused(Refusal { error, raw });
                 return;
@@ -132,7 +132,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn for_people(
         &self,
         raw: Bytes,
-        (event, data): (Event, Bytes),
+        event: Event,
+        data: Bytes,
         error: &UpstreamError,
     ) -> (Bytes, Event, Bytes) {
         let friendly = self.options.friendly.then(|| friendly_event(&raw, error)).flatten();
@@ -177,12 +178,12 @@ impl<J: CallJudge> ReplyJudge<J> {
                 self.begin_reading();
                 self.take_last(Last::of_event(raw, data, event), now_ms, out);
             }
-            (Class::Life { .. }, _) => self.life(raw, (event, data), now_ms, out),
+            (Class::Life { .. }, _) => self.life(raw, event, data, now_ms, out),
             (Class::Added, Some(item)) => {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
                 let at = self.add(OutItem::begin(index, item, &data), now_ms);
-                self.enqueue_of(raw, (event, data), Some(at), out);
+                self.enqueue_of(raw, event, data, Some(at), out);
                 self.advance(false, now_ms, out);
             }
             (Class::Done, Some(item)) => {
@@ -191,18 +192,18 @@ impl<J: CallJudge> ReplyJudge<J> {
                 let Some(at) = self.complete(index, item, &data, now_ms) else {
                     return self.break_off(Unjudged::Ambiguous);
                 };
-                self.enqueue_of(raw, (event, data), Some(at), out);
+                self.enqueue_of(raw, event, data, Some(at), out);
                 self.advance(false, now_ms, out);
             }
             _ => {
                 self.begin_reading();
-                self.piece_of_item(raw, (event, data), now_ms, out);
+                self.piece_of_item(raw, event, data, now_ms, out);
             }
         }
     }
 
     /// Handles the first events of a reply, which say nothing yet. Those of a later reply are dropped.
-    fn life(&mut self, raw: Bytes, (event, data): (Event, Bytes), now_ms: u64, out: &mut Vec<Bytes>) {
+    fn life(&mut self, raw: Bytes, event: Event, data: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let response = event.response.unwrap_or_default();
         let id = id_of(response.of(&data));
         if id.is_some() {
@@ -233,7 +234,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         if event.type_of(&data) == "response.in_progress" {
             self.in_progress = Some(raw.clone());
         }
-        self.enqueue_of(raw, (event, data), None, out);
+        self.enqueue_of(raw, event, data, None, out);
     }
 
     /// Adds an item and returns its position.
@@ -283,19 +284,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         let renamed = self.items[at].complete(item, data);
         let seen = self.items[at].call.as_ref().filter(|call| renamed && call.is_released());
         let objects = seen.is_some_and(|call| {
-            self.judging.objects_to_new_name((super::CHOICE, true), &call.assembled, now_ms)
+            self.judging.objects_to_new_name(super::CHOICE, true, &call.assembled, now_ms)
         });
         !objects || self.judging.observes()
     }
 
     /// Handles a piece of an item: of a call, its arguments.
-    fn piece_of_item(
-        &mut self,
-        raw: Bytes,
-        (event, data): (Event, Bytes),
-        now_ms: u64,
-        out: &mut Vec<Bytes>,
-    ) {
+    fn piece_of_item(&mut self, raw: Bytes, event: Event, data: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let index = event.index.map(|(_, index)| index);
         let mut at = self.items.iter().rposition(|item| item.index == index && index.is_some() && !item.own);
         // A shell in a container is the provider's, and its commands come by the same events.
@@ -318,13 +313,14 @@ impl<J: CallJudge> ReplyJudge<J> {
                 item.end_arguments(&event.arguments.text(&data));
             }
         }
-        self.enqueue_of(raw, (event, data), at, out);
+        self.enqueue_of(raw, event, data, at, out);
     }
 
     fn enqueue_of(
         &mut self,
         raw: Bytes,
-        (event, data): (Event, Bytes),
+        event: Event,
+        data: Bytes,
         item: Option<usize>,
         out: &mut Vec<Bytes>,
     ) {
@@ -367,7 +363,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let Held { raw, event, item, .. } = held;
         let Some((event, data)) = event else { return out.push(raw) };
         let Some(at) = item else {
-            let raw = self.renumbered(raw, (&event, &data), None);
+            let raw = self.renumbered(raw, &event, &data, None);
             return out.push(raw);
         };
         if !self.judging.observes() {
@@ -382,7 +378,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             }
         }
         let index = self.shown_as(at);
-        let raw = self.renumbered(raw, (&event, &data), Some(index));
+        let raw = self.renumbered(raw, &event, &data, Some(index));
         out.push(raw);
     }
 

@@ -51,12 +51,7 @@ impl Numbers {
 
 impl<J: CallJudge> ReplyJudge<J> {
     /// An event with the client's numbers.
-    pub(super) fn renumbered(
-        &mut self,
-        raw: Bytes,
-        (event, data): (&Event, &Bytes),
-        item: Option<u64>,
-    ) -> Bytes {
+    pub(super) fn renumbered(&mut self, raw: Bytes, event: &Event, data: &Bytes, item: Option<u64>) -> Bytes {
         let sequence = self.numbers.next(event.sequence.map(|(_, number)| number));
         let mut splices = Splices::default();
         if let (Some((span, number)), Some(new)) = (event.sequence, sequence)
@@ -80,7 +75,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     pub(super) fn numbered(&mut self, raw: Bytes) -> Bytes {
         let data: Bytes = parse_fields(&raw).data.into_owned().into();
         match Event::parse(&data) {
-            Ok(event) => self.renumbered(raw, (&event, &data), None),
+            Ok(event) => self.renumbered(raw, &event, &data, None),
             Err(_) => raw,
         }
     }
