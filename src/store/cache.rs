@@ -34,28 +34,6 @@ pub(super) fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Du
     weighed(bound, lifetime, |_| 1)
 }
 
-/// A set of the keys that were seen, each kept for `lifetime` after it was last seen.
-pub(super) struct SeenKeys(Cache<()>);
-
-impl SeenKeys {
-    /// Up to `bound` keys.
-    pub(super) fn new(bound: u64, lifetime: Duration) -> Self {
-        let builder = moka::sync::Cache::builder().max_capacity(bound).eviction_policy(EvictionPolicy::lru());
-        Self(builder.time_to_idle(lifetime.min(LONGEST)).build_with_hasher(BuildHasherDefault::default()))
-    }
-
-    /// Whether `name` was seen before; marks it as seen.
-    pub(super) fn see(&self, name: Hash) -> bool {
-        !self.0.entry(name).or_insert(()).is_fresh()
-    }
-
-    /// How many keys are known.
-    pub(super) fn count(&self) -> u64 {
-        self.0.run_pending_tasks();
-        self.0.entry_count()
-    }
-}
-
 /// Replaces the value under `key` by the result of `next`, atomically.
 pub(super) fn update<V: Clone + Send + Sync + 'static>(
     cache: &Cache<V>,
@@ -102,16 +80,6 @@ mod tests {
             assert!(cache.weighted_size() <= 1_000);
         }
         assert_eq!((cache.get(&Hash(2)), cache.get(&Hash(99))), (None, Some(100)));
-    }
-
-    #[test]
-    fn a_name_is_known_once_it_was_seen() {
-        let seen = SeenKeys::new(10, Duration::MAX);
-        assert_eq!([1, 2, 1].map(|name| seen.see(Hash(name))), [false, false, true]);
-        (0..1_000).for_each(|name| {
-            seen.see(Hash(name));
-        });
-        assert_eq!(seen.count(), 10);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The state store in this process's memory: bounded LRU caches. Also the memo of what was derived from messages.
 //! Nothing here outlives the process or is shared with another.
 
-use super::cache::{Cache, ENTRY_BYTES, SeenKeys, counted, update, weighed};
+use super::cache::{Cache, ENTRY_BYTES, update, weighed};
 use super::pending::PendingApproval;
 use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
@@ -21,7 +21,6 @@ use moka::ops::compute::Op;
 use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The most overflows kept for one conversation, the newest: each made room for a good while.
@@ -50,22 +49,20 @@ pub struct Bounds {
 pub struct Memory {
     released: Recent<Releases>,
     rounds: Cache<Arc<Vec<HiddenExchange>>>,
-    requests: SeenKeys,
-    conversations: SeenKeys,
+    requests: Recent<()>,
+    conversations: Recent<()>,
     asked: Cache<PendingApproval>,
     /// Approvals that hold for the rest of their conversations.
-    approved: Cache<()>,
+    approved: Recent<()>,
     spent: Cache<Arc<Uses>>,
     /// Accounts as of replies.
     carried: Cache<Arc<Carried>>,
     parts: OwnParts,
-    overflows: Cache<Arc<Vec<Overflow>>>,
+    overflows: Recent<Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
-    models: Cache<ModelFacts>,
-    /// Whether any is known: most upstreams refuse nothing, and every request asks.
-    knows_models: AtomicBool,
+    models: Recent<ModelFacts>,
     pinned: Cache<Arc<Vec<Pinned>>>,
-    sent_exchanges: Cache<u64>,
+    sent_exchanges: Recent<u64>,
     histories: Cache<Bytes>,
     started: Instant,
 }
@@ -74,31 +71,31 @@ impl Memory {
     /// An empty state store.
     pub fn new(bounds: &Bounds) -> Self {
         let (lifetime, conversations) = (bounds.lifetime, bounds.conversations);
+        let lifetime_ms = millis(lifetime);
         Self {
-            released: Recent::new(bounds.calls, millis(lifetime)),
+            released: Recent::new(bounds.calls, lifetime_ms),
             rounds: weighed(bounds.hidden_exchange_bytes, lifetime, |rounds: &Arc<Vec<HiddenExchange>>| {
                 rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum()
             }),
-            requests: SeenKeys::new(conversations, lifetime),
-            conversations: SeenKeys::new(conversations, lifetime),
+            requests: Recent::new(conversations, lifetime_ms),
+            conversations: Recent::new(conversations, lifetime_ms),
             asked: weighed(bounds.hidden_exchange_bytes, lifetime, |pending: &PendingApproval| {
                 pending.confirmation.size() + ENTRY_BYTES
             }),
-            approved: counted(bounds.calls, lifetime),
+            approved: Recent::new(bounds.calls, lifetime_ms),
             // The largest quota must fit however few calls are kept otherwise.
             spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
             carried: weighed(bounds.hidden_exchange_bytes, lifetime, |carried: &Arc<Carried>| {
                 carried.size() + ENTRY_BYTES
             }),
             parts: OwnParts::new(conversations, lifetime),
-            stops: Stops::new(millis(lifetime)),
-            overflows: counted(conversations, lifetime),
-            models: counted(MOST_MODELS, bounds.refusals),
-            knows_models: AtomicBool::new(false),
+            stops: Stops::new(lifetime_ms),
+            overflows: Recent::new(conversations, lifetime_ms),
+            models: Recent::new(MOST_MODELS, millis(bounds.refusals)),
             pinned: weighed(bounds.hidden_exchange_bytes, lifetime, |pins: &Arc<Vec<Pinned>>| {
                 pins.len() * size_of::<Pinned>() + ENTRY_BYTES
             }),
-            sent_exchanges: counted(conversations, lifetime),
+            sent_exchanges: Recent::new(conversations, lifetime_ms),
             histories: weighed(bounds.hidden_exchange_bytes, lifetime, |known: &Bytes| {
                 known.len() + ENTRY_BYTES
             }),
@@ -109,11 +106,6 @@ impl Memory {
     /// Monotonic time of this store, in ms, independent of the system's clock.
     fn ms_at(&self, moment: Instant) -> u64 {
         millis(moment.saturating_duration_since(self.started))
-    }
-
-    fn model(&self, model: &Hash) -> ModelFacts {
-        let known = self.knows_models.load(Ordering::Relaxed).then(|| self.models.get(model));
-        known.flatten().unwrap_or_default()
     }
 
     /// Whether `claim` gets its calls here.
@@ -157,8 +149,8 @@ impl Memory {
         self.parts.add(key, tally)
     }
 
-    fn add_overflow(&self, conversation: Hash, overflow: Overflow) {
-        update(&self.overflows, conversation, |known| {
+    fn add_overflow(&self, conversation: Hash, overflow: Overflow, now_ms: u64) {
+        self.overflows.update(conversation, now_ms, |known| {
             let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
             overflows.retain(|known| *known != overflow);
             overflows.push(overflow);
@@ -197,17 +189,17 @@ fn millis(time: Duration) -> u64 {
 impl StateStore for Memory {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
         let now_ms = self.ms_at(ask.now);
-        let repeated = self.requests.see(ask.request);
-        self.conversations.see(ask.conversation);
+        let repeated = self.requests.see(ask.request, now_ms);
+        self.conversations.see(ask.conversation, now_ms);
         let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
             released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
-            model: self.model(&ask.model),
+            model: self.models.find(&ask.model, now_ms).unwrap_or_default(),
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
-            approved: ask.approved.iter().map(|name| self.approved.contains_key(name)).collect(),
-            sent_exchanges: ask.histories.iter().map(|history| self.sent_exchanges.get(history)).collect(),
+            approved: ask.approved.iter().map(|name| self.approved.find(name, now_ms).is_some()).collect(),
+            sent_exchanges: ask.histories.iter().map(|it| self.sent_exchanges.find(it, now_ms)).collect(),
             spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
             carried: ask.carried.iter().map(|key| self.carried.get(key)).collect(),
             tallies: ask
@@ -216,7 +208,10 @@ impl StateStore for Memory {
                 .map(|key| self.part(*key).map(|part| part.tally))
                 .map(Option::unwrap_or_default)
                 .collect(),
-            overflows: self.overflows.get(&ask.conversation).map_or_else(Vec::new, |all| all.to_vec()),
+            overflows: self
+                .overflows
+                .find(&ask.conversation, now_ms)
+                .map_or_else(Vec::new, |all| all.to_vec()),
             pinned: ask
                 .pins
                 .and_then(|key| self.pinned.get(&key))
@@ -232,11 +227,9 @@ impl StateStore for Memory {
     }
 
     fn record(&self, news: News) {
-        if !news.released.is_empty() {
-            let now_ms = self.ms_at(Instant::now());
-            for (call, release) in news.released {
-                self.released.update(call, now_ms, |known| with(&known.unwrap_or_default(), release));
-            }
+        let now_ms = self.ms_at(Instant::now());
+        for (call, release) in news.released {
+            self.released.update(call, now_ms, |known| with(&known.unwrap_or_default(), release));
         }
         for (place, round) in news.rounds {
             self.add_hidden_exchange(place, &round);
@@ -246,7 +239,7 @@ impl StateStore for Memory {
             update(&self.asked, text, |known| known.unwrap_or_else(new));
         }
         for name in news.approved {
-            self.approved.insert(name, ());
+            self.approved.update(name, now_ms, |_| ());
         }
         for spent in news.spent {
             update(&self.spent, spent.quota, |known| {
@@ -262,16 +255,13 @@ impl StateStore for Memory {
             self.add_to_part(key, &tally);
         }
         if let Some((model, facts)) = news.model {
-            self.knows_models.store(true, Ordering::Relaxed);
-            update(&self.models, model, |known: Option<ModelFacts>| {
-                known.map_or(facts, |known| known.and(facts))
-            });
+            self.models.update(model, now_ms, |known| known.map_or(facts, |known| known.and(facts)));
         }
         if let Some(sent) = news.sent {
-            self.sent_exchanges.insert(sent.history, sent.rounds);
+            self.sent_exchanges.update(sent.history, now_ms, |_| sent.rounds);
         }
         if let Some((conversation, overflow)) = news.overflow {
-            self.add_overflow(conversation, overflow);
+            self.add_overflow(conversation, overflow, now_ms);
         }
         if let Some(NewPins { key, pins, .. }) = news.pinned {
             update(&self.pinned, key, |known| {
@@ -309,7 +299,7 @@ impl StateStore for Memory {
     }
 
     fn conversations(&self) -> u64 {
-        self.conversations.count()
+        self.conversations.count(self.ms_at(Instant::now()))
     }
 }
 

@@ -1,7 +1,8 @@
-//! A bounded cache for a very large number of small values: release times of calls, a million of them by default. It is
-//! sharded, and each shard has a lock and two generations; the older generation is dropped whole when the younger is
-//! full, so that an entry needs no memory beside its value and its slot in a table. moka's would take twice as much,
-//! more than is to spare (docs/performance.md).
+//! A bounded cache for a very large number of small values that count alike: release times of calls, a million of them
+//! by default, and what is asked for and written with every request. It is sharded, and each shard has a lock and two
+//! generations; the older generation is dropped whole when the younger is full, so that an entry needs no memory beside
+//! its value and its slot in a table. moka would take twice the memory, and ten times the instructions
+//! (docs/performance.md).
 
 use super::cache::IdentityHasher;
 use crate::conversation::identity::Hash;
@@ -70,6 +71,16 @@ impl<V: Clone> Recent<V> {
         self.put(&mut shard, key, Kept { value, written_ms: now_ms });
     }
 
+    /// How many values are known at `now_ms`. Looks at each.
+    pub(super) fn count(&self, now_ms: u64) -> u64 {
+        let alive = |shard: &Mutex<Shard<V>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let kept = shard.young.values().chain(shard.old.values());
+            kept.filter(|kept| self.is_alive(kept, now_ms)).count() as u64
+        };
+        self.shards.iter().map(alive).sum()
+    }
+
     fn shard(&self, key: &Hash) -> MutexGuard<'_, Shard<V>> {
         // Other bits than those that the tables use.
         let at = (key.0 >> 96) as usize % self.shards.len();
@@ -89,6 +100,15 @@ impl<V: Clone> Recent<V> {
             shard.young.clear();
         }
         shard.young.insert(key, kept);
+    }
+}
+
+impl Recent<()> {
+    /// Whether `key` was seen before; marks it as seen at `now_ms`.
+    pub(super) fn see(&self, key: Hash, now_ms: u64) -> bool {
+        let mut is_known = false;
+        self.update(key, now_ms, |known| is_known = known.is_some());
+        is_known
     }
 }
 
@@ -115,6 +135,29 @@ mod tests {
             let count: u64 = cache.shards.iter().map(known).sum();
             assert!((bound / 2..=bound).contains(&count), "{count}");
         }
+    }
+
+    #[test]
+    fn a_key_is_known_once_it_was_seen_and_a_lifetime_after_it_was_last_seen() {
+        let seen = Recent::new(100, 10);
+        let known = [(1, 0), (2, 5), (1, 9), (1, 18), (2, 18)].map(|(key, at_ms)| seen.see(Hash(key), at_ms));
+        assert_eq!(known, [false, false, true, true, false]);
+        assert_eq!([18, 27, 28].map(|now_ms| seen.count(now_ms)), [2, 2, 0]);
+    }
+
+    #[test]
+    fn updates_at_once_come_one_after_the_other() {
+        let cache = Recent::new(10, u64::MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        cache.update(Hash(1), 0, |known| known.unwrap_or(0) + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.find(&Hash(1), 0), Some(4_000));
     }
 
     #[test]
