@@ -11,7 +11,9 @@ const LEAST_DIGITS: usize = 16;
 /// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look random. Words, counters
 /// and the tool's own name hold none. If not, the key needs the conversation's content.
 pub fn is_random(id: &[u8], name: &str) -> bool {
-    let text = std::str::from_utf8(id).ok().filter(|id| !name.is_empty() && id.contains(name));
+    // By windows: searchers for strings take longer to be made than so short a text to be looked through.
+    let has_name = !name.is_empty() && id.windows(name.len()).any(|part| part == name.as_bytes());
+    let text = std::str::from_utf8(id).ok().filter(|_| has_name);
     let without_name = text.map(|id| id.replace(name, "-"));
     let id = without_name.as_ref().map_or(id, |id| id.as_bytes());
     let runs = id.split(|byte| !byte.is_ascii_alphanumeric());
@@ -28,21 +30,22 @@ fn bits(run: &[u8]) -> f64 {
         changes += usize::from(before.is_some_and(|before| before != class));
         before = Some(class);
     }
-    let alphabet: f64 = match seen {
-        DIGIT if run.len() >= LEAST_DIGITS => 10.0,
-        ALL if changes >= 2 => 62.0,
+    // The binary logarithms of the sizes of the alphabets: 10, 62, 16, 36 and 52.
+    let bits_of_one = match seen {
+        DIGIT if run.len() >= LEAST_DIGITS => 3.32,
+        ALL if changes >= 2 => 5.95,
         DIGIT_SMALL | DIGIT_LARGE if changes >= 2 => {
             if run.iter().all(u8::is_ascii_hexdigit) {
-                16.0
+                4.0
             } else {
-                36.0
+                5.17
             }
         }
         // Words in camel case change less often.
-        SMALL_LARGE if changes * 3 >= run.len() => 52.0,
+        SMALL_LARGE if changes * 3 >= run.len() => 5.7,
         _ => return 0.0,
     };
-    run.len() as f64 * alphabet.log2()
+    run.len() as f64 * bits_of_one
 }
 
 /// Classes of letters and digits, one bit each, and sets of them.
