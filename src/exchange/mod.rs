@@ -199,7 +199,7 @@ impl Exchange {
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
             (Phase::Admission, Input::Admitted(admission)) => core.admitted(admission, now),
             (Phase::History, Input::History(known)) => core.take_history(known, now),
-            (Phase::LookUp(sought), Input::Facts(facts)) => core.planned(*sought, *facts, now),
+            (Phase::LookUp(sought), Input::Facts(facts)) => core.planned(sought, facts, now),
             (Phase::Summary(summarising), Input::Summarised(summary)) => {
                 core.summarised(*summarising, summary.as_deref(), now)
             }

@@ -4,6 +4,7 @@
 use super::Core;
 use crate::conversation::message::Role;
 use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
+use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
 use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage;
@@ -200,7 +201,10 @@ pub(super) fn verdict_of(decision: &Decision) -> Verdict {
 fn system_tokens(transcript: &Transcript<'_>) -> u64 {
     let messages = transcript.request.messages.iter().enumerate();
     let system = messages.filter(|(_, message)| message.role == Role::System);
-    system.map(|(at, _)| transcript.view(at).about_tokens().tokens()).sum()
+    // Most conversations of a program begin with the same text, whose count is kept in the memo.
+    let tokens =
+        |view: View<'_>| view.message.content.texts().map(|text| view.tokens_of(text)).sum::<Estimate>();
+    (system.map(|(at, _)| MESSAGE_OVERHEAD + tokens(transcript.view(at))).sum::<Estimate>()).tokens()
 }
 
 fn new_text(reworded: &RewordedCall) -> NewText {

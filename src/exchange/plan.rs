@@ -31,15 +31,15 @@ const CONFIRM: &str = "confirm";
 
 /// A planned request that waits for a summary.
 pub(super) struct Summarising {
-    sought: Sought,
+    sought: Box<Sought>,
     known: Known,
-    plan: Plan,
+    plan: Box<Plan>,
     judge: Judge,
 }
 
 /// What the store knows of a request, and the hidden exchanges that are put back.
 struct Known {
-    facts: Facts,
+    facts: Box<Facts>,
     restored: Vec<(usize, Bytes)>,
     /// How many hidden exchanges should have been put back and are lost.
     lost: u32,
@@ -48,7 +48,7 @@ struct Known {
 
 /// What is known after the policies' run, besides their plan.
 pub(super) struct Planned {
-    pub(super) facts: Facts,
+    pub(super) facts: Box<Facts>,
     pub(super) judge: Judge,
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
@@ -82,7 +82,7 @@ pub(super) type Approved = (Hash, Arc<Confirmation>);
 
 impl Core {
     /// Runs the policies over the conversation with the store's facts.
-    pub(super) fn planned(&mut self, mut sought: Sought, mut facts: Facts, now: Now) -> Phase {
+    pub(super) fn planned(&mut self, mut sought: Box<Sought>, mut facts: Box<Facts>, now: Now) -> Phase {
         let (request, body, identity) =
             (Arc::clone(&self.request), self.body.clone(), Arc::clone(&self.identity));
         let shared = Arc::clone(&self.shared);
@@ -110,7 +110,8 @@ impl Core {
         let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
         let open_account = self.open_account(&mut sought, &mut transcript, &facts, now.ms, approves);
-        let (mut plan, judge) = self.policies().read(&transcript);
+        let (plan, judge) = self.policies().read(&transcript);
+        let mut plan = Box::new(plan);
         plan.change_only_from(request.first_sent());
         let known = Known { facts, restored, lost, open_account };
         if let Some(question) = self.summarise_first(&plan, &transcript) {
@@ -136,14 +137,15 @@ impl Core {
     fn made(
         &mut self,
         transcript: &Transcript<'_>,
-        sought: Sought,
+        sought: Box<Sought>,
         known: Known,
-        mut plan: Plan,
+        mut plan: Box<Plan>,
         judge: Judge,
         now: Now,
     ) -> Phase {
         let Known { facts, mut restored, lost, mut open_account } = known;
-        let Sought { model_name, model, conversation, histories, answer, .. } = sought;
+        let Sought { model_name, model, conversation, request: request_name, histories, answer, .. } =
+            *sought;
         if self.request.odd {
             // Parsers read its strings differently, so it is sent unchanged; the reply is still judged, or any web page
             // in a result could switch that off.
@@ -159,7 +161,7 @@ impl Core {
         self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.to_hex()));
         self.note_known(facts.repeated, lost, keeps_exchanges);
         self.note_new(transcript, &plan);
-        let token = self.asks_approval().then(|| self.token(sought.request, now));
+        let token = self.asks_approval().then(|| self.token(request_name, now));
         let asks_usage = self.asks_usage(facts.model);
         let length = Length {
             conversation,
@@ -174,7 +176,7 @@ impl Core {
                 *exchange = hide_in(exchange, values, *message);
             }
         }
-        *self.plan = plan;
+        self.plan = plan;
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);
         }
