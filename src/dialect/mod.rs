@@ -122,6 +122,8 @@ pub struct RecordedReply {
     pub id: Option<String>,
     /// As a later request holds them; none where the reply is an error.
     pub items: Vec<Bytes>,
+    /// Why it ended, as the upstream says it; `None` where that is not known.
+    pub finish: Option<String>,
 }
 
 /// What toolrein's own reply contains besides approved calls or a text.

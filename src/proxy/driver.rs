@@ -400,7 +400,7 @@ impl Drop for Driver {
             }
         }
         if let Some(recording) = self.recording.take() {
-            self.record.recorded = Some(recording.close(&self.exchange));
+            self.record.recorded = Some(recording.close(&mut self.exchange));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
         if let Some(conversation) = &self.record.data.conversation {
