@@ -4,6 +4,7 @@
 
 use super::Admin;
 use super::answer::Answer;
+use super::code::Code;
 use super::pages::body_of;
 use crate::config::Config;
 use crate::conversation::identity::{Hash, Identity};
@@ -18,7 +19,6 @@ use crate::telemetry::request_record::{LimitUse, RequestRecord, Route, Verdict};
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use hyper::http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Ans
 
 fn internal() -> Answer {
     let message = "The call cannot be judged: an error of toolrein's own.";
-    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message, "internal")
+    Answer::error(Code::Internal, message)
 }
 
 impl Admin {
@@ -85,14 +85,14 @@ impl Admin {
                     "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\" or \"responses\", \
                      \"call\": {{\"name\": ..., \"arguments\": ...}}}}: {error}."
                 );
-                return Answer::error(StatusCode::BAD_REQUEST, &message, "bad_request");
+                return Answer::error(Code::BadRequest, &message);
             }
         };
         let request = Bytes::copy_from_slice(asked.request.get().as_bytes());
         let endpoint = asked.endpoint.unwrap_or(Endpoint::Chat);
         match judged(&self.settings, endpoint, request, &asked.call) {
             Ok(judged) => Answer::json(&judged),
-            Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why, "request_unreadable"),
+            Err(why) => Answer::error(Code::RequestUnreadable, &why),
         }
     }
 }
