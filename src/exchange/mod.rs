@@ -14,6 +14,7 @@ mod hidden_values;
 pub mod judging;
 mod look_up;
 mod notes;
+pub mod offline;
 mod plan;
 pub mod reasks;
 pub mod restore;
