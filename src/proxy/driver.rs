@@ -172,6 +172,17 @@ impl Driver {
         let now = self.now();
         self.exchange.on(input, now);
         steps::note_calls(self.exchange.record());
+        self.publish();
+    }
+
+    /// Shows the readers of the event stream what is new, where there are some.
+    fn publish(&mut self) {
+        let live = &self.app.telemetry.live;
+        if live.events().has_readers() {
+            let first = self.exchange.record().published.calls;
+            let calls = self.exchange.judged_from(first);
+            live.happened(self.exchange.record(), &calls);
+        }
     }
 
     pub(super) fn now(&self) -> Now {
