@@ -210,7 +210,7 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let for_pages = Arc::clone(&store);
+        let (for_pages, for_reviews) = (Arc::clone(&store), key.clone());
         let services = Services::open(&config, &telemetry, store, key, &held, memory)?;
         let answers = ModelAnswers::new(config.store.ttl);
         let summaries = Summariser::new((pins, answers), endpoints, drain.clone());
@@ -230,7 +230,7 @@ impl Running {
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),
-            review: Arc::new(Reviewer),
+            review: Arc::new(Reviewer { key: for_reviews }),
             reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
         };
         let settings = serve_settings(&config, &telemetry.metrics);

@@ -228,6 +228,24 @@ fn a_conversation_is_shown_with_its_items_its_budgets_and_its_explanation() {
 }
 
 #[test]
+fn what_is_shown_of_a_conversation_is_redacted_unless_the_operator_wants_it_plain() {
+    for (settings, is_plain) in [(settings(), false), (format!("admin.redact = false\n{}", settings()), true)]
+    {
+        let upstream = searcher();
+        let program = Toolrein::before(&upstream, &settings);
+        ask(&program, "c1", &[json!({"role": "user", "content": "Write to anna@example.org."})]);
+        let path = "/api/conversations/c1";
+        let page =
+            once(&program, path, |page| page["items"].as_array().is_some_and(|items| !items.is_empty()));
+        let explained = open(&program, "GET", &format!("{path}/explain"), &Value::Null).text();
+        for shown in [page["items"].to_string(), explained] {
+            assert_eq!(shown.contains("anna@example.org"), is_plain, "{shown}");
+            assert_eq!(shown.contains("Write to [EMAIL_"), !is_plain, "{shown}");
+        }
+    }
+}
+
+#[test]
 fn a_conversation_is_stopped_and_replayed_under_another_configuration() {
     let upstream = searcher();
     let program = after_three_requests(&upstream);
