@@ -13,7 +13,7 @@ pub trait Known {
         Facts::default()
     }
 
-    /// What it is told.
+    /// What it is to keep.
     fn learn(&mut self, _news: News) {}
 }
 

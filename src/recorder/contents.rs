@@ -144,13 +144,7 @@ impl Texts<'_> {
     /// The messages of the reply that the client got; the last one says why it ended.
     fn answer(&mut self, read: &Read, finish: Option<&str>) -> Option<String> {
         let has_calls = read.request.messages.iter().any(|message| !message.calls.is_empty());
-        let finish = match finish {
-            Some("tool_calls" | "function_call") => "tool_call",
-            Some("max_output_tokens") => "length",
-            Some(other) => other,
-            None if has_calls => "tool_call",
-            None => "stop",
-        };
+        let finish = finish.unwrap_or(if has_calls { "tool_call" } else { "stop" });
         let messages = &read.request.messages;
         let last = messages.len() - 1;
         let spoken = messages.iter().enumerate();

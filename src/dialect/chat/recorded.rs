@@ -54,7 +54,11 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
     let read: Option<Completion> = whole.and_then(|whole| serde_json::from_slice(&whole).ok());
     let choice = read.and_then(|read| read.choices.into_iter().next());
     let Some(Choice { message, finish_reason }) = choice else { return RecordedReply::default() };
-    RecordedReply { id: None, items: vec![message.get().to_owned().into()], finish: finish_reason }
+    let finish = finish_reason.map(|reason| match reason.as_str() {
+        "tool_calls" | "function_call" => "tool_call".to_owned(),
+        _ => reason,
+    });
+    RecordedReply { id: None, items: vec![message.get().to_owned().into()], finish }
 }
 
 /// The whole reply that adds this to the conversation: one choice with the message.

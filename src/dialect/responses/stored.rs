@@ -69,7 +69,11 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
     let id = response.id.and_then(|id| serde_json::from_slice(id.of(&body)).ok());
     let items = response.items.iter().map(|item| body.slice(item.span.range())).collect();
     let ended: Option<Ended> = serde_json::from_slice(&body).ok();
-    let finish = ended.and_then(|ended| ended.incomplete_details).map(|details| details.reason);
+    let finish =
+        ended.and_then(|ended| ended.incomplete_details).map(|details| match details.reason.as_str() {
+            "max_output_tokens" => "length".to_owned(),
+            _ => details.reason,
+        });
     RecordedReply { id, items, finish }
 }
 
