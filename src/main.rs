@@ -171,6 +171,9 @@ async fn demonstrate(
     std::future::pending().await
 }
 
+/// SIGXFSZ on Linux and macOS.
+const FILE_SIZE_LIMIT: i32 = 25;
+
 /// The signals that reload and end the program.
 struct Signals {
     hangup: Signal,
@@ -183,6 +186,9 @@ struct Signals {
 impl Signals {
     /// Listens from now on, so that a signal that comes while the program starts is obeyed once it runs.
     fn listen() -> io::Result<Self> {
+        // A file at the limit of its size (`ulimit -f`) would end the program. Once handled, whether anybody listens or
+        // not, it is a write that fails.
+        drop(signal(SignalKind::from_raw(FILE_SIZE_LIMIT))?);
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,

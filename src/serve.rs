@@ -10,7 +10,7 @@ pub mod watch;
 pub use self::store::StoreError;
 
 use self::pages::{AdminService, Reviewer};
-use self::sinks::{log_settings, metrics_of, recorder_of, seconds, telemetry_of};
+use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
@@ -21,13 +21,13 @@ use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
+use crate::proxy::recording::Keepers;
 use crate::proxy::summaries::{ModelEndpointError, ModelEndpoints, Summariser};
 use crate::proxy::tls_port::TlsPort;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ServeSettings};
-use crate::recorder::Recorder;
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
@@ -69,7 +69,7 @@ const BACKLOG: u32 = 4096;
 /// The services that outlive a configuration, made at the start.
 struct Services {
     telemetry: Telemetry,
-    recorder: Recorder,
+    keepers: Keepers,
     store: Arc<dyn crate::store::StateStore>,
     key: HashKey,
     held: Arc<HeldCalls>,
@@ -85,8 +85,8 @@ impl Services {
         held: &Arc<HeldCalls>,
         memory: BodyMemory,
     ) -> Result<Self, StartError> {
-        let (recorder, telemetry) = (recorder_of(config, &key, telemetry)?, telemetry.clone());
-        Ok(Self { telemetry, recorder, store, key, held: Arc::clone(held), memory })
+        let (keepers, telemetry) = (keepers_of(config, &key, telemetry)?, telemetry.clone());
+        Ok(Self { telemetry, keepers, store, key, held: Arc::clone(held), memory })
     }
 
     fn app(
@@ -96,7 +96,7 @@ impl Services {
         summaries: Summariser,
         webhooks: Webhooks,
     ) -> AppState {
-        let Self { telemetry, recorder, store, key, held, memory } = self;
+        let Self { telemetry, keepers, store, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
         let shared = Arc::new(exchange::Shared {
             config: Arc::clone(config),
@@ -112,7 +112,7 @@ impl Services {
             store,
             memo,
             telemetry,
-            recorder,
+            keepers,
             key,
             held,
             conversation_lock: Arc::default(),
@@ -211,7 +211,7 @@ impl Running {
         let memory = BodyMemory::new(config.limits.total_bytes);
         let held_bytes = memory.clone();
         metrics.count_body_bytes_by(move || held_bytes.held());
-        let for_pages = Arc::clone(&store);
+        let (for_pages, for_reviews) = (Arc::clone(&store), key.clone());
         let services = Services::open(&config, &telemetry, store, key, &held, memory)?;
         let answers = ModelAnswers::new(config.store.ttl);
         let summaries = Summariser::new(pins, answers, endpoints, drain.clone());
@@ -231,7 +231,7 @@ impl Running {
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),
-            review: Arc::new(Reviewer),
+            review: Arc::new(Reviewer { key: for_reviews }),
             reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
         };
         let settings = serve_settings(&config, &telemetry.metrics);
@@ -297,7 +297,7 @@ impl Running {
         let word = if finished { "drained" } else { "streams were cut, since limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
-        let (telemetry, recorder) = (self.telemetry.clone(), self.handler.0.load().recorder.clone());
+        let (telemetry, recorder) = (self.telemetry.clone(), self.handler.0.load().keepers.recorder.clone());
         let end = move || {
             // Its last words may be a line of the log.
             recorder.finish();

@@ -9,10 +9,10 @@ mod support;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
-use support::client::{Request, Response, get};
+use support::client::{Request, Response, Stream, get};
 use support::person::Person;
 use support::program::{ADMIN_TOKEN, Toolrein};
-use support::reply::{Reply, Speech};
+use support::reply::{Gate, Reply, Speech};
 use support::scripted::Scripted;
 use support::until;
 
@@ -228,6 +228,24 @@ fn a_conversation_is_shown_with_its_items_its_budgets_and_its_explanation() {
 }
 
 #[test]
+fn what_is_shown_of_a_conversation_is_redacted_unless_the_operator_wants_it_plain() {
+    for (settings, is_plain) in [(settings(), false), (format!("admin.redact = false\n{}", settings()), true)]
+    {
+        let upstream = searcher();
+        let program = Toolrein::before(&upstream, &settings);
+        ask(&program, "c1", &[json!({"role": "user", "content": "Write to anna@example.org."})]);
+        let path = "/api/conversations/c1";
+        let page =
+            once(&program, path, |page| page["items"].as_array().is_some_and(|items| !items.is_empty()));
+        let explained = open(&program, "GET", &format!("{path}/explain"), &Value::Null).text();
+        for shown in [page["items"].to_string(), explained] {
+            assert_eq!(shown.contains("anna@example.org"), is_plain, "{shown}");
+            assert_eq!(shown.contains("Write to [EMAIL_"), !is_plain, "{shown}");
+        }
+    }
+}
+
+#[test]
 fn a_conversation_is_stopped_and_replayed_under_another_configuration() {
     let upstream = searcher();
     let program = after_three_requests(&upstream);
@@ -261,11 +279,7 @@ fn without_the_token_there_are_no_contents_and_without_a_configured_one_none_are
 fn events_come_while_they_happen() {
     let upstream = searcher();
     let program = Toolrein::before(&upstream, &settings());
-    let url = format!("{}/api/events", program.admin_url());
-    let mut stream =
-        Request::new("GET", &url, "").header("authorization", &format!("Bearer {ADMIN_TOKEN}")).open();
-    assert_eq!(stream.status, 200);
-    stream.until(": events from now on");
+    let mut stream = events(&program);
     ask(&program, "stopped", &[]);
     let text = stream.until("event: done");
     let text = if text.ends_with("\n\n") { text } else { stream.until("\"message\":\"200\"") };
@@ -280,6 +294,70 @@ fn events_come_while_they_happen() {
         (&json!("stopped"), &json!("gpt-4o"), &json!("search"), &json!("kill"))
     );
     assert!(data["message"].as_str().is_some_and(|message| !message.is_empty()));
+}
+
+/// The stream of events of a program.
+fn events(program: &Toolrein) -> Stream {
+    let url = format!("{}/api/events", program.admin_url());
+    let mut stream =
+        Request::new("GET", &url, "").header("authorization", &format!("Bearer {ADMIN_TOKEN}")).open();
+    stream.until(": events from now on");
+    stream
+}
+
+/// Asks in a conversation for a stream, whose head has come.
+fn ask_for_stream(program: &Toolrein, conversation: &str, more: &[Value]) -> Stream {
+    let mut asked = body(more);
+    asked["stream"] = json!(true);
+    let request = Request::post(&program.chat_url(), asked.to_string());
+    let stream = request.header("x-toolrein-conversation", conversation).open();
+    assert_eq!(stream.status, 200);
+    stream
+}
+
+#[test]
+fn a_call_and_a_result_are_shown_while_the_upstream_holds_the_stream_open() {
+    let gate = Gate::shut();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |_, _| {
+        let chunks = Speech::calls(&[("call_2", "search", "{\"q\":\"y\"}")]).chunks(false);
+        Reply::events(&chunks).held_after(chunks.len() - 1, &held)
+    });
+    let program = Toolrein::before(&upstream, &settings());
+    let mut events = events(&program);
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
+    let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Found."});
+    let reply = ask_for_stream(&program, "c1", &[made, result]);
+    let text = events.until("event: tool_call_start\n");
+    assert!(text.contains("event: tool_result\n") && !text.contains("event: done\n"), "{text}");
+    gate.open();
+    assert!(!reply.rest().cut);
+    let text = events.until("event: done\n");
+    for event in ["tool_result", "tool_call_start", "done"] {
+        assert_eq!(text.matches(&format!("event: {event}\n")).count(), 1, "{event} in {text}");
+    }
+}
+
+#[test]
+fn a_blocked_call_and_a_re_ask_are_shown_while_the_second_reply_is_awaited() {
+    let gate = Gate::shut();
+    let held = gate.clone();
+    let upstream = Scripted::start(move |nth, request| match nth {
+        0 => Reply::speech(request, &Speech::calls(&[("call_1", "search", "{\"q\":\"x\"}")])),
+        _ => Reply::speech(request, &Speech::text("Done.")).held(&held),
+    });
+    let program = Toolrein::before(&upstream, &settings());
+    let mut events = events(&program);
+    let reply = ask_for_stream(&program, "stopped", &[]);
+    let text = events.until("event: re_ask\n");
+    assert!(text.contains("event: tool_call_blocked\n") && !text.contains("event: done\n"), "{text}");
+    gate.open();
+    assert!(!reply.rest().cut);
+    let text = events.until("event: done\n");
+    for event in ["tool_call_blocked", "re_ask", "done"] {
+        assert_eq!(text.matches(&format!("event: {event}\n")).count(), 1, "{event} in {text}");
+    }
 }
 
 #[test]

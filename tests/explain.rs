@@ -339,6 +339,57 @@ fn the_page_is_well_formed_and_stands_alone() {
     assert!(page.contains("characters not shown here") && !full.contains("characters not shown here"));
 }
 
+#[test]
+fn the_page_begins_with_the_verdict_and_its_bars_are_red_where_nothing_is_left() {
+    let page = |line: &str| text(&explain(&[&["--html", "--line", line], &OURS[..]].concat(), ""));
+    let burst = page("3");
+    let verdict = burst.split_once("<p class=\"verdict\">").unwrap().1.split_once("</p>").unwrap().0;
+    assert!(
+        verdict.starts_with("2 of 5 calls would have been blocked, the first by rate_limit, and"),
+        "{verdict}"
+    );
+    for figure in
+        ["<dt>calls</dt><dd>5", "<dt>blocked</dt><dd>2", "<dt>notices</dt><dd>3", "<dt>removed</dt><dd>"]
+    {
+        assert!(burst.contains(figure), "{figure}: {burst}");
+    }
+    assert!(burst.contains("<div class=\"gauge over\"><i style=\"width:100%\">"), "{burst}");
+    assert!(burst.contains("used up") && burst.contains("class=\"legend\""), "{burst}");
+    let line = "A live run would have gone another way from here.";
+    let (before, after) = burst.split_once(line).unwrap();
+    assert!(
+        before.contains("id=\"m8\"") && after.contains("id=\"m9\"") && !after.contains(line),
+        "once, after the first"
+    );
+    let cut = page("2");
+    assert!(cut.contains(" would have run, and the model would have read ") && !cut.contains(line), "{cut}");
+    assert!(cut.contains("class=\"gauge\"") || !cut.contains("class=\"gauge over\""), "{cut}");
+}
+
+#[test]
+fn a_call_that_was_blocked_live_changes_nothing_of_what_follows() {
+    let call = json!({"id": "a", "type": "function", "function": {"name": "pay", "arguments": "{}"}});
+    let asked = json!([{"role": "user", "content": "Pay!"}]);
+    let line = |mode: &str| {
+        let objections = json!([{"policy": "kill", "reason": "CONVERSATION_STOPPED", "message": "Stopped.", "numbers": {}}]);
+        let done = json!({"time": "2026-01-01T00:00:00.000Z", "ms": 1, "request_id": "r", "mode": mode, "status": 200,
+            "reasks": 0, "hidden": [], "limits": [], "refusal": null,
+            "calls": [{"tool": "pay", "id": "a", "verdict": "block", "objections": objections}]});
+        let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let reply = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
+        json!({"id": "c", "toolrein": done, "request": {"model": "m", "messages": asked}, "response": reply})
+            .to_string()
+    };
+    let mut config = tempfile::NamedTempFile::new().unwrap();
+    config.write_all(b"[policy.allow]\nexcept = [\"pay\"]\n").unwrap();
+    let config = config.path().to_str().unwrap();
+    for (mode, expected) in [("enforce", Value::Null), ("observe", json!(1))] {
+        let shown = facts(&["--config", config, "-"], &line(mode));
+        assert_eq!(shown["messages"][1]["calls"][0]["ruling"], "blocked", "{shown}");
+        assert_eq!(shown["counterfactual_after"], expected, "{mode}: {shown}");
+    }
+}
+
 /// Every tag of the page is closed where it must be, in order.
 fn balanced(page: &str) {
     let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();

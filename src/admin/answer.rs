@@ -1,5 +1,6 @@
 //! The answer of a page of the admin server: a status, a content type and a body; errors have OpenAI's shape.
 
+use super::code::Code;
 use crate::dialect::error::own_error_body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,8 +20,8 @@ impl Answer {
         Self(status, TEXT, Bytes::from_static(text.as_bytes()))
     }
 
-    pub(super) fn error(status: StatusCode, message: &str, code: &str) -> Self {
-        Self(status, JSON, own_error_body(message, code).into())
+    pub(super) fn error(code: Code, message: &str) -> Self {
+        Self(code.status(), JSON, own_error_body(message, code.as_str()).into())
     }
 
     /// 200 with `body` as JSON.
@@ -29,19 +30,19 @@ impl Answer {
             Ok(body) => Self(StatusCode::OK, JSON, body.into()),
             Err(error) => {
                 let message = format!("The answer cannot be written: {error}.");
-                Self::error(StatusCode::INTERNAL_SERVER_ERROR, &message, "internal")
+                Self::error(Code::Internal, &message)
             }
         }
     }
 
     pub(super) fn not_found(message: &str) -> Self {
-        Self::error(StatusCode::NOT_FOUND, message, "not_found")
+        Self::error(Code::NotFound, message)
     }
 
     /// The error for a method that the page does not allow; `listed`: those that it does.
     pub(super) fn wrong_method(listed: &'static str) -> Response {
         let message = format!("This path allows {listed}.");
-        let answer = Self::error(StatusCode::METHOD_NOT_ALLOWED, &message, "method_not_allowed");
+        let answer = Self::error(Code::MethodNotAllowed, &message);
         ([(ALLOW, HeaderValue::from_static(listed))], answer).into_response()
     }
 }

@@ -6,6 +6,7 @@
 
 use super::Admin;
 use super::answer::{Answer, JSON};
+use super::code::Code;
 use super::pages::{body_of, segment};
 use crate::exchange::confirm::plain_words;
 use crate::store::held::{End, Ended, Shown, Spoken};
@@ -104,7 +105,7 @@ impl Admin {
             let message = "The body must be {\"decision\": \"approve\"} or {\"decision\": \"decline\"}, or {\"approve\": \
                            true} or {\"approve\": false}; with it may come an \"approver\" of up to 100 characters and a \
                            \"reason\" of up to 500.";
-            return Answer::error(StatusCode::BAD_REQUEST, message, "bad_answer");
+            return Answer::error(Code::BadAnswer, message);
         };
         let approve = spoken.approve;
         match self.held.answer(token, spoken) {
@@ -115,41 +116,31 @@ impl Admin {
             }
             Err(None) => {
                 let message = "No call waits under this token, and none is known to have done so.";
-                Answer::error(StatusCode::NOT_FOUND, message, "confirmation_unknown")
+                Answer::error(Code::ConfirmationUnknown, message)
             }
             Err(Some(ended)) => {
-                let (status, code, what) = late(ended.end);
+                let (code, what) = late(ended.end);
                 let at = humantime::format_rfc3339_millis(ended.at);
                 let by = ended.approver.as_deref().and_then(plain_words);
                 let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
                 let message = format!("The call of {} waits no longer: {what}{by} at {at}.", ended.tool);
-                Answer::error(status, &message, code)
+                Answer::error(code, &message)
             }
         }
     }
 }
 
-/// Why an answer comes too late, from a closed list of codes, and what happened.
-fn late(end: End) -> (StatusCode, &'static str, &'static str) {
+/// Why an answer comes too late, and what happened.
+fn late(end: End) -> (Code, &'static str) {
     match end {
-        End::Approved => (
-            StatusCode::NOT_FOUND,
-            "confirmation_answered",
-            "it was approved, and only the first answer counts,",
-        ),
-        End::Declined => (
-            StatusCode::NOT_FOUND,
-            "confirmation_answered",
-            "it was declined, and only the first answer counts,",
-        ),
-        End::Expired => (
-            StatusCode::GONE,
-            "confirmation_expired",
-            "nobody answered in time, so it was not run: the time was over",
-        ),
-        End::Left => (StatusCode::GONE, "confirmation_gone", "its client left, so it was not run,"),
-        End::Stopped => (StatusCode::GONE, "confirmation_gone", "toolrein was stopped, so it was not run,"),
-        End::Refused => (StatusCode::GONE, "confirmation_gone", "too many waited, so it was not run,"),
+        End::Approved => (Code::ConfirmationAnswered, "it was approved, and only the first answer counts,"),
+        End::Declined => (Code::ConfirmationAnswered, "it was declined, and only the first answer counts,"),
+        End::Expired => {
+            (Code::ConfirmationExpired, "nobody answered in time, so it was not run: the time was over")
+        }
+        End::Left => (Code::ConfirmationGone, "its client left, so it was not run,"),
+        End::Stopped => (Code::ConfirmationGone, "toolrein was stopped, so it was not run,"),
+        End::Refused => (Code::ConfirmationGone, "too many waited, so it was not run,"),
     }
 }
 

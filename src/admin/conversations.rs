@@ -3,6 +3,7 @@
 
 use super::Admin;
 use super::answer::{Answer, HTML};
+use super::code::Code;
 use super::pages::segment;
 use crate::conversation::Stopped;
 use crate::telemetry::live::conversations::Conversation;
@@ -65,7 +66,7 @@ pub(super) async fn list(
 ) -> Answer {
     let Ok(Query(asked)) = asked else {
         let message = "This path takes policy, query, limit and offset; the last two are numbers.";
-        return Answer::error(StatusCode::BAD_REQUEST, message, "bad_query");
+        return Answer::error(Code::BadQuery, message);
     };
     let asked = asked.normalised();
     let (offset, most) = (asked.offset.unwrap_or_default(), asked.limit.unwrap_or(USUAL).min(MOST));
@@ -147,5 +148,5 @@ fn member(conversation: &Conversation, stopped: &HashSet<String>) -> Value {
 
 fn unknown() -> Answer {
     let message = "No conversation with this id is among the newest (admin.conversations).";
-    Answer::error(StatusCode::NOT_FOUND, message, "conversation_unknown")
+    Answer::error(Code::ConversationUnknown, message)
 }

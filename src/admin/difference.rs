@@ -3,9 +3,9 @@
 
 use super::Admin;
 use super::answer::Answer;
+use super::code::Code;
 use crate::policy::REGISTRY;
 use axum::extract::State;
-use hyper::http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) async fn show(State(admin): State<Arc<Admin>>) -> Answer {
     let shown = tokio::task::spawn_blocking(move || admin.difference()).await;
     shown.unwrap_or_else(|_| {
         let message = "The file cannot be compared: an error of toolrein's own.";
-        Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message, "internal")
+        Answer::error(Code::Internal, message)
     })
 }
 
@@ -33,7 +33,7 @@ impl Admin {
             Some(Err(problems)) => {
                 let problems: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
                 let message = format!("The file cannot be used: {}", problems.join("; "));
-                Answer::error(StatusCode::CONFLICT, &message, "file_refused")
+                Answer::error(Code::FileRefused, &message)
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use super::Admin;
 use super::answer::Answer;
+use super::code::Code;
 use crate::telemetry::live::events::Event as Happened;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use hyper::http::StatusCode;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) async fn stream(State(admin): State<Arc<Admin>>) -> Response {
     let Some(reader) = admin.live.events().subscribe() else {
         let message = "There are too many readers of events: close some of them first.";
-        return Answer::error(StatusCode::SERVICE_UNAVAILABLE, message, "too_many_readers").into_response();
+        return Answer::error(Code::TooManyReaders, message).into_response();
     };
     // At once, so that the client's request is answered before anything happens.
     let first = Event::default().comment("events from now on");

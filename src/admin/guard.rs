@@ -2,6 +2,7 @@
 //! (cross-site requests), the bearer token; and the security headers of every response.
 
 use super::answer::Answer;
+use super::code::Code;
 use super::{Admin, host};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -11,7 +12,7 @@ use hyper::http::header::{
     X_FRAME_OPTIONS,
 };
 use hyper::http::uri::{Authority, Uri};
-use hyper::http::{HeaderName, HeaderValue, Method, StatusCode};
+use hyper::http::{HeaderName, HeaderValue, Method};
 use std::sync::Arc;
 
 /// How the browser relates the page that sends a request to this server.
@@ -48,7 +49,7 @@ pub(super) async fn with_token(State(admin): State<Arc<Admin>>, request: Request
             .into_response(),
         Some(bearer) if !bearer.opens(&request) => {
             let message = "This path requires the token of admin.token_env: authorization: Bearer TOKEN.";
-            Answer::error(StatusCode::UNAUTHORIZED, message, "unauthorized").into_response()
+            Answer::error(Code::Unauthorized, message).into_response()
         }
         Some(_) => next.run(request).await,
     }
@@ -57,13 +58,13 @@ pub(super) async fn with_token(State(admin): State<Arc<Admin>>, request: Request
 fn host_refusal<B>(admin: &Admin, request: &hyper::http::Request<B>) -> Option<Answer> {
     let message = "This server is bound to a loopback address: use its IP address or localhost as the host.";
     let refused = admin.loopback && !host::is_local(request);
-    refused.then(|| Answer::error(StatusCode::FORBIDDEN, message, "host_refused"))
+    refused.then(|| Answer::error(Code::HostRefused, message))
 }
 
 fn site_refusal<B>(request: &hyper::http::Request<B>) -> Option<Answer> {
     let message = "This server answers no requests of pages of other sites.";
     let refused = !is_own_site(request);
-    refused.then(|| Answer::error(StatusCode::FORBIDDEN, message, "cross_site_refused"))
+    refused.then(|| Answer::error(Code::CrossSiteRefused, message))
 }
 
 /// Whether the request comes from no page, from a page of this server, or opens an address by a link. Browsers write

@@ -4,6 +4,7 @@
 
 mod answer;
 mod bearer;
+mod code;
 mod confirmations;
 mod conversations;
 mod dashboard;

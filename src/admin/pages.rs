@@ -2,6 +2,7 @@
 //! open it and which methods it allows; the handlers are in the modules of the pages.
 
 use super::answer::Answer;
+use super::code::Code;
 use super::{
     Admin, confirmations, conversations, dashboard, difference, events, guard, overview, replay, shown,
     stops, validate,
@@ -155,11 +156,11 @@ pub(super) async fn body_of(body: Body, most: usize, within: Duration) -> Result
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => {
             let message = format!("The body must be whole, and at most {most} bytes.");
-            Err(Answer::error(StatusCode::PAYLOAD_TOO_LARGE, &message, "body_too_large"))
+            Err(Answer::error(Code::BodyTooLarge, &message))
         }
         Err(_) => {
             let message = "The body did not come in time (limits.body_timeout).";
-            Err(Answer::error(StatusCode::REQUEST_TIMEOUT, message, "request_timeout"))
+            Err(Answer::error(Code::RequestTimeout, message))
         }
     }
 }

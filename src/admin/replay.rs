@@ -2,12 +2,12 @@
 
 use super::Admin;
 use super::answer::Answer;
+use super::code::Code;
 use super::pages::body_of;
 use crate::config::{Config, Overrides, Source};
 use crate::policy::REGISTRY;
 use axum::body::Body;
 use axum::extract::State;
-use hyper::http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ pub(super) async fn replay(State(admin): State<Arc<Admin>>, body: Body) -> Answe
     };
     let Ok(ReplayRequest { conversation, configuration }) = serde_json::from_slice(&body) else {
         let message = "The body must be {\"conversation\": ID, \"configuration\": \"TOML text\"}.";
-        return Answer::error(StatusCode::BAD_REQUEST, message, "bad_request");
+        return Answer::error(Code::BadRequest, message);
     };
     // Values of this process's environment could show in problems.
     if configuration.contains("${") {
         let message = "The configuration must not use variables of the environment.";
-        return Answer::error(StatusCode::BAD_REQUEST, message, "configuration_refused");
+        return Answer::error(Code::ConfigurationRefused, message);
     }
     let source = Source::Text { name: "configuration".to_owned(), text: configuration };
     let config = match Config::load(source, &Overrides::default(), REGISTRY) {
@@ -46,7 +46,7 @@ pub(super) async fn replay(State(admin): State<Arc<Admin>>, body: Body) -> Answe
         Err(problems) => {
             let problems: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
             let message = problems.join("; ");
-            return Answer::error(StatusCode::BAD_REQUEST, &message, "configuration_refused");
+            return Answer::error(Code::ConfigurationRefused, &message);
         }
     };
     let report = admin.reviewed(&conversation, |admin, body, id| admin.review.replay(config, body, id));

@@ -3,6 +3,7 @@
 
 use super::Admin;
 use super::answer::{Answer, JSON};
+use super::code::Code;
 use super::pages::segment;
 use crate::config::{Config, Mode};
 use crate::conversation::Stopped;
@@ -85,7 +86,7 @@ fn named(what: Stopped, uri: &Uri) -> Result<Stop, Answer> {
             Stopped::Conversation => "A conversation's id is 1 to 256 visible ASCII characters.",
             Stopped::Caller => "A caller's id is its hash from the log: 32 hexadecimal digits.",
         };
-        Answer::error(StatusCode::BAD_REQUEST, message, "bad_id")
+        Answer::error(Code::BadId, message)
     })
 }
 
@@ -101,7 +102,7 @@ impl Admin {
     async fn stop(&self, stop: Stop) -> Answer {
         if let Some(why) = self.stop_scope.off {
             let message = format!("A stop would have no effect: {why}.");
-            return Answer::error(StatusCode::CONFLICT, &message, "stops_off");
+            return Answer::error(Code::StopsOff, &message);
         }
         let stopped = self.store.stop(stop.clone(), now_ms()).await;
         if stopped != Err(StopError::Full) {
@@ -119,7 +120,7 @@ impl Admin {
             Err(StopError::Away) => away("It is stopped at this replica only"),
             Err(StopError::Full) => {
                 let message = format!("There are {MOST_STOPS} stops already: end some of them first.");
-                Answer::error(StatusCode::CONFLICT, &message, "too_many_stops")
+                Answer::error(Code::TooManyStops, &message)
             }
         }
     }
@@ -135,7 +136,7 @@ impl Admin {
             Ok(false) => {
                 let message =
                     "No stop for this id was set here; end stops of the configuration in the configuration.";
-                Answer::error(StatusCode::NOT_FOUND, message, "not_stopped")
+                Answer::error(Code::NotStopped, message)
             }
             Err(_) => away("It is resumed at this replica only"),
         }
@@ -160,7 +161,7 @@ fn stop(what: Stopped, id: &str) -> Option<Stop> {
 
 fn away(what: &str) -> Answer {
     let message = format!("{what}: the state store that replicas share did not answer. Send it again.");
-    Answer::error(StatusCode::SERVICE_UNAVAILABLE, &message, "store_away")
+    Answer::error(Code::StoreAway, &message)
 }
 
 fn line(stop: &Stop, until_ms: u64) -> Value {

@@ -4,21 +4,18 @@
 
 use super::Admin;
 use super::answer::Answer;
+use super::code::Code;
 use super::pages::body_of;
 use crate::config::Config;
 use crate::conversation::identity::{Hash, Identity};
 use crate::conversation::memo::NoMemo;
-use crate::conversation::summaries::{Pin, Summaries};
-use crate::exchange::{
-    Admission, Answer as Reply, Arrived, CHAT, Exchange, Input, Now, Output, RESPONSES, Shared, WholeReply,
-};
+use crate::exchange::offline::{NoSummaries, NothingKnown, Pending, advance};
+use crate::exchange::{Answer as Reply, Arrived, CHAT, Exchange, Input, Now, RESPONSES, Shared, WholeReply};
 use crate::secret::random_key;
-use crate::store::Facts;
 use crate::telemetry::request_record::{LimitUse, RequestRecord, Route, Verdict};
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use hyper::http::StatusCode;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -27,8 +24,6 @@ use std::time::Instant;
 
 /// The longest body, in bytes.
 const BODY_BYTES: usize = 4 << 20;
-/// Steps of one exchange at most; it has far fewer.
-const MOST_STEPS: usize = 1_000;
 
 /// The body of the request.
 #[derive(Deserialize)]
@@ -73,7 +68,7 @@ pub(super) async fn validate(State(admin): State<Arc<Admin>>, body: Body) -> Ans
 
 fn internal() -> Answer {
     let message = "The call cannot be judged: an error of toolrein's own.";
-    Answer::error(StatusCode::INTERNAL_SERVER_ERROR, message, "internal")
+    Answer::error(Code::Internal, message)
 }
 
 impl Admin {
@@ -85,14 +80,14 @@ impl Admin {
                     "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\" or \"responses\", \
                      \"call\": {{\"name\": ..., \"arguments\": ...}}}}: {error}."
                 );
-                return Answer::error(StatusCode::BAD_REQUEST, &message, "bad_request");
+                return Answer::error(Code::BadRequest, &message);
             }
         };
         let request = Bytes::copy_from_slice(asked.request.get().as_bytes());
         let endpoint = asked.endpoint.unwrap_or(Endpoint::Chat);
         match judged(&self.settings, endpoint, request, &asked.call) {
             Ok(judged) => Answer::json(&judged),
-            Err(why) => Answer::error(StatusCode::BAD_REQUEST, &why, "request_unreadable"),
+            Err(why) => Answer::error(Code::RequestUnreadable, &why),
         }
     }
 }
@@ -142,42 +137,24 @@ struct End {
     refused: Option<String>,
 }
 
-/// Drives the exchange as the proxy does, with `reply` as the upstream's.
+/// Drives the exchange with `reply` as the upstream's, up to the decision on its call.
 fn drive(exchange: &mut Exchange, reply: Bytes, now: Now) -> End {
     let (mut end, mut reply) = (End::default(), Some(reply));
-    for _ in 0..MOST_STEPS {
-        let Some(output) = exchange.next_output() else { break };
-        let input = match output {
-            Output::Admit { .. } => Input::Admitted(Admission::Free),
-            Output::FindHistory(_) => Input::History(None),
-            Output::LookUp(_) => Input::Facts(Box::<Facts>::default()),
-            Output::Claim { .. } => Input::Claimed(false),
-            Output::Summarise { .. } => Input::Summarised(None),
-            Output::Send(_) => match reply.take() {
-                Some(body) => Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }),
+    while let Some(pending) = advance(exchange, &mut NothingKnown, now) {
+        match pending {
+            Pending::Send(_) => match reply.take() {
+                Some(body) => {
+                    exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }), now)
+                }
                 // The model would be asked again.
                 None => break,
             },
-            Output::AskApproval(_) => {
-                end.asks = true;
-                break;
-            }
-            Output::AskModel(_) => {
-                end.asks_model = true;
-                break;
-            }
-            Output::Wait { ms, .. } => {
-                end.waits_ms = Some(ms);
-                break;
-            }
-            Output::Answer(Reply::Error(error)) => {
-                end.refused = Some(error.to_string());
-                break;
-            }
-            Output::Answer(_) => break,
-            _ => continue,
-        };
-        exchange.on(input, now);
+            Pending::Approval(_) => end.asks = true,
+            Pending::Model(_) => end.asks_model = true,
+            Pending::Wait { ms, .. } => end.waits_ms = Some(ms),
+            Pending::Answer(Reply::Error(error)) => end.refused = Some(error.to_string()),
+            Pending::Answer(_) => {}
+        }
     }
     end
 }
@@ -204,13 +181,4 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed) -> Value {
         "reason": reason,
         "usage": usage.collect::<Vec<_>>(),
     })
-}
-
-/// No model is asked for summaries: every batch counts as cleared.
-struct NoSummaries;
-
-impl Summaries for NoSummaries {
-    fn pinned(&self, _batch: Hash) -> Option<Pin> {
-        Some(Pin::Cleared)
-    }
 }

@@ -301,6 +301,13 @@ impl Checker<'_> {
             self.require(&[key], false, text);
         }
         self.checked.warnings.extend(traces::warnings(traces));
+        if traces.contents && !file.record.redact.iter().any(|kind| kind == "secret") {
+            self.warn(
+                "telemetry.traces.contents: record.redact does not name \"secret\", so keys and passwords that tools \
+                 return are sent to the collector"
+                    .to_owned(),
+            );
+        }
         let Some(uri) = traces.address() else { return };
         for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
             let text = format!("{uri} is {key} itself, which is no collector");

@@ -244,6 +244,8 @@ pub struct Admin {
     /// Most bytes of the newest request bodies of these conversations. Without a token none is kept.
     #[serde(with = "size")]
     pub bodies_bytes: u64,
+    /// What is shown of them is redacted as in recordings.
+    pub redact: bool,
 }
 
 impl Admin {
@@ -265,7 +267,13 @@ impl fmt::Debug for OwnToken {
 
 impl Default for Admin {
     fn default() -> Self {
-        Self { token_env: String::new(), own_token: None, conversations: 1_000, bodies_bytes: 32 << 20 }
+        Self {
+            token_env: String::new(),
+            own_token: None,
+            conversations: 1_000,
+            bodies_bytes: 32 << 20,
+            redact: true,
+        }
     }
 }
 

@@ -35,7 +35,9 @@ pub struct Traces {
     pub sample: u32,
     /// Whether the upstream gets the span's own `traceparent` instead of the caller's.
     pub propagate: bool,
-    /// The most spans and events that wait to be sent.
+    /// Whether spans carry what was said, redacted as in recordings.
+    pub contents: bool,
+    /// The most spans, events and KiB of contents that wait to be sent.
     pub queue: usize,
     /// For a batch, with its retries.
     #[serde(with = "span")]
@@ -50,6 +52,7 @@ impl Default for Traces {
             service_name: "toolrein".to_owned(),
             sample: 10_000,
             propagate: false,
+            contents: false,
             queue: 4096,
             timeout: Duration::from_secs(10),
         }
@@ -104,10 +107,15 @@ pub(super) fn problems(traces: &Traces) -> Vec<(&'static str, String)> {
 }
 
 /// Warnings about settings that are probably a mistake.
-pub(super) fn warnings(traces: &Traces) -> Option<String> {
+pub(super) fn warnings(traces: &Traces) -> Vec<String> {
     let is_plain = traces.address().is_some_and(|uri| uri.scheme_str() == Some("http"));
-    (is_plain && !traces.headers.is_empty())
-        .then(|| "telemetry.traces.headers: are sent unencrypted to an http:// endpoint".to_owned())
+    let is_sent = is_plain && !traces.headers.is_empty();
+    let has_no_effect = traces.contents && traces.endpoint.is_empty();
+    let warnings = [
+        (is_sent, "telemetry.traces.headers: are sent unencrypted to an http:// endpoint"),
+        (has_no_effect, "telemetry.traces.contents: has no effect without telemetry.traces.endpoint"),
+    ];
+    warnings.into_iter().filter_map(|(is_so, text)| is_so.then(|| text.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -172,8 +180,10 @@ mod tests {
     fn headers_that_go_out_unencrypted_are_warned_about() {
         let headers = [("api-key".to_owned(), "KEY".to_owned())].into();
         let traces = Traces { endpoint: "http://host:4318".to_owned(), headers, ..Traces::default() };
-        assert!(warnings(&traces).is_some());
-        assert!(warnings(&Traces { endpoint: "https://host".to_owned(), ..traces }).is_none());
-        assert!(warnings(&Traces::default()).is_none());
+        assert_eq!(warnings(&traces).len(), 1);
+        assert!(warnings(&Traces { endpoint: "https://host".to_owned(), ..traces }).is_empty());
+        assert!(warnings(&Traces::default()).is_empty());
+        let contents = warnings(&Traces { contents: true, ..Traces::default() });
+        assert!(contents[0].contains("has no effect"), "{contents:?}");
     }
 }

@@ -122,6 +122,9 @@ pub struct RecordedReply {
     pub id: Option<String>,
     /// As a later request holds them; none where the reply is an error.
     pub items: Vec<Bytes>,
+    /// Why it ended: `stop`, `length`, `tool_call`, `content_filter`, or a word of the upstream's own; `None` where it
+    /// does not say.
+    pub finish: Option<String>,
 }
 
 /// What toolrein's own reply contains besides approved calls or a text.

@@ -14,6 +14,7 @@ mod hidden_values;
 pub mod judging;
 mod look_up;
 mod notes;
+pub mod offline;
 mod plan;
 pub mod reasks;
 pub mod restore;
@@ -44,7 +45,7 @@ use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
 use crate::plan::Plan;
 use crate::policy::set::PolicySet;
-use crate::telemetry::request_record::{On, RequestRecord};
+use crate::telemetry::request_record::{JudgedCall, On, RequestRecord};
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::decode_bytes;
 use bytes::Bytes;
@@ -301,6 +302,12 @@ impl Exchange {
             Phase::Running(running) | Phase::Ended(running) => running.judging(),
             _ => None,
         }
+    }
+
+    /// The calls that are judged by now, as they are recorded, from the one at `first` on.
+    pub fn judged_from(&self, first: usize) -> Vec<JudgedCall> {
+        let judged = self.judging().and_then(|judging| judging.record.get(first..)).unwrap_or_default();
+        judged.iter().map(notes::noted).collect()
     }
 
     /// The choices of the replies so far.

@@ -139,7 +139,6 @@ impl Core {
 
     fn note_call(&mut self, judged: &Judged) {
         let record = &mut self.record;
-        let verdict = verdict_of(&judged.decision);
         if let Some(tool) = judged.re_request.clone() {
             record.re_requests.push(ReRequest { tool, on: On::Reply });
         }
@@ -150,15 +149,7 @@ impl Core {
         for (policy, _) in &judged.objections {
             record.act(On::Reply, policy, "blocked", 1);
         }
-        record.judged.push(JudgedCall {
-            tool: judged.tool.clone(),
-            id: judged.id.clone(),
-            verdict,
-            unjudged: judged.unjudged,
-            said: said_of(judged),
-            is_spoken: judged.decision.is_hidden(),
-            message: judged.objections.first().map(|(_, reason)| reason.message.clone()),
-        });
+        record.judged.push(noted(judged));
     }
 
     /// Notes the billed tokens, summed over all replies.
@@ -183,6 +174,19 @@ impl Core {
         if !self.record.unjudged.contains(&why) {
             self.record.unjudged.push(why);
         }
+    }
+}
+
+/// A judged call as it is recorded.
+pub(super) fn noted(judged: &Judged) -> JudgedCall {
+    JudgedCall {
+        tool: judged.tool.clone(),
+        id: judged.id.clone(),
+        verdict: verdict_of(&judged.decision),
+        unjudged: judged.unjudged,
+        said: said_of(judged),
+        is_spoken: judged.decision.is_hidden(),
+        message: judged.objections.first().map(|(_, reason)| reason.message.clone()),
     }
 }
 

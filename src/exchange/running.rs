@@ -246,13 +246,14 @@ impl Running {
 
     /// Notes the outcome of calls, also of an incomplete reply.
     pub(super) fn close(&mut self, core: &mut Core, now: Now) {
-        for (_, call) in self.held.drain(..) {
-            core.record.confirmations.extend(consent(&call, Consent::Left));
-            core.record.judged.push(call);
-        }
         if let Replying::Judged(mut replies) = std::mem::replace(&mut self.replying, Replying::Over) {
             self.close_replies(core, &mut replies, now);
             self.replying = Replying::Judged(replies);
+        }
+        // After those that were judged, so that the entries before them keep their places.
+        for (_, call) in self.held.drain(..) {
+            core.record.confirmations.extend(consent(&call, Consent::Left));
+            core.record.judged.push(call);
         }
     }
 

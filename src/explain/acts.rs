@@ -52,7 +52,8 @@ pub(super) fn acts_of(
         };
         let saved_tokens = if applies { text.saved_by(&edit.change, placement) } else { 0 };
         let (policy, action) = (edit.policy, edit.change.word().into_owned());
-        acts.push(Act { policy, action, why: why(edit, applies), saved_tokens, applies });
+        let is_notice = matches!(edit.change, Change::Notice { .. });
+        acts.push(Act { policy, action, why: why(edit, applies), saved_tokens, applies, is_notice });
     }
     acts
 }
@@ -70,6 +71,7 @@ pub(super) fn dropped(plan: &Plan, message: usize, tokens: u64) -> Vec<Act> {
         ),
         saved_tokens: tokens as i64,
         applies: true,
+        is_notice: false,
     });
     act.into_iter().collect()
 }

@@ -23,7 +23,7 @@ pub(super) struct Explained {
     /// Of the policies that are on, those that did anything.
     pub policies: Vec<PolicySum>,
     pub limits: Vec<Limit>,
-    /// The first message whose call would be blocked: what follows is counterfactual.
+    /// The first message whose call would be blocked, and was not when it was recorded: what follows is counterfactual.
     pub counterfactual_after: Option<usize>,
     /// What toolrein did when this was recorded, where it was recorded by it.
     pub live: Vec<LiveBlock>,
@@ -144,6 +144,9 @@ pub(super) struct Act {
     pub saved_tokens: i64,
     /// Whether it applies: of several changes of one text only the strongest does.
     pub applies: bool,
+    /// It adds a text of toolrein.
+    #[serde(skip)]
+    pub is_notice: bool,
 }
 
 /// A call that an assistant's message made.
@@ -222,6 +225,11 @@ pub(super) struct Totals {
     pub tokens_after: u64,
     pub tool_tokens_before: u64,
     pub tool_tokens_after: u64,
+    /// Estimated tokens that policies remove from them, and add.
+    pub tokens_removed: u64,
+    pub tokens_added: u64,
+    /// Notices in the last request.
+    pub notices: usize,
     pub calls: usize,
     pub blocked: usize,
 }

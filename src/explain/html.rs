@@ -1,15 +1,24 @@
 //! The explanation as one self-contained HTML page: no script, light and dark, two columns where there is room. Only
 //! lays out; maud escapes, and every text from the recording passes `visible` or `one_line` first.
 
-use super::facts::{Act, Explained, Fate, Kind, Made, Objection, Piece, Refused, Rule, Ruled, Shown, Size};
+mod top;
+
+use super::facts::{
+    Act, Explained, Fate, Kind, Limit, Made, Objection, Piece, Refused, Rule, Ruled, Shown, Size,
+};
 use super::marks::{Mark, Run, compare};
-use super::text::{COUNTERFACTUAL, UNKNOWN_APPROVALS};
+use super::text::UNKNOWN_APPROVALS;
 use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::cmp::Ordering;
 use std::io::{self, Write};
 
 const STYLE: &str = include_str!("page.css");
 const NO_SCRIPT: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// The line after the first call that would have been blocked and was not.
+const GONE_ANOTHER_WAY: &str =
+    "A live run would have gone another way from here. What follows is shown as it was recorded.";
 
 /// Writes the page; texts are shown whole where it is `full`.
 pub(super) fn write(explained: &Explained, full: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -37,15 +46,14 @@ fn page(explained: &Explained, full: bool) -> Markup {
             }
             body {
                 header { h1 { (place) } (labels(explained)) }
-                (figures(explained))
-                (map(explained))
+                (top::summary(explained))
                 input #only type="checkbox"; label for="only" { "Only what changed" }
                 main {
                     @for shown in &explained.messages {
                         (message(shown, full))
                         @for refused in refusals_at(shown) { (refusal(refused)) }
                         @if explained.counterfactual_after == Some(shown.message) && shown.fate != Fate::Added {
-                            p { (COUNTERFACTUAL) }
+                            p.counterfactual role="separator" { span { (GONE_ANOTHER_WAY) } }
                         }
                     }
                 }
@@ -110,55 +118,6 @@ fn labels(explained: &Explained) -> Markup {
             }
             @if let Some(placement) = explained.placement { span { "notices placed " b { (placement) } } }
         }
-    }
-}
-
-fn figures(explained: &Explained) -> Markup {
-    let totals = &explained.totals;
-    let (before, after) = (totals.tokens_before, totals.tokens_after);
-    let saved = before as i64 - after as i64;
-    let touched = explained.messages.iter().filter(|shown| shown.is_touched()).count();
-    let share = if before == 0 { 0.0 } else { saved as f64 * 100.0 / before as f64 };
-    let figures = [
-        ("as recorded", before, "tokens".to_owned()),
-        ("as sent", after, "tokens".to_owned()),
-        (
-            if saved < 0 { "added" } else { "saved" },
-            saved.unsigned_abs(),
-            format!("tokens, {:.1}%", share.abs()),
-        ),
-        ("touched", touched as u64, format!("of {} messages", explained.messages.len())),
-        ("blocked", totals.blocked as u64, format!("of {} calls", totals.calls)),
-    ];
-    html! {
-        dl.figures {
-            @for (name, figure, more) in figures {
-                div { dt { (name) } dd { (grouped(figure)) small { (more) } } }
-            }
-        }
-    }
-}
-
-/// One bar for each message, as wide as its tokens; the pale end of it is the part that is not sent.
-fn map(explained: &Explained) -> Markup {
-    html! {
-        nav.map aria-label="Messages by tokens" {
-            @for shown in explained.messages.iter().filter(|shown| shown.fate != Fate::Added) { (bar(shown)) }
-        }
-    }
-}
-
-fn bar(shown: &Shown) -> Markup {
-    let before = shown.before.map_or(0, |size| size.tokens).max(1);
-    let after = shown.after.map_or(0, |size| size.tokens);
-    let kept = if shown.fate == Fate::Reply { 100 } else { (after * 100 / before).min(100) };
-    let (number, role) = (shown.message, shown.role);
-    html! {
-        a href={ "#m" (number) }
-            class={ (role) @if shown.is_touched() { " touched" } }
-            style={ "flex-grow:" (before) }
-            title={ (number) " " (role) ", " (grouped(before)) " tokens" }
-        { i style={ "height:" (kept) "%" } {} }
     }
 }
 
@@ -331,17 +290,29 @@ fn limits(explained: &Explained) -> Markup {
                 h2 { "Limits, used at most" }
                 div.scroll {
                     table {
-                        @for limit in &explained.limits {
-                            tr {
-                                td { b { (limit.policy) } }
-                                td { code { (one_line(&limit.tool)) } }
-                                td.n { (grouped(limit.used)) " of " (grouped(limit.limit)) }
-                                td { meter min="0" max=(limit.limit) value=(limit.used) {} }
-                            }
-                        }
+                        @for limit in &explained.limits { (row(limit)) }
                     }
                 }
             }
+        }
+    }
+}
+
+/// A limit with its bar, which is red where nothing is left of it.
+fn row(limit: &Limit) -> Markup {
+    let share = limit.used.saturating_mul(100).checked_div(limit.limit).unwrap_or(100).min(100);
+    let (class, word) = match limit.used.cmp(&limit.limit) {
+        Ordering::Less => ("gauge", ""),
+        Ordering::Equal => ("gauge over", "used up"),
+        Ordering::Greater => ("gauge over", "over the limit"),
+    };
+    html! {
+        tr {
+            td { b { (limit.policy) } }
+            td { code { (one_line(&limit.tool)) } }
+            td.n { (grouped(limit.used)) " of " (grouped(limit.limit)) }
+            td { div class=(class) { i style={ "width:" (share) "%" } {} } }
+            td.over { (word) }
         }
     }
 }

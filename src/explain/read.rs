@@ -2,7 +2,9 @@
 //! sent, using the observations of the replay. Decides nothing again and formats nothing.
 
 use super::acts::{Text, acts_of, dropped};
-use super::facts::{Declared, Explained, Fate, Kind, Limit, Piece, PolicySum, Refused, Shown, Size, Totals};
+use super::facts::{
+    Declared, Explained, Fate, Kind, Limit, LiveBlock, Piece, PolicySum, Refused, Shown, Size, Totals,
+};
 use super::live;
 use super::ruled::Rulings;
 use crate::config::Config;
@@ -51,8 +53,8 @@ pub(super) fn explain(
         let (policy, code, words) = (refusal.policy, refusal.code, refusal.message.clone());
         Refused { message: *message, policy, code, words }
     });
-    let is_blocked = |shown: &&Shown| shown.calls.iter().any(|call| call.ruling.is_blocked());
-    let counterfactual_after = messages.iter().find(is_blocked).map(|shown| shown.message);
+    let live = live::blocks(&recording.live);
+    let counterfactual_after = goes_another_way(&messages, &live);
     Explained {
         file: chosen.position.file.to_string(),
         line: chosen.position.line,
@@ -68,8 +70,21 @@ pub(super) fn explain(
         totals,
         policies,
         counterfactual_after,
-        live: live::blocks(&recording.live),
+        live,
     }
+}
+
+/// The first message with a call that would be blocked, and was not when it was recorded.
+fn goes_another_way(messages: &[Shown], live: &[LiveBlock]) -> Option<usize> {
+    let was_blocked = |message: usize, tool: &str| {
+        let is_it = |block: &&LiveBlock| block.message == message && block.tool.as_deref() == Some(tool);
+        live.iter().filter(is_it).any(|block| block.verdict == "block" && block.mode != "observe")
+    };
+    let is_new = |shown: &&Shown| {
+        let mut blocked = shown.calls.iter().filter(|call| call.ruling.is_blocked());
+        blocked.any(|call| !was_blocked(shown.message, &call.tool))
+    };
+    messages.iter().find(is_new).map(|shown| shown.message)
 }
 
 /// The recorded messages and those that would have been sent.
@@ -244,7 +259,14 @@ fn totals(messages: &[Shown], tools: &[Declared]) -> Totals {
     let history = || messages.iter().filter(|shown| shown.fate != Fate::Reply);
     let tokens = |size: fn(&Shown) -> Option<Size>| history().filter_map(size).map(|size| size.tokens).sum();
     let calls = || messages.iter().flat_map(|shown| &shown.calls);
+    let acts = || messages.iter().flat_map(|shown| &shown.acts).filter(|act| act.applies);
+    let hidden = tools.iter().filter(|tool| tool.hidden_by.is_some()).map(|tool| tool.tokens as i64);
+    let changes: Vec<i64> = acts().map(|act| act.saved_tokens).chain(hidden).collect();
+    let sum = |sign: i64| changes.iter().map(|saved| (saved * sign).max(0) as u64).sum();
     Totals {
+        tokens_removed: sum(1),
+        tokens_added: sum(-1),
+        notices: acts().filter(|act| act.is_notice).count(),
         messages_before: history().filter(|shown| shown.before.is_some()).count(),
         messages_after: history().filter(|shown| shown.after.is_some()).count(),
         tokens_before: tokens(|shown| shown.before),

@@ -172,6 +172,17 @@ impl Driver {
         let now = self.now();
         self.exchange.on(input, now);
         steps::note_calls(self.exchange.record());
+        self.publish();
+    }
+
+    /// Shows the readers of the event stream what is new, where there are some.
+    fn publish(&mut self) {
+        let live = &self.app.telemetry.live;
+        if live.events().has_readers() {
+            let first = self.exchange.record().published.calls;
+            let calls = self.exchange.judged_from(first);
+            live.happened(self.exchange.record(), &calls);
+        }
     }
 
     pub(super) fn now(&self) -> Now {
@@ -400,7 +411,7 @@ impl Drop for Driver {
             }
         }
         if let Some(recording) = self.recording.take() {
-            self.record.recorded = Some(recording.close(&self.exchange));
+            self.record.recorded = Some(recording.close(&mut self.exchange));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
         if let Some(conversation) = &self.record.data.conversation {

@@ -12,7 +12,7 @@ use super::headers::{self, is_upgrade};
 use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
-use super::recording::Recording;
+use super::recording::{Keepers, Recording};
 use super::respond::error_response;
 use super::spelling::Governed;
 use super::summaries::Summariser;
@@ -25,7 +25,6 @@ use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
-use crate::recorder::Recorder;
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -50,7 +49,7 @@ pub struct AppState {
     /// The bound on the memory of all bodies.
     pub memory: BodyMemory,
     pub telemetry: Telemetry,
-    pub recorder: Recorder,
+    pub keepers: Keepers,
     pub key: HashKey,
     /// Calls that wait for a person's approval.
     pub held: Arc<HeldCalls>,
@@ -274,7 +273,7 @@ impl AppState {
         }
         let at = record.split();
         let path = parts.uri.path().to_owned();
-        let recording = Recording::begin(&self.recorder, dialect, &body, clock::ms_at(at));
+        let recording = Recording::begin(&self.keepers, &record.data, dialect, &body, clock::ms_at(at));
         let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };

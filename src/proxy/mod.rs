@@ -29,7 +29,7 @@ mod open_connections;
 mod profile;
 pub mod read;
 mod record;
-mod recording;
+pub mod recording;
 pub mod relay;
 pub mod respond;
 mod spelling;

@@ -1,20 +1,40 @@
 //! The recording of one governed request while it runs: its body as it came, and a copy of the reply as the client gets
-//! it. Nothing of it exists where nothing is recorded.
+//! it, for the recorder and for contents in traces. Nothing of it exists where both are off.
 
 use crate::exchange::{AnyDialect, Exchange};
-use crate::recorder::{Recorder, ReplyCopy, Taken};
+use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
 use crate::telemetry::request_record::RequestRecord;
 use bytes::Bytes;
 
 /// See the file's head.
 pub(super) struct Recording {
-    recorder: Recorder,
+    keepers: Keepers,
     dialect: AnyDialect,
     body: Bytes,
     arrived_ms: u64,
     copy: Option<ReplyCopy>,
     /// Whether anything of the reply went out, so that the copy was asked for.
     has_begun: bool,
+}
+
+/// Who keeps what was said.
+#[derive(Clone)]
+pub struct Keepers {
+    pub recorder: Recorder,
+    /// Where traces have contents.
+    pub contents: Option<TraceContents>,
+}
+
+impl Keepers {
+    /// Whether the request of this `record` may be kept.
+    fn keep(&self, record: &RequestRecord) -> bool {
+        self.recorder.is_on() || (self.contents.is_some() && record.trace.is_some())
+    }
+
+    /// An empty copy of the reply to the request of this `record`; `None` where nobody keeps it.
+    fn copy(&self, record: &RequestRecord) -> Option<ReplyCopy> {
+        self.recorder.copy(record).or_else(|| self.contents.as_ref()?.copy(record))
+    }
 }
 
 /// A recording that waits for the last facts of its request.
@@ -24,16 +44,17 @@ pub(crate) struct Recorded {
 }
 
 impl Recording {
-    /// The recording of a request, where `recorder` is on; the request came at `arrived_ms`.
+    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where nobody keeps it.
     pub(super) fn begin(
-        recorder: &Recorder,
+        keepers: &Keepers,
+        record: &RequestRecord,
         dialect: AnyDialect,
         body: &Bytes,
         arrived_ms: u64,
     ) -> Option<Box<Self>> {
-        recorder.is_on().then(|| {
-            let (recorder, body) = (recorder.clone(), body.clone());
-            Box::new(Self { recorder, dialect, body, arrived_ms, copy: None, has_begun: false })
+        keepers.keep(record).then(|| {
+            let (keepers, body) = (keepers.clone(), body.clone());
+            Box::new(Self { keepers, dialect, body, arrived_ms, copy: None, has_begun: false })
         })
     }
 
@@ -41,18 +62,23 @@ impl Recording {
     pub(super) fn add(&mut self, record: &RequestRecord, bytes: &[u8]) {
         if !self.has_begun {
             self.has_begun = true;
-            self.copy = self.recorder.copy(record);
+            self.copy = self.keepers.copy(record);
         }
         if let Some(copy) = &mut self.copy {
             copy.add(bytes);
         }
     }
 
-    /// What is known when the `exchange` is closed.
-    pub(super) fn close(self, exchange: &Exchange) -> Recorded {
-        let Self { recorder, dialect, body, arrived_ms, copy, .. } = self;
+    /// What is known when the `exchange` is closed. Adds the contents to its trace.
+    pub(super) fn close(self, exchange: &mut Exchange) -> Recorded {
+        let Self { keepers: Keepers { recorder, contents }, dialect, body, arrived_ms, copy, .. } = self;
         let treatment = exchange.treatment();
-        Recorded { recorder, taken: Taken { dialect, body, reply: copy, treatment, arrived_ms } }
+        let taken = Taken { dialect, body, reply: copy, treatment, arrived_ms };
+        let record = exchange.record();
+        if let (Some(contents), Some(trace)) = (contents, &mut record.trace) {
+            trace.contents = Some(Box::new(contents.of(&taken, &record.judged)));
+        }
+        Recorded { recorder, taken }
     }
 }
 

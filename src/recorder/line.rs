@@ -4,7 +4,6 @@
 use super::Taken;
 use super::credentials::without_credentials;
 use crate::conversation::identity::HashKey;
-use crate::dialect::RecordedReply;
 use crate::exchange::treatment::{Objection, TreatedCall};
 use crate::policy::redact::Redactor;
 use crate::telemetry::request_record::{Action, LimitUse, RequestRecord, Tokens};
@@ -172,11 +171,11 @@ impl Lines {
     /// The reply as a whole: a stream cuts values into pieces, which no rule would find.
     fn reply(&self, taken: &Taken) -> Option<Box<RawValue>> {
         let whole = Bytes::copy_from_slice(taken.reply.as_ref()?.whole()?);
-        let RecordedReply { id, items } = taken.dialect.reply_items(&whole);
-        if items.is_empty() {
+        let reply = taken.dialect.reply_items(&whole);
+        if reply.items.is_empty() {
             return self.kept(&whole);
         }
-        self.kept(&taken.dialect.whole_reply(&RecordedReply { id, items }))
+        self.kept(&taken.dialect.whole_reply(&reply))
     }
 
     /// A JSON text on one line, redacted; `None` where it is no JSON.

@@ -2,12 +2,14 @@
 //! `explain` read. Requests put them into a bounded queue and wait for nothing; a thread of its own redacts, writes,
 //! rotates and removes. What cannot be kept is dropped, counted, and named in the log once a minute.
 
+mod contents;
 mod copy;
 mod credentials;
 mod files;
 mod line;
 mod writer;
 
+pub use contents::TraceContents;
 pub use copy::ReplyCopy;
 
 use crate::config::Record;

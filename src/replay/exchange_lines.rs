@@ -87,7 +87,7 @@ impl ExchangeLines {
         let body = Bytes::copy_from_slice(exchange.request.get().as_bytes());
         let dialect = dialect_of(&body);
         let request = dialect.read(&body)?;
-        let RecordedReply { id, items } = dialect.reply_items(&reply_of(&exchange.response));
+        let RecordedReply { id, items, .. } = dialect.reply_items(&reply_of(&exchange.response));
         let before = request.continues.as_ref().and_then(|name| self.known.get(name));
         let mut all = before.cloned().unwrap_or_default();
         add(&mut all, &asked(request.messages_span.of(&body)));

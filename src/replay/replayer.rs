@@ -12,12 +12,13 @@ use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
-use crate::conversation::summaries::{Pin, Summaries};
 use crate::dialect::prefix::read_request;
 use crate::dialect::variant::Source;
 use crate::exchange::judging::Judged;
+use crate::exchange::offline::{Known, NoSummaries, Pending, advance};
+use crate::exchange::store::News;
 use crate::exchange::{
-    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Output, Shared, StoreQuery, WholeReply,
+    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Shared, StoreQuery, WholeReply,
 };
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
@@ -47,15 +48,6 @@ pub(super) struct Replayer {
     pace: Duration,
     /// Record each action.
     verbose: bool,
-}
-
-/// No model is asked for summaries: every batch counts as cleared.
-struct NoSummaries;
-
-impl Summaries for NoSummaries {
-    fn pinned(&self, _batch: Hash) -> Option<Pin> {
-        Some(Pin::Cleared)
-    }
 }
 
 impl Replayer {
@@ -190,20 +182,10 @@ impl ReplayInProgress<'_> {
 
     /// What the exchange would send first; `None` where a policy refuses the request.
     fn drive(&mut self, exchange: &mut Exchange, step: &Step, now: Now) -> Option<Outgoing> {
-        while let Some(output) = exchange.next_output() {
-            match output {
-                Output::FindHistory(_) => exchange.on(Input::History(None), now),
-                Output::LookUp(query) => {
-                    let facts = self.facts(step.history, &query);
-                    exchange.on(Input::Facts(Box::new(facts)), now);
-                }
-                Output::Store(news) => {
-                    self.carried.extend(news.carried);
-                    self.pinned.extend(news.pinned.into_iter().flat_map(|new| new.pins));
-                }
-                Output::Summarise { .. } => exchange.on(Input::Summarised(None), now),
-                Output::Send(outgoing) => return Some(outgoing),
-                _ => {}
+        let mut before = Before { replay: self, history: step.history };
+        while let Some(pending) = advance(exchange, &mut before, now) {
+            if let Pending::Send(outgoing) = pending {
+                return Some(outgoing);
             }
         }
         None
@@ -314,24 +296,25 @@ impl ReplayInProgress<'_> {
         let body = Ok(self.recording.reply_of(step));
         exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
         let (mut is_refused, mut longest_ms) = (false, 0);
-        while let Some(output) = exchange.next_output() {
-            match output {
+        let started_ms = self.clock.now_ms;
+        let mut before = Before { replay: self, history: step.history };
+        while let Some(pending) = advance(exchange, &mut before, now) {
+            match pending {
                 // There is nobody to ask.
-                Output::AskApproval(request) => {
-                    exchange.on(Input::Decided(request.call.id, ApprovalDecision::Unasked.into()), now);
+                Pending::Approval(id) => {
+                    exchange.on(Input::Decided(id, ApprovalDecision::Unasked.into()), now);
                 }
-                Output::AskModel(asked) => exchange.on(Input::Answered(asked.id, None), now),
+                Pending::Model(id) => exchange.on(Input::Answered(id, None), now),
                 // The time passes at once.
-                Output::Wait { id, ms } => {
+                Pending::Wait { id, ms } => {
                     longest_ms = longest_ms.max(ms);
-                    let then = self.replayer.at(self.clock.now_ms.saturating_add(ms));
+                    let then = before.replay.replayer.at(started_ms.saturating_add(ms));
                     exchange.on(Input::Decided(id, ApprovalDecision::Approved.into()), then);
                 }
-                Output::Answer(Answer::Error(_)) => is_refused = true,
-                Output::Store(news) => self.carried.extend(news.carried),
+                Pending::Answer(Answer::Error(_)) => is_refused = true,
+                Pending::Answer(_) => {}
                 // What the model would say if it were asked again is not known.
-                Output::Send(_) => break,
-                _ => {}
+                Pending::Send(_) => break,
             }
         }
         self.clock.wait(longest_ms);
@@ -368,6 +351,24 @@ impl ReplayInProgress<'_> {
             let (tool, reason) = (tool.map(str::to_owned), reason.map(str::to_owned));
             self.events.push(Event { message, policy, action, tool, reason });
         }
+    }
+}
+
+/// What is known before a request of the replay.
+struct Before<'a, 'b> {
+    replay: &'a mut ReplayInProgress<'b>,
+    /// How many messages the request has.
+    history: usize,
+}
+
+impl Known for Before<'_, '_> {
+    fn facts(&mut self, query: &StoreQuery) -> Facts {
+        self.replay.facts(self.history, query)
+    }
+
+    fn learn(&mut self, news: News) {
+        self.replay.carried.extend(news.carried);
+        self.replay.pinned.extend(news.pinned.into_iter().flat_map(|new| new.pins));
     }
 }
 

@@ -3,7 +3,9 @@
 
 use crate::admin::{Pages, Review};
 use crate::config::Config;
+use crate::conversation::identity::HashKey;
 use crate::policy::REGISTRY;
+use crate::policy::redact::Redactor;
 use crate::proxy::body::{BodyError, ReplyBody};
 use crate::proxy::{ResponseFuture, Service};
 use crate::replay::Enforced;
@@ -41,19 +43,35 @@ async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<Reply
 }
 
 /// Explanations and replays of the conversations that the admin server keeps.
-pub(super) struct Reviewer;
+pub(super) struct Reviewer {
+    /// Placeholders of redacted values depend on it.
+    pub(super) key: HashKey,
+}
 
 impl Review for Reviewer {
     fn page(&self, config: &Config, body: &Bytes, id: &str) -> Result<String, String> {
-        explain::page_of(&enforced(config)?, body, id)
+        explain::page_of(&enforced(config)?, &self.redacted(config, body)?, id)
     }
 
     fn items(&self, config: &Config, body: &Bytes, id: &str) -> Result<Value, String> {
-        explain::items_of(&enforced(config)?, body, id)
+        explain::items_of(&enforced(config)?, &self.redacted(config, body)?, id)
     }
 
     fn replay(&self, config: Config, body: &Bytes, id: &str) -> Result<Value, String> {
         replay::report_of(&Enforced::new(config), body, id)
+    }
+}
+
+impl Reviewer {
+    /// The `body` as it may be shown, redacted like a recording.
+    fn redacted(&self, config: &Config, body: &Bytes) -> Result<Bytes, String> {
+        if !config.admin.redact {
+            return Ok(body.clone());
+        }
+        let refused = |_| "It cannot be redacted: record.redact or record.patterns is wrong.".to_owned();
+        let redactor = Redactor::new(&config.record.redact, &config.record.patterns).map_err(refused)?;
+        let text = std::str::from_utf8(body).map_err(|_| "It is not in UTF-8.".to_owned())?;
+        Ok(redactor.redact(text, &self.key).map_or_else(|| body.clone(), Bytes::from))
     }
 }
 

@@ -119,7 +119,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
         memo: Arc::clone(&old.memo),
         memory: old.memory.clone(),
         telemetry: old.telemetry.clone(),
-        recorder: old.recorder.clone(),
+        keepers: old.keepers.clone(),
         key: old.key.clone(),
         held: Arc::clone(&old.held),
         conversation_lock: Arc::clone(&old.conversation_lock),

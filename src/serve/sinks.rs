@@ -5,8 +5,9 @@ use crate::config::{self, Config, LogFormat};
 use crate::conversation::identity::HashKey;
 use crate::policy::pattern::exact_among;
 use crate::proxy::collector::CollectorClient;
+use crate::proxy::recording::Keepers;
 use crate::proxy::upstream::UpstreamSettings;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, TraceContents};
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use crate::telemetry::audit::Audit;
@@ -114,12 +115,19 @@ fn audit_of(config: &Config) -> Result<Audit, StartError> {
     Audit::open(path).map_err(|error| StartError::Audit { path: path.display().to_string(), error })
 }
 
-/// The recorder, where a directory is named.
-pub(super) fn recorder_of(
+/// The recorder, and the contents of traces where they are allowed.
+pub(super) fn keepers_of(
     config: &Config,
     key: &HashKey,
     telemetry: &Telemetry,
-) -> Result<Recorder, StartError> {
+) -> Result<Keepers, StartError> {
+    let wanted = telemetry.spans.is_on() && config.telemetry.traces.contents;
+    let contents = if wanted { TraceContents::new(&config.record, key) } else { None };
+    Ok(Keepers { recorder: recorder_of(config, key, telemetry)?, contents })
+}
+
+/// The recorder, where a directory is named.
+fn recorder_of(config: &Config, key: &HashKey, telemetry: &Telemetry) -> Result<Recorder, StartError> {
     let Some(path) = config.record.path() else { return Ok(Recorder::off()) };
     let (log, metrics) = (telemetry.log.clone(), Arc::clone(&telemetry.metrics));
     Recorder::open(path, &config.record, key, log, metrics).map_err(StartError::Recorder)

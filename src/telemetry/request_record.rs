@@ -97,6 +97,8 @@ pub struct RequestRecord {
     pub traceparent: Option<String>,
     /// What was done for it and when, where its trace is kept.
     pub trace: Option<Box<Trace>>,
+    /// How much of it the stream of events has shown.
+    pub published: Published,
 }
 
 /// How a request was treated.
@@ -352,6 +354,17 @@ pub struct Times {
     pub first_byte: Option<Duration>,
     /// toolrein's own overhead.
     pub overhead: Duration,
+}
+
+/// How many entries of a request record the stream of events has shown while the request was in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Published {
+    pub results: usize,
+    pub actions: usize,
+    pub calls: usize,
+    pub reasks: usize,
+    pub fallbacks: usize,
+    pub approvals: usize,
 }
 
 impl RequestRecord {

@@ -1,10 +1,13 @@
 """Takes a picture of every view of the dashboard on the mock: wide and narrow, light and dark; and the README's picture.
 
-Usage: pictures.py FOLDER [VIEW ...]; `pictures.py --readme FILE` takes the overview as the README shows it.
+Usage: pictures.py FOLDER [VIEW ...]; `pictures.py --readme FILE PROGRAM` takes the overview as the README shows it, of the
+demonstration that this built program plays.
 """
 
 import base64
 import pathlib
+import re
+import subprocess
 import sys
 
 import mock
@@ -44,16 +47,47 @@ def take(page, file, height=None):
     file.write_bytes(base64.b64decode(picture["data"]))
 
 
+def demonstration(program):
+    """`toolrein demo` once it has played, and the address and the token of its dashboard."""
+    demo = subprocess.Popen([program, "demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for line in demo.stdout:
+        found = re.match(r"Dashboard: +(http://\S+?)/#token=(\S+)", line)
+        if found:
+            return demo, found[1], found[2]
+    raise RuntimeError(f"{program} demo ended without the address of its dashboard")
+
+
+def readme(file, program):
+    """The overview after the demonstration, in light colours."""
+    demo, url, token = demonstration(program)
+    try:
+        page = Page(chromium(), url, token, url)
+        try:
+            page.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
+            page.size(1280)
+            page.scheme("light")
+            page.open("overview")
+            page.live()
+            page.script("document.activeElement.blur(); scrollTo(0, 0)")
+            take(page, file, 796)
+        finally:
+            page.driver.quit()
+    finally:
+        demo.terminate()
+        demo.wait()
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
+    if sys.argv[1] == "--readme":
+        if len(sys.argv) != 4:
+            sys.exit(__doc__)
+        readme(pathlib.Path(sys.argv[2]), sys.argv[3])
+        return
     _, page = prepared()
     try:
-        if sys.argv[1] == "--readme":
-            page.driver.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
-            show(page, "overview", 1280, "light")
-            take(page, pathlib.Path(sys.argv[2]), 796)
-            return
         folder = pathlib.Path(sys.argv[1])
         folder.mkdir(parents=True, exist_ok=True)
         for place in sys.argv[2:] or [*VIEWS, "conversations/support-20479", "sign-in"]:

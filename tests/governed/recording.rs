@@ -291,3 +291,40 @@ fn a_block_beside_other_calls_is_explained_with_what_the_model_did_in_the_next_r
     assert_eq!((&live[0]["message"], &live[0]["tool"]), (&json!(3), &json!("f")), "{explained}");
     assert!(live[0]["next"].as_str().unwrap().starts_with("called f("), "{live:?}");
 }
+
+/// Bounds the size of every file that the program writes, in bytes, or `unlimited`: to it a disk that is full.
+fn bound_files(toolrein: &Toolrein, most: &str) {
+    let mut prlimit = Command::new("prlimit");
+    prlimit.args(["--pid", &toolrein.pid().to_string(), &format!("--fsize={most}:unlimited")]);
+    assert!(prlimit.status().expect("prlimit, of util-linux").success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_full_disk_the_traffic_goes_on_and_recordings_are_lost_until_there_is_room_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let upstream = Scripted::start(calling(1));
+    let toolrein = Toolrein::before(&upstream, &recording(dir.path(), "", "log.format = \"json\"\n"));
+    assert_eq!(chat(&toolrein, question(false)).status, 200);
+    lines(dir.path(), 1);
+    let whole = text_of(dir.path());
+    // Half of a line fits.
+    bound_files(&toolrein, &(whole.len() + 200).to_string());
+    for stream in [false, true, false, true, false] {
+        assert_eq!(chat(&toolrein, question(stream)).status, 200);
+    }
+    toolrein.wait_for_metric("toolrein_recordings_lost_total", 5.0);
+    assert_eq!(text_of(dir.path()), whole, "no half of a line stays");
+    let named = || {
+        let logs = toolrein.logs();
+        let losses = logs.iter().filter(|line| line.contains("requests are not recorded"));
+        losses.cloned().collect::<Vec<_>>()
+    };
+    let losses = until("the line of the log", || Some(named()).filter(|losses| !losses.is_empty()));
+    assert!(losses.len() == 1 && losses[0].contains("File too large"), "{losses:?}");
+    bound_files(&toolrein, "unlimited");
+    assert_eq!(chat(&toolrein, question(false)).status, 200);
+    let kept = lines(dir.path(), 2);
+    assert_eq!((kept.len(), toolrein.metric("toolrein_recordings_lost_total")), (2, 5.0));
+    assert_eq!(named().len(), 1, "one line a minute, not one a request");
+}

@@ -44,6 +44,7 @@ struct Completion {
 #[derive(Deserialize)]
 struct Choice {
     message: Box<RawValue>,
+    finish_reason: Option<String>,
 }
 
 /// What a reply, whole or a stream, adds to the conversation: the message of its first choice.
@@ -52,10 +53,12 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
     let whole = if is_whole { Some(reply.clone()) } else { whole_of(reply) };
     let read: Option<Completion> = whole.and_then(|whole| serde_json::from_slice(&whole).ok());
     let choice = read.and_then(|read| read.choices.into_iter().next());
-    RecordedReply {
-        id: None,
-        items: choice.map(|choice| choice.message.get().to_owned().into()).into_iter().collect(),
-    }
+    let Some(Choice { message, finish_reason }) = choice else { return RecordedReply::default() };
+    let finish = finish_reason.map(|reason| match reason.as_str() {
+        "tool_calls" | "function_call" => "tool_call".to_owned(),
+        _ => reason,
+    });
+    RecordedReply { id: None, items: vec![message.get().to_owned().into()], finish }
 }
 
 /// The whole reply that adds this to the conversation: one choice with the message.

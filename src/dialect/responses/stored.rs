@@ -10,6 +10,7 @@ use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
 use crate::wire::members::{Member, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
+use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// What to do with a stored response.
@@ -66,7 +67,25 @@ pub fn reply_items(reply: &Bytes) -> RecordedReply {
         return RecordedReply::default();
     };
     let id = response.id.and_then(|id| serde_json::from_slice(id.of(&body)).ok());
-    RecordedReply { id, items: response.items.iter().map(|item| body.slice(item.span.range())).collect() }
+    let items = response.items.iter().map(|item| body.slice(item.span.range())).collect();
+    let ended: Option<Ended> = serde_json::from_slice(&body).ok();
+    let finish =
+        ended.and_then(|ended| ended.incomplete_details).map(|details| match details.reason.as_str() {
+            "max_output_tokens" => "length".to_owned(),
+            _ => details.reason,
+        });
+    RecordedReply { id, items, finish }
+}
+
+/// Why a response ended early.
+#[derive(Deserialize)]
+struct Ended {
+    incomplete_details: Option<Incomplete>,
+}
+
+#[derive(Deserialize)]
+struct Incomplete {
+    reason: String,
 }
 
 /// The whole reply of this id with these items.

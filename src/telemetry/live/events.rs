@@ -1,8 +1,8 @@
-//! The stream of events in the life of tool calls: a bounded broadcast to the readers that are connected. Without a
-//! reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
+//! The stream of events in the life of tool calls, as they happen: a bounded broadcast to the readers that are connected.
+//! Without a reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
 
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{JudgedCall, On, RequestRecord, Verdict};
+use crate::telemetry::request_record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
@@ -86,25 +86,50 @@ impl Events {
 
     /// A call of `tool` begins to wait for a person's decision.
     pub(super) fn approval_asked(&self, record: &RequestRecord, tool: &str, now_ms: u64) {
-        if self.0.receiver_count() > 0 {
+        if self.has_readers() {
             let event = About { record, now_ms };
             self.send(event.event(Kind::Approval, Some(tool), None, Some("asked")));
         }
     }
 
-    /// The events of a request that has ended.
+    /// Whether anybody reads.
+    pub fn has_readers(&self) -> bool {
+        self.0.receiver_count() > 0
+    }
+
+    /// What is new in the record of a request in flight; `calls`: those judged since.
+    pub(super) fn happened(&self, record: &mut RequestRecord, calls: &[JudgedCall], now_ms: u64) {
+        let about = About { record, now_ms };
+        about.news(calls).into_iter().for_each(|event| self.send(event));
+        record.published = Published {
+            results: record.results.len(),
+            actions: record.actions.len(),
+            calls: record.published.calls + calls.len(),
+            reasks: record.reasks as usize,
+            fallbacks: record.fallbacks.len(),
+            approvals: record.approvals.len(),
+        };
+    }
+
+    /// The last events of a request that has ended.
     pub(super) fn record(&self, record: &RequestRecord, now_ms: u64) {
-        if self.0.receiver_count() == 0 || !record.route.is_governed() {
+        if !self.has_readers() || !record.route.is_governed() {
             return;
         }
         let about = About { record, now_ms };
-        about.events().into_iter().for_each(|event| self.send(event));
+        let calls = record.judged.get(record.published.calls..).unwrap_or_default();
+        about.news(calls).into_iter().chain([about.done()]).for_each(|event| self.send(event));
     }
 
     fn send(&self, event: Event) {
         // The last reader may have left meanwhile.
         let _ = self.0.send(Arc::new(event));
     }
+}
+
+/// The entries from the one at `first` on, as far as there are events for them.
+fn unseen<T>(all: &[T], first: usize) -> &[T] {
+    all.get(first..all.len().min(MOST_OF_A_KIND)).unwrap_or_default()
 }
 
 /// What the events of one request have in common.
@@ -133,33 +158,39 @@ impl About<'_> {
         Event { kind, data: serde_json::to_string(&data).unwrap_or_default() }
     }
 
-    fn events(&self) -> Vec<Event> {
-        let record = self.record;
-        let results = record.results.iter().filter(|_| !record.repeated).take(MOST_OF_A_KIND).map(|result| {
-            let message = format!("{}, about {} tokens", result.outcome.as_str(), result.tokens);
-            self.event(Kind::ToolResult, Some(&result.tool), None, Some(&message))
-        });
+    /// What was not published yet; `calls`: those judged since.
+    fn news(&self, calls: &[JudgedCall]) -> Vec<Event> {
+        let (record, seen) = (self.record, self.record.published);
+        let results =
+            unseen(&record.results, seen.results).iter().filter(|_| !record.repeated).map(|result| {
+                let message = format!("{}, about {} tokens", result.outcome.as_str(), result.tokens);
+                self.event(Kind::ToolResult, Some(&result.tool), None, Some(&message))
+            });
         let is_notice = |on: On, action: &str| on == On::Request && action == "notice";
-        let notices = record.actions.iter().filter(|action| is_notice(action.on, &action.action));
+        let actions = record.actions.get(seen.actions..).unwrap_or_default().iter();
+        let notices = actions.filter(|action| is_notice(action.on, &action.action));
         let notices = notices.map(|action| self.event(Kind::Notice, None, Some(action.policy), None));
-        let calls = record.judged.iter().take(MOST_OF_A_KIND).map(|call| self.call(call));
-        let re_asks = (record.reasks > 0).then(|| {
+        let calls = calls.iter().take(MOST_OF_A_KIND.saturating_sub(seen.calls)).map(|call| self.call(call));
+        let re_asks = (record.reasks as usize > seen.reasks).then(|| {
             let message = format!("asked again: {}", record.reasks);
             self.event(Kind::ReAsk, None, None, Some(&message))
         });
-        let fallbacks = record.fallbacks.iter();
+        let fallbacks = unseen(&record.fallbacks, seen.fallbacks).iter();
         let fallbacks =
             fallbacks.map(|fallback| self.event(Kind::Fallback, None, None, Some(fallback.as_str())));
-        let approvals = record.approvals.iter().take(MOST_OF_A_KIND).map(|approval| {
+        let approvals = unseen(&record.approvals, seen.approvals).iter().map(|approval| {
             self.event(Kind::Approval, Some(&approval.tool), None, Some(approval.outcome.as_str()))
         });
+        results.chain(notices).chain(calls).chain(re_asks).chain(fallbacks).chain(approvals).collect()
+    }
+
+    fn done(&self) -> Event {
+        let record = self.record;
         let end = match record.error {
             Some(error) => format!("{} {error}", record.status),
             None => record.status.to_string(),
         };
-        let done = self.event(Kind::Done, None, None, Some(&end));
-        let all = results.chain(notices).chain(calls).chain(re_asks).chain(fallbacks);
-        all.chain(approvals).chain([done]).collect()
+        self.event(Kind::Done, None, None, Some(&end))
     }
 
     fn call(&self, call: &JudgedCall) -> Event {

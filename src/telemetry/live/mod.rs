@@ -21,7 +21,7 @@ use self::totals::Totals;
 pub use self::totals::{Minute, ModelTotals, PolicyTotals, Snapshot, VERDICTS};
 use self::turns::Turns;
 pub use self::turns::{BlockedBy, TurnTotals};
-use super::request_record::RequestRecord;
+use super::request_record::{JudgedCall, RequestRecord};
 use bytes::Bytes;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -89,6 +89,12 @@ impl Live {
     /// A call of `tool` begins to wait for a person's decision.
     pub fn approval_asked(&self, record: &RequestRecord, tool: &str) {
         self.events.approval_asked(record, tool, now_ms());
+    }
+
+    /// Shows the readers of events what is new in the `record` of a request in flight, and the calls that were judged
+    /// since it was shown last.
+    pub fn happened(&self, record: &mut RequestRecord, calls: &[JudgedCall]) {
+        self.events.happened(record, calls, now_ms());
     }
 
     /// Keeps the `body` of the newest request of a conversation, where bodies are kept.

@@ -1,7 +1,8 @@
 //! The spans of a request, made from its request record: names and attributes, by OpenTelemetry's semantic conventions
-//! for generative AI and HTTP as far as they have a name for it. No body, no argument, no credential; every text from
-//! outside is bounded.
+//! for generative AI and HTTP as far as they have a name for it. Contents only where the trace holds some, which is then
+//! redacted; no credential; every text from outside is bounded.
 
+use super::contents::{CallContents, Contents, ResultContents};
 use super::step::{Child, Step, Trace};
 use crate::telemetry::bounded;
 use crate::telemetry::request_record::{JudgedCall, RequestRecord};
@@ -43,10 +44,17 @@ fn request_span(
         Some(model) => format!("{CHAT} {}", bounded::text(model, MAX_CHARS)),
         None => CHAT.to_owned(),
     };
+    let contents = trace.contents.as_deref();
+    let results = contents.map_or(&[][..], |contents| &contents.results);
+    let all = results.len() + record.judged.len();
+    let results = results.iter().map(|result| result_event(result, trace.began()));
+    let calls = record.judged.iter().enumerate().map(|(at, call)| {
+        let said = contents.and_then(|contents| contents.calls.get(at));
+        event(call, said, trace.decided(at))
+    });
     let mut events = SpanEvents::default();
-    let calls = record.judged.iter().enumerate().take(MOST_EVENTS);
-    events.events = calls.map(|(at, call)| event(call, trace.decided(at))).collect();
-    events.dropped_count = count(record.judged.len().saturating_sub(MOST_EVENTS));
+    events.events = results.chain(calls).take(MOST_EVENTS).collect();
+    events.dropped_count = count(all.saturating_sub(MOST_EVENTS));
     let failed = record.error.is_some() || record.status >= 500;
     SpanData {
         span_context: trace.own.clone(),
@@ -101,11 +109,14 @@ fn request_attributes(record: &RequestRecord, trace: &Trace) -> Vec<KeyValue> {
     made.seconds("toolrein.first_byte_seconds", first_byte);
     made.seconds("toolrein.overhead_seconds", record.times.overhead.as_secs_f64());
     made.number("toolrein.steps_left_out", trace.left_out.into());
+    if let Some(contents) = trace.contents.as_deref() {
+        made.contents(contents);
+    }
     made.0
 }
 
 /// A call of the reply, with the verdict and the policy that gave it.
-fn event(call: &JudgedCall, at: SystemTime) -> Event {
+fn event(call: &JudgedCall, contents: Option<&CallContents>, at: SystemTime) -> Event {
     let mut made = Attributes(Vec::with_capacity(6));
     made.text("gen_ai.tool.name", Some(&bounded::name(&call.tool)));
     made.text("gen_ai.tool.call.id", Some(&call.id));
@@ -116,7 +127,20 @@ fn event(call: &JudgedCall, at: SystemTime) -> Event {
     let others = call.said.iter().skip(1).map(|said| format!("{}={}", said.policy, said.reason));
     made.list("toolrein.also", others.collect());
     made.flag("toolrein.unjudged", call.unjudged);
+    if let Some(contents) = contents {
+        made.content("gen_ai.tool.call.arguments", contents.arguments.as_deref());
+        made.content("gen_ai.tool.call.result", contents.result.as_deref());
+    }
     Event::new("tool_call", at, made.0, 0)
+}
+
+/// A result that the client sent with the request.
+fn result_event(result: &ResultContents, at: SystemTime) -> Event {
+    let mut made = Attributes(Vec::with_capacity(3));
+    made.text("gen_ai.tool.name", Some(&bounded::name(&result.tool)));
+    made.text("gen_ai.tool.call.id", Some(&result.id));
+    made.content("gen_ai.tool.call.result", Some(&result.text));
+    Event::new("tool_result", at, made.0, 0)
 }
 
 fn step_span(
@@ -156,6 +180,20 @@ impl Attributes {
     fn text(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
             self.0.push(KeyValue::new(key, bounded::text(text, MAX_CHARS).into_owned()));
+        }
+    }
+
+    fn contents(&mut self, contents: &Contents) {
+        self.content("gen_ai.system_instructions", contents.instructions.as_deref());
+        self.content("gen_ai.input.messages", contents.input.as_deref());
+        self.content("gen_ai.output.messages", contents.output.as_deref());
+        self.number("toolrein.messages_left_out", contents.input_left_out);
+    }
+
+    /// A text that is bounded already, as it is.
+    fn content(&mut self, key: &'static str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.0.push(KeyValue::new(key, text.to_owned()));
         }
     }
 

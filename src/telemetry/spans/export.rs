@@ -5,7 +5,7 @@
 use super::Settings;
 use crate::telemetry::log::{Level, Log};
 use crate::telemetry::metrics::SpanCounts;
-use opentelemetry::KeyValue;
+use opentelemetry::{KeyValue, Value};
 use opentelemetry_http::HttpClient;
 use opentelemetry_otlp::{
     ExporterBuildError, SpanExporter as Otlp, WithExportConfig as _, WithHttpConfig as _,
@@ -24,6 +24,8 @@ use std::time::Duration;
 /// A batch is sent when there are so many spans, or when the oldest has waited so long.
 const BATCH: usize = 512;
 const DELAY: Duration = Duration::from_secs(1);
+/// Texts of this many bytes take as much memory as a span.
+const KIB: usize = 1_024;
 
 /// Where traces go, and where it is counted and said what became of them.
 pub struct Collector {
@@ -38,7 +40,7 @@ pub struct Collector {
 /// The sending side.
 pub(super) struct Sender {
     processor: BatchSpanProcessor,
-    /// The most spans and events that wait.
+    /// The most spans, events and KiB of contents that wait.
     queue: usize,
     watch: Arc<Watch>,
 }
@@ -91,9 +93,20 @@ impl Sender {
     }
 }
 
-/// Spans and their events, which take memory like spans.
+/// Spans, and what takes as much memory: their events, and each KiB of their longer texts.
 fn weight(spans: &[SpanData]) -> usize {
-    spans.iter().map(|span| 1 + span.events.len()).sum()
+    let of = |span: &SpanData| {
+        let of_events = span.events.iter().flat_map(|event| &event.attributes);
+        let texts: usize =
+            span.attributes.iter().chain(of_events).map(|attribute| length(&attribute.value)).sum();
+        1 + span.events.len() + texts / KIB
+    };
+    spans.iter().map(of).sum()
+}
+
+/// The bytes of a text of contents.
+fn length(value: &Value) -> usize {
+    if let Value::String(text) = value { text.as_str().len() } else { 0 }
 }
 
 /// What waits, and whether the collector takes it.

@@ -2,9 +2,11 @@
 //! to a collector by OTLP over HTTP. Off unless there is a collector. Samples and bounds; no request waits for it.
 
 mod attributes;
+mod contents;
 mod export;
 mod step;
 
+pub use self::contents::{CallContents, Contents, ResultContents};
 pub use self::export::Collector;
 pub use self::step::{Child, Step, StepKind, Trace};
 
@@ -34,7 +36,7 @@ pub struct Settings {
     pub service_name: String,
     /// The share of traces that are kept, from 0 to 1, where the caller has not decided.
     pub sample: f64,
-    /// The most spans and events that wait to be sent.
+    /// The most spans, events and KiB of contents that wait to be sent.
     pub queue: usize,
     /// For a batch, with its retries.
     pub timeout: Duration,

@@ -1,6 +1,7 @@
 //! The trace of one request while it runs: its place in the caller's trace, and the steps taken for it with their times.
 //! Plain data, bounded; sends nothing.
 
+use super::contents::Contents;
 use opentelemetry::trace::{SpanContext, SpanId};
 use opentelemetry::{KeyValue, Value};
 use opentelemetry_sdk::trace::{IdGenerator as _, RandomIdGenerator};
@@ -28,6 +29,8 @@ pub struct Trace {
     /// The retries in another form that the attempts so far explain.
     fallbacks: usize,
     propagates: bool,
+    /// What was said, where that is allowed; known at the end.
+    pub contents: Option<Box<Contents>>,
 }
 
 /// The same moment by both clocks.
@@ -134,7 +137,7 @@ impl Trace {
     pub(super) fn new(caller: SpanContext, own: SpanContext, propagates: bool) -> Self {
         let clock = Clock { began: Instant::now(), at: SystemTime::now() };
         let (steps, decided) = (Vec::new(), Vec::new());
-        Self { caller, own, clock, steps, left_out: 0, decided, fallbacks: 0, propagates }
+        Self { caller, own, clock, steps, left_out: 0, decided, fallbacks: 0, propagates, contents: None }
     }
 
     /// Begins a step; `call`: the number of the call that it is about. `None` beyond the most steps.

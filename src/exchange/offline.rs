@@ -1,0 +1,78 @@
+//! An exchange without sockets: what the state store, other requests and other models would answer is made up here or
+//! given by the caller, so that replays and validations drive one loop. Sends nothing and waits for nothing.
+
+use super::store::{Facts, News, StoreQuery};
+use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
+use crate::conversation::identity::Hash;
+use crate::conversation::summaries::{Pin, Summaries};
+
+/// What takes the place of the state store.
+pub trait Known {
+    /// What it knows.
+    fn facts(&mut self, _query: &StoreQuery) -> Facts {
+        Facts::default()
+    }
+
+    /// What it is to keep.
+    fn learn(&mut self, _news: News) {}
+}
+
+/// A state store that is empty and stays so.
+pub struct NothingKnown;
+
+impl Known for NothingKnown {}
+
+/// No model is asked for summaries: every batch counts as cleared.
+pub struct NoSummaries;
+
+impl Summaries for NoSummaries {
+    fn pinned(&self, _batch: Hash) -> Option<Pin> {
+        Some(Pin::Cleared)
+    }
+}
+
+/// What an exchange asks of others than the state store.
+pub enum Pending {
+    /// The upstream's reply: give [`Input::Reply`].
+    Send(Outgoing),
+    /// A person's decision on the call of this number: give [`Input::Decided`].
+    Approval(u32),
+    /// Another model's answer about the call of this number: give [`Input::Answered`].
+    Model(u32),
+    /// So many ms for the call of this number: give [`Input::Decided`].
+    Wait { id: u32, ms: u64 },
+    /// Nothing: this is the reply to the client, where it is whole.
+    Answer(Answer),
+}
+
+/// Goes on with `exchange` until it asks something of others; `None`: it asks for nothing more.
+pub fn advance(exchange: &mut Exchange, known: &mut dyn Known, now: Now) -> Option<Pending> {
+    while let Some(output) = exchange.next_output() {
+        let input = match output {
+            Output::Admit { .. } => Input::Admitted(Admission::Free),
+            Output::FindHistory(_) => Input::History(None),
+            Output::LookUp(query) => Input::Facts(Box::new(known.facts(&query))),
+            Output::Claim { .. } => Input::Claimed(false),
+            Output::Summarise { .. } => Input::Summarised(None),
+            Output::Store(news) => {
+                known.learn(news);
+                continue;
+            }
+            Output::Send(outgoing) => return Some(Pending::Send(outgoing)),
+            Output::AskApproval(request) => return Some(Pending::Approval(request.call.id)),
+            Output::AskModel(asked) => return Some(Pending::Model(asked.id)),
+            Output::Wait { id, ms } => return Some(Pending::Wait { id, ms }),
+            Output::Answer(answer) => return Some(Pending::Answer(answer)),
+            Output::SummariesLost(_)
+            | Output::Dismiss
+            | Output::WithdrawApproval(_)
+            | Output::BeginStream { .. }
+            | Output::BeginStreamOf(_)
+            | Output::Emit(_)
+            | Output::BreakOff(_)
+            | Output::Done => continue,
+        };
+        exchange.on(input, now);
+    }
+    None
+}

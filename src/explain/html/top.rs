@@ -1,0 +1,109 @@
+//! The top of the page: the verdict in one sentence, the figures, and the map of messages with its legend. Only lays out.
+
+use super::super::facts::{Explained, Fate, Shown};
+use super::super::visible::{grouped, one_line};
+use maud::{Markup, html};
+
+/// The roles that have a colour.
+const ROLES: [&str; 5] = ["system", "user", "assistant", "tool", "other"];
+
+pub(super) fn summary(explained: &Explained) -> Markup {
+    html! {
+        p.verdict { (verdict(explained)) }
+        (figures(explained))
+        (map(explained))
+        (legend(explained))
+    }
+}
+
+/// What would have become of the conversation, in one sentence.
+fn verdict(explained: &Explained) -> String {
+    let totals = &explained.totals;
+    let first = explained.messages.iter().flat_map(|shown| &shown.calls);
+    let first = first.filter(|call| call.ruling.is_blocked()).find_map(|call| call.objections.first());
+    let calls = match (totals.calls, totals.blocked) {
+        (0, _) => "There were no calls to judge".to_owned(),
+        (1, 0) => "Its one call would have run".to_owned(),
+        (all, 0) => format!("All {all} calls would have run"),
+        (all, blocked) => {
+            let by = first.map_or(String::new(), |first| format!(", the first by {}", first.policy));
+            format!("{blocked} of {all} calls would have been blocked{by}")
+        }
+    };
+    let refused = match explained.refusals.as_slice() {
+        [] => String::new(),
+        [one] => format!(", a request would have been refused by {}", one.policy),
+        more => format!(", {} requests would have been refused", more.len()),
+    };
+    let tokens = match (totals.tokens_removed, totals.tokens_added) {
+        (0, 0) => "the model would have read the conversation as it was recorded".to_owned(),
+        (removed, added) if removed == added => "the model would have read as many tokens".to_owned(),
+        (removed, added) if removed > added => {
+            format!("the model would have read {} tokens less", grouped(removed - added))
+        }
+        (removed, added) => format!("the model would have read {} tokens more", grouped(added - removed)),
+    };
+    format!("{calls}{refused}, and {tokens}.")
+}
+
+fn figures(explained: &Explained) -> Markup {
+    let totals = &explained.totals;
+    let touched = explained.messages.iter().filter(|shown| shown.is_touched()).count();
+    let figures = [
+        ("calls", totals.calls as u64, "in all".to_owned()),
+        ("blocked", totals.blocked as u64, format!("of {} calls", totals.calls)),
+        ("notices", totals.notices as u64, "texts of toolrein".to_owned()),
+        ("removed", totals.tokens_removed, format!("of {} tokens", grouped(totals.tokens_before))),
+        ("added", totals.tokens_added, "tokens".to_owned()),
+        ("touched", touched as u64, format!("of {} messages", explained.messages.len())),
+    ];
+    html! {
+        dl.figures {
+            @for (name, figure, more) in figures {
+                div { dt { (name) } dd { (grouped(figure)) small { (more) } } }
+            }
+        }
+    }
+}
+
+/// One bar for each message, as wide as its tokens; the pale end of it is the part that is not sent.
+fn map(explained: &Explained) -> Markup {
+    html! {
+        nav.map aria-label="Messages by tokens" {
+            @for shown in explained.messages.iter().filter(|shown| shown.fate != Fate::Added) { (bar(shown)) }
+        }
+    }
+}
+
+fn bar(shown: &Shown) -> Markup {
+    let before = shown.before.map_or(0, |size| size.tokens).max(1);
+    let after = shown.after.map_or(0, |size| size.tokens);
+    let kept = if shown.fate == Fate::Reply { 100 } else { (after * 100 / before).min(100) };
+    let (number, role) = (shown.message, shown.role);
+    let is_blocked = shown.calls.iter().any(|call| call.ruling.is_blocked());
+    html! {
+        a href={ "#m" (number) }
+            class={ (role) @if shown.is_touched() { " touched" } @if is_blocked { " has-block" } }
+            style={ "flex-grow:" (before) }
+            title={ (number) " " (role) ", " (grouped(before)) " tokens" @if is_blocked { ", a call blocked" } }
+        { i style={ "height:" (kept) "%" } {} }
+    }
+}
+
+/// What the colours of this page mean.
+fn legend(explained: &Explained) -> Markup {
+    let has = |role: &str| explained.messages.iter().any(|shown| shown.role == role);
+    let is_blocked = |shown: &Shown| shown.calls.iter().any(|call| call.ruling.is_blocked());
+    html! {
+        p.legend aria-label="Legend" {
+            @for role in ROLES.into_iter().filter(|role| has(role)) {
+                span { i class={ "key " (role) } {} (one_line(role)) } " "
+            }
+            span { i.key.pale {} "strong colour: changed" } " "
+            span { i.key.unsent {} "not sent" } " "
+            @if explained.messages.iter().any(is_blocked) { span { i.key.block {} "a call blocked" } " " }
+            span { del { "removed" } } " "
+            span { ins { "added" } }
+        }
+    }
+}
