@@ -4,7 +4,8 @@
 use super::facts::{Act, Explained, Fate, Kind, Made, Objection, Piece, Refused, Rule, Ruled, Shown, Size};
 use super::marks::{Mark, Run, compare};
 use super::text::{COUNTERFACTUAL, UNKNOWN_APPROVALS};
-use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
+use super::visible::{abridged, grouped, grouped_noun, grouped_signed, one_line, saved_in_words, visible};
+use crate::plural::{counted, noun_after};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::io::{self, Write};
 
@@ -120,15 +121,15 @@ fn figures(explained: &Explained) -> Markup {
     let touched = explained.messages.iter().filter(|shown| shown.is_touched()).count();
     let share = if before == 0 { 0.0 } else { saved as f64 * 100.0 / before as f64 };
     let figures = [
-        ("as recorded", before, "tokens".to_owned()),
-        ("as sent", after, "tokens".to_owned()),
+        ("as recorded", before, noun_after(before, "token")),
+        ("as sent", after, noun_after(after, "token")),
         (
             if saved < 0 { "added" } else { "saved" },
             saved.unsigned_abs(),
-            format!("tokens, {:.1}%", share.abs()),
+            format!("{}, {:.1}%", noun_after(saved.unsigned_abs(), "token"), share.abs()),
         ),
-        ("touched", touched as u64, format!("of {} messages", explained.messages.len())),
-        ("blocked", totals.blocked as u64, format!("of {} calls", totals.calls)),
+        ("touched", touched as u64, format!("of {}", counted(explained.messages.len(), "message"))),
+        ("blocked", totals.blocked as u64, format!("of {}", counted(totals.calls, "call"))),
     ];
     html! {
         dl.figures {
@@ -382,13 +383,19 @@ fn footer(explained: &Explained) -> Markup {
 }
 
 fn sizes(before: Option<Size>, after: Option<Size>) -> String {
-    let words = |chars: String, tokens: String| format!("{chars} characters, {tokens} tokens");
+    let words = |size: Size| {
+        let chars = grouped_noun(size.chars as u64, "character");
+        (chars, grouped_noun(size.tokens, "token"))
+    };
     match (before, after) {
-        (Some(before), Some(after)) if before != after => words(
-            format!("{} → {}", grouped(before.chars as u64), grouped(after.chars as u64)),
-            format!("{} → {}", grouped(before.tokens), grouped(after.tokens)),
-        ),
-        (Some(one), _) | (None, Some(one)) => words(grouped(one.chars as u64), grouped(one.tokens)),
+        (Some(before), Some(after)) if before != after => {
+            let (chars, tokens) = words(after);
+            format!("{} → {chars}, {} → {tokens}", grouped(before.chars as u64), grouped(before.tokens))
+        }
+        (Some(one), _) | (None, Some(one)) => {
+            let (chars, tokens) = words(one);
+            format!("{chars}, {tokens}")
+        }
         (None, None) => String::new(),
     }
 }

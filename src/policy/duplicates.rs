@@ -46,6 +46,7 @@ use crate::conversation::names::dispatch_form;
 use crate::conversation::outcome::{has_failed, is_unknown};
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use crate::plural::counted;
 use past::{Deed, End, Found, Past, Same};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -446,7 +447,7 @@ fn quote(text: &str) -> Arc<str> {
     let text = text.trim();
     let Some((end, _)) = text.char_indices().nth(QUOTED) else { return text.into() };
     let left_out = text[end..].chars().count();
-    format!("{}... [{left_out} more characters]", &text[..end]).into()
+    format!("{}... [{}]", &text[..end], counted(left_out, "more character")).into()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use crate::admin::{Pages, Review};
 use crate::config::Config;
+use crate::plural::counted;
 use crate::policy::REGISTRY;
 use crate::proxy::body::{BodyError, ReplyBody};
 use crate::proxy::{ResponseFuture, Service};
@@ -60,7 +61,7 @@ impl Review for Reviewer {
 /// The configuration for a replay.
 fn enforced(config: &Config) -> Result<Enforced, String> {
     let again = config.again(REGISTRY).map_err(|problems| {
-        format!("The configuration in force cannot be built again: {} problems.", problems.0.len())
+        format!("The configuration in force cannot be built again: {}.", counted(problems.0.len(), "problem"))
     });
     again.map(Enforced::new)
 }

@@ -208,7 +208,7 @@ fn money_is_limited_by_known_prices_and_models_without_one_are_reported() {
         until_answered(&mut Talk::new(form), &program);
         let requests = upstream.requests();
         assert_eq!(requests.len(), 5, "three calls, a blocked one, the final answer");
-        assert!(notices(&requests[2])[0].contains("$0.0002 of $0.0003 of this conversation spent"));
+        assert!(notices(&requests[2])[0].contains("$0.0002 of $0.0003 spent in this conversation"));
         program.wait_for_metric("toolrein_cost_usd_total{model=\"gpt-4o\"}", 0.0005);
         let mut talk = Talk::new(form);
         talk.members["model"] = "nobody-knows".into();

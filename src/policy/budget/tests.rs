@@ -248,7 +248,7 @@ const LIMITED: [Limited; 6] = [
         Scope::Conversation,
         Kind::Nanodollars,
         1_500_000_000,
-        "$1.50 of $1.50 of this conversation",
+        "$1.50 of $1.50 spent in this conversation",
         ("spend_microusd_used", 1_500_000),
     ),
     (
@@ -338,7 +338,7 @@ fn an_approval_is_asked_for_and_extends_the_scope_that_is_used_up() {
     let (line, extends) = reason.asks.unwrap();
     assert_eq!(
         line,
-        "The budget is used up: 3 of 3 tool calls of this turn used. Your approval adds 1 more calls."
+        "The budget is used up: 3 of 3 tool calls of this turn used. Your approval adds 1 more call."
     );
     assert_eq!(extends, [true, false, false]);
 }

@@ -136,7 +136,7 @@ impl About<'_> {
     fn events(&self) -> Vec<Event> {
         let record = self.record;
         let results = record.results.iter().filter(|_| !record.repeated).take(MOST_OF_A_KIND).map(|result| {
-            let message = format!("{}, about {} tokens", result.outcome.as_str(), result.tokens);
+            let message = format!("{}, estimated tokens: {}", result.outcome.as_str(), result.tokens);
             self.event(Kind::ToolResult, Some(&result.tool), None, Some(&message))
         });
         let is_notice = |on: On, action: &str| on == On::Request && action == "notice";
