@@ -18,7 +18,7 @@ pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
-pub use verdict::{Clarification, Extends, Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{Clarification, Extends, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::conversation::account::{Marks, SCOPES};
