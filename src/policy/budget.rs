@@ -123,8 +123,6 @@ impl Policy for Budget {
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
-            // The turn in which it was asked for goes on.
-            Event::TurnBegins(view) if used.is_approval(view.index) => {}
             Event::TurnBegins(_) => {
                 if used.had_notice && self.says_fresh(used) {
                     let limit = self.limits[Scope::Turn as usize].get(Kind::Calls);
@@ -204,13 +202,6 @@ impl Policy for Budget {
             limit: number(kind, limit),
         });
         usage.collect()
-    }
-}
-
-impl Used {
-    /// Whether the message approves calls for which a person was asked.
-    fn is_approval(&self, message: usize) -> bool {
-        self.account.as_ref().is_some_and(|account| account.approvals.contains(&message))
     }
 }
 

@@ -218,8 +218,8 @@ const BLOCKED: Text = Text {
 };
 const AT_ONCE: Text = Text {
     key: "at_once",
-    default: "The call was not run: at most {limit} {limit:call/calls} of one reply {limit:is/are} run at once. Call fewer at once; this one \
-              can be made again in your next reply.",
+    default: "The call was not run: at most {limit} {limit:call/calls} of one reply {limit:is/are} run at once. \
+              Call fewer at once; this one can be made again in your next reply.",
     placeholders: &["limit"],
 };
 const NOTICE: Text = Text {
@@ -343,11 +343,12 @@ mod tests {
     use super::super::cases::{policy, read, turn};
     use super::*;
     use crate::conversation::Transcript;
+    use crate::conversation::account::Account;
     use crate::conversation::identity::{Hash, HashKey, Identity};
     use crate::conversation::memo::NoMemo;
 
     use crate::plan::Change;
-    use crate::policy::set::Judge;
+    use crate::policy::set::{Judge, PolicySet};
 
     const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
 
@@ -410,6 +411,21 @@ mod tests {
         let words: Vec<&str> = notices.iter().map(|(_, word, _)| *word).collect();
         assert_eq!(words, ["notice", "fresh"]);
         assert!(notices[0].2.contains("2 of 2 calls of web_search in this turn are used"), "{notices:?}");
+    }
+
+    #[test]
+    fn an_approval_goes_on_with_the_turn_in_which_it_was_asked_for() {
+        let body = next_turn(&turn("f", 2));
+        let approval = body.matches(r#""role""#).count() - 1;
+        for (approvals, runs) in [(vec![approval], [true, false]), (vec![], [true, true])] {
+            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+            let identity = super::super::cases::somebody();
+            let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            transcript.account = Some(Arc::new(Account { approvals, ..Account::default() }));
+            let rules = vec![policy::<TurnLimits>("calls = 3")];
+            let mut judge = PolicySet::new(rules).read(&transcript).1;
+            assert_eq!(allowed(&mut judge, &["f", "f"]), runs);
+        }
     }
 
     #[test]
