@@ -319,8 +319,8 @@ impl Budget {
     /// if it is due.
     fn announce(&self, message: usize, is_result: bool, used: &Used, plan: &mut Plan) {
         let Some(account) = &used.account else { return };
-        if let Some((_, text)) = account.pins.iter().find(|(at, _)| *at == message) {
-            return plan.notice("notice", text.to_string());
+        if let Some(text) = account.placed_by(Self::NAME, message) {
+            return plan.notice("notice", text.to_owned());
         }
         if message + 1 != used.messages {
             return;
@@ -346,7 +346,7 @@ impl Budget {
         let is_due = is_news || (self.config.notify == Notify::EveryResult && is_result);
         if is_due && !amounts.is_empty() && account.may_pin {
             let (word, text) = self.status(&amounts);
-            plan.announce(word, text, marks);
+            plan.announce(word, text, Some(marks));
         }
     }
 
