@@ -290,12 +290,12 @@ fn an_approval_buys_an_extension_once() {
         let first = talk.ask(&program);
         assert_eq!(first.calls.len(), 1);
         talk.add(&first);
-        for (used, limit) in [(1, 1), (3, 3)] {
+        for (used, limit) in [(1, "1 tool call"), (3, "3 tool calls")] {
             let asked = talk.ask(&program);
             asked.assert_coherent(form);
             assert!(asked.calls.is_empty());
             let line = format!(
-                "The budget is used up: {used} of {limit} tool calls of this turn used. Your approval adds 2 more calls."
+                "The budget is used up: {used} of {limit} of this turn used. Your approval adds 2 more calls."
             );
             assert!(asked.text.starts_with(&line), "{}", asked.text);
             talk.add(&asked);
