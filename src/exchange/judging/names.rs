@@ -28,16 +28,19 @@ impl Judging {
         if !call.has_other_names() || self.observe {
             return self.judge.rule(choice, &name, arguments, now_ms);
         }
+        // Before the call itself counts: whatever its name, it is one call.
+        let names = call.other_names();
+        let objections =
+            names.iter().flat_map(|name| self.objections_to_name(choice, name, arguments, now_ms));
+        let objections: Vec<_> = objections.collect();
+        if objections.is_empty() {
+            return self.judge.rule(choice, &name, arguments, now_ms);
+        }
         let checkpoint = self.judge.checkpoint(choice);
         let mut ruling = self.judge.rule(choice, &name, arguments, now_ms);
         if ruling.is_allowed() {
-            let names = call.other_names();
-            let objections =
-                names.iter().flat_map(|name| self.objections_to_name(choice, name, arguments, now_ms));
-            ruling.objections = objections.collect();
-            if !ruling.is_allowed() {
-                self.judge.go_back(choice, checkpoint);
-            }
+            self.judge.go_back(choice, checkpoint);
+            ruling.objections = objections;
         }
         ruling
     }

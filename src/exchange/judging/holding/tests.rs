@@ -235,6 +235,15 @@ fn whether_every_tool_is_closed_is_known_after_each_call_that_was_let_through() 
 }
 
 #[test]
+fn the_last_call_of_a_limit_is_let_through_under_whatever_names_a_client_may_read_it() {
+    let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
+    let mut renamed = call("a", "{}");
+    renamed.before = vec![b"b".to_vec()];
+    assert_eq!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Release);
+    assert!(matches!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Block { .. }));
+}
+
+#[test]
 fn the_line_about_a_limit_reaches_the_question_and_what_its_approval_extends() {
     let chat = "[confirm]\ntools = [\"pay\"]\n[budget]\ntool_calls = 1\nexhausted = \"ask\"\n";
     let mut judging = judging(chat);
