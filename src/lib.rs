@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod exchange;
 pub mod explain;
 pub mod plan;
+pub mod plural;
 pub mod policy;
 pub mod proxy;
 pub mod recorder;

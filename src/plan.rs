@@ -1,6 +1,7 @@
 //! Plans: the decisions of the policies, as plain data: edits of events, verdicts on calls, a refusal of the request.
 //! They say what should change, never how bytes change.
 
+mod announced;
 pub mod approval;
 pub mod decision;
 mod envelope;
@@ -13,15 +14,15 @@ pub mod texts;
 mod verdict;
 pub(crate) mod work;
 
+pub use announced::Announced;
 pub use envelope::{details, envelope, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
-pub use verdict::{Clarification, Extends, Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{Clarification, Extends, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict};
 
 use self::placeholders::{Placeholders, Redaction};
-use crate::conversation::account::{Marks, SCOPES};
 use crate::conversation::pins::Pinned;
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
@@ -52,8 +53,10 @@ pub struct Plan {
     restricts_calls: bool,
     /// What is known of summaries of cleared results.
     pub summaries: BatchSummaries,
-    /// A notice that stays where it is placed now, since it is no function of the history.
-    pub announced: Option<Announced>,
+    /// Notices that stay where they are placed now, since they are no functions of the history: at most one of a policy.
+    pub announced: Vec<Announced>,
+    /// What the model is shown from now on is left of each counted thing, where that changes.
+    pub left: Option<Vec<(Arc<str>, u64)>>,
     /// Texts of results that may hold instructions: the indexes of their messages, and their own.
     flagged: Vec<(usize, usize)>,
     /// Definitions of tools that were seen for the first time.
@@ -98,16 +101,6 @@ struct OwnTool {
     policy: &'static str,
     name: &'static str,
     reads_results: bool,
-}
-
-/// A notice about amounts that the history does not show: the state store keeps it for later requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announced {
-    /// The index of the message that it follows: the request's last.
-    pub message: usize,
-    pub text: String,
-    /// The thresholds that the model is informed about from then on, by scope.
-    pub marks: [Marks; SCOPES],
 }
 
 /// A result that was cut, and that the model asked for again.
@@ -369,13 +362,6 @@ impl Plan {
         self.edit(Change::Notice { text, word });
     }
 
-    /// Adds the notice `text` after the event being read, which must be of the request's last message, and keeps it there:
-    /// see [`Announced`].
-    pub fn announce(&mut self, word: &'static str, text: String, marks: [Marks; SCOPES]) {
-        self.announced = Some(Announced { message: self.at.message, text: text.clone(), marks });
-        self.notice(word, text);
-    }
-
     /// Reports the event being read to the operator, and to nobody else.
     pub fn remark(&mut self, word: &'static str) {
         self.edit(Change::Remark { word, of: None });
@@ -459,7 +445,8 @@ impl Plan {
         self.declared.clear();
         self.annotated.clear();
         self.summaries = BatchSummaries::default();
-        self.announced = None;
+        self.announced.clear();
+        self.left = None;
         self.one_at_a_time = false;
     }
 

@@ -55,6 +55,8 @@ pub struct Pin {
     pub messages: usize,
     /// The digest of these.
     pub history: Hash,
+    /// The policy that placed it.
+    pub by: Arc<str>,
     /// Empty: no notice, but the last of these messages is an approval, which does not begin a turn of its own.
     pub text: Arc<str>,
 }
@@ -77,6 +79,18 @@ pub struct Carried {
     pub once: Once,
     /// Oldest first.
     pub pins: Vec<Pin>,
+    /// What the model was last shown is left of each counted thing, by its name.
+    pub left: Vec<(Arc<str>, u64)>,
+}
+
+/// A notice that was placed in an earlier request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacedNotice {
+    /// The index of the message that it follows.
+    pub message: usize,
+    /// The policy that placed it.
+    pub by: Arc<str>,
+    pub text: Arc<str>,
 }
 
 /// What one request has added, however often it is tried.
@@ -103,8 +117,10 @@ pub struct Account {
     pub used: [Sums; SCOPES],
     pub marks: [Marks; SCOPES],
     pub bought: [u32; SCOPES],
-    /// The notices that are placed again, each with the index of the message that it follows.
-    pub pins: Vec<(usize, Arc<str>)>,
+    /// The notices that are placed again.
+    pub pins: Vec<PlacedNotice>,
+    /// See [`Carried::left`].
+    pub left: Vec<(Arc<str>, u64)>,
     /// The messages of the user that are approvals.
     pub approvals: Vec<usize>,
     /// Whether there is room for one more.
@@ -186,7 +202,9 @@ impl Tally {
 impl Carried {
     /// About its size in bytes.
     pub fn size(&self) -> usize {
-        size_of::<Self>() + self.pins.iter().map(|pin| size_of::<Pin>() + pin.text.len()).sum::<usize>()
+        let pins = self.pins.iter().map(|pin| size_of::<Pin>() + pin.text.len()).sum::<usize>();
+        let left = self.left.iter().map(|(name, _)| size_of::<(Arc<str>, u64)>() + name.len());
+        size_of::<Self>() + pins + left.sum::<usize>()
     }
 }
 
@@ -195,6 +213,12 @@ impl Account {
     pub fn used_at(&self, scope: Scope, now_ms: u64) -> Sums {
         let passed = now_ms.saturating_sub(self.since_ms);
         self.used[scope as usize].plus(&Sums::default().with(Kind::Millis, passed))
+    }
+
+    /// The notice that `policy` has placed after the message with index `message`.
+    pub fn placed_by(&self, policy: &str, message: usize) -> Option<&str> {
+        let placed = self.pins.iter().find(|placed| placed.message == message && &*placed.by == policy);
+        placed.map(|placed| &*placed.text)
     }
 }
 

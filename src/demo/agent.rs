@@ -3,6 +3,7 @@
 
 use super::endpoint::{Answer, Endpoint};
 use super::world;
+use crate::plural::counted;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::http::{HeaderMap, Request, StatusCode, header};
@@ -130,7 +131,7 @@ impl fmt::Display for Outcome {
         match self {
             Self::Answered => write!(out, "answered"),
             Self::Empty => write!(out, "ended without an answer"),
-            Self::GaveUp(calls) => write!(out, "gave up after {calls} calls"),
+            Self::GaveUp(calls) => write!(out, "gave up after {}", counted(*calls, "call")),
             Self::Refused(status) => write!(out, "refused (HTTP {})", status.as_u16()),
             Self::Failed(why) => write!(out, "{why}"),
         }

@@ -4,6 +4,7 @@
 use super::refusal::{Code, Refusal};
 use super::request::{Chat, Choice, Format, Tool, text_of};
 use super::sample::sample;
+use crate::plural::counted;
 use hyper::http::StatusCode;
 use serde_json::{Value, json};
 
@@ -205,10 +206,10 @@ impl Chat {
             .results()
             .map(|message| text_of(message).chars().count())
             .fold((0_usize, 0), |(results, all), characters| (results + 1, all + characters));
-        let plural = if results == 1 { "" } else { "s" };
         format!(
-            "I have seen {results} tool result{plural} with {characters} characters, and this is my final \
-             answer."
+            "I have seen {} with {}, and this is my final answer.",
+            counted(results, "tool result"),
+            counted(characters, "character")
         )
     }
 }

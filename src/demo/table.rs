@@ -3,6 +3,7 @@
 
 use super::agent::Outcome;
 use super::scenes::Pass;
+use crate::plural::{counted, noun_after};
 use std::io::{self, Write};
 
 /// One scene, directly and through toolrein.
@@ -83,7 +84,11 @@ impl Sum {
 
 fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
     if before == after {
-        return format!("No difference: {} of {scenes} scenes answered either way.", before.answered);
+        return format!(
+            "No difference: {} of {} answered either way.",
+            before.answered,
+            counted(scenes, "scene")
+        );
     }
     let change = match (before.tokens, after.tokens) {
         (0, _) => String::new(),
@@ -91,10 +96,12 @@ fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
         (before, after) => format!(" ({}% more)", (after - before) * 100 / before),
     };
     format!(
-        "toolrein: {} of {scenes} scenes answered, not {}; {} tokens sent, not {}{change}.",
+        "toolrein: {} of {} answered, not {}; {} {} sent, not {}{change}.",
         after.answered,
+        counted(scenes, "scene"),
         before.answered,
         grouped(after.tokens),
+        noun_after(after.tokens, "token"),
         grouped(before.tokens),
     )
 }
@@ -203,7 +210,7 @@ mod tests {
         );
         assert!(
             written(&[row(pass(1, 0, 100, Outcome::Answered))])
-                .contains("No difference: 1 of 1 scenes answered")
+                .contains("No difference: 1 of 1 scene answered")
         );
     }
 

@@ -6,7 +6,7 @@ use super::store::{Facts, News};
 use crate::config::Price;
 use crate::conversation::Transcript;
 use crate::conversation::account::{
-    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, SCOPES, Scope, Sums, Tally,
+    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
 };
 use crate::conversation::histories::beginnings;
 use crate::conversation::identity::{Hash, Identity};
@@ -15,7 +15,7 @@ use crate::dialect::reply::ShownChoice;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
-use crate::plan::Announced;
+use crate::plan::{Announced, Plan};
 use crate::policy::about::Accounting;
 use std::sync::Arc;
 
@@ -180,6 +180,7 @@ impl OpenAccount {
             marks: carried.marks,
             bought,
             pins,
+            left: carried.left.clone(),
             approvals,
             may_pin: carried.pins.len() < MOST_PINS,
             now_ms,
@@ -193,18 +194,32 @@ impl OpenAccount {
         (Self { keys, carried, before, reported, last, marks, prompt: 0, price }, account)
     }
 
-    /// Keeps the notice that is placed now where it is. Returns the update for the state store, at once: the same
-    /// request may be tried again.
-    pub(super) fn pin(&mut self, transcript: &Transcript<'_>, announced: &Announced) -> News {
-        let messages = announced.message + 1;
-        let history = beginnings(transcript, &[messages]).into_iter().next().flatten();
-        let Some(history) = history else { return News::default() };
-        self.carried.pins.push(Pin { messages, history, text: announced.text.as_str().into() });
-        self.carried.marks = announced.marks;
-        self.marks = Some(announced.marks[CONVERSATION]);
+    /// Keeps the notices that `plan` places now where they are, and what it says is left. Returns them, and the update for
+    /// the state store, at once: the same request may be tried again.
+    pub(super) fn pin(&mut self, transcript: &Transcript<'_>, plan: &Plan) -> (Vec<PlacedNotice>, News) {
+        let Plan { announced, left, .. } = plan;
+        if announced.is_empty() && left.is_none() {
+            return (Vec::new(), News::default());
+        }
+        if let Some(left) = left {
+            self.carried.left.clone_from(left);
+        }
+        let mut placed = Vec::new();
+        for Announced { policy, message, text, marks } in announced {
+            let messages = message + 1;
+            let history = beginnings(transcript, &[messages]).into_iter().next().flatten();
+            let Some(history) = history.filter(|_| self.carried.pins.len() < MOST_PINS) else { continue };
+            let (by, text): (Arc<str>, Arc<str>) = ((*policy).into(), text.as_str().into());
+            placed.push(PlacedNotice { message: *message, by: Arc::clone(&by), text: Arc::clone(&text) });
+            self.carried.pins.push(Pin { messages, history, by, text });
+            if let Some(marks) = marks {
+                self.carried.marks = *marks;
+                self.marks = Some(marks[CONVERSATION]);
+            }
+        }
         // Not a try yet: only what is placed must be found again.
         let tried = Carried { once: self.before, ..self.carried.clone() };
-        News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() }
+        (placed, News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() })
     }
 
     /// The update after this exchange has used `spent` in all; `shown`: the choices that the client has got. Unless
@@ -295,20 +310,24 @@ fn without(tally: &Tally, once: Once, scope: Scope) -> (Sums, u32) {
 }
 
 /// The approvals and the notices whose messages are as they were.
-fn placed(transcript: &Transcript<'_>, pins: &[Pin]) -> (Vec<usize>, Vec<(usize, Arc<str>)>) {
+fn placed(transcript: &Transcript<'_>, pins: &[Pin]) -> (Vec<usize>, Vec<PlacedNotice>) {
     let counts: Vec<usize> = pins.iter().map(|pin| pin.messages).collect();
     let as_they_are = beginnings(transcript, &counts);
     let placed = pins.iter().zip(as_they_are).filter(|(pin, history)| *history == Some(pin.history));
-    let placed = placed.map(|(pin, _)| (pin.messages.saturating_sub(1), Arc::clone(&pin.text)));
-    let (approvals, notices): (Vec<_>, Vec<_>) = placed.partition(|(_, text)| text.is_empty());
-    (approvals.into_iter().map(|(at, _)| at).collect(), notices)
+    let placed = placed.map(|(pin, _)| PlacedNotice {
+        message: pin.messages.saturating_sub(1),
+        by: Arc::clone(&pin.by),
+        text: Arc::clone(&pin.text),
+    });
+    let (approvals, notices): (Vec<_>, Vec<_>) = placed.partition(|placed| placed.text.is_empty());
+    (approvals.into_iter().map(|approval| approval.message).collect(), notices)
 }
 
 /// The mark that the last message of the request is an approval.
 fn approval(transcript: &Transcript<'_>) -> Option<Pin> {
     let messages = transcript.request.messages.len();
     let history = beginnings(transcript, &[messages]).into_iter().next()??;
-    Some(Pin { messages, history, text: "".into() })
+    Some(Pin { messages, history, by: "".into(), text: "".into() })
 }
 
 impl Carried {
@@ -323,6 +342,7 @@ impl Carried {
     fn take_in(&mut self, tried: &Self, is_same: bool) {
         (self.marks, self.day) = (tried.marks, tried.day);
         self.pins.clone_from(&tried.pins);
+        self.left.clone_from(&tried.left);
         if !is_same {
             return;
         }
@@ -349,6 +369,68 @@ mod tests {
     use super::*;
     use crate::conversation::identity::HashKey;
     use crate::conversation::memo::NoMemo;
+    use crate::policy::REGISTRY;
+    use crate::policy::cases::{built, turn};
+    use crate::policy::set::PolicySet;
+    use proptest::prelude::*;
+
+    const MINUTE: u64 = 60_000;
+    const WINDOW_MS: u64 = 120 * MINUTE;
+    const QUOTA: &str = "limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }\nnotify = 2";
+
+    /// The notices of the `nth` request, each with the index of its message, and what the store has then: of the request as
+    /// it came, and of its reply.
+    fn asked(
+        nth: usize,
+        now_ms: u64,
+        spent: &[u64],
+        known: [Option<Arc<Carried>>; 2],
+    ) -> (Vec<(usize, String)>, [Option<Arc<Carried>>; 2]) {
+        let entry = REGISTRY.iter().find(|entry| entry.name == "quota").unwrap();
+        let policies = PolicySet::new(vec![built(entry, QUOTA)]);
+        let body = turn("image", nth);
+        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));
+        let keys = AccountKeys { own: Hash(1), replies: reply.into_iter().collect(), named: None, day: None };
+        let facts = Facts { carried: known.to_vec(), ..Facts::default() };
+        let (mut open, account) = OpenAccount::open(keys, &transcript, &facts, now_ms, false, None);
+        transcript.account = Some(Arc::new(account));
+        (transcript.spent, transcript.now_ms) = (vec![spent.to_vec()], now_ms);
+        let plan = policies.read(&transcript).0;
+        let (_, pinned) = open.pin(&transcript, &plan);
+        let context = RequestContext { root: identity.root(), context: Hash(0), memo: &NoMemo };
+        let news = open.report(Spent::default(), &context, &identity, &[], now_ms, true);
+        let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
+        let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));
+        let notices = plan.edits.iter().map(|edit| (edit.message, edit.change.text().to_owned()));
+        (notices.collect(), [own(pinned).or_else(|| known[0].clone()), after])
+    }
+
+    proptest! {
+        #[test]
+        fn a_notice_of_a_quota_stays_where_it_was_placed_whatever_time_and_other_conversations_do(
+            steps in prop::collection::vec((1..90u64, 0..3usize), 1..14),
+        ) {
+            let (mut now_ms, mut spent) = (1_000 * MINUTE, Vec::new());
+            let (mut before, mut known): (Vec<(usize, String)>, _) = (Vec::new(), None);
+            for (nth, (minutes, elsewhere)) in steps.into_iter().enumerate() {
+                now_ms += minutes * MINUTE;
+                // As the store forgets them.
+                spent.retain(|at_ms| now_ms - at_ms < WINDOW_MS);
+                let (notices, [tried, after]) = asked(nth, now_ms, &spent, [None, known.clone()]);
+                let old = notices.iter().filter(|(message, _)| *message < 2 * nth).cloned();
+                prop_assert_eq!(old.collect::<Vec<_>>(), before);
+                // A client that sends the request again a minute later gets the same.
+                let later = now_ms + MINUTE;
+                let (again, _) = asked(nth, later, &[&spent[..], &[now_ms]].concat(), [tried, known]);
+                prop_assert!(again.starts_with(&notices));
+                (before, known) = (notices, after);
+                spent.extend(vec![now_ms; 1 + elsewhere]);
+            }
+        }
+    }
 
     #[test]
     fn the_time_in_which_a_person_is_asked_is_none_of_the_turns() {

@@ -10,6 +10,7 @@ pub mod wrapper;
 use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
+use self::names::OpenTool;
 use crate::conversation::account::SCOPES;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
@@ -104,7 +105,8 @@ pub struct Judging {
     answers: AnswerTools,
     /// Observe mode: decide and record, but release everything.
     observe: bool,
-    /// The model was asked for a final answer: calls that are not the answer are dropped.
+    /// What is judged is a final answer: calls that are not the answer are dropped. Choices are asked again one after
+    /// the other, each for itself.
     landing: bool,
     /// The token with which the user may approve calls of this reply, in the conversation; without it no person can be
     /// asked.
@@ -112,8 +114,8 @@ pub struct Judging {
     /// Calls that cannot be judged pass, also where policies restrict calls.
     pass_unjudged: bool,
     holding: Holding,
-    /// For each choice with a blocked call, whether every tool is closed to it for the rest of the turn.
-    all_closed: Vec<(u32, bool)>,
+    /// For each choice with a blocked call, whether any tool is open to it.
+    open_tools: Vec<OpenTool>,
     /// What approvals of this client request extend.
     extended: Extends,
     pub record: Vec<Judged>,
@@ -124,7 +126,7 @@ pub struct Judging {
 impl Judging {
     /// A judge that decides by the policies of `judge` and always releases `answers`.
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        let (token, holding, record, all_closed) = (None, Holding::default(), Vec::new(), Vec::new());
+        let (token, holding, record, open_tools) = (None, Holding::default(), Vec::new(), Vec::new());
         let extended = Extends::default();
         Self {
             judge,
@@ -134,7 +136,7 @@ impl Judging {
             token,
             pass_unjudged: false,
             holding,
-            all_closed,
+            open_tools,
             extended,
             record,
             reworded: Vec::new(),
@@ -165,9 +167,14 @@ impl Judging {
         self.judge.approve(approved);
     }
 
-    /// From now on only answers are released.
+    /// The model is asked for its final answer: only answers are released.
     pub fn land(&mut self) {
         self.landing = true;
+    }
+
+    /// The model is asked for another choice, which may call tools.
+    pub fn go_on(&mut self) {
+        self.landing = false;
     }
 
     /// Whether a call must be whole to be decided on. While observing, all must.

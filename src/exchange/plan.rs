@@ -163,7 +163,7 @@ impl Core {
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(request_name, now));
         let asks_usage = self.asks_usage(facts.model);
-        let length = Length {
+        let mut length = Length {
             conversation,
             history: histories.whole,
             overflows: transcript.overflows.clone(),
@@ -180,11 +180,7 @@ impl Core {
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);
         }
-        if let Some((open_account, announced)) = open_account.as_mut().zip(self.plan.announced.as_ref())
-            && !self.is_observing()
-        {
-            self.outputs.push_back(Output::Store(open_account.pin(transcript, announced)));
-        }
+        self.pin_notices(transcript, &mut open_account, &mut length);
         let planned = Planned {
             facts,
             judge,
@@ -367,6 +363,23 @@ impl Core {
             self.policies().leave_context(&mut plan);
         }
         plan
+    }
+
+    /// Remembers the notices that are placed now. A plan that is made anew, for a shorter request, finds them placed.
+    fn pin_notices(
+        &mut self,
+        transcript: &Transcript<'_>,
+        open_account: &mut Option<OpenAccount>,
+        length: &mut Length,
+    ) {
+        let Some(open_account) = open_account.as_mut().filter(|_| !self.is_observing()) else { return };
+        let (placed, news) = open_account.pin(transcript, &self.plan);
+        if !news.is_empty() {
+            self.outputs.push_back(Output::Store(news));
+        }
+        if let Some(account) = length.account.as_mut().filter(|_| !placed.is_empty()) {
+            Arc::make_mut(account).pins.extend(placed);
+        }
     }
 
     /// Remembers the definitions of tools that were seen for the first time.

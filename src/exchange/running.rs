@@ -44,8 +44,10 @@ pub(super) struct Running {
     pub(super) fallbacks: Fallbacks,
     pub(super) tried: Vec<Fallback>,
     pub(super) reasks: Reasks,
-    /// The tools were removed for the final answer only.
-    pub(super) bare: bool,
+    /// The variant before the tools were removed for a final answer.
+    pub(super) before_bare: Option<Box<Variant>>,
+    /// The upstream has refused a final-answer request with tools.
+    pub(super) refuses_landing: bool,
     /// The client needs or accepts a call as its answer, so tools stay available to the end.
     pub(super) keeps_tools: bool,
     /// With which hidden exchanges the history is sent; `None` after that was reported.
@@ -121,7 +123,8 @@ impl Running {
     pub(super) fn preface(&self, core: &Core) -> Option<String> {
         let wanted = core.shared.config.upstream.tools_unsupported_tell == Tell::Text;
         let is_without = self.variant.tools == Tools::Dropped && !core.request.structured;
-        (wanted && is_without && !self.bare && !core.is_observing()).then(|| NO_TOOLS.to_owned())
+        (wanted && is_without && self.before_bare.is_none() && !core.is_observing())
+            .then(|| NO_TOOLS.to_owned())
     }
 
     /// Asks people about newly held calls, or has their time awaited, and withdraws what concerns calls that the judge no

@@ -113,7 +113,8 @@ impl Running {
             fallbacks,
             tried: Vec::new(),
             reasks: Reasks::default(),
-            bare: false,
+            before_bare: None,
+            refuses_landing: false,
             keeps_tools,
             sent: Some(sent),
             open_account,
@@ -240,9 +241,15 @@ impl Running {
         core.record.reasks = self.reasks.count();
         if asking.land {
             judging.land();
+        } else {
+            judging.go_on();
         }
         asking.land &= !self.keeps_tools;
-        if asking.land && self.variant.tools == Tools::WithoutChoice {
+        if let Some(before) = self.before_bare.take_if(|_| !asking.land) {
+            self.variant = *before;
+        }
+        let refuses = self.refuses_landing || self.variant.tools == Tools::WithoutChoice;
+        if asking.land && refuses && self.before_bare.is_none() {
             // The model is known to refuse the `tool_choice` of a final-answer request.
             self.go_bare(core);
         }
@@ -256,13 +263,15 @@ impl Running {
     pub(super) fn lands_bare(&mut self, core: &mut Core, status: u16) -> bool {
         let lands = lands_bare(status, &self.variant);
         if lands {
+            self.refuses_landing = true;
             self.go_bare(core);
         }
         lands
     }
 
     fn go_bare(&mut self, core: &mut Core) {
-        (self.variant.tools, self.variant.flat, self.bare) = (Tools::Dropped, true, true);
+        self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
+        (self.variant.tools, self.variant.flat) = (Tools::Dropped, true);
         self.variant.placement = self.variant.placement.of_last_try();
         self.try_next(core, &[Fallback::Tools, Fallback::Flattened]);
     }

@@ -7,6 +7,7 @@ use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
 use crate::dialect::variant::Placement;
 use crate::plan::texts::settle;
 use crate::plan::{Change, Dropped, Edit, Plan};
+use crate::plural::{counted, is_one};
 
 /// A recorded message, whose texts are counted.
 pub(super) struct Text<'a> {
@@ -108,7 +109,10 @@ impl Text<'_> {
 
 /// Why the model is shown something else, in a few words.
 fn why(edit: &Edit, applies: bool) -> String {
-    let gone = format!("{} characters are not sent", edit.change.gone_chars());
+    let gone = {
+        let gone = edit.change.gone_chars();
+        format!("{} {} not sent", counted(gone, "character"), if is_one(gone) { "is" } else { "are" })
+    };
     let why = match &edit.change {
         Change::Clear { .. } => {
             format!("an old text is cleared, as decided at message {}: {gone}", edit.decided)
@@ -119,7 +123,10 @@ fn why(edit: &Edit, applies: bool) -> String {
             format!("equal to message {original}, which is still sent: {gone}")
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
-        Change::Redact { ranges, .. } => format!("{} values are hidden from the model", ranges.len()),
+        Change::Redact { ranges, .. } => {
+            let are = if is_one(ranges.len()) { "is" } else { "are" };
+            format!("{} {are} hidden from the model", counted(ranges.len(), "value"))
+        }
         Change::RedactCall { .. } => "values in a call's arguments are hidden from the model".to_owned(),
         Change::Clean { .. } => format!("invisible characters are removed: {gone}"),
         Change::Surround { .. } => "a line of toolrein is added before and after it".to_owned(),

@@ -8,7 +8,7 @@ use super::facts::{
 };
 use super::marks::{Mark, Run, compare};
 use super::text::UNKNOWN_APPROVALS;
-use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
+use super::visible::{abridged, grouped, grouped_noun, grouped_signed, one_line, saved_in_words, visible};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::cmp::Ordering;
 use std::io::{self, Write};
@@ -353,13 +353,19 @@ fn footer(explained: &Explained) -> Markup {
 }
 
 fn sizes(before: Option<Size>, after: Option<Size>) -> String {
-    let words = |chars: String, tokens: String| format!("{chars} characters, {tokens} tokens");
+    let words = |size: Size| {
+        let chars = grouped_noun(size.chars as u64, "character");
+        (chars, grouped_noun(size.tokens, "token"))
+    };
     match (before, after) {
-        (Some(before), Some(after)) if before != after => words(
-            format!("{} → {}", grouped(before.chars as u64), grouped(after.chars as u64)),
-            format!("{} → {}", grouped(before.tokens), grouped(after.tokens)),
-        ),
-        (Some(one), _) | (None, Some(one)) => words(grouped(one.chars as u64), grouped(one.tokens)),
+        (Some(before), Some(after)) if before != after => {
+            let (chars, tokens) = words(after);
+            format!("{} → {chars}, {} → {tokens}", grouped(before.chars as u64), grouped(before.tokens))
+        }
+        (Some(one), _) | (None, Some(one)) => {
+            let (chars, tokens) = words(one);
+            format!("{chars}, {tokens}")
+        }
         (None, None) => String::new(),
     }
 }

@@ -14,6 +14,7 @@ mod text;
 mod visible;
 
 use self::facts::Explained;
+use crate::plural::counted;
 pub use crate::replay::one::Which;
 use crate::replay::one::{Chosen, choose};
 use crate::replay::{self, Enforced};
@@ -129,14 +130,15 @@ fn mention_others(chosen: &Chosen, asked: &Which, name: &str, aside: &mut dyn Wr
         let (all, line) = (chosen.readable, chosen.position.line);
         writeln!(
             aside,
-            "toolrein: {name} holds {all} conversations; this is line {line} (--line N or --id ID chooses)"
+            "toolrein: {name} holds {}; this is line {line} (--line N or --id ID chooses)",
+            counted(all, "conversation")
         )?;
     }
     if chosen.broken > 0 {
         writeln!(
             aside,
-            "toolrein: {name}: {} lines cannot be read (toolrein replay names them)",
-            chosen.broken
+            "toolrein: {name}: {} cannot be read (toolrein replay names them)",
+            counted(chosen.broken, "line")
         )?;
     }
     Ok(())

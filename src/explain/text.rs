@@ -3,7 +3,8 @@
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Ruled, Shown};
 use super::marks::{Mark, compare};
-use super::visible::{abridged, grouped, grouped_signed, one_line, saved_in_words, visible};
+use super::visible::{abridged, grouped, grouped_noun, grouped_signed, one_line, saved_in_words, visible};
+use crate::plural::counted;
 use clap::builder::styling::{AnsiColor, Style};
 use std::io::{self, Write};
 
@@ -111,11 +112,11 @@ fn write_head(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io::
     writeln!(out)?;
     let totals = &explained.totals;
     let line = format!(
-        "{} messages, {} tokens as recorded; {} messages, {} tokens as sent",
-        totals.messages_before,
-        grouped(totals.tokens_before),
-        totals.messages_after,
-        grouped(totals.tokens_after),
+        "{}, {} as recorded; {}, {} as sent",
+        counted(totals.messages_before, "message"),
+        grouped_noun(totals.tokens_before, "token"),
+        counted(totals.messages_after, "message"),
+        grouped_noun(totals.tokens_after, "token"),
     );
     writeln!(out, "{}", paint.of(FAINT, &format!("the last request: {line} (estimated)")))?;
     for tool in &explained.tools {
@@ -123,9 +124,9 @@ fn write_head(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io::
             let name = one_line(&tool.name).into_owned();
             writeln!(
                 out,
-                "{} the tool {name} ({} tokens)",
+                "{} the tool {name} ({})",
                 paint.of(POLICY, &format!("{policy} hides")),
-                tool.tokens
+                counted(tool.tokens, "token")
             )?;
         }
     }
@@ -244,7 +245,7 @@ fn write_lines(mark: Mark, run: &str, full: bool, paint: &Paint, out: &mut dyn W
     };
     lines(head)?;
     if left_out > 0 {
-        lines(&format!("… {} characters not shown here …", grouped(left_out as u64)))?;
+        lines(&format!("… {} not shown here …", grouped_noun(left_out as u64, "character")))?;
         lines(tail)?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! Sanitising of outside text for display: control and invisible characters as signs, long texts as head and tail,
 //! numbers with thousands separators. Its output cannot move a cursor or change the direction of a line.
 
+use crate::plural::noun_after;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -56,10 +57,15 @@ pub(super) fn grouped_signed(number: i64) -> String {
     format!("{sign}{}", grouped(number.unsigned_abs()))
 }
 
+/// A number with its noun.
+pub(super) fn grouped_noun(number: u64, noun: &str) -> String {
+    format!("{} {}", grouped(number), noun_after(number, noun))
+}
+
 /// So many tokens saved, in words; less than 0 were added.
 pub(super) fn saved_in_words(saved: i64) -> String {
     let word = if saved < 0 { "added" } else { "saved" };
-    format!("{} tokens {word}", grouped(saved.unsigned_abs()))
+    format!("{} {word}", grouped_noun(saved.unsigned_abs(), "token"))
 }
 
 fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {

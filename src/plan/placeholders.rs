@@ -2,6 +2,7 @@
 //! place. Finds values in texts and puts them back; what is hidden, and how a placeholder is made, others decide.
 
 use super::work::step;
+use crate::plural::counted;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug, Formatter};
 use std::ops::{Bound, Range};
@@ -45,7 +46,7 @@ pub struct Redaction {
 /// Never with the values.
 impl Debug for Placeholders {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} placeholders", self.values.len())
+        formatter.write_str(&counted(self.values.len(), "placeholder"))
     }
 }
 
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn values_are_not_shown_to_programmers() {
-        assert_eq!(format!("{:?}", with(&[("anna@x.de", 1)])), "1 placeholders");
+        assert_eq!(format!("{:?}", with(&[("anna@x.de", 1)])), "1 placeholder");
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use super::{Answers, ModelQuestion};
 use crate::conversation::account::SCOPES;
 use crate::conversation::identity::Hash;
+use std::fmt::{self, Debug, Formatter};
 
 /// A call that the model has just made, as far as it is known when it is judged.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,34 @@ pub struct Proposed<'a> {
     pub now_ms: u64,
     /// The answers to questions about calls of this request.
     pub answers: &'a Answers,
+    pub open: OpenTools<'a>,
+}
+
+/// Which tools may be called, as far as their names decide. Limits on the number of calls close none.
+#[derive(Clone, Copy)]
+pub struct OpenTools<'a>(Option<&'a dyn Fn(&str) -> bool>);
+
+impl<'a> OpenTools<'a> {
+    /// Every tool: where it does not matter.
+    pub fn all() -> Self {
+        Self(None)
+    }
+
+    /// Those for which `is_open` is true.
+    pub fn new(is_open: &'a dyn Fn(&str) -> bool) -> Self {
+        Self(Some(is_open))
+    }
+
+    /// Whether the tool `name` may be called.
+    pub fn include(&self, name: &str) -> bool {
+        self.0.is_none_or(|is_open| is_open(name))
+    }
+}
+
+impl Debug for OpenTools<'_> {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OpenTools")
+    }
 }
 
 /// A policy's decision on a call.
@@ -132,6 +161,13 @@ impl Reason {
     pub fn at(mut self, name: &'static str, ms: u64) -> Self {
         self.times.push((name, ms));
         self
+    }
+
+    /// Whether it closes the tool, rather than to put its call off or to limit how many there are. A limit that is no
+    /// matter of time allows none at all.
+    pub fn closes_tool(&self) -> bool {
+        let is_count = self.kind.is_limit() && self.kind != ReasonKind::RateLimit;
+        !self.retryable && !self.needs_approval() && !is_count
     }
 
     /// Whether a person's approval is all that is missing.

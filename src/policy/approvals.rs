@@ -83,7 +83,7 @@ const ALONE: Text = Text {
 const TOO_LONG: Text = Text {
     key: "too_long",
     default: "The call was not run: it needs the user's approval, and its arguments are longer than the {most} \
-              characters that a user is shown. Make it shorter, or split it into several calls.",
+              {most:character/characters} that a user is shown. Make it shorter, or split it into several calls.",
     placeholders: &["most"],
 };
 const UNREADABLE: Text = Text {

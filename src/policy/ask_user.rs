@@ -235,13 +235,13 @@ const NOTICE: Text =
     Text { key: "notice", default: "[toolrein] {reasons} {advice}", placeholders: &["reasons", "advice"] };
 const POOR: Text = Text {
     key: "poor",
-    default: "{results} search results in a row brought nothing for their queries; ask which source, name or term to \
+    default: "{results} search {results:result/results} in a row brought nothing for {results:its query/their queries}; ask which source, name or term to \
               look for.",
     placeholders: &["results"],
 };
 const TOPIC: Text = Text {
     key: "same_topic",
-    default: "The same topic was searched {searches} times in this turn; ask what exactly is wanted.",
+    default: "The same topic was searched {searches} {searches:time/times} in this turn; ask what exactly is wanted.",
     placeholders: &["searches"],
 };
 const DIMINISHING: Text = Text {
@@ -251,12 +251,12 @@ const DIMINISHING: Text = Text {
 };
 const FAILED: Text = Text {
     key: "failed",
-    default: "{errors} calls in a row failed; ask how to get past that, or what to do instead.",
+    default: "{errors} {errors:call/calls} in a row failed; ask how to get past that, or what to do instead.",
     placeholders: &["errors"],
 };
 const SAME_ERROR: Text = Text {
     key: "same_error",
-    default: "The same error came {errors} times in this turn; ask how to get past it, or what to do instead.",
+    default: "The same error came {errors} {errors:time/times} in this turn; ask how to get past it, or what to do instead.",
     placeholders: &["errors"],
 };
 const BUDGET: Text = Text {

@@ -123,8 +123,6 @@ impl Policy for Budget {
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {
         match event {
-            // The turn in which it was asked for goes on.
-            Event::TurnBegins(view) if used.is_approval(view.index) => {}
             Event::TurnBegins(_) => {
                 if used.had_notice && self.says_fresh(used) {
                     let limit = self.limits[Scope::Turn as usize].get(Kind::Calls);
@@ -204,13 +202,6 @@ impl Policy for Budget {
             limit: number(kind, limit),
         });
         usage.collect()
-    }
-}
-
-impl Used {
-    /// Whether the message approves calls for which a person was asked.
-    fn is_approval(&self, message: usize) -> bool {
-        self.account.as_ref().is_some_and(|account| account.approvals.contains(&message))
     }
 }
 
@@ -328,8 +319,8 @@ impl Budget {
     /// if it is due.
     fn announce(&self, message: usize, is_result: bool, used: &Used, plan: &mut Plan) {
         let Some(account) = &used.account else { return };
-        if let Some((_, text)) = account.pins.iter().find(|(at, _)| *at == message) {
-            return plan.notice("notice", text.to_string());
+        if let Some(text) = account.placed_by(Self::NAME, message) {
+            return plan.notice("notice", text.to_owned());
         }
         if message + 1 != used.messages {
             return;
@@ -355,7 +346,7 @@ impl Budget {
         let is_due = is_news || (self.config.notify == Notify::EveryResult && is_result);
         if is_due && !amounts.is_empty() && account.may_pin {
             let (word, text) = self.status(&amounts);
-            plan.announce(word, text, marks);
+            plan.announce(word, text, Some(marks));
         }
     }
 

@@ -68,6 +68,14 @@ pub(crate) fn read_pinned(rule: &Arc<dyn Rule>, body: &str, pinned: &[Pinned]) -
     PolicySet::new(vec![Arc::clone(rule)]).read(&transcript)
 }
 
+/// What these policies plan for `body`, and a judge of the reply.
+pub(crate) fn read_all(rules: &[Arc<dyn Rule>], body: &str) -> (Plan, Judge) {
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    PolicySet::new(rules.to_vec()).read(&transcript)
+}
+
 /// A judge for a caller whose calls, by the state store, were handed out at these times.
 pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
     let body = turn("f", 0);

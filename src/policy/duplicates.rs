@@ -13,7 +13,8 @@
 //! A call whose outcome is unknown, since it timed out, lost its connection, was cancelled or met an error of the server,
 //! may have been done. It is not simply made again: with `after_unknown = "verify"` an equal call is blocked until a tool
 //! was called that shows whether it was done, and answered without failing. Which tools do, `checks` says, or else their
-//! names: they retrieve, and share a word that names a thing. Where none is declared, the user's next message counts.
+//! names: they retrieve, and share a word that names a thing. Where none of them is declared and may be called, the
+//! user's next message counts.
 //! `"block"` never allows the same call again, `"pass"` does.
 //!
 //! # Why
@@ -46,8 +47,10 @@ use crate::conversation::names::dispatch_form;
 use crate::conversation::outcome::{has_failed, is_unknown};
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use crate::plural::counted;
 use past::{Deed, End, Found, Past, Same};
 use serde::Deserialize;
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -131,6 +134,8 @@ enum AfterUnknown {
     Pass,
 }
 
+/// The most equal calls that are counted in a reason.
+const MOST_EARLIER: usize = 100;
 /// The most tools that the model is shown as ways to check.
 const MOST_CHECKS: usize = 3;
 
@@ -263,25 +268,17 @@ impl Policy for Duplicates {
             return Verdict::Allow;
         }
         let Some(arguments) = call.arguments_hash else { return Verdict::NeedsArguments };
-        let recent = |at_ms, turn| past.is_recent(at_ms, turn, self.window_ms, call.now_ms);
+        let recent = |at_ms| past.is_recent(at_ms, past.turn, self.window_ms, call.now_ms);
         match kind {
             Kind::Other => Verdict::Allow,
             Kind::Retrieval => {
                 let found = past.found(call.name, arguments);
-                let found = found.filter(|found| recent(found.released_ms, past.turn));
+                let found = found.filter(|found| recent(found.released_ms));
                 let answer =
                     |found: &Found| Verdict::Answer { content: found.text.to_string(), re_requests: None };
                 found.map_or(Verdict::Allow, answer)
             }
-            Kind::Action => {
-                let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
-                let Some(same) = same else { return Verdict::Allow };
-                let form = dispatch_form(call.name);
-                let equal = past.equal(&form, &same).filter(|deed| recent(deed.released_ms, deed.turn));
-                let equal: Vec<&Deed> = equal.filter(|deed| !self.may_be_repeated(deed, past)).collect();
-                let Some(last) = equal.last() else { return Verdict::Allow };
-                Verdict::Block(self.reason(call.name, &last.end, equal.len(), past))
-            }
+            Kind::Action => self.judge_action(call, arguments, past),
         }
     }
 
@@ -292,7 +289,6 @@ impl Policy for Duplicates {
         }
         if let (Kind::Action, Some(arguments)) = (kind, call.arguments_hash) {
             let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
-            let same = same.unwrap_or(Same::Nothing);
             past.add(&dispatch_form(call.name), same, None, Some(call.now_ms));
         }
     }
@@ -321,6 +317,29 @@ impl Duplicates {
         }
     }
 
+    fn judge_action(&self, call: &Proposed<'_>, arguments: Hash, past: &Past) -> Verdict {
+        let same = self.same(call.name, arguments, call.arguments.unwrap_or_default());
+        let Some(same) = same else { return Verdict::Allow };
+        let form = dispatch_form(call.name);
+        // Looked up where a call is unknown, and once for all that are.
+        let checked = LazyCell::new(|| past.last_answered(|check| self.shows(check, &form)));
+        let can_check = LazyCell::new(|| self.checks_of(&form, past, call).next().is_some());
+        let must_check = |deed: &Deed, since| match self.after_unknown {
+            AfterUnknown::Pass => false,
+            AfterUnknown::Block => true,
+            AfterUnknown::Verify => *checked <= Some(since) && (past.turn <= deed.turn || *can_check),
+        };
+        let is_against = |deed: &&Deed| match deed.end {
+            _ if !past.is_recent(deed.released_ms, deed.turn, self.window_ms, call.now_ms) => false,
+            End::Failed => false,
+            End::Open | End::Succeeded(_) => true,
+            End::Unknown(since) => must_check(deed, since),
+        };
+        let Some(last) = past.equal(&form, &same).find(is_against) else { return Verdict::Allow };
+        let earlier = past.equal(&form, &same).take(MOST_EARLIER).filter(is_against).count();
+        Verdict::Block(self.reason(call, &last.end, earlier.max(1), past))
+    }
+
     fn add_call(&self, call: &Call, past: &mut Past) {
         let kind = self.kind(&call.name);
         if kind != Kind::Retrieval {
@@ -329,20 +348,8 @@ impl Duplicates {
         if kind == Kind::Action {
             let keyed = best_concern(&self.keys, &call.name).is_some();
             let text = if keyed { call.arguments_text() } else { "".into() };
-            let same = self.same(&call.name, call.arguments, &text).unwrap_or(Same::Nothing);
+            let same = self.same(&call.name, call.arguments, &text);
             past.add(&dispatch_form(&call.name), same, Some((call.message, call.position)), call.released_ms);
-        }
-    }
-
-    /// Whether `deed`, as it ended, is no reason against an equal call.
-    fn may_be_repeated(&self, deed: &Deed, past: &Past) -> bool {
-        let End::Unknown { checked } = deed.end else { return false };
-        match self.after_unknown {
-            AfterUnknown::Pass => true,
-            AfterUnknown::Block => false,
-            AfterUnknown::Verify => {
-                checked || (past.turn > deed.turn && self.checks_of(&deed.tool, past).next().is_none())
-            }
         }
     }
 
@@ -354,16 +361,22 @@ impl Duplicates {
         }
     }
 
-    /// The declared tools that show whether a call of `tool` was done.
-    fn checks_of<'a>(&'a self, tool: &'a str, past: &'a Past) -> impl Iterator<Item = &'a str> {
-        past.declared.iter().map(String::as_str).filter(move |check| self.shows(check, tool))
+    /// The declared tools that show whether a call of `tool` was done, and that may be called.
+    fn checks_of<'a>(
+        &'a self,
+        tool: &'a str,
+        past: &'a Past,
+        call: &'a Proposed<'_>,
+    ) -> impl Iterator<Item = &'a str> {
+        let declared = past.declared.iter().map(String::as_str);
+        declared.filter(move |check| self.shows(check, tool) && call.open.include(check))
     }
 
     fn add_result(&self, result: &ToolResult<'_>, past: &mut Past, plan: &Plan) {
         let Some(call) = result.call else { return };
         let kind = self.kind(&call.name);
         if past.has_unknown() && !has_failed(&result.view) && !is_unknown(&result.view) {
-            past.check(|tool| self.shows(&call.name, tool));
+            past.add_answered(&call.name);
         }
         if kind == Kind::Other {
             return;
@@ -372,7 +385,7 @@ impl Duplicates {
         let text = readable(result, plan);
         match kind {
             Kind::Action if is_unknown(&result.view) => {
-                past.end((call.message, call.position), End::Unknown { checked: false });
+                past.end((call.message, call.position), End::Unknown(past.now()));
             }
             Kind::Action if failed => past.end((call.message, call.position), End::Failed),
             Kind::Action => {
@@ -392,7 +405,8 @@ impl Duplicates {
         }
     }
 
-    fn reason(&self, tool: &str, end: &End, earlier_calls: usize, past: &Past) -> Reason {
+    fn reason(&self, call: &Proposed<'_>, end: &End, earlier_calls: usize, past: &Past) -> Reason {
+        let tool = call.name;
         let keys = match best_concern(&self.keys, tool) {
             Some(keys) => keys.iter().map(Path::as_str).collect::<Vec<_>>().join(", "),
             None => "arguments".to_owned(),
@@ -408,15 +422,15 @@ impl Duplicates {
                 Some(quote) => fill(&DONE, &[("result", &quote)]),
                 None => fill(&DONE_ABOVE, &[]),
             },
-            End::Unknown { .. } if self.after_unknown == AfterUnknown::Verify => {
-                let checks: Vec<&str> = self.checks_of(tool, past).take(MOST_CHECKS).collect();
+            End::Unknown(_) if self.after_unknown == AfterUnknown::Verify => {
+                let checks: Vec<&str> = self.checks_of(tool, past, call).take(MOST_CHECKS).collect();
                 let message = match checks.is_empty() {
                     true => fill(&VERIFY_WITH_USER, &[]),
                     false => fill(&VERIFY, &[("checks", &checks.join(" or "))]),
                 };
                 return Reason::new(ReasonKind::Duplicate, message).retryable().with(numbers);
             }
-            End::Unknown { .. } => fill(&UNKNOWN, &[]),
+            End::Unknown(_) => fill(&UNKNOWN, &[]),
             _ => fill(&SAME_REPLY, &[]),
         };
         Reason::new(ReasonKind::Duplicate, message).with(numbers)
@@ -446,7 +460,7 @@ fn quote(text: &str) -> Arc<str> {
     let text = text.trim();
     let Some((end, _)) = text.char_indices().nth(QUOTED) else { return text.into() };
     let left_out = text[end..].chars().count();
-    format!("{}... [{left_out} more characters]", &text[..end]).into()
+    format!("{}... [{}]", &text[..end], counted(left_out, "more character")).into()
 }
 
 #[cfg(test)]

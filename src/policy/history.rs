@@ -33,7 +33,7 @@ use std::ops::Range;
 /// After the message that opens the first turn that stays.
 const DROPPED: Text = Text {
     key: "dropped",
-    default: "[toolrein] {oldest} of this conversation ({messages} messages) cannot be shown: the conversation grew too \
+    default: "[toolrein] {oldest} of this conversation ({messages} {messages:message/messages}) cannot be shown: the conversation grew too \
               long. Ask the user if something from them is needed.",
     placeholders: &["oldest", "turns", "messages"],
 };

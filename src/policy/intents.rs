@@ -217,7 +217,7 @@ const OWN: Text = Text {
 };
 const HIDDEN: Text = Text {
     key: "hidden",
-    default: "[toolrein] This result of {tool} was shown once and is hidden now ({chars} characters).",
+    default: "[toolrein] This result of {tool} was shown once and is hidden now ({chars} {chars:character/characters}).",
     placeholders: &["tool", "chars"],
 };
 

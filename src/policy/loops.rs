@@ -39,13 +39,13 @@ use super::about::{About, NO_LIMITS};
 use super::pattern::{Pattern, any_concerns, exact_among};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
-use crate::conversation::call::WrittenArguments;
 use crate::conversation::calls::Call;
 use crate::conversation::identity::Hash;
 use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent};
 use crate::conversation::{Event, ToolResult, View};
 use crate::plan::work::step;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use near::Worded;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -186,7 +186,7 @@ struct Made {
     tool: String,
     arguments: Hash,
     /// Its arguments as they are written.
-    text: Option<Arc<WrittenArguments>>,
+    text: Option<Arc<Worded>>,
     answer: Option<(Answer, Kind)>,
 }
 
@@ -296,7 +296,7 @@ impl Loops {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
-        let text = Some(Arc::clone(&call.written_arguments));
+        let text = Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments))));
         turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, text, answer: None });
     }
 
@@ -349,8 +349,8 @@ impl Loops {
     }
 
     fn reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
-        let next = Next { tool: call.name, arguments: call.arguments_hash, text: call.arguments };
-        let cycle = self.closed(turn).find(|cycle| cycle.goes_on(next))?;
+        let next = Next::new(call.name, call.arguments_hash, call.arguments);
+        let cycle = self.closed(turn).find(|cycle| cycle.goes_on(&next))?;
         let numbers = vec![("rounds", cycle.made as u64), ("calls_per_round", cycle.steps.len() as u64)];
         Some(reason(words::blocked(&self.texts, &cycle), numbers))
     }

@@ -26,6 +26,7 @@ use super::{ConfigError, Policy};
 use crate::conversation::message::Content;
 use crate::conversation::{Event, View};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use crate::plural::counted;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -118,7 +119,9 @@ struct Missing {
     names: [&'static str; 2],
     has: u64,
     needs: u64,
-    what: &'static str,
+    /// What is counted, in the singular.
+    noun: &'static str,
+    of: &'static str,
 }
 
 impl Demand {
@@ -128,16 +131,18 @@ impl Demand {
 
     fn missing(&self, said: &Said) -> impl Iterator<Item = Missing> + use<> {
         let demands = [
-            (["exchanges", "min_exchanges"], said.exchanges, self.min_exchanges, "exchanges with the user"),
+            (["exchanges", "min_exchanges"], said.exchanges, self.min_exchanges, "exchange", "with the user"),
             (
                 ["user_messages", "min_user_messages"],
                 said.user_messages,
                 self.min_user_messages,
-                "messages of the user",
+                "message",
+                "of the user",
             ),
-            (["user_words", "min_user_words"], said.user_words, self.min_user_words, "words of the user"),
+            (["user_words", "min_user_words"], said.user_words, self.min_user_words, "word", "of the user"),
         ];
-        let all = demands.into_iter().map(|(names, has, needs, what)| Missing { names, has, needs, what });
+        let all =
+            demands.into_iter().map(|(names, has, needs, noun, of)| Missing { names, has, needs, noun, of });
         all.filter(|demand| demand.has < demand.needs)
     }
 }
@@ -187,7 +192,7 @@ impl MinConversation {
     fn reason(&self, tool: &str, missing: &[Missing]) -> Reason {
         let list: Vec<String> = missing
             .iter()
-            .map(|Missing { has, needs, what, .. }| format!("{has} of {needs} {what}"))
+            .map(|Missing { has, needs, noun, of, .. }| format!("{has} of {} {of}", counted(*needs, noun)))
             .collect();
         let numbers =
             missing.iter().flat_map(|it| [(it.names[0], it.has), (it.names[1], it.needs)]).collect();

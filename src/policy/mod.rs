@@ -131,7 +131,8 @@ pub trait Policy: Sized + Send + Sync + 'static {
     /// Receives what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
-    /// Receives the next event; may edit that event through `plan`, and no other.
+    /// Receives the next event; may edit that event through `plan`, and no other. A user's approval of calls begins no
+    /// turn: that in which it was asked for goes on.
     fn read(&self, _event: &Event<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
     /// Receives the whole request after its last event.

@@ -6,7 +6,7 @@
 //! blocked; the model reads how many calls were used, how many are allowed and when the next one is. Parallel calls of
 //! one reply are judged in order. With `exhausted = "reject"` a turn is refused that could call nothing but what is used
 //! up. With `notify` the model is shown how many calls are left: once when there are no more than that, and once when
-//! there are none.
+//! there are none. It is shown after the results of a call that counts, as of the request that brings them.
 //!
 //! # Why
 //! What costs money or storage is budgeted for a customer, not for a conversation: a new conversation must not begin
@@ -19,8 +19,8 @@
 //! A state store in memory counts for its process alone and starts from zero with it; requests in flight at the same
 //! time, and several choices of one reply, do not see each other's calls. While a shared one is away, each process
 //! counts for itself, or with `store_away = "block"` nothing of a quota may be called. A replay knows one
-//! conversation, and counts the calls of each reply alone. A notice follows the results of the call that left so few;
-//! it depends on the times of calls alone, and is gone once the store has forgotten them.
+//! conversation, and counts the calls of each reply alone. A notice stays where it was placed, whatever becomes of the
+//! quota: the store keeps it with the account of the conversation, for `store.ttl` after each reply.
 //!
 //! # Example
 //! With `limits = { images = { tools = ["*image*"], calls = 20, per = "5h" } }` the 21st image within five hours is
@@ -37,7 +37,7 @@ pub use self::settings::Config;
 use self::settings::{Exhausted, Limit, StoreAway};
 use self::spent::{Spent, Use};
 use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
-use super::about::{About, Counted, NO_LIMITS};
+use super::about::{About, Accounting, Counted, NO_LIMITS};
 use super::pattern::{Pattern, best_concern, exact_names};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
@@ -85,7 +85,14 @@ impl Policy for Quota {
             tiers: limit.tiers.keys().cloned().collect(),
         });
         let idle = self.limits.is_empty().then_some(NO_LIMITS);
-        About { named_tools: exact_names(&self.tools), quotas: counted.collect(), idle, ..About::default() }
+        About {
+            named_tools: exact_names(&self.tools),
+            quotas: counted.collect(),
+            // The store keeps its notices there.
+            accounting: (self.notify > 0 && idle.is_none()).then(Accounting::default),
+            idle,
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
@@ -94,6 +101,8 @@ impl Policy for Quota {
             Use::new(limit.of_tier(request.tier), times)
         });
         spent.uses = uses.collect();
+        (spent.messages, spent.now_ms) = (request.messages, request.now_ms);
+        spent.account = request.account.filter(|_| self.notify > 0).cloned();
         spent.is_away = request.store_away && self.store_away == StoreAway::Block;
         if self.exhausted == Exhausted::Reject && !request.declares_elsewhere {
             let tools = request.tools.iter().map(|tool| self.used_up(&tool.name, spent, request.now_ms));
@@ -109,10 +118,11 @@ impl Policy for Quota {
                 spent.has_called = true;
                 let of = best_concern(&self.tools, &call.name).and_then(|at| spent.uses.get_mut(*at));
                 if let Some(of) = of {
-                    of.note(call.released_ms);
+                    of.is_called = true;
                 }
             }
-            Event::ResultsComplete(_) if self.notify > 0 => self.announce(spent, plan),
+            Event::Assistant(_) => spent.uses.iter_mut().for_each(|of| of.is_called = false),
+            Event::User(view) | Event::ResultsComplete(view) => self.announce(view.index, spent, plan),
             _ => {}
         }
     }
@@ -219,26 +229,45 @@ impl Quota {
         Reason::new(ReasonKind::RateLimit, message).retryable().with(vec![("retry_after_ms", AWAY_RETRY_MS)])
     }
 
-    /// Shows the model how many calls the latest ones have left, where that is few and news.
-    fn announce(&self, spent: &mut Spent, plan: &mut Plan) {
-        let mut lines = Vec::new();
-        for (limit, of) in self.limits.iter().zip(&mut spent.uses) {
-            let Some((left, free_ms)) = of.left_by_latest(limit.per) else { continue };
-            let most = of.allowed.unwrap_or_default();
-            if of.is_news(left, self.notify) {
-                let (window, reset_at) = (humantime::format_duration(limit.per.0), rfc3339(free_ms));
-                let values: [(&str, &dyn Display); 5] = [
-                    ("name", &limit.name),
-                    ("remaining", &left),
-                    ("limit", &most),
-                    ("window", &window),
-                    ("reset_at", &reset_at),
-                ];
-                lines.push(self.texts.fill(&NOTICE, &values));
+    /// Repeats the notice that was placed after this message. After the request's last one, shows the model how many calls
+    /// are left of what the newest reply has called, where that is few and news.
+    fn announce(&self, message: usize, spent: &Spent, plan: &mut Plan) {
+        let Some(account) = &spent.account else { return };
+        if let Some(text) = account.placed_by(Self::NAME, message) {
+            return plan.notice("notice", text.to_owned());
+        }
+        if message + 1 != spent.messages || !account.may_pin {
+            return;
+        }
+        let (mut lines, mut shown) = (Vec::new(), account.left.clone());
+        for (limit, of) in self.limits.iter().zip(&spent.uses).filter(|(_, of)| of.is_called) {
+            let inside = limit.per.inside(&of.times, spent.now_ms);
+            let Some((most, first)) = of.allowed.zip(inside.first()) else { continue };
+            let left = most.saturating_sub(inside.len());
+            let before = shown.iter().find(|(name, _)| *name == limit.name).map(|(_, left)| *left);
+            if left <= self.notify && before.is_some_and(|before| left > 0 || before == 0) {
+                continue;
             }
+            shown.retain(|(name, _)| *name != limit.name);
+            if left > self.notify {
+                continue;
+            }
+            shown.push((Arc::clone(&limit.name), left as u64));
+            let window = humantime::format_duration(limit.per.0);
+            let values: [(&str, &dyn Display); 5] = [
+                ("name", &limit.name),
+                ("remaining", &left),
+                ("limit", &most),
+                ("window", &window),
+                ("reset_at", &rfc3339(first.saturating_add(limit.per.millis()))),
+            ];
+            lines.push(self.texts.fill(&NOTICE, &values));
+        }
+        if shown != account.left {
+            plan.show_left(shown);
         }
         if !lines.is_empty() {
-            plan.notice("notice", lines.join("\n"));
+            plan.announce("notice", lines.join("\n"), None);
         }
     }
 }

@@ -160,8 +160,8 @@ const LONGEST_WAIT_MS: u64 = 600_000;
 
 const BLOCKED: Text = Text {
     key: "blocked",
-    default: "The call was not run: {tool} was called {used} times within {window}, {limit} are allowed. It can be \
-              called again in {seconds} s. Go on with what you have, use another tool, or tell the user what is \
+    default: "The call was not run: {tool} was called {used} {used:time/times} within {window}, {limit} {limit:is/are} \
+              allowed. It can be called again in {seconds} s. Go on with what you have, use another tool, or tell the user what is \
               missing.",
     placeholders: &["tool", "used", "limit", "window", "seconds"],
 };

@@ -64,7 +64,7 @@ const UNREADABLE: Text = Text {
 const INVALID: Text = Text { key: "invalid", default: "[toolrein: {problem}]", placeholders: &["problem"] };
 const USED_UP: Text = Text {
     key: "used_up",
-    default: "{tool} was used {limit} times in this turn; no more reads are possible until the user's next message. Go \
+    default: "{tool} was used {limit} {limit:time/times} in this turn; no more reads are possible until the user's next message. Go \
               on with what you have read, or call the tool itself for a narrower part.",
     placeholders: &["tool", "limit"],
 };

@@ -150,14 +150,17 @@ impl PolicySet {
         &self.counted
     }
 
-    /// What must be known of the conversation's account, where a policy limits it.
+    /// What must be known of the conversation's account: where a policy limits it, and where a user may approve calls in
+    /// the conversation, since that goes on with the turn.
     pub fn accounting(&self) -> Option<Accounting> {
+        let asks_in_chat = self.confirming.as_ref().is_some_and(|confirming| confirming.hold_ms().is_none());
+        let turns = asks_in_chat.then(Accounting::default);
         let join = |one: Accounting, other: Accounting| Accounting {
             tokens: one.tokens || other.tokens,
             spend: one.spend || other.spend,
             day: one.day || other.day,
         };
-        self.abouts().filter_map(|about| about.accounting).reduce(join)
+        self.abouts().filter_map(|about| about.accounting).chain(turns).reduce(join)
     }
 
     /// The index in [`Self::counted`] of what a call of the tool `name` counts for.
@@ -277,8 +280,12 @@ impl PolicySet {
             plan.move_to(0, name);
             fold.open(&facts, &mut plan);
         }
+        let approvals =
+            transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
+        let goes_on =
+            |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
         // Not a loop: an iterator that is made of several walks itself in fewer steps.
-        transcript.events().for_each(|event| {
+        transcript.events().filter(|event| !goes_on(event)).for_each(|event| {
             let message = event.message();
             for (fold, name) in folds.iter_mut().zip(self.names()) {
                 plan.move_to(message, name);

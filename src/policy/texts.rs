@@ -1,7 +1,9 @@
 //! Text templates: what the model and people read of a policy, with placeholders such as `{used}` that the operator may
-//! put into texts of his own (`texts` in the policy's table). Checks and fills templates; decides nothing.
+//! put into texts of his own (`texts` in the policy's table). `{limit:call/calls}` is the first word where the value is 1,
+//! and the second where it is not. Checks and fills templates; decides nothing.
 
 use super::ConfigError;
+use crate::plural::is_one;
 use crate::wire::json::quote;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -74,17 +76,26 @@ impl Texts {
                 Piece::Text(text) => filled.push_str(text),
                 Piece::Brace(brace) => filled.push(brace),
                 Piece::Placeholder(name) => {
-                    if let Some((_, value)) = values.iter().find(|(known, _)| *known == name) {
+                    if let Some(value) = value_of(name, values) {
                         // Writing to a string cannot fail.
                         let _ = write!(filled, "{value}");
                     }
                 }
+                Piece::Forms { of, one, many } => {
+                    let value = value_of(of, values).map(ToString::to_string);
+                    let is_one = value.and_then(|value| value.parse::<u64>().ok()).is_some_and(is_one);
+                    filled.push_str(if is_one { one } else { many });
+                }
                 // Templates are checked before.
-                Piece::Open => {}
+                Piece::Open | Piece::Formless(_) => {}
             }
         }
         filled
     }
+}
+
+fn value_of<'a>(name: &str, values: &[(&str, &'a dyn Display)]) -> Option<&'a dyn Display> {
+    values.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
 /// The `declaration` of a tool of ours, as JSON, with `description` as its own.
@@ -105,10 +116,13 @@ fn problem_of(template: &str, placeholders: &[&str]) -> Option<String> {
         return Some("expected no control characters but line ends".to_owned());
     }
     pieces(template).find_map(|piece| match piece {
-        Piece::Placeholder(name) if !placeholders.contains(&name) => {
+        Piece::Placeholder(name) | Piece::Forms { of: name, .. } if !placeholders.contains(&name) => {
             let known = listed(placeholders.iter().map(|name| format!("{{{name}}}")));
             let known = if placeholders.is_empty() { "none".to_owned() } else { known };
             Some(format!("there is no placeholder {{{name}}} in this text; expected {known}"))
+        }
+        Piece::Formless(text) => {
+            Some(format!("expected two words after the colon of {{{text}}}, as in {{limit:call/calls}}"))
         }
         Piece::Open => Some("a brace has no partner; a plain one is written {{ or }}".to_owned()),
         _ => None,
@@ -125,6 +139,14 @@ enum Piece<'a> {
     /// A doubled brace, which is a plain one.
     Brace(char),
     Placeholder(&'a str),
+    /// One of two words, by whether a value is 1.
+    Forms {
+        of: &'a str,
+        one: &'a str,
+        many: &'a str,
+    },
+    /// The same without its two words.
+    Formless(&'a str),
     /// A brace without a partner.
     Open,
 }
@@ -144,7 +166,7 @@ fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
             };
             let name = &rest[1..=end];
             rest = &rest[end + 2..];
-            return Some(Piece::Placeholder(name));
+            return Some(placeholder(name));
         }
         if first == '}' {
             rest = &rest[1..];
@@ -154,6 +176,15 @@ fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
         rest = after;
         Some(Piece::Text(text))
     })
+}
+
+/// What is between two braces.
+fn placeholder(text: &str) -> Piece<'_> {
+    let Some((of, words)) = text.split_once(':') else { return Piece::Placeholder(text) };
+    match words.split_once('/') {
+        Some((one, many)) if !many.contains('/') => Piece::Forms { of, one, many },
+        _ => Piece::Formless(text),
+    }
 }
 
 #[cfg(test)]
@@ -182,10 +213,24 @@ mod tests {
             ("", "3 of 5: {{used}}"),
             ("used = \"Noch {limit} minus {used}.\\nEnde\"", "Noch 5 minus 3.\nEnde"),
             ("used = \"{{used}} {tool}{tool}\"", "{used} {used}{used}"),
+            ("used = \"{used} {used:call/calls}{limit:!/} {tool:a/}\"", "3 calls "),
         ] {
             let (texts, problems) = checked(table);
             assert_eq!(problems, [""; 0], "{table}");
             assert_eq!(texts.fill(&USED, &values), expected, "{table}");
+        }
+    }
+
+    #[test]
+    fn a_word_after_a_number_is_singular_for_one_alone() {
+        let (texts, _) = checked("used = \"{used} {used:Aufruf/Aufrufe} von {limit} {limit:ist/sind} weg\"");
+        for (used, limit, expected) in [
+            (1, 1, "1 Aufruf von 1 ist weg"),
+            (1, 2, "1 Aufruf von 2 sind weg"),
+            (0, 11, "0 Aufrufe von 11 sind weg"),
+        ] {
+            let values: [(&str, &dyn Display); 2] = [("used", &used), ("limit", &limit)];
+            assert_eq!(texts.fill(&USED, &values), expected);
         }
     }
 
@@ -203,6 +248,18 @@ mod tests {
             ("used = \"used}\"", "texts.used: a brace has no partner; a plain one is written {{ or }}"),
             ("used = \"a{b{used}\"", "texts.used: a brace has no partner; a plain one is written {{ or }}"),
             ("used = \"a\\u0007\"", "texts.used: expected no control characters but line ends"),
+            (
+                "used = \"{limt:a/b}\"",
+                "texts.used: there is no placeholder {limt} in this text; expected {used}, {limit}, {tool}",
+            ),
+            (
+                "used = \"{used:calls}\"",
+                "texts.used: expected two words after the colon of {used:calls}, as in {limit:call/calls}",
+            ),
+            (
+                "used = \"{used:a/b/c}\"",
+                "texts.used: expected two words after the colon of {used:a/b/c}, as in {limit:call/calls}",
+            ),
             (&long, "texts.used: expected at most 2000 characters, found 2001"),
         ] {
             assert_eq!(checked(table).1, [expected], "{table}");

@@ -29,6 +29,7 @@ use super::{ConfigError, Policy};
 use crate::conversation::names::dispatch_form;
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use crate::plural::noun_after;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -165,19 +166,21 @@ impl Policy for TurnLimits {
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
         let all = (used.all.calls, self.calls);
         if self.calls > 0 && used.all.calls >= self.calls {
-            return Verdict::Block(self.used_up(all, "tool calls", ANSWER).for_the_turn());
+            return Verdict::Block(
+                self.used_up(all, &noun_after(self.calls, "tool call"), ANSWER).for_the_turn(),
+            );
         }
         if let Some((at, category)) = self.category(call.name).filter(|(_, category)| category.calls > 0) {
             let calls = used.category(at).calls;
             if calls >= category.calls {
-                let what = format!("calls of {} tools", category.name);
+                let what = format!("{} of {} tools", noun_after(category.calls, "call"), category.name);
                 return Verdict::Block(self.used_up((calls, category.calls), &what, OTHER_TOOLS));
             }
         }
         if let Some(limit) = self.limit_of(call.name) {
             let calls = used.tools.get(&*dispatch_form(call.name)).map_or(0, |(_, count)| count.calls);
             if calls >= limit {
-                let what = format!("calls of {}", call.name);
+                let what = format!("{} of {}", noun_after(limit, "call"), call.name);
                 return Verdict::Block(self.used_up((calls, limit), &what, OTHER_TOOLS));
             }
         }
@@ -210,18 +213,18 @@ impl Policy for TurnLimits {
 
 const BLOCKED: Text = Text {
     key: "blocked",
-    default: "The call was not run: {used} of {limit} {what} in this turn are used. {advice}",
+    default: "The call was not run: {used} of {limit} {what} in this turn {limit:is/are} used. {advice}",
     placeholders: &["used", "limit", "what", "advice"],
 };
 const AT_ONCE: Text = Text {
     key: "at_once",
-    default: "The call was not run: at most {limit} calls of one reply are run at once. Call fewer at once; this one \
-              can be made again in your next reply.",
+    default: "The call was not run: at most {limit} {limit:call/calls} of one reply {limit:is/are} run at once. \
+              Call fewer at once; this one can be made again in your next reply.",
     placeholders: &["limit"],
 };
 const NOTICE: Text = Text {
     key: "notice",
-    default: "[toolrein] {used} of {limit} {what} in this turn are used. {advice}",
+    default: "[toolrein] {used} of {limit} {what} in this turn {limit:is/are} used. {advice}",
     placeholders: &["used", "limit", "what", "advice"],
 };
 const FRESH: Text = Text {
@@ -270,19 +273,20 @@ impl TurnLimits {
             self.texts.fill(&NOTICE, &[numbers[0], numbers[1], ("what", &what), ("advice", &advice)])
         };
         if used.all.is_news(self.calls) {
-            lines.push(line(used.all.calls, self.calls, "tool calls", ANSWER));
+            lines.push(line(used.all.calls, self.calls, &noun_after(self.calls, "tool call"), ANSWER));
         }
         // With no calls left at all, nothing more needs to be said.
         if !used.all.was_announced {
             for (at, Category { name, calls: limit, .. }) in self.categories.iter().enumerate() {
                 if used.category_mut(at).is_news(*limit) {
-                    let what = format!("calls of {name} tools");
+                    let what = format!("{} of {name} tools", noun_after(*limit, "call"));
                     lines.push(line(used.category(at).calls, *limit, &what, OTHER_TOOLS));
                 }
             }
             for (tool, count) in used.tools.values_mut() {
                 let Some(limit) = self.limit_of(tool).filter(|limit| count.is_news(*limit)) else { continue };
-                lines.push(line(count.calls, limit, &format!("calls of {tool}"), OTHER_TOOLS));
+                let what = format!("{} of {tool}", noun_after(limit, "call"));
+                lines.push(line(count.calls, limit, &what, OTHER_TOOLS));
             }
         }
         if !lines.is_empty() {
@@ -339,11 +343,12 @@ mod tests {
     use super::super::cases::{policy, read, turn};
     use super::*;
     use crate::conversation::Transcript;
+    use crate::conversation::account::Account;
     use crate::conversation::identity::{Hash, HashKey, Identity};
     use crate::conversation::memo::NoMemo;
 
     use crate::plan::Change;
-    use crate::policy::set::Judge;
+    use crate::policy::set::{Judge, PolicySet};
 
     const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
 
@@ -406,6 +411,21 @@ mod tests {
         let words: Vec<&str> = notices.iter().map(|(_, word, _)| *word).collect();
         assert_eq!(words, ["notice", "fresh"]);
         assert!(notices[0].2.contains("2 of 2 calls of web_search in this turn are used"), "{notices:?}");
+    }
+
+    #[test]
+    fn an_approval_goes_on_with_the_turn_in_which_it_was_asked_for() {
+        let body = next_turn(&turn("f", 2));
+        let approval = body.matches(r#""role""#).count() - 1;
+        for (approvals, runs) in [(vec![approval], [true, false]), (vec![], [true, true])] {
+            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+            let identity = super::super::cases::somebody();
+            let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            transcript.account = Some(Arc::new(Account { approvals, ..Account::default() }));
+            let rules = vec![policy::<TurnLimits>("calls = 3")];
+            let mut judge = PolicySet::new(rules).read(&transcript).1;
+            assert_eq!(allowed(&mut judge, &["f", "f"]), runs);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::input::{Flaw, InputPosition};
 use super::report::{Report, source_of};
 use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
+use crate::plural::noun_after;
 use std::io::{self, Write};
 
 /// Limits that are shown, the fullest first.
@@ -217,12 +218,8 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let text = counted(*solved, "solved conversation");
         writeln!(out, "{} of {text} would have seen a blocked call: {share}.", grouped(*solved_stopped))?;
     }
-    let (before, after) = (grouped(*bytes_before), grouped(*bytes_after));
-    writeln!(
-        out,
-        "{before} bytes of requests became {after}; about {} tokens saved.",
-        grouped(*tokens_saved)
-    )?;
+    let (before, after) = (counted(*bytes_before, "byte"), grouped(*bytes_after));
+    writeln!(out, "{before} of requests became {after}; about {} saved.", counted(*tokens_saved, "token"))?;
     let kept = percent(figures.prefix_kept, figures.prefix_bytes);
     let breaks = counted(figures.prefix_breaks, "break");
     writeln!(out, "The next request repeats {kept} of each request's messages ({breaks}).")?;
@@ -261,12 +258,7 @@ fn shown(name: &str) -> String {
 }
 
 fn counted(count: u64, what: &str) -> String {
-    let plural = match what.strip_suffix('y') {
-        Some(stem) if count != 1 => format!("{stem}ies"),
-        None if count != 1 => format!("{what}s"),
-        _ => what.to_owned(),
-    };
-    format!("{} {plural}", grouped(count))
+    format!("{} {}", grouped(count), noun_after(count, what))
 }
 
 fn of_solved(stopped: u64, solved: u64) -> String {

@@ -4,6 +4,7 @@
 use crate::admin::{Pages, Review};
 use crate::config::Config;
 use crate::conversation::identity::HashKey;
+use crate::plural::counted;
 use crate::policy::REGISTRY;
 use crate::policy::redact::Redactor;
 use crate::proxy::body::{BodyError, ReplyBody};
@@ -78,7 +79,7 @@ impl Reviewer {
 /// The configuration for a replay.
 fn enforced(config: &Config) -> Result<Enforced, String> {
     let again = config.again(REGISTRY).map_err(|problems| {
-        format!("The configuration in force cannot be built again: {} problems.", problems.0.len())
+        format!("The configuration in force cannot be built again: {}.", counted(problems.0.len(), "problem"))
     });
     again.map(Enforced::new)
 }

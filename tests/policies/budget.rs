@@ -208,7 +208,7 @@ fn money_is_limited_by_known_prices_and_models_without_one_are_reported() {
         until_answered(&mut Talk::new(form), &program);
         let requests = upstream.requests();
         assert_eq!(requests.len(), 5, "three calls, a blocked one, the final answer");
-        assert!(notices(&requests[2])[0].contains("$0.0002 of $0.0003 of this conversation spent"));
+        assert!(notices(&requests[2])[0].contains("$0.0002 of $0.0003 spent in this conversation"));
         program.wait_for_metric("toolrein_cost_usd_total{model=\"gpt-4o\"}", 0.0005);
         let mut talk = Talk::new(form);
         talk.members["model"] = "nobody-knows".into();
@@ -290,12 +290,12 @@ fn an_approval_buys_an_extension_once() {
         let first = talk.ask(&program);
         assert_eq!(first.calls.len(), 1);
         talk.add(&first);
-        for (used, limit) in [(1, 1), (3, 3)] {
+        for (used, limit) in [(1, "1 tool call"), (3, "3 tool calls")] {
             let asked = talk.ask(&program);
             asked.assert_coherent(form);
             assert!(asked.calls.is_empty());
             let line = format!(
-                "The budget is used up: {used} of {limit} tool calls of this turn used. Your approval adds 2 more calls."
+                "The budget is used up: {used} of {limit} of this turn used. Your approval adds 2 more calls."
             );
             assert!(asked.text.starts_with(&line), "{}", asked.text);
             talk.add(&asked);

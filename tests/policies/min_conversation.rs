@@ -30,7 +30,7 @@ fn a_hasty_call_is_blocked_and_made_after_the_user_has_answered() {
         assert_eq!(second.calls.len(), 1);
         let shown = upstream.request(1).json()["messages"][2]["content"].as_str().unwrap().to_owned();
         assert!(
-            shown.contains("0 of 1 exchanges with the user, 3 of 5 words of the user")
+            shown.contains("0 of 1 exchange with the user, 3 of 5 words of the user")
                 && shown.contains("\"min_exchanges\":1"),
             "{shown}"
         );

@@ -72,7 +72,7 @@ fn a_line_that_was_cut_is_found_and_the_client_sees_one_answer() {
         assert_eq!(asked[3]["tool_calls"][0]["function"]["name"], "read_more");
         assert_eq!(
             asked[4]["content"],
-            "[toolrein: the result of call 1 (fetch): 1 of 4500 lines hold \"undefined reference\"]\n\
+            "[toolrein: the result of call 1 (fetch): 1 of 4500 lines holds \"undefined reference\"]\n\
              …\n2499: [2498] compiling the part number 2498 of it, in order\n\
              2500: [2499] compiling the part number 2499 of it, in order\n\
              2501: undefined reference to `frobnicate`\n\

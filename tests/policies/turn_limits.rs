@@ -43,13 +43,13 @@ fn of_many_calls_at_once_the_first_run_and_the_others_are_made_later() {
 fn a_used_up_category_leaves_the_other_tools_open_and_a_new_turn_has_it_back() {
     used_up_and_back(
         "categories = { retrieval = { tools = [\"sea*\"], calls = 1 } }",
-        "1 of 1 calls of retrieval tools",
+        "1 of 1 call of retrieval tools",
     );
 }
 
 #[test]
 fn a_used_up_tool_leaves_the_others_open_and_a_new_turn_has_it_back() {
-    used_up_and_back("tools = { \"sea*\" = 1 }", "1 of 1 calls of search in this turn");
+    used_up_and_back("tools = { \"sea*\" = 1 }", "1 of 1 call of search in this turn");
 }
 
 /// One search, a second one that is blocked, another tool, and a new turn with a search.

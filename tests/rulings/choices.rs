@@ -2,7 +2,7 @@
 
 use crate::support::client::{Response, post};
 use crate::support::program::Toolrein;
-use crate::support::reply::Reply;
+use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Talk, in_both_forms};
 use serde_json::{Value, json};
@@ -94,4 +94,51 @@ fn silent(request: &Recorded) -> Reply {
         ]);
     }
     Reply::json(200, &body(json!([choice(0, "message"), choice(1, "message")]), "chat.completion"))
+}
+
+/// A reply in which choice 0 calls `search`, and choice 1 a tool of toolrein's.
+fn search_and_read_more(request: &Recorded) -> Reply {
+    let call = |name: &str, arguments: &str| json!([{"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": arguments}}]);
+    let calls = [call("search", "{}"), call("read_more", r#"{"call":1,"search":"x"}"#)];
+    let choice = |index: usize, member: &str| json!({"index": index, member: {"role": "assistant", "content": null, "tool_calls": calls[index]}, "finish_reason": "tool_calls"});
+    let body = |choices: Value, object: &str| json!({"id": "c1", "object": object, "created": 1, "model": "m", "choices": choices});
+    if request.json()["stream"] == true {
+        let chunk = |index| body(json!([choice(index, "delta")]), "chat.completion.chunk");
+        return Reply::events(&[chunk(0), chunk(1)]);
+    }
+    Reply::json(200, &body(json!([choice(0, "message"), choice(1, "message")]), "chat.completion"))
+}
+
+#[test]
+fn the_final_answer_of_one_choice_ends_no_other() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => search_and_read_more(request),
+            // Choice 0 is asked for its final answer; choice 1 has its text and goes on.
+            1 => crate::talk::text("one", request),
+            _ => Reply::speech(request, &Speech::calls(&[("f", "fetch", "{}")])),
+        });
+        let tables =
+            "reask.max = 0\n[policy.allow]\nexcept = [\"search\"]\n[policy.truncate]\n[policy.read_more]\n";
+        let program = Toolrein::before(&upstream, tables);
+        let mut talk = Talk::new(form);
+        talk.members["n"] = json!(2);
+        let response = post(&program.chat_url(), talk.body().to_string());
+        let choices = upstream
+            .requests()
+            .iter()
+            .map(|request| request.json()["tool_choice"].clone())
+            .collect::<Vec<_>>();
+        assert_eq!(choices, [Value::Null, json!("none"), Value::Null], "{}", response.text());
+        let chunks = match form {
+            Form::Whole => vec![response.json()],
+            Form::Streamed => response.chunks(),
+        };
+        let calls = chunks.iter().flat_map(|chunk| chunk["choices"].as_array().unwrap()).filter(|choice| {
+            let member = if form == Form::Whole { "message" } else { "delta" };
+            choice["index"] == 1 && choice[member]["tool_calls"][0]["function"]["name"] == "fetch"
+        });
+        assert_eq!(calls.count(), 1, "{}", response.text());
+        upstream.assert_clean();
+    });
 }

@@ -220,7 +220,7 @@ fn a_refused_late_system_message_is_placed_once_more_as_a_suffix_and_remembered(
         talk.messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "found"}));
         assert_eq!(talk.ask(&program).text, "Seen.");
         let second = upstream.request(1).json()["messages"][2]["content"].as_str().unwrap().to_owned();
-        assert!(second.starts_with("found\n\n[toolrein] Budget: 1 of 1 tool calls"), "{second}");
+        assert!(second.starts_with("found\n\n[toolrein] Budget: 1 of 1 tool call"), "{second}");
         assert_eq!(talk.ask(&program).text, "Seen.");
         assert_eq!(upstream.requests().len(), 3, "remembered");
         program.wait_for_metric("toolrein_prefix_breaks_total{cause=\"placement\"}", 1.0);

@@ -359,7 +359,8 @@ mod cases {
 
     pub async fn the_account_as_of_a_reply_is_the_last_one_recorded(pair: &Pair) {
         let account = |at_ms: u64| {
-            let pin = Pin { messages: 3, history: Hash(9), text: "[toolrein] \u{e9}\"\n".into() };
+            let by = "budget".into();
+            let pin = Pin { messages: 3, history: Hash(9), by, text: "[toolrein] \u{e9}\"\n".into() };
             let (turn, bought) = (Sums::default().with(Kind::Calls, at_ms), [1, 2, 3]);
             Arc::new(Carried { turn, at_ms, bought, pins: vec![pin], ..Carried::default() })
         };

@@ -5,6 +5,7 @@
 use super::item::{Item, ItemKind, parse_item};
 use crate::conversation::message::{Content, Role};
 use crate::conversation::request::{Request, UpstreamHistory};
+use crate::plural::counted;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, escaped};
 use crate::wire::splice::Splices;
@@ -91,7 +92,7 @@ fn shortened(item: &Bytes, read: &Item) -> Bytes {
         // Results of different lengths stay different.
         splices.replace(
             text.span,
-            escaped(&format!("{start}\n[{} characters in all]", decoded.chars().count())),
+            escaped(&format!("{start}\n[{} in all]", counted(decoded.chars().count(), "character"))),
         );
     }
     splices.apply(item).join()

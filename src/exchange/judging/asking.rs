@@ -64,6 +64,7 @@ impl Judging {
         let at = self.holding.asking.iter().position(|asked| asked.id == id)?;
         let AskedCall { choice, call, passed, question, now_ms, .. } = self.holding.asking.remove(at);
         self.judge.take_back(choice, passed);
+        self.counts_anew(choice);
         self.judge.learn(question, answer);
         Some(self.decide(choice, &call, Known::Whole, now_ms))
     }

@@ -116,6 +116,7 @@ impl CallJudge for Judging {
         let re_request = re_request.filter(|_| decision.is_hidden());
         if decision.is_released() {
             self.extend(extends);
+            self.counts_anew(choice);
         }
         let (id, decided) = (call.id(), decision.clone());
         let judged =
@@ -204,6 +205,7 @@ impl CallJudge for Judging {
             return Some(decision);
         }
         self.judge.take_back(choice, passed);
+        self.counts_anew(choice);
         let words = self.holding.words.take().filter(|(about, _)| *about == id).map(|(_, words)| words);
         let shown = match waited {
             true => self.answers.advise(reason),

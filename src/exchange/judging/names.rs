@@ -7,6 +7,15 @@ use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
 
+/// What was found when a choice was last asked about its open tools.
+pub(super) struct OpenTool {
+    pub(super) choice: u32,
+    /// The index of one that was open.
+    pub(super) nth: usize,
+    /// Whether any was.
+    pub(super) is_any: bool,
+}
+
 impl Judging {
     /// The ruling of all policies on `call`, under every name that a client may assemble for it.
     pub(super) fn ruling(
@@ -20,16 +29,19 @@ impl Judging {
         if !call.has_other_names() || self.observe {
             return self.judge.rule(choice, &name, arguments, now_ms);
         }
+        // Before the call itself counts: whatever its name, it is one call.
+        let names = call.other_names();
+        let objections =
+            names.iter().flat_map(|name| self.objections_to_name(choice, name, arguments, now_ms));
+        let objections: Vec<_> = objections.collect();
+        if objections.is_empty() {
+            return self.judge.rule(choice, &name, arguments, now_ms);
+        }
         let checkpoint = self.judge.checkpoint(choice);
         let mut ruling = self.judge.rule(choice, &name, arguments, now_ms);
         if ruling.is_allowed() {
-            let names = call.other_names();
-            let objections =
-                names.iter().flat_map(|name| self.objections_to_name(choice, name, arguments, now_ms));
-            ruling.objections = objections.collect();
-            if !ruling.is_allowed() {
-                self.judge.go_back(choice, checkpoint);
-            }
+            self.judge.go_back(choice, checkpoint);
+            ruling.objections = objections;
         }
         ruling
     }
@@ -53,26 +65,45 @@ impl Judging {
     /// is asked for its final answer at once.
     pub(super) fn shown(&mut self, choice: u32, reason: &Reason, now_ms: u64) -> Reason {
         let reason = self.answers.advise(reason);
-        let known = self.all_closed.iter().find(|(of, _)| *of == choice).map(|(_, all_closed)| *all_closed);
-        let all_closed = known.unwrap_or_else(|| {
-            let all_closed = self.closes_all(choice, now_ms);
-            self.all_closed.push((choice, all_closed));
-            all_closed
-        });
-        if all_closed { reason.for_the_turn() } else { reason }
+        if self.closes_all(choice, now_ms) { reason.for_the_turn() } else { reason }
     }
 
-    /// Whether a policy objects to each tool, whatever the arguments are, for a reason that does not pass with time.
+    /// Whether every tool is closed. Calls that are let through may close more, so it is asked anew after each of them:
+    /// first about the tool that was open the last time, so that all tools are tried only as they are closed.
     fn closes_all(&mut self, choice: u32, now_ms: u64) -> bool {
         let Some(tools) = self.judge.all_tools() else { return false };
-        tools.iter().all(|name| {
-            if self.answers.any || self.answers.is_by_name(name) {
-                return false;
-            }
-            let mut objections = self.judge.objections_by_name(choice, name, now_ms);
-            self.answers.exempt(&mut objections);
-            objections.iter().any(|(_, reason)| !reason.retryable && !reason.needs_approval())
-        })
+        let known = self.open_tools.iter().position(|known| known.choice == choice);
+        let at = known.unwrap_or_else(|| {
+            self.open_tools.push(OpenTool { choice, nth: 0, is_any: true });
+            self.open_tools.len() - 1
+        });
+        let OpenTool { nth, is_any, .. } = self.open_tools[at];
+        if !is_any {
+            return true;
+        }
+        let mut others = (nth..tools.len()).chain(0..nth.min(tools.len()));
+        let open = others.find(|nth| tools.get(*nth).is_some_and(|name| !self.closes(choice, name, now_ms)));
+        let known = &mut self.open_tools[at];
+        (known.nth, known.is_any) = (open.unwrap_or(nth), open.is_some());
+        open.is_none()
+    }
+
+    /// Whether a policy objects to the tool, whatever the arguments are, for a reason that does not pass with time.
+    fn closes(&mut self, choice: u32, name: &str, now_ms: u64) -> bool {
+        if self.answers.any || self.answers.is_by_name(name) {
+            return false;
+        }
+        let mut objections = self.judge.objections_by_name(choice, name, now_ms);
+        self.answers.exempt(&mut objections);
+        objections.iter().any(|(_, reason)| !reason.retryable && !reason.needs_approval())
+    }
+
+    /// Calls of `choice` count that did not before, or no longer count.
+    pub(super) fn counts_anew(&mut self, choice: u32) {
+        self.open_tools
+            .iter_mut()
+            .filter(|known| known.choice == choice)
+            .for_each(|known| known.is_any = true);
     }
 
     /// Decides on a call that is incomplete because the reply was cut. It passes as it came, so that the client sees

@@ -112,7 +112,9 @@ impl Judging {
             None if is_changed => Decision::Rewrite { arguments: arguments.to_string() },
             None => Decision::Release,
         };
-        if !decision.is_released() {
+        if decision.is_released() {
+            self.counts_anew(choice);
+        } else {
             self.judge.go_back(choice, checkpoint);
         }
         for (call, ruling) in calls.into_iter().zip(rulings) {

@@ -1,7 +1,8 @@
 //! The top of the page: the verdict in one sentence, the figures, and the map of messages with its legend. Only lays out.
 
 use super::super::facts::{Explained, Fate, Shown};
-use super::super::visible::{grouped, one_line};
+use super::super::visible::{grouped, grouped_noun, one_line};
+use crate::plural::{counted, noun_after};
 use maud::{Markup, html};
 
 /// The roles that have a colour.
@@ -27,7 +28,7 @@ fn verdict(explained: &Explained) -> String {
         (all, 0) => format!("All {all} calls would have run"),
         (all, blocked) => {
             let by = first.map_or(String::new(), |first| format!(", the first by {}", first.policy));
-            format!("{blocked} of {all} calls would have been blocked{by}")
+            format!("{blocked} of {} would have been blocked{by}", counted(all, "call"))
         }
     };
     let refused = match explained.refusals.as_slice() {
@@ -39,9 +40,11 @@ fn verdict(explained: &Explained) -> String {
         (0, 0) => "the model would have read the conversation as it was recorded".to_owned(),
         (removed, added) if removed == added => "the model would have read as many tokens".to_owned(),
         (removed, added) if removed > added => {
-            format!("the model would have read {} tokens less", grouped(removed - added))
+            format!("the model would have read {} less", grouped_noun(removed - added, "token"))
         }
-        (removed, added) => format!("the model would have read {} tokens more", grouped(added - removed)),
+        (removed, added) => {
+            format!("the model would have read {} more", grouped_noun(added - removed, "token"))
+        }
     };
     format!("{calls}{refused}, and {tokens}.")
 }
@@ -51,11 +54,11 @@ fn figures(explained: &Explained) -> Markup {
     let touched = explained.messages.iter().filter(|shown| shown.is_touched()).count();
     let figures = [
         ("calls", totals.calls as u64, "in all".to_owned()),
-        ("blocked", totals.blocked as u64, format!("of {} calls", totals.calls)),
+        ("blocked", totals.blocked as u64, format!("of {}", counted(totals.calls, "call"))),
         ("notices", totals.notices as u64, "texts of toolrein".to_owned()),
-        ("removed", totals.tokens_removed, format!("of {} tokens", grouped(totals.tokens_before))),
-        ("added", totals.tokens_added, "tokens".to_owned()),
-        ("touched", touched as u64, format!("of {} messages", explained.messages.len())),
+        ("removed", totals.tokens_removed, format!("of {}", grouped_noun(totals.tokens_before, "token"))),
+        ("added", totals.tokens_added, noun_after(totals.tokens_added, "token")),
+        ("touched", touched as u64, format!("of {}", counted(explained.messages.len(), "message"))),
     ];
     html! {
         dl.figures {

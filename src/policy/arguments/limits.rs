@@ -1,6 +1,7 @@
 //! The operator's own limits on single arguments: length, pattern, and the hosts that a URL may lead to.
 
 use super::problem::{Problem, join};
+use crate::plural::counted;
 use crate::policy::compile::compile_pattern;
 use crate::policy::hosts::Hosts;
 use crate::policy::pattern::Pattern;
@@ -95,7 +96,7 @@ impl Limit {
             _ => return None,
         };
         if let Some(most) = self.max_chars.filter(|most| text.chars().nth(*most).is_some()) {
-            return Some(Problem::new(path, "max_chars", &format!("at most {most} characters")));
+            return Some(Problem::new(path, "max_chars", &format!("at most {}", counted(most, "character"))));
         }
         if let Some((pattern, compiled)) = &self.pattern
             && !compiled.is_valid(value)
@@ -189,16 +190,16 @@ mod tests {
         let nested = json!({"pages": [{"url": "ab"}, {"url": "c"}, {"other": 1}], "url": "abc"});
         assert_eq!(
             problems("pages.url", limit, &nested),
-            ["pages[0].url: max_chars, expected at most 1 characters"]
+            ["pages[0].url: max_chars, expected at most 1 character"]
         );
         assert_eq!(
             problems("a", limit, &json!({"a": ["b", ["cd"]]})),
-            ["a[1][0]: max_chars, expected at most 1 characters"]
+            ["a[1][0]: max_chars, expected at most 1 character"]
         );
         let parsed = json!({"pages": "{\"url\":\"ab\"}"});
         assert_eq!(
             problems("pages.url", limit, &parsed),
-            ["pages.url: max_chars, expected at most 1 characters"]
+            ["pages.url: max_chars, expected at most 1 character"]
         );
         assert_eq!(problems("absent", limit, &nested), Vec::<String>::new());
     }

@@ -2,6 +2,7 @@
 //! without the values that were found, which may be long or secret.
 
 use super::lenient::types_of;
+use crate::plural::counted;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
@@ -195,12 +196,12 @@ fn expectation(kind: &ValidationErrorKind, found: &Value) -> String {
         Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
         Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
         Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
-        Kind::MinLength { limit } => format!("at least {limit} characters"),
-        Kind::MaxLength { limit } => format!("at most {limit} characters"),
-        Kind::MinItems { limit } => format!("at least {limit} items"),
-        Kind::MaxItems { limit } => format!("at most {limit} items"),
-        Kind::MinProperties { limit } => format!("at least {limit} members"),
-        Kind::MaxProperties { limit } => format!("at most {limit} members"),
+        Kind::MinLength { limit } => format!("at least {}", counted(*limit, "character")),
+        Kind::MaxLength { limit } => format!("at most {}", counted(*limit, "character")),
+        Kind::MinItems { limit } => format!("at least {}", counted(*limit, "item")),
+        Kind::MaxItems { limit } => format!("at most {}", counted(*limit, "item")),
+        Kind::MinProperties { limit } => format!("at least {}", counted(*limit, "member")),
+        Kind::MaxProperties { limit } => format!("at most {}", counted(*limit, "member")),
         Kind::Pattern { pattern } => format!("a match of {pattern}"),
         Kind::Format { format } => format!("format {format}"),
         Kind::UniqueItems => "no item twice".to_owned(),

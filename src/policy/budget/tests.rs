@@ -3,6 +3,7 @@
 use super::super::cases::{Conversation, plan_of, policy, turn};
 use super::super::scenario::problem;
 use super::*;
+use crate::conversation::account::PlacedNotice;
 use crate::plan::Change;
 
 /// Each notice: the index of its message, its name, its text.
@@ -248,7 +249,7 @@ const LIMITED: [Limited; 6] = [
         Scope::Conversation,
         Kind::Nanodollars,
         1_500_000_000,
-        "$1.50 of $1.50 of this conversation",
+        "$1.50 of $1.50 spent in this conversation",
         ("spend_microusd_used", 1_500_000),
     ),
     (
@@ -274,13 +275,17 @@ fn each_amount_of_the_account_is_limited_and_announced_in_its_own_words() {
     for (table, scope, kind, used, text, numbers) in LIMITED {
         let table = format!("tool_calls = 0\n{table}");
         let (plan, mut judge) = with_account(&table, 1, account(scope, kind, used));
-        let announced = plan.announced.unwrap();
+        let announced = plan.announced.into_iter().next().unwrap();
         assert!(
             announced.text.contains(text) && announced.text.contains("No tool calls left"),
             "{}",
             announced.text
         );
-        assert_eq!((announced.message, announced.marks[scope as usize].0[kind as usize]), (2, 3), "{table}");
+        assert_eq!(
+            (announced.message, announced.marks.unwrap()[scope as usize].0[kind as usize]),
+            (2, 3),
+            "{table}"
+        );
         let reason = judge.rule(0, "f", Some("{}"), 1_000).objections.remove(0).1;
         assert!(reason.message.contains(text) && reason.is_final, "{}", reason.message);
         assert!(reason.numbers.contains(&numbers), "{:?}", reason.numbers);
@@ -307,17 +312,18 @@ fn a_threshold_that_was_announced_is_not_announced_again_and_a_placed_notice_is_
     let table = "tool_calls = 0\nbilled_tokens = 100";
     let mut known = account(Scope::Conversation, Kind::Tokens, 60);
     known.marks[Scope::Conversation as usize].0[Kind::Tokens as usize] = 1;
-    known.pins = vec![(2, "as before".into())];
+    let placed = |by: &str| PlacedNotice { message: 2, by: by.into(), text: format!("by {by}").into() };
+    known.pins = vec![placed("other"), placed("budget")];
     let (plan, _) = with_account(table, 2, known.clone());
-    assert_eq!(plan.announced, None);
+    assert_eq!(plan.announced, []);
     let texts: Vec<(usize, &str)> =
         plan.edits.iter().map(|edit| (edit.message, edit.change.text())).collect();
-    assert_eq!(texts, [(2, "as before")]);
+    assert_eq!(texts, [(2, "by budget")]);
     known.used[Scope::Conversation as usize] = Sums::default().with(Kind::Tokens, 70);
     let (plan, _) = with_account(table, 2, known.clone());
-    assert_eq!(plan.announced.map(|announced| announced.message), Some(4), "the next threshold");
+    assert_eq!(plan.announced.first().map(|announced| announced.message), Some(4), "the next threshold");
     known.may_pin = false;
-    assert_eq!(with_account(table, 2, known).0.announced, None, "no room");
+    assert_eq!(with_account(table, 2, known).0.announced, [], "no room");
 }
 
 #[test]
@@ -338,7 +344,7 @@ fn an_approval_is_asked_for_and_extends_the_scope_that_is_used_up() {
     let (line, extends) = reason.asks.unwrap();
     assert_eq!(
         line,
-        "The budget is used up: 3 of 3 tool calls of this turn used. Your approval adds 1 more calls."
+        "The budget is used up: 3 of 3 tool calls of this turn used. Your approval adds 1 more call."
     );
     assert_eq!(extends, [true, false, false]);
 }
@@ -350,7 +356,7 @@ fn an_extension_changes_no_notice_before_it() {
         let mut known = account(Scope::Turn, Kind::Calls, 0);
         known.bought[Scope::Turn as usize] = bought;
         let plan = with_account(table, calls, known).0;
-        let announced = plan.announced.clone();
+        let announced = plan.announced.first().cloned();
         let texts = plan.edits.into_iter().map(|edit| (edit.message, edit.change.text().to_owned()));
         (texts.collect::<Vec<_>>(), announced)
     };
@@ -361,7 +367,7 @@ fn an_extension_changes_no_notice_before_it() {
     assert_eq!(after.len(), before.len() + 1);
     let announced = announced.unwrap();
     assert!(announced.text.contains("5 of 8 tool calls"), "{}", announced.text);
-    assert_eq!(announced.marks[Scope::Turn as usize].0[Kind::Calls as usize], 101);
+    assert_eq!(announced.marks.unwrap()[Scope::Turn as usize].0[Kind::Calls as usize], 101);
 }
 
 #[test]

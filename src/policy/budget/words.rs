@@ -23,7 +23,7 @@ pub(super) const ADVICE_OUT: Text = Text {
 };
 pub(super) const FRESH: Text = Text {
     key: "fresh",
-    default: "[toolrein] New turn: the tool budget is fresh, {limit} tool calls.",
+    default: "[toolrein] New turn: the tool budget is fresh, {limit} {limit:tool call/tool calls}.",
     placeholders: &["limit"],
 };
 pub(super) const BLOCKED: Text = Text {
@@ -44,32 +44,41 @@ pub(super) const QUESTION: Text = Text {
     placeholders: &["used", "extension"],
 };
 pub(super) const EXTENSION_CALLS: Text =
-    Text { key: "extension_calls", default: "{calls} more calls", placeholders: &["calls"] };
+    Text { key: "extension_calls", default: "{calls} more {calls:call/calls}", placeholders: &["calls"] };
 pub(super) const EXTENSION_SHARE: Text =
-    Text { key: "extension_share", default: "{percent}% of it", placeholders: &["percent"] };
+    Text { key: "extension_share", default: "{percent}% of the limit", placeholders: &["percent"] };
 pub(super) const REJECTED: Text = Text {
     key: "rejected",
     default: "The budget of this conversation is used up: {used}.",
     placeholders: &["used"],
 };
-const CONTEXT: Text = line("conversation_context_tokens", "~{used} of {limit} tokens used");
+const CONTEXT: Text = line("conversation_context_tokens", "~{used} of {limit} {limit:token/tokens} used");
 
 /// All of them: first how each amount is written, by scope and kind.
 pub(super) static ALL: &[Text] = &[
-    line("turn_tool_calls", "{used} of {limit} tool calls of this turn used"),
-    line("turn_requests", "{used} of {limit} model requests of this turn used"),
-    line("turn_billed_tokens", "{used} of {limit} billed tokens of this turn used"),
-    line("turn_spend_usd", "{used} of {limit} of this turn spent"),
+    line("turn_tool_calls", "{used} of {limit} {limit:tool call/tool calls} of this turn used"),
+    line("turn_requests", "{used} of {limit} {limit:model request/model requests} of this turn used"),
+    line("turn_billed_tokens", "{used} of {limit} {limit:billed token/billed tokens} of this turn used"),
+    line("turn_spend_usd", "{used} of {limit} spent in this turn"),
     line("turn_time", "{used} of {limit} of this turn's time used"),
-    line("conversation_tool_calls", "{used} of {limit} tool calls of this conversation used"),
-    line("conversation_requests", "{used} of {limit} model requests of this conversation used"),
-    line("conversation_billed_tokens", "{used} of {limit} billed tokens of this conversation used"),
-    line("conversation_spend_usd", "{used} of {limit} of this conversation spent"),
+    line(
+        "conversation_tool_calls",
+        "{used} of {limit} {limit:tool call/tool calls} of this conversation used",
+    ),
+    line(
+        "conversation_requests",
+        "{used} of {limit} {limit:model request/model requests} of this conversation used",
+    ),
+    line(
+        "conversation_billed_tokens",
+        "{used} of {limit} {limit:billed token/billed tokens} of this conversation used",
+    ),
+    line("conversation_spend_usd", "{used} of {limit} spent in this conversation"),
     line("conversation_time", "{used} of {limit} of this conversation's time used"),
-    line("day_tool_calls", "{used} of {limit} tool calls of today used"),
-    line("day_requests", "{used} of {limit} model requests of today used"),
-    line("day_billed_tokens", "{used} of {limit} billed tokens of today used"),
-    line("day_spend_usd", "{used} of {limit} of today spent"),
+    line("day_tool_calls", "{used} of {limit} {limit:tool call/tool calls} of today used"),
+    line("day_requests", "{used} of {limit} {limit:model request/model requests} of today used"),
+    line("day_billed_tokens", "{used} of {limit} {limit:billed token/billed tokens} of today used"),
+    line("day_spend_usd", "{used} of {limit} spent today"),
     line("day_time", "{used} of {limit} of today's time used"),
     CONTEXT,
     NOTICE,

@@ -20,14 +20,14 @@ const NAMED: usize = 64;
 /// In place of a cleared result, on the line before its beginning.
 pub(super) const CLEARED: Text = Text {
     key: "cleared",
-    default: "[toolrein: this old result{of} was cleared to make room ({chars} characters). {again} if you need it and \
+    default: "[toolrein: this old result{of} was cleared to make room ({chars} {chars:character/characters}). {again} if you need it and \
               that does no harm. It began:]",
     placeholders: &["of", "tool", "chars", "again"],
 };
 /// The same where a tool of ours reads it.
 pub(super) const READABLE: Text = Text {
     key: "readable",
-    default: "[toolrein: this old result{of} was cleared to make room ({chars} characters). Use {reader} with call \
+    default: "[toolrein: this old result{of} was cleared to make room ({chars} {chars:character/characters}). Use {reader} with call \
               {call} if you need it. It began:]",
     placeholders: &["of", "tool", "chars", "reader", "call"],
 };

@@ -3,6 +3,7 @@
 
 use crate::conversation::identity::Hash;
 use crate::plan::work::step;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// See the module.
@@ -10,24 +11,29 @@ use std::sync::Arc;
 pub struct Past {
     /// The running turn's number.
     pub turn: usize,
-    deeds: Vec<Deed>,
-    /// Where the last reply's calls begin in `deeds`.
+    /// Shared until a reply adds to them: all its choices begin with those of the history.
+    deeds: Arc<Deeds>,
+    /// Where the last reply's calls begin among them.
     reply: usize,
     found: Vec<Found>,
     /// The last reply calls other tools beside those that retrieve.
     mixed: bool,
     /// The tools that the request declares.
     pub declared: Arc<[String]>,
-    /// How many calls are unknown and not checked.
-    unknown: usize,
+    answered: Answered,
+}
+
+/// The calls of action tools, and which of them are equal.
+#[derive(Clone, Default)]
+struct Deeds {
+    all: Vec<Deed>,
+    /// The indexes of equal ones, oldest first, by tool, as programs look it up, and key.
+    equal: HashMap<String, HashMap<Same, Vec<usize>>>,
 }
 
 /// A call of an action tool.
 #[derive(Clone)]
 pub struct Deed {
-    /// As programs look it up.
-    pub tool: String,
-    same: Same,
     /// Its assistant message and its position in it; none where it is in the reply being judged.
     place: Option<(usize, usize)>,
     pub turn: usize,
@@ -37,14 +43,12 @@ pub struct Deed {
 }
 
 /// The key by which calls of a tool are compared.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Same {
     /// The hash of all arguments.
     Whole(Hash),
     /// The values of each key argument.
     Keys(Vec<Vec<String>>),
-    /// It is equal to no other.
-    Nothing,
 }
 
 /// How a call ended.
@@ -56,8 +60,22 @@ pub enum End {
     Failed,
     /// The beginning of its result, where that may be quoted.
     Succeeded(Option<Arc<str>>),
-    /// It may have been done or not; whether a check came since.
-    Unknown { checked: bool },
+    /// It may have been done or not.
+    Unknown(Since),
+}
+
+/// A point in the conversation: only what was answered later shows what was unknown then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Since(usize);
+
+/// The tools that were called and answered without failing since a call was first unknown.
+#[derive(Clone, Default)]
+struct Answered {
+    /// When each was last, by its name.
+    last: HashMap<String, Since>,
+    now: Since,
+    /// It is unknown of some call whether it was done.
+    any_unknown: bool,
 }
 
 /// The result of a call of a retrieval tool.
@@ -78,15 +96,17 @@ impl Past {
 
     /// What the last reply left unanswered counts as unanswered from now on.
     pub fn give_up(&mut self) {
-        for deed in self.deeds.iter_mut().skip(self.reply).filter(|deed| deed.end == End::Open) {
+        let reply = self.reply;
+        let deeds = Arc::make_mut(&mut self.deeds).all.iter_mut().skip(reply);
+        for deed in deeds.filter(|deed| deed.end == End::Open) {
             deed.end = End::Failed;
         }
+        self.reply = self.deeds.all.len();
     }
 
     /// The assistant speaks.
     pub fn begin_reply(&mut self) {
         self.give_up();
-        self.reply = self.deeds.len();
         self.mixed = false;
     }
 
@@ -97,38 +117,68 @@ impl Past {
         self.mixed = true;
     }
 
-    /// An action tool was called.
-    pub fn add(&mut self, tool: &str, same: Same, place: Option<(usize, usize)>, released_ms: Option<u64>) {
-        let (tool, turn) = (tool.to_owned(), self.turn);
-        self.deeds.push(Deed { tool, same, place, turn, released_ms, end: End::Open });
+    /// An action tool was called; without `same` the call is equal to no other.
+    pub fn add(
+        &mut self,
+        tool: &str,
+        same: Option<Same>,
+        place: Option<(usize, usize)>,
+        released_ms: Option<u64>,
+    ) {
+        let deeds = Arc::make_mut(&mut self.deeds);
+        if let Some(same) = same {
+            let of_tool = match deeds.equal.get_mut(tool) {
+                Some(of_tool) => of_tool,
+                None => deeds.equal.entry(tool.to_owned()).or_default(),
+            };
+            of_tool.entry(same).or_default().push(deeds.all.len());
+        }
+        deeds.all.push(Deed { place, turn: self.turn, released_ms, end: End::Open });
     }
 
     /// The call at `place` ended.
     pub fn end(&mut self, place: (usize, usize), end: End) {
+        self.answered.any_unknown |= matches!(end, End::Unknown(_));
+        let deeds = &mut Arc::make_mut(&mut self.deeds).all;
         // Those of the conversation come in order, and before those of the reply being judged.
-        let at = self.deeds.partition_point(|deed| {
+        let at = deeds.partition_point(|deed| {
             step();
             deed.place.is_some_and(|known| known < place)
         });
-        if let Some(deed) = self.deeds.get_mut(at).filter(|deed| deed.place == Some(place)) {
-            self.unknown += usize::from(end == End::Unknown { checked: false });
+        if let Some(deed) = deeds.get_mut(at).filter(|deed| deed.place == Some(place)) {
             deed.end = end;
         }
     }
 
-    /// A tool was called and answered that shows whether calls of tools for which `shows` is true were done.
-    pub fn check(&mut self, shows: impl Fn(&str) -> bool) {
-        for deed in self.deeds.iter_mut() {
-            if deed.end == (End::Unknown { checked: false }) && shows(&deed.tool) {
-                deed.end = End::Unknown { checked: true };
-                self.unknown -= 1;
+    /// The point in the conversation that is read.
+    pub fn now(&self) -> Since {
+        self.answered.now
+    }
+
+    /// Whether it was ever unknown of a call whether it was done.
+    pub fn has_unknown(&self) -> bool {
+        self.answered.any_unknown
+    }
+
+    /// `tool` was called and answered without failing.
+    pub fn add_answered(&mut self, tool: &str) {
+        let Answered { last, now, .. } = &mut self.answered;
+        now.0 += 1;
+        match last.get_mut(tool) {
+            Some(known) => *known = *now,
+            None => {
+                last.insert(tool.to_owned(), *now);
             }
         }
     }
 
-    /// Whether it is unknown of any call whether it was done.
-    pub fn has_unknown(&self) -> bool {
-        self.unknown > 0
+    /// When a tool for which `shows` is true was last called and answered without failing.
+    pub fn last_answered(&self, shows: impl Fn(&str) -> bool) -> Option<Since> {
+        let shown = self.answered.last.iter().filter(|(tool, _)| {
+            step();
+            shows(tool)
+        });
+        shown.map(|(_, at)| *at).max()
     }
 
     /// A retrieval tool answered, with a usable result or without.
@@ -138,11 +188,13 @@ impl Past {
         }
     }
 
-    /// The equal calls of `tool` that did not fail, oldest first.
-    pub fn equal<'a>(&'a self, tool: &'a str, same: &'a Same) -> impl Iterator<Item = &'a Deed> {
-        self.deeds
-            .iter()
-            .filter(move |deed| deed.end != End::Failed && deed.tool == tool && deed.same == *same)
+    /// The calls of `tool` that equal this one, newest first.
+    pub fn equal(&self, tool: &str, same: &Same) -> impl Iterator<Item = &Deed> {
+        let equal = self.deeds.equal.get(tool).and_then(|of_tool| of_tool.get(same));
+        equal.into_iter().flatten().rev().filter_map(|at| {
+            step();
+            self.deeds.all.get(*at)
+        })
     }
 
     /// The last result of an equal call.
@@ -167,9 +219,9 @@ mod tests {
         assert_linear(1_000, |calls| {
             let mut past = Past::default();
             past.begin_reply();
-            (0..calls).for_each(|at| past.add("pay", Same::Nothing, Some((1, at)), None));
+            (0..calls).for_each(|at| past.add("pay", None, Some((1, at)), None));
             (0..calls).for_each(|at| past.end((1, at), End::Succeeded(None)));
-            assert!(past.deeds.iter().all(|deed| deed.end != End::Open));
+            assert!(past.deeds.all.iter().all(|deed| deed.end != End::Open));
         });
     }
 }

@@ -1,12 +1,14 @@
 //! Cases of `duplicates`, and the same verdicts as a plain reference.
 
-use super::super::cases::policy;
+use super::super::cases::{built, policy, read_all};
 use super::super::scenario::{
-    Made, NOW_MS, Step, call_at, calls, marking, passes, problem, random, random_reply, read, says, turns,
-    user, verdicts,
+    Made, NOW_MS, Step, body, call_at, calls, marking, passes, problem, random, random_reply, read, says,
+    turns, user, verdicts,
 };
 use super::*;
 use crate::plan::ReasonKind;
+use crate::plan::work::assert_linear;
+use crate::policy::set::{Judge, Rule};
 use proptest::prelude::*;
 
 const ON: &str = "tools = [\"pay*\"]";
@@ -268,15 +270,19 @@ fn calls_without_their_key_arguments_are_compared_by_all_they_have_or_never_the_
     );
 }
 
+/// The judge of a request that declares `tools`.
+fn judge_of(rules: &[Arc<dyn Rule>], tools: &[&str], scenario: &[Step]) -> Judge {
+    let declared: Vec<String> =
+        tools.iter().map(|name| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#)).collect();
+    let body = body(scenario).replacen('{', &format!(r#"{{"tools":[{}],"#, declared.join(",")), 1);
+    read_all(rules, &body).1
+}
+
 /// A request with these tools, in which `pay_bill` timed out and what follows came after.
 fn after_a_time_limit(table: &str, tools: &[&str], after: &[Step]) -> Option<crate::plan::Reason> {
     let mut scenario = vec![user("q"), calls(&[("pay_bill", ONE, "Error: Read timed out.")])];
     scenario.extend_from_slice(after);
-    let body = super::super::scenario::body(&scenario);
-    let declared: Vec<String> =
-        tools.iter().map(|name| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#)).collect();
-    let body = body.replacen('{', &format!(r#"{{"tools":[{}],"#, declared.join(",")), 1);
-    let mut judge = super::super::cases::read(&policy::<Duplicates>(table), &body, &[]).1;
+    let mut judge = judge_of(&[policy::<Duplicates>(table)], tools, &scenario);
     judge.rule(0, "pay_bill", Some(ONE_RESPELLED), NOW_MS).objections.pop().map(|(_, reason)| reason)
 }
 
@@ -339,4 +345,58 @@ fn a_check_in_the_same_reply_comes_too_late() {
     let scenario = [user("q"), calls(&[("pay", ONE, "timed out")])];
     let reply = [("list_payments", "{}"), ("pay", ONE)];
     assert_eq!(passes::<Duplicates>(ON, &scenario, &reply), [true, false]);
+}
+
+#[test]
+fn only_tools_that_may_be_called_check_and_without_any_the_user_is_asked() {
+    let all = ["pay_bill", "get_bill", "list_bills"];
+    let forbids = |tools: &str| ("allow", format!("except = [{tools}]"));
+    let both = "\"get_bill\", \"list_bills\"";
+    let closed = "state.start = { tools = [\"pay_bill\", \"list_bills\"], final = true }".to_owned();
+    let used_up = "tools = { get_bill = 1 }".to_owned();
+    for ((name, table), tools, shown, later) in [
+        (forbids("\"x\""), &all[..], "Check first with get_bill or list_bills.", false),
+        (forbids("\"get_bill\""), &all, "Check first with list_bills.", false),
+        (forbids(both), &all, "ask the user before", true),
+        (("states", closed), &all, "Check first with list_bills.", false),
+        (forbids("\"x\""), &all[..1], "ask the user before", true),
+        (("turn_limits", used_up), &all[..2], "Check first with get_bill.", false),
+    ] {
+        let entry = crate::policy::REGISTRY.iter().find(|entry| entry.name == name).unwrap();
+        let rules = [built(entry, &table), policy::<Duplicates>(ON)];
+        let mut scenario = vec![user("q"), calls(&[("pay_bill", ONE, "Error: Read timed out.")])];
+        scenario.insert(1, calls(&[("get_bill", "{}", "none")]));
+        let reason = |scenario: &[Step]| {
+            let mut judge = judge_of(&rules, tools, scenario);
+            judge.rule(0, "pay_bill", Some(ONE), NOW_MS).objections.pop().map(|(_, reason)| reason.message)
+        };
+        let now = reason(&scenario).unwrap();
+        assert!(now.contains(shown), "{name} {table}: {now}");
+        scenario.extend([says("Shall I?"), user("yes")]);
+        assert_eq!(reason(&scenario).is_none(), later, "{name} {table}");
+    }
+}
+
+#[test]
+fn thousands_of_calls_of_unknown_outcome_take_no_pass_over_them_for_each_result_and_each_call() {
+    let arguments = |at: usize| format!("{{\"to\":{at}}}");
+    assert_linear(100, |size| {
+        let unknown = |at: usize| calls(&[("pay_bill", &arguments(at), "Error: Read timed out.")]);
+        let mut scenario = vec![user("q")];
+        scenario.extend((0..size).map(unknown));
+        scenario.extend((0..size).map(|_| calls(&[("search", "{}", "x")])));
+        let mut judge = judge_of(&[policy::<Duplicates>(ON)], &["pay_bill", "get_bill"], &scenario);
+        for at in 0..size {
+            let ruling = judge.rule(0, "pay_bill", Some(&arguments(at)), NOW_MS);
+            assert!(!ruling.is_allowed());
+        }
+    });
+    assert_linear(100, |size| {
+        let mut scenario = vec![user("q")];
+        scenario.extend((0..size).map(|_| calls(&[("pay_bill", ONE, "Error: Read timed out.")])));
+        scenario.push(calls(&[("get_bill", "{}", "none")]));
+        let mut judge = judge_of(&[policy::<Duplicates>(ON)], &["pay_bill", "get_bill"], &scenario);
+        let allowed = (0..size).filter(|_| judge.rule(0, "pay_bill", Some(ONE), NOW_MS).is_allowed());
+        assert_eq!(allowed.count(), 1);
+    });
 }

@@ -41,8 +41,8 @@ const STALE: Text = Text {
 };
 const TOO_MANY_CALLS: Text = Text {
     key: "too_many_calls",
-    default: "The call was not run: {argument} is from a result of {from} that is {calls} calls old; at most {limit} are \
-              allowed. Call {from} again and use what it gives.",
+    default: "The call was not run: {argument} is from a result of {from} that is {calls} {calls:call/calls} old; at most \
+              {limit} {limit:is/are} allowed. Call {from} again and use what it gives.",
     placeholders: &["tool", "argument", "from", "calls", "limit"],
 };
 const TOO_OLD: Text = Text {

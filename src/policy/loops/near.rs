@@ -1,34 +1,72 @@
 //! Arguments that differ in form alone: the same words and numbers, whatever their order, case, spacing and punctuation.
 //! Compares two texts; decides nothing. No number is left out: another page is another call.
 
+use crate::conversation::call::WrittenArguments;
+use crate::plan::work::step;
 use serde_json::Value;
+use std::sync::{Arc, OnceLock};
 
 /// The longest arguments that are compared by their words, in bytes: longer ones are files, not questions.
 const LONGEST: usize = 2_000;
 
-/// Whether two arguments, as JSON, have the same words in the same members.
-pub fn are_near(one: Option<&str>, other: Option<&str>) -> bool {
-    let (Some(one), Some(other)) = (one, other) else { return false };
-    // As many letters and digits, give or take what is written in another way.
-    if one.len().max(other.len()) > LONGEST || one.len().abs_diff(other.len()) > one.len() / 2 {
-        return false;
-    }
-    let read = |text| serde_json::from_str::<Value>(text).ok();
-    read(one).zip(read(other)).is_some_and(|(one, other)| values_are_near(&one, &other))
+/// Arguments, as they are compared. Read at the first comparison, and once.
+#[derive(Debug)]
+pub struct Worded {
+    written: Arc<WrittenArguments>,
+    words: OnceLock<Option<Words>>,
 }
 
-fn values_are_near(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::String(one), Value::String(other)) => one == other || words(one) == words(other),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len()
-                && std::iter::zip(one, other).all(|(one, other)| values_are_near(one, other))
+/// What arguments say, whatever their form.
+#[derive(Debug)]
+pub struct Words {
+    /// The length of the arguments as they are written, in bytes.
+    bytes: usize,
+    /// Each text as its words in order.
+    value: Value,
+}
+
+impl Worded {
+    /// The arguments of a call of the history.
+    pub fn new(written: Arc<WrittenArguments>) -> Self {
+        Self { written, words: OnceLock::new() }
+    }
+
+    /// Whether these and the `other` arguments have the same words in the same members.
+    pub fn is_near(&self, other: Option<&Words>) -> bool {
+        self.words().zip(other).is_some_and(|(one, other)| one.is_near(other))
+    }
+
+    /// `None` where they are not compared.
+    pub fn words(&self) -> Option<&Words> {
+        self.words.get_or_init(|| Words::of(&self.written.text())).as_ref()
+    }
+}
+
+impl Words {
+    /// The words of arguments as JSON; `None` where they are not compared.
+    pub fn of(arguments: &str) -> Option<Self> {
+        if arguments.len() > LONGEST {
+            return None;
         }
-        (Value::Object(one), Value::Object(other)) => {
-            let in_other = |(key, value)| other.get(key).is_some_and(|other| values_are_near(value, other));
-            one.len() == other.len() && one.iter().all(in_other)
-        }
-        _ => one == other,
+        step();
+        let mut value = serde_json::from_str(arguments).ok()?;
+        put_in_order(&mut value);
+        Some(Self { bytes: arguments.len(), value })
+    }
+
+    fn is_near(&self, other: &Self) -> bool {
+        // As many letters and digits, give or take what is written in another way.
+        self.bytes.abs_diff(other.bytes) <= self.bytes / 2 && self.value == other.value
+    }
+}
+
+/// Replaces each text by its words in order: two texts of the same words are equal then, and no others.
+fn put_in_order(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = words(text).join(" "),
+        Value::Array(values) => values.iter_mut().for_each(put_in_order),
+        Value::Object(members) => members.values_mut().for_each(put_in_order),
+        _ => {}
     }
 }
 
@@ -47,6 +85,9 @@ fn words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::conversation::Transcript;
+    use crate::conversation::memo::NoMemo;
+    use crate::plan::work::steps_of;
 
     #[test]
     fn order_case_spacing_and_punctuation_do_not_make_other_arguments() {
@@ -63,10 +104,24 @@ mod tests {
             (r#"{"q":"+"}"#, r#"{"q":"-"}"#, false),
             ("not JSON", "not  JSON", false),
         ] {
-            assert_eq!(are_near(Some(one), Some(other)), near, "{one} {other}");
+            let [one_words, other_words] = [one, other].map(Words::of);
+            let is_near = one_words.zip(other_words).is_some_and(|(one, other)| one.is_near(&other));
+            assert_eq!(is_near, near, "{one} {other}");
         }
-        let long = |word: &str| format!("{{\"q\":\"{word}{}\"}}", "x ".repeat(LONGEST));
-        assert!(!are_near(Some(&long("a")), Some(&long("A"))));
-        assert!(!are_near(None, Some("{}")));
+        assert!(Words::of(&format!("{{\"q\":\"{}\"}}", "x ".repeat(LONGEST))).is_none());
+    }
+
+    #[test]
+    fn arguments_are_read_once_however_often_they_are_compared() {
+        let body = br#"{"messages":[{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{\"q\":\"a b\"}"}}]}]}"#;
+        let request = crate::dialect::chat::parse(body).unwrap();
+        let identity = crate::policy::cases::somebody();
+        let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+        let worded = Worded::new(Arc::clone(&transcript.calls.calls[0].written_arguments));
+        let steps = steps_of(|| {
+            let next = Words::of("{\"q\":\"B, a\"}");
+            assert!((0..100).all(|_| worded.is_near(next.as_ref())));
+        });
+        assert_eq!(steps, 2);
     }
 }

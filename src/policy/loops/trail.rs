@@ -2,12 +2,11 @@
 //! in turn, or a reply of more parallel calls made over and over. Finds cycles; what is too much is for the policy to
 //! decide.
 
-use super::near;
-use crate::conversation::call::WrittenArguments;
+use super::near::{Worded, Words};
 use crate::conversation::identity::Hash;
 use crate::conversation::outcome::{Answer, Likeness};
 use crate::plan::work::step;
-use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -21,17 +20,29 @@ pub struct Step {
     /// The hash of its canonical arguments.
     pub arguments: Hash,
     /// Its arguments as they are written, to be compared by their words.
-    pub text: Option<Arc<WrittenArguments>>,
+    pub text: Option<Arc<Worded>>,
     pub answer: Answer,
     pub kind: Kind,
 }
 
 /// A call that is compared with those of a cycle.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Next<'a> {
     pub tool: &'a str,
     pub arguments: Option<Hash>,
-    pub text: Option<&'a str>,
+    text: Option<&'a str>,
+    words: OnceCell<Option<Words>>,
+}
+
+impl<'a> Next<'a> {
+    /// A call of `tool`; `arguments` and `text`: the hash of its arguments and their text, where they are known.
+    pub fn new(tool: &'a str, arguments: Option<Hash>, text: Option<&'a str>) -> Self {
+        Self { tool, arguments, text, words: OnceCell::new() }
+    }
+
+    fn words(&self) -> Option<&Words> {
+        self.words.get_or_init(|| self.text.and_then(Words::of)).as_ref()
+    }
 }
 
 /// How equal the arguments of repeated calls are.
@@ -127,8 +138,8 @@ impl Step {
         self.arguments == arguments && self.tool == tool
     }
 
-    fn words(&self) -> Option<Cow<'_, str>> {
-        self.text.as_deref().map(WrittenArguments::text)
+    fn is_near(&self, other: Option<&Words>) -> bool {
+        self.text.as_ref().is_some_and(|text| text.is_near(other))
     }
 
     /// How this step repeats the step `before`, if it does.
@@ -143,7 +154,7 @@ impl Step {
             _ if self.arguments == before.arguments => Arguments::Equal,
             Likeness::ButForNumbers => return None,
             _ if self.answer.bytes() >= CONFIRMATION
-                && near::are_near(self.words().as_deref(), before.words().as_deref()) =>
+                && self.is_near(before.text.as_deref().and_then(Worded::words)) =>
             {
                 Arguments::Near
             }
@@ -156,11 +167,11 @@ impl Step {
 
 impl Cycle<'_> {
     /// Whether a call goes on with the cycle. Arguments that are not known are no arguments of it.
-    pub fn goes_on(&self, next: Next<'_>) -> bool {
+    pub fn goes_on(&self, next: &Next<'_>) -> bool {
         self.steps.iter().filter(|step| step.tool == next.tool).any(|step| match self.manner.arguments {
             Arguments::Other => true,
             _ if next.arguments.is_some_and(|arguments| step.is_call(next.tool, arguments)) => true,
-            Arguments::Near => near::are_near(step.words().as_deref(), next.text),
+            Arguments::Near => step.is_near(next.words()),
             Arguments::Equal => false,
         })
     }

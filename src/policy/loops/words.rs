@@ -27,13 +27,13 @@ pub const BLOCKED_EQUAL: Text = Text {
 };
 pub const EMPTY: Text = Text {
     key: "empty",
-    default: "[toolrein] The last {results} tool results were empty ({tools}). If you are looking for something, \
+    default: "[toolrein] The last {results} tool {results:result was/results were} empty ({tools}). If you are looking for something, \
               {advice}",
     placeholders: &["results", "tools", "advice"],
 };
 pub const BLOCKED_EMPTY: Text = Text {
     key: "blocked_empty",
-    default: "The call was not run: the last {results} tool results were empty, those of {tools} among them. Instead of \
+    default: "The call was not run: the last {results} tool {results:result was/results were} empty, those of {tools} among them. Instead of \
               calling it again, {advice}",
     placeholders: &["results", "tools", "advice"],
 };

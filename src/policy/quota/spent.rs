@@ -1,7 +1,8 @@
-//! What a caller has used of its quotas, and what the model was shown of that.
+//! What a caller has used of its quotas, and what the request says beside it.
 
+use crate::conversation::account::Account;
 use crate::plan::Reason;
-use crate::policy::period::Period;
+use std::sync::Arc;
 
 /// What a caller has used, and may use.
 #[derive(Clone, Default)]
@@ -14,6 +15,12 @@ pub struct Spent {
     pub(super) refusal: Option<Reason>,
     /// The running turn has called something.
     pub(super) has_called: bool,
+    /// What is known of the conversation, where the model is shown how many calls are left.
+    pub(super) account: Option<Arc<Account>>,
+    /// How many messages the request has.
+    pub(super) messages: usize,
+    /// When the request came, in ms since the epoch.
+    pub(super) now_ms: u64,
 }
 
 /// What is used of one quota.
@@ -23,42 +30,12 @@ pub(super) struct Use {
     pub(super) allowed: Option<usize>,
     /// When they were handed out, in ms since the epoch.
     pub(super) times: Vec<u64>,
-    /// When the latest call of this conversation was, of those in the group of results being read.
-    latest_ms: Option<u64>,
-    /// How many calls were left when the model was shown that last.
-    shown: Option<usize>,
+    /// The newest reply has called one of its tools.
+    pub(super) is_called: bool,
 }
 
 impl Use {
     pub(super) fn new(allowed: Option<usize>, times: Vec<u64>) -> Self {
-        Self { allowed, times, ..Self::default() }
-    }
-
-    /// Notes a call of this conversation, and when it was handed out, where that is known.
-    pub(super) fn note(&mut self, released_ms: Option<u64>) {
-        self.latest_ms = self.latest_ms.max(released_ms);
-    }
-
-    /// How many calls the latest one in the group left, and when the first of its window leaves that, in ms since the
-    /// epoch. A function of the times of calls up to that one, so that later requests find the same.
-    pub(super) fn left_by_latest(&mut self, per: Period) -> Option<(usize, u64)> {
-        let (latest_ms, most) = (self.latest_ms.take()?, self.allowed?);
-        let until: Vec<u64> = self.times.iter().copied().filter(|at| *at <= latest_ms).collect();
-        let inside = per.inside(&until, latest_ms);
-        let first = inside.first()?.saturating_add(per.millis());
-        Some((most.saturating_sub(inside.len()), first))
-    }
-
-    /// Whether it is news that so many are `left`: the first time that it is no more than `few`, and when none is.
-    pub(super) fn is_news(&mut self, left: usize, few: usize) -> bool {
-        if left > few {
-            self.shown = None;
-            return false;
-        }
-        let is_news = self.shown.is_none_or(|shown| left == 0 && shown > 0);
-        if is_news {
-            self.shown = Some(left);
-        }
-        is_news
+        Self { allowed, times, is_called: false }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::conversation::Transcript;
+use crate::conversation::account::{Account, PlacedNotice};
 use crate::conversation::memo::NoMemo;
-use crate::plan::{Change, Refusal};
+use crate::plan::Refusal;
 use crate::policy::cases::{declaring, policy, read_spent, set_times, somebody, turn};
 use crate::policy::scenario::problem;
 use crate::policy::set::{Judge, PolicySet};
@@ -207,35 +208,59 @@ fn a_turn_that_could_only_call_what_is_used_up_is_refused_where_the_operator_wan
     }
 }
 
+const NOTIFY: &str = r#"limits = { images = { tools = ["image"], calls = 4, per = "5h" } }
+    texts = { notice = "{remaining} of {limit} until {reset_at}" }
+    notify = 2"#;
+
+/// What is planned for a request whose conversation has this account, at the tenth hour.
+fn plan_with(table: &str, body: &str, spent: &[u64], account: Account) -> Plan {
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    (transcript.spent, transcript.now_ms) = (vec![spent.to_vec()], 10 * HOUR);
+    transcript.account = Some(Arc::new(account));
+    PolicySet::new(vec![policy::<Quota>(table)]).read(&transcript).0
+}
+
 /// Each notice: the index of its message, and its text.
-fn notices(table: &str, body: &str, released: &[u64], spent: &[u64]) -> Vec<(usize, String)> {
-    let plan = read(table, body, ("auth", false), (released, spent)).0;
-    let notices = plan.edits.into_iter().map(|edit| match edit.change {
-        Change::Notice { text, word: "notice" } => (edit.message, text),
-        other => panic!("{other:?}"),
-    });
-    notices.collect()
+fn notices(plan: &Plan) -> Vec<(usize, &str)> {
+    plan.edits.iter().map(|edit| (edit.message, edit.change.text())).collect()
 }
 
 #[test]
 fn the_model_is_shown_once_that_little_is_left_and_once_that_nothing_is() {
-    let table = r#"limits = { images = { tools = ["image"], calls = 4, per = "5h" } }
-        texts = { notice = "{remaining} of {limit} until {reset_at}" }
-        notify = 2"#;
-    let at = [6 * HOUR, 6 * HOUR + 1, 6 * HOUR + 2];
-    let elsewhere = 5 * HOUR + 7;
-    let few = (4, "2 of 4 until 1970-01-01T10:00:01Z".to_owned());
-    let none = (6, "0 of 4 until 1970-01-01T10:00:01Z".to_owned());
-    let with = |spent: &[u64]| [&[elsewhere][..], spent].concat();
-    assert_eq!(notices(table, &turn("image", 1), &at[..1], &with(&at[..1])), [few_of(&few, 2)]);
-    assert_eq!(notices(table, &turn("image", 2), &at[..2], &with(&at[..2])), [few_of(&few, 2)]);
-    // Later requests find the same notices in the same places, whatever is called elsewhere meanwhile.
-    let all = with(&[&at[..], &[9 * HOUR]].concat());
-    assert_eq!(notices(table, &turn("image", 3), &at, &all), [few_of(&few, 2), none]);
-    assert_eq!(notices(table, &turn("other", 3), &at, &all), []);
-    assert_eq!(notices(&table.replace("notify = 2", ""), &turn("image", 3), &at, &all), []);
+    let images = || Arc::<str>::from("images");
+    for (before, used, shown, after) in [
+        (None, 1, None, None),
+        (None, 2, Some("2 of 4 until 1970-01-01T13:00:00Z"), Some(vec![(images(), 2)])),
+        (Some(2), 3, None, None),
+        (Some(2), 4, Some("0 of 4 until 1970-01-01T13:00:00Z"), Some(vec![(images(), 0)])),
+        (Some(0), 4, None, None),
+        (Some(0), 3, None, None),
+        (Some(0), 1, None, Some(vec![])),
+    ] {
+        let left = before.map(|left| (images(), left)).into_iter().collect();
+        let account = Account { may_pin: true, left, ..Account::default() };
+        let spent = vec![8 * HOUR; used];
+        let plan = plan_with(NOTIFY, &turn("image", 2), &spent, account.clone());
+        let expected: Vec<_> = shown.map(|text| (4, text)).into_iter().collect();
+        assert_eq!((notices(&plan), &plan.left), (expected, &after), "{before:?} {used}");
+        assert_eq!(plan.announced.len(), usize::from(shown.is_some()));
+        for (table, body) in
+            [(NOTIFY, turn("other", 2)), (&NOTIFY.replace("notify = 2", ""), turn("image", 2))]
+        {
+            assert_eq!(notices(&plan_with(table, &body, &spent, account.clone())), []);
+        }
+        let full = Account { may_pin: false, ..account };
+        assert_eq!(notices(&plan_with(NOTIFY, &turn("image", 2), &spent, full)), [], "there is no room");
+    }
 }
 
-fn few_of(few: &(usize, String), message: usize) -> (usize, String) {
-    (message, few.1.clone())
+#[test]
+fn a_notice_that_was_placed_stays_and_those_of_other_policies_are_theirs() {
+    let placed = |message: usize, by: &str| PlacedNotice { message, by: by.into(), text: by.into() };
+    let pins = vec![placed(2, "quota"), placed(4, "budget"), placed(6, "quota")];
+    let account = Account { may_pin: true, pins, ..Account::default() };
+    let plan = plan_with(NOTIFY, &turn("image", 3), &[], account);
+    assert_eq!((notices(&plan), plan.announced.len()), (vec![(2, "quota"), (6, "quota")], 0));
 }

@@ -4,7 +4,7 @@ use crate::policy::texts::Text;
 
 pub(super) const BLOCKED: Text = Text {
     key: "blocked",
-    default: "The call was not run: the user's quota \"{name}\" of {limit} calls within {window} is used up. {tool} can \
+    default: "The call was not run: the user's quota \"{name}\" of {limit} {limit:call/calls} within {window} is used up. {tool} can \
               be called again in {minutes} min, at {reset_at}. Go on without it, or tell the user what is missing.",
     placeholders: &["name", "tool", "used", "limit", "window", "minutes", "reset_at"],
 };
@@ -24,13 +24,13 @@ pub(super) const AWAY: Text = Text {
 
 pub(super) const NOTICE: Text = Text {
     key: "notice",
-    default: "[toolrein] {remaining} of {limit} calls of the user's quota \"{name}\" within {window} are left. The next \
+    default: "[toolrein] {remaining} of {limit} {limit:call/calls} of the user's quota \"{name}\" within {window} {limit:is/are} left. The next \
               one becomes free at {reset_at}.",
     placeholders: &["name", "remaining", "limit", "window", "reset_at"],
 };
 
 pub(super) const REFUSED: Text = Text {
     key: "refused",
-    default: "The quota \"{name}\" of {limit} calls within {window} is used up. The next call is possible at {reset_at}.",
+    default: "The quota \"{name}\" of {limit} {limit:call/calls} within {window} is used up. The next call is possible at {reset_at}.",
     placeholders: &["name", "tool", "used", "limit", "window", "minutes", "reset_at"],
 };

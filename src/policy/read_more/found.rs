@@ -4,6 +4,7 @@
 use super::super::texts::{Text, Texts};
 use super::read_request::{Part, ReadRequest};
 use super::search;
+use crate::plural::{counted, range};
 use std::fmt::Display;
 
 /// Space for the line that says what follows.
@@ -51,14 +52,14 @@ fn characters(text: &str, first: usize, last: usize, room: usize) -> Piece {
     let total = text.chars().count();
     if first > total {
         return Piece {
-            what: format!("it has {total} characters, none from {first} on"),
+            what: format!("it has {}, none from {first} on", counted(total, "character")),
             text: String::new(),
         };
     }
     let last = last.min(total);
     let shown = (last - first + 1).min(room);
     let end = first + shown - 1;
-    let mut what = format!("characters {first} to {end} of {total}");
+    let mut what = format!("{} of {total}", range(first, end, "character"));
     if end < last {
         what.push_str(&format!("; more does not fit, go on with from = {}", end + 1));
     }
@@ -68,7 +69,10 @@ fn characters(text: &str, first: usize, last: usize, room: usize) -> Piece {
 fn lines(text: &str, first: usize, last: usize, room: usize) -> Piece {
     let total = text.lines().count();
     if first > total {
-        return Piece { what: format!("it has {total} lines, none from {first} on"), text: String::new() };
+        return Piece {
+            what: format!("it has {}, none from {first} on", counted(total, "line")),
+            text: String::new(),
+        };
     }
     let last = last.min(total);
     let mut out = String::new();
@@ -89,7 +93,7 @@ fn lines(text: &str, first: usize, last: usize, room: usize) -> Piece {
         let what = format!("line {first} of {total} is too long to be shown whole; {}", piece.what);
         return Piece { what, text: piece.text };
     }
-    let mut what = format!("lines {first} to {} of {total}", next - 1);
+    let mut what = format!("{} of {total}", range(first, next - 1, "line"));
     if next <= last {
         what.push_str(&format!("; more does not fit, go on with lines = {next}-{last}"));
     }
@@ -115,11 +119,13 @@ fn values(values: &[String], room: usize) -> Piece {
     if shown == 0 {
         let chars = values[0].chars().count();
         let what = format!(
-            "the first {room} of {chars} characters of the first of {total} values; ask for a longer path"
+            "the first {room} of {} of the first of {}; ask for a longer path",
+            counted(chars, "character"),
+            counted(total, "value")
         );
         return Piece { what, text: values[0].chars().take(room).collect() };
     }
-    let mut what = format!("{shown} of {total} values");
+    let mut what = format!("{shown} of {}", counted(total, "value"));
     if shown < total {
         what.push_str("; more does not fit, ask for single ones, such as items[7]");
     }
@@ -151,7 +157,7 @@ mod tests {
             (&log, r#""lines":"899-950""#, "lines 899 to 900 of 900", "line 899\nline 900\n"),
             (&log, r#""lines":[901,902]"#, "it has 900 lines, none from 901 on", ""),
             (json, r#""path":"items[*].id""#, "2 of 2 values", "a\nb\n"),
-            (json, r#""path":"items[1]""#, "1 of 1 values", "{\"id\":\"b\",\"n\":[2]}\n"),
+            (json, r#""path":"items[1]""#, "1 of 1 value", "{\"id\":\"b\",\"n\":[2]}\n"),
             (json, r#""path":"none""#, "the path leads to nothing, or the result is no JSON", ""),
             (&log, r#""path":"a""#, "the path leads to nothing, or the result is no JSON", ""),
         ] {

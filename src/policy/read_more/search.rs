@@ -2,6 +2,7 @@
 //! that way. Long lines are shown as the piece around the hit, so that JSON of one line can be searched as well.
 
 use super::found::Piece;
+use crate::plural::{counted, is_one};
 use std::ops::Range;
 
 /// Lines shown before and after a hit.
@@ -29,15 +30,17 @@ pub(super) fn answer(text: &str, needle: &str, room: usize) -> Piece {
     // Escapes make it longer.
     let quoted: String = format!("{needle:?}").chars().take(QUOTED_CHARS).collect();
     if hits.is_empty() {
-        let what = format!("nothing found of {quoted} in its {} lines", lines.len());
+        let what = format!("nothing found of {quoted} in its {}", counted(lines.len(), "line"));
         return Piece { what, text: String::new() };
     }
     let (out, shown) = write(&lines, &hits, room);
-    let mut what = format!("{} of {} lines hold {quoted}{how}", hits.len(), lines.len());
+    let hold = if is_one(hits.len()) { "holds" } else { "hold" };
+    let mut what = format!("{} of {} {hold} {quoted}{how}", hits.len(), counted(lines.len(), "line"));
     if let Some((next, _)) = hits.get(shown) {
         let rest = hits.len() - shown;
+        let do_not = if is_one(rest) { "does not" } else { "do not" };
         what.push_str(&format!(
-            "; {rest} do not fit, from line {} on: search for more, or ask for lines",
+            "; {rest} {do_not} fit, from line {} on: search for more, or ask for lines",
             next + 1
         ));
     }

@@ -128,15 +128,9 @@ fn the_operators_texts_declare_and_answer() {
     let (plan, mut judge) = read(rules(table), &asked(&[("a", 1), ("b", 400)]), &[]);
     let declared: Value = serde_json::from_str(&plan.declared[0].tool).unwrap();
     assert_eq!(declared["description"], json!("Mehr \"lesen\"."));
-    assert_eq!(
-        answer(rule_on(&mut judge, r#"{"call":2,"from":1,"to":1}"#)),
-        "b 2: characters 1 to 1 of 5094\n1"
-    );
+    assert_eq!(answer(rule_on(&mut judge, r#"{"call":2,"from":1,"to":1}"#)), "b 2: character 1 of 5094\n1");
     assert!(answer(rule_on(&mut judge, "{}")).starts_with("Nein: give call: "));
-    assert_eq!(
-        answer(rule_on(&mut judge, r#"{"call":1,"from":1,"to":1}"#)),
-        "a 1: characters 1 to 1 of 13\n0"
-    );
+    assert_eq!(answer(rule_on(&mut judge, r#"{"call":1,"from":1,"to":1}"#)), "a 1: character 1 of 13\n0");
     assert_eq!(rule_on(&mut judge, r#"{"call":1}"#).objections[0].1.message, "read_more: 3 mal.");
     let long = format!("texts.result = \"{}\"", "x".repeat(121));
     let config: Config = toml::from_str(&long).unwrap();
@@ -152,7 +146,7 @@ fn a_marker_names_the_call_and_the_call_is_answered_from_the_whole_result() {
     assert!(!by.contains("line 250\n"));
     assert_eq!(
         answer(rule_on(&mut judge, r#"{"call":2,"search":"line 250"}"#)),
-        "[toolrein: the result of call 2 (b): 1 of 401 lines hold \"line 250\"]\n\
+        "[toolrein: the result of call 2 (b): 1 of 401 lines holds \"line 250\"]\n\
          …\n249: \"b\" line 248\n250: \"b\" line 249\n251: \"b\" line 250\n252: \"b\" line 251\n253: \"b\" line 252\n"
     );
     let ruling = rule_on(&mut judge, r#"{"call":1}"#);
@@ -190,7 +184,7 @@ fn what_other_policies_keep_from_the_model_stays_so() {
     );
     assert_eq!(
         answer(rule_on(&mut judge, r#"{"call":2,"lines":"2"}"#)),
-        "<data>\n[toolrein: the result of call 2 (web): lines 2 to 2 of 6]\n\"web\" line 1\n\n</data>"
+        "<data>\n[toolrein: the result of call 2 (web): line 2 of 6]\n\"web\" line 1\n\n</data>"
     );
     assert!(answer(rule_on(&mut judge, r#"{"call":3}"#)).ends_with("\nwashed"));
 
@@ -216,7 +210,7 @@ fn so_many_are_answered_in_a_turn_those_of_hidden_rounds_included() {
     let ruling = rule_on(&mut judge, r#"{"call":1}"#);
     let [(by, reason)] = ruling.objections.as_slice() else { panic!("{ruling:?}") };
     assert_eq!((*by, reason.kind), ("read_more", ReasonKind::BudgetExceeded));
-    assert!(ruling.own && reason.message.contains("used 1 times in this turn"), "{}", reason.message);
+    assert!(ruling.own && reason.message.contains("used 1 time in this turn"), "{}", reason.message);
 
     let messages = body["messages"].as_array_mut().unwrap();
     messages

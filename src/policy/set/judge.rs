@@ -1,6 +1,7 @@
 //! The judge of one reply: combines every policy's verdict on each of its calls. Each choice is judged on its own.
 //! Knows the order of policies and nothing of what they do.
 
+mod open;
 mod passed;
 mod readings;
 
@@ -11,10 +12,12 @@ use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::names::DeclaredNames;
 use crate::plan::placeholders::Placeholders;
 use crate::plan::{
-    Answers, Extends, ModelQuestion, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict, envelope,
+    Answers, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict,
+    envelope,
 };
 use crate::policy::RequestFacts;
 use crate::policy::about::Confirming;
+use open::is_open;
 use passed::Passed;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -84,7 +87,8 @@ impl Judge {
         let asks = self.confirming().and_then(Confirming::hold_ms).is_some();
         // Whether arguments are needed does not depend on the time.
         let answers = &Answers::default();
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers };
+        let open = OpenTools::all();
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers, open };
         let needs = |verdict| match verdict {
             Verdict::NeedsArguments => true,
             Verdict::Ask(_) => asks,
@@ -98,7 +102,8 @@ impl Judge {
         let Some((_, fold)) = self.hidden else { return false };
         let name = &*self.meant(name).into_owned();
         let answers = Arc::clone(&self.answers);
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers: &answers };
+        let (answers, open) = (&*answers, OpenTools::all());
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers, open };
         self.folds_of(choice)[fold].judge(&call) == Verdict::NeedsArguments
     }
 
@@ -150,7 +155,9 @@ impl Judge {
         let mut arguments_hash = arguments.map(|text| canonical_hash(text, &key));
         let mut arguments = arguments.map(Cow::Borrowed);
         if let Some(owner) = self.owner(name) {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
+            let open = OpenTools::all();
+            let call =
+                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
             let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
             if ruling.answer.is_some() {
                 self.keep_passed(choice, &call);
@@ -160,8 +167,11 @@ impl Judge {
         let mut ruling = Ruling::default();
         let restoring = self.hidden.as_ref().map(|(_, fold)| *fold);
         let folds = self.folds_of(choice);
+        let is_open = |tool: &str| is_open(folds, tool, now_ms);
         for (at, fold) in folds.iter().enumerate() {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
+            let open = OpenTools::new(&is_open);
+            let call =
+                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
             let new_arguments = match fold.judge(&call) {
                 Verdict::Answer { content, .. } => {
                     ruling.answer.get_or_insert((fold.name(), content));
@@ -193,7 +203,9 @@ impl Judge {
             }
         }
         if ruling.is_allowed() {
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
+            let open = OpenTools::all();
+            let call =
+                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
             for fold in folds {
                 fold.release(&call);
             }

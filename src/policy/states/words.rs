@@ -3,6 +3,7 @@
 
 use super::machine::{Machine, Position, Transition};
 use super::written::Trigger;
+use crate::plural::{counted, noun_after};
 use crate::policy::pattern::Pattern;
 use crate::policy::texts::{Text, Texts};
 use std::borrow::Cow;
@@ -90,20 +91,20 @@ fn needed(transition: &Transition, seen: u32) -> String {
         transition.pattern.as_ref().map_or_else(String::new, |pattern| format!(" that matches {pattern}"));
     let words = match transition.words {
         0 => String::new(),
-        words => format!(" of at least {words} words"),
+        words => format!(" of at least {}", counted(words, "word")),
     };
-    let counted = |one: &str, many: &str| match left {
-        0 | 1 if seen > 0 => format!("one more {one}"),
-        0 | 1 => format!("a {one}"),
-        left => format!("{left}{more} {many}"),
+    let missing = |noun: &str| match left {
+        0 | 1 if seen > 0 => format!("one more {noun}"),
+        0 | 1 => format!("a {noun}"),
+        left => format!("{left}{more} {}", noun_after(left, noun)),
     };
     match transition.trigger {
         Trigger::UserMessage => {
-            format!("the user writes {}{words}{pattern}", counted("message", "messages"))
+            format!("the user writes {}{words}{pattern}", missing("message"))
         }
-        Trigger::AssistantMessage => format!("you give the user {}{pattern}", counted("reply", "replies")),
+        Trigger::AssistantMessage => format!("you give the user {}{pattern}", missing("reply")),
         Trigger::AssistantQuestion => {
-            format!("you ask the user {}{pattern}", counted("question", "questions"))
+            format!("you ask the user {}{pattern}", missing("question"))
         }
         Trigger::ToolCalled => format!("{tool} is called{times}"),
         Trigger::ToolSucceeded => format!("{tool} succeeds{times}"),
@@ -124,8 +125,11 @@ pub fn label(transition: &Transition) -> String {
         Trigger::ToolFailed => format!("{tool} failed").into(),
         Trigger::ToolEmpty => format!("{tool} brought nothing").into(),
     };
-    let words =
-        if transition.words > 0 { format!(", {} words or more", transition.words) } else { String::new() };
+    let words = if transition.words > 0 {
+        format!(", {} or more", counted(transition.words, "word"))
+    } else {
+        String::new()
+    };
     let pattern =
         transition.pattern.as_ref().map_or_else(String::new, |pattern| format!(", matching {pattern}"));
     let count = if transition.count > 1 { format!(", {} times", transition.count) } else { String::new() };

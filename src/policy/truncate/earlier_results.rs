@@ -20,7 +20,7 @@ const MIN_BYTES: usize = 400;
 /// The pointer.
 pub(super) const REPEATED: Text = Text {
     key: "repeated",
-    default: "[toolrein: the same {chars} characters as the result of call {call} of this conversation (number {number} \
+    default: "[toolrein: the same {chars} {chars:character/characters} as the result of call {call} of this conversation (number {number} \
               of {tool}); see there]",
     placeholders: &["chars", "call", "number", "tool"],
 };

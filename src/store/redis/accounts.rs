@@ -30,7 +30,8 @@ struct KeptAccount {
     marks: [[u32; KINDS]; SCOPES],
     bought: [u32; SCOPES],
     once: (u64, [u32; SCOPES], u32),
-    pins: Vec<(usize, String, String)>,
+    pins: Vec<(usize, String, String, String)>,
+    left: Vec<(String, u64)>,
 }
 
 impl Record for Arc<Carried> {
@@ -44,16 +45,19 @@ impl Record for Arc<Carried> {
             marks: self.marks.map(|marks| marks.0),
             bought: self.bought,
             once: (self.once.calls, self.once.bought, self.once.tries),
-            pins: pins.map(|pin| (pin.messages, pin.history.to_hex(), pin.text.to_string())).collect(),
+            pins: pins
+                .map(|pin| (pin.messages, pin.history.to_hex(), pin.by.to_string(), pin.text.to_string()))
+                .collect(),
+            left: self.left.iter().map(|(name, left)| (name.to_string(), *left)).collect(),
         };
         serde_json::to_vec(&kept).unwrap_or_default()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
         let kept: KeptAccount = serde_json::from_slice(body).ok()?;
-        let pins = kept.pins.into_iter().map(|(messages, history, text)| {
+        let pins = kept.pins.into_iter().map(|(messages, history, by, text)| {
             let history = Hash(u128::from_str_radix(&history, 16).ok()?);
-            Some(Pin { messages, history, text: text.into() })
+            Some(Pin { messages, history, by: by.into(), text: text.into() })
         });
         Some(Self::new(Carried {
             turn: Sums(kept.turn),
@@ -64,6 +68,7 @@ impl Record for Arc<Carried> {
             bought: kept.bought,
             once: Once { calls: kept.once.0, bought: kept.once.1, tries: kept.once.2 },
             pins: pins.collect::<Option<_>>()?,
+            left: kept.left.into_iter().map(|(name, left)| (name.into(), left)).collect(),
         }))
     }
 }
@@ -142,10 +147,11 @@ mod tests {
         #[test]
         fn records_are_read_as_they_were_written(numbers in prop::array::uniform6(any::<u64>()), text in ".{0,40}", of: u128) {
             let marks = numbers.map(|number| number as u32);
-            let pin = Pin { messages: 3, history: Hash(of), text: text.as_str().into() };
+            let pin = Pin { messages: 3, history: Hash(of), by: "budget".into(), text: text.as_str().into() };
+            let left = vec![(Arc::from(text.as_str()), numbers[2])];
             let carried = Arc::new(Carried {
                 turn: Sums(numbers), conversation: Sums(numbers), at_ms: numbers[0], day: numbers[1],
-                marks: [Marks(marks); SCOPES], bought: [1, 2, 3], once: Once { calls: 9, bought: [4, 5, 6], tries: 2 }, pins: vec![pin],
+                marks: [Marks(marks); SCOPES], bought: [1, 2, 3], once: Once { calls: 9, bought: [4, 5, 6], tries: 2 }, pins: vec![pin], left,
             });
             prop_assert_eq!(Arc::<Carried>::read(&carried.write()), Some(carried));
             let part = Part { of: Hash(of), tally: Tally { sums: Sums(numbers), marks: Marks(marks), bought: 7 } };

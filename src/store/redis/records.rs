@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// The version of the format. Replicas of different versions cannot read each other's records.
-const VERSION: u8 = b'2';
+const VERSION: u8 = b'3';
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 32;
 /// The size of what precedes a body.

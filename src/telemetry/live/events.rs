@@ -163,7 +163,7 @@ impl About<'_> {
         let (record, seen) = (self.record, self.record.published);
         let results =
             unseen(&record.results, seen.results).iter().filter(|_| !record.repeated).map(|result| {
-                let message = format!("{}, about {} tokens", result.outcome.as_str(), result.tokens);
+                let message = format!("{}, estimated tokens: {}", result.outcome.as_str(), result.tokens);
                 self.event(Kind::ToolResult, Some(&result.tool), None, Some(&message))
             });
         let is_notice = |on: On, action: &str| on == On::Request && action == "notice";

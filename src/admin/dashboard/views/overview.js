@@ -27,10 +27,10 @@ export function savingsHero() {
     element,
     set(summary) {
       const { removed, added, reasked, net } = summary.tokens;
-      replace(value, net, () => [h("span", { title: `${number(net)} tokens` }, compact(net)), h("small", {}, " tokens")]);
+      replace(value, net, () => [h("span", { title: count(net, "token") }, compact(net)), h("small", {}, " tokens")]);
       replace(money, JSON.stringify(summary.money), () => moneyLines(summary.money));
       replace(strip, `${removed} ${added} ${reasked}`, () => segments({ removed, added, reasked }));
-      strip.setAttribute("aria-label", `${number(removed)} tokens removed, ${number(added)} added, ${number(reasked)} asked again`);
+      strip.setAttribute("aria-label", `${count(removed, "token")} removed, ${number(added)} added, ${number(reasked)} asked again`);
       replace(sum, `${removed} ${added} ${reasked}`, () => [
         term("removed", removed, "removed"), " − ", term("added", added, "added"), " − ", term("asked again", reasked, "reasked")]);
       setText(hold, holdOut(summary.hold_out));
@@ -112,7 +112,7 @@ function feed(context) {
     return h("li", {},
       h("time", {}, time(data.at_ms)), verdict(event.event),
       h("span", { class: "what" }, data.tool && h("code", {}, data.tool), data.policy && h("span", { class: "by" }, data.policy), link,
-        (data.message || data.missed) && h("span", { class: "said" }, data.message ?? `${data.missed} events were missed`)));
+        (data.message || data.missed) && h("span", { class: "said" }, data.message ?? `${count(data.missed, "event")} missed`)));
   };
   return {
     element: panel("Live", { wide: true }, list, nothing),

@@ -1,7 +1,7 @@
 // Savings: what each policy removed and added, what each model used, in tokens and where prices are known in money.
 
 import { h } from "../dom.js";
-import { dollars, number } from "../format.js";
+import { count, dollars, number } from "../format.js";
 import { bar, panel } from "../parts.js";
 import { table } from "../table.js";
 import { columns, minuteCharts, savingsHero } from "./overview.js";
@@ -18,7 +18,7 @@ export const savings = {
       nothing: "No policy has changed any tokens yet.", columns: [
         { title: "Policy", value: (row) => row.policy },
         { title: "Net tokens", value: (row) => row.net, numeric: true, cell: (row) => h("span", { class: row.net < 0 ? "with-bar loss" : "with-bar" },
-          number(row.net), bar(Math.abs(row.net) / most, `${number(row.net)} tokens net`)) },
+          number(row.net), bar(Math.abs(row.net) / most, `${count(row.net, "token")} net`)) },
         tokens("removed", "Removed"), tokens("added", "Added"), tokens("reasked", "Asked again"), tokens("block", "Calls blocked"),
       ] });
     const models = table({ caption: "Use by model", key: (row) => row.model, sort: 4,

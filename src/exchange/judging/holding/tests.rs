@@ -6,6 +6,7 @@ use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::NoMemo;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::judging::AnswerTools;
+use crate::exchange::judging::names::OpenTool;
 use crate::plan::decision::Known;
 use crate::policy::REGISTRY;
 use crate::policy::set::PolicySet;
@@ -13,12 +14,16 @@ use crate::wire::json::escape_into;
 
 /// A judge by the policies of `tables`, with a person who can be asked.
 pub(crate) fn judging(tables: &str) -> Judging {
+    judging_of(tables, br#"{"messages":[{"role":"user","content":"q"}]}"#)
+}
+
+/// The same of the reply to the request `body`.
+fn judging_of(tables: &str, body: &[u8]) -> Judging {
     let mut root = toml::de::DeTable::parse(tables).unwrap();
     let rules = REGISTRY.iter().filter_map(|entry| {
         let table = root.get_mut().remove(entry.name)?;
         Some((entry.build)(toml::de::ValueDeserializer::from(table)).unwrap())
     });
-    let body = br#"{"messages":[{"role":"user","content":"q"}]}"#;
     let request = crate::dialect::chat::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
@@ -204,15 +209,38 @@ fn a_choice_that_cannot_ask_is_not_advised_to_make_its_call_again() {
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Ask { .. }), "the first choice asks");
 }
 
+const TWO_TOOLS: &[u8] = br#"{"tools":[{"type":"function","function":{"name":"a"}},
+    {"type":"function","function":{"name":"b"}}],"messages":[{"role":"user","content":"q"}]}"#;
+
 #[test]
 fn a_choice_whose_tools_are_all_closed_closes_none_to_another() {
-    let mut judging = judging("[turn_limits]\ncalls = 1\n");
-    judging.all_closed.push((0, true));
+    let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
+    judging.open_tools.push(OpenTool { choice: 0, nth: 0, is_any: false });
     let final_to = |choice: u32, judging: &mut Judging| {
         let reason = Reason::new(crate::plan::ReasonKind::RateLimit, "x");
         judging.shown(choice, &reason, 0).is_final
     };
     assert_eq!([final_to(0, &mut judging), final_to(1, &mut judging)], [true, false]);
+}
+
+#[test]
+fn whether_every_tool_is_closed_is_known_after_each_call_that_was_let_through() {
+    let mut judging = judging_of("[turn_limits]\ntools = { a = 1, b = 1 }\n", TWO_TOOLS);
+    let mut ends_turn = |name: &str| match decide(&mut judging, name, "{}") {
+        Decision::Block { reason, .. } => Some(reason.is_final),
+        other => (!other.is_released()).then_some(false),
+    };
+    let found = ["a", "a", "b", "a", "b"].map(&mut ends_turn);
+    assert_eq!(found, [None, Some(false), None, Some(true), Some(true)]);
+}
+
+#[test]
+fn the_last_call_of_a_limit_is_let_through_under_whatever_names_a_client_may_read_it() {
+    let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
+    let mut renamed = call("a", "{}");
+    renamed.before = vec![b"b".to_vec()];
+    assert_eq!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Release);
+    assert!(matches!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Block { .. }));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use super::{Folds, Judge};
 use crate::conversation::identity::Hash;
-use crate::plan::Proposed;
+use crate::plan::{OpenTools, Proposed};
 use crate::policy::about::Confirming;
 
 /// A call that was let through, as the folds received it.
@@ -28,7 +28,8 @@ impl Judge {
             let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
             let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
             let answers = &*self.answers;
-            let call = Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers };
+            let (arguments, open) = (arguments.as_deref(), OpenTools::all());
+            let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
             match self.owner(name) {
                 Some(owner) => folds[owner].release(&call),
                 None => folds.iter_mut().for_each(|fold| fold.release(&call)),

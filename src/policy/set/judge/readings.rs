@@ -1,8 +1,9 @@
 //! Objections to calls that are not, or not yet, let through: a call whose name alone is known, one that a client may
 //! read in another way, calls that are judged together. Queries the folds; only [`Judge::rule`] changes them.
 
+use super::open::is_open;
 use super::{Folds, Judge, objection};
-use crate::plan::{Proposed, Reason};
+use crate::plan::{OpenTools, Proposed, Reason};
 use std::sync::Arc;
 
 /// Objections with the policies that raise them, in registry order.
@@ -32,9 +33,9 @@ impl Judge {
     }
 
     /// The tools that the model may call, if toolrein knows all of them.
-    pub fn all_tools(&self) -> Option<Vec<String>> {
+    pub fn all_tools(&self) -> Option<Arc<[String]>> {
         let is_known = !self.declares_elsewhere && self.own.is_empty();
-        is_known.then(|| self.declared.to_vec()).filter(|tools| !tools.is_empty())
+        is_known.then(|| Arc::clone(&self.declared)).filter(|tools| !tools.is_empty())
     }
 
     /// The objections to a call of the tool `name` whatever its arguments are: more calls in the reply only use up
@@ -66,10 +67,12 @@ impl Judge {
         let name = &*self.meant(name).into_owned();
         let answers = Arc::clone(&self.answers);
         let answers = &*answers;
-        let call = Proposed { name, arguments, arguments_hash, now_ms, answers };
         let approved = self.approved;
-        let folds = self.folds_of(choice).iter();
-        folds.filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
+        let folds: &Folds = self.folds_of(choice);
+        let is_open = |tool: &str| is_open(folds, tool, now_ms);
+        let open = OpenTools::new(&is_open);
+        let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
+        folds.iter().filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
     }
 
     /// Saves the state of the limits of `choice`.

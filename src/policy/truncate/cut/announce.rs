@@ -3,6 +3,7 @@
 
 use super::super::super::texts::{Text, Texts};
 use super::How;
+use crate::plural::range;
 use std::fmt::Display;
 
 pub(in super::super) const CUT: Text = Text {
@@ -12,13 +13,13 @@ pub(in super::super) const CUT: Text = Text {
 };
 pub(in super::super) const LINES: Text = Text {
     key: "lines",
-    default: " (lines {first} to {last} of this result's {count})",
-    placeholders: &["first", "last", "count"],
+    default: " ({range} of this result's {count})",
+    placeholders: &["range", "first", "last", "count"],
 };
 pub(in super::super) const ROWS: Text = Text {
     key: "rows",
-    default: " (rows {first} to {last} of this result's {count})",
-    placeholders: &["first", "last", "count"],
+    default: " ({range} of this result's {count})",
+    placeholders: &["range", "first", "last", "count"],
 };
 pub(in super::super) const ERRORS: Text =
     Text { key: "errors", default: ", except what looks like errors", placeholders: &[] };
@@ -49,8 +50,11 @@ pub(in super::super) const INSIDE: Text = Text {
     default: "[… {gone} of {total} characters cut …]",
     placeholders: &["gone", "total"],
 };
-pub(in super::super) const INSIDE_STRING: Text =
-    Text { key: "inside_string", default: "…[{gone} characters cut]…", placeholders: &["gone"] };
+pub(in super::super) const INSIDE_STRING: Text = Text {
+    key: "inside_string",
+    default: "…[{gone} {gone:character/characters} cut]…",
+    placeholders: &["gone"],
+};
 pub(in super::super) const ENCODED: Text = Text {
     key: "encoded",
     default: "[toolrein: {kind}, {size}, base64, left out]",
@@ -104,6 +108,20 @@ pub(super) enum Unit {
     Rows,
 }
 
+impl Loss {
+    /// The facts of which the sentence may be longest: of one line or row, or of two, as far from the first as can be.
+    pub(super) fn at_the_end(self) -> [Self; 2] {
+        [0, 1].map(|before| {
+            let at_end = |place: LossRange| LossRange {
+                first: place.count.saturating_sub(before).max(1),
+                last: place.count,
+                ..place
+            };
+            Self { place: self.place.map(at_end), ..self }
+        })
+    }
+}
+
 impl Mark<'_> {
     /// The marker in a text.
     pub(super) fn sentence(self, loss: &Loss) -> String {
@@ -127,11 +145,14 @@ impl Wording<'_> {
     }
 
     fn place(self, LossRange { unit, first, last, count }: LossRange) -> String {
-        let text = match unit {
-            Unit::Lines => &LINES,
-            Unit::Rows => &ROWS,
+        let (text, noun) = match unit {
+            Unit::Lines => (&LINES, "line"),
+            Unit::Rows => (&ROWS, "row"),
         };
-        self.texts.fill(text, &[("first", &first as &dyn Display), ("last", &last), ("count", &count)])
+        let range = range(first, last, noun);
+        let values: [(&str, &dyn Display); 4] =
+            [("range", &range), ("first", &first), ("last", &last), ("count", &count)];
+        self.texts.fill(text, &values)
     }
 
     fn how(self) -> String {
@@ -166,8 +187,9 @@ impl Wording<'_> {
         const MOST: usize = 9_999_999;
         let longest = [Unit::Lines, Unit::Rows].map(|unit| {
             let place = Some(LossRange { unit, first: MOST, last: MOST, count: MOST });
-            self.sentence(&Loss { gone: MOST, total: MOST, place, errors_kept: true }).chars().count()
+            Loss { gone: MOST, total: MOST, place, errors_kept: true }.at_the_end()
         });
-        longest.into_iter().chain([self.longest_json_sentence(MOST)]).max().unwrap_or_default()
+        let longest = longest.into_iter().flatten().map(|loss| self.sentence(&loss).chars().count());
+        longest.chain([self.longest_json_sentence(MOST)]).max().unwrap_or_default()
     }
 }

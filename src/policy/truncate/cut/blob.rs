@@ -9,6 +9,7 @@
 use super::super::super::texts::Texts;
 use super::Cut;
 use super::announce::ENCODED;
+use crate::plural::counted;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::Range;
@@ -67,7 +68,7 @@ pub(super) fn leave_out(text: &str, longest: usize, texts: &Texts) -> Option<Cut
 /// `encoded`: characters of base64, four of them for three bytes.
 fn note(kind: &str, encoded: usize, texts: &Texts) -> String {
     let size = match encoded / 4 * 3 + encoded % 4 * 3 / 4 {
-        bytes @ ..10_240 => format!("{bytes} bytes"),
+        bytes @ ..10_240 => counted(bytes, "byte"),
         bytes @ ..10_485_760 => format!("{} KiB", bytes >> 10),
         bytes => format!("{} MiB", bytes >> 20),
     };

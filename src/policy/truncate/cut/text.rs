@@ -35,8 +35,9 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, mark: Mark<'_>
         (line_count > 1).then_some(LossRange { unit: Unit::Lines, first, last, count: line_count })
     };
     let longest_place = place(line_count, line_count);
-    let longest = mark.sentence(&Loss { gone: total, total, place: longest_place, errors_kept: with_errors });
-    let room = max_chars.saturating_sub(longest.chars().count() + 2 * newline.len());
+    let longest = Loss { gone: total, total, place: longest_place, errors_kept: with_errors }.at_the_end();
+    let longest = longest.iter().map(|loss| mark.sentence(loss).chars().count()).max().unwrap_or_default();
+    let room = max_chars.saturating_sub(longest + 2 * newline.len());
 
     let error_room = if with_errors { room / ERROR_PART } else { 0 };
     let ends = Ends::of(text, room - error_room);

@@ -1,6 +1,7 @@
 //! The outline of a JSON document: where each value begins and ends, and how small it can get. One pass over a
 //! document that is known to be valid. Not a parser: it checks nothing, decodes nothing and knows no numbers.
 
+use crate::plural::{counted, is_one};
 use memchr::memchr2;
 
 /// Deeper nesting is cut as text.
@@ -54,8 +55,8 @@ impl Node {
             Kind::Text => 3,
             Kind::Scalar if self.chars as usize <= SCALAR_CHARS => SCALAR_CHARS,
             Kind::Scalar => 3,
-            Kind::Array => ELIDED_ARRAY_CHARS + digits(self.kids),
-            Kind::Object => ELIDED_OBJECT_CHARS + digits(self.kids),
+            Kind::Array => ELIDED_ARRAY_CHARS + digits(self.kids) - usize::from(is_one(self.kids)),
+            Kind::Object => ELIDED_OBJECT_CHARS + digits(self.kids) - usize::from(is_one(self.kids)),
         };
         smallest.min(self.chars as usize)
     }
@@ -63,8 +64,8 @@ impl Node {
     /// A container with nothing left in it.
     pub(super) fn elided(&self) -> String {
         match self.kind {
-            Kind::Object => format!("{{\"…\":\"{} members cut\"}}", self.kids),
-            _ => format!("[\"… {} items cut\"]", self.kids),
+            Kind::Object => format!("{{\"…\":\"{} cut\"}}", counted(self.kids, "member")),
+            _ => format!("[\"… {} cut\"]", counted(self.kids, "item")),
         }
     }
 }

@@ -67,7 +67,9 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, wording: Wordi
         errors_kept,
     };
     let row = |sentence: &str| format!("{}{newline}", table.form.row(sentence));
-    let longest = row(&Mark::Full(wording).sentence(&loss(total, count, count, true))).chars().count();
+    let longest = loss(total, count, count, true).at_the_end();
+    let longest = longest.iter().map(|loss| row(&Mark::Full(wording).sentence(loss)).chars().count());
+    let longest = longest.max().unwrap_or_default();
     let room = max_chars.checked_sub(around + longest).filter(|room| *room >= max_chars / 2)?;
 
     let gap = table.form.gap() + newline;
