@@ -9,6 +9,7 @@ use super::subject::{self, Subject, Way, bare};
 use super::{CHUNKS, acting, bodies, upstream};
 use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// A row of the file.
@@ -23,8 +24,39 @@ struct Case {
     is_stream: bool,
     /// The limits under which a long result, followed by so many short ones, is sent instead.
     long: Option<(Limits, usize)>,
+    watched: Watched,
     requests: u32,
 }
+
+/// What observes the requests.
+#[derive(Clone, Copy)]
+enum Watched {
+    Nothing,
+    /// A reader of the admin port's events.
+    Events,
+    Recorder,
+    /// Every trace is kept.
+    Traces,
+}
+
+impl Watched {
+    /// The environment variables that switch it on.
+    fn variables(self, folder: &Path, upstream: SocketAddr) -> Vec<String> {
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Events => {
+                vec!["TOOLREIN__ADMIN__TOKEN_ENV=TOKEN".to_owned(), format!("TOKEN={TOKEN}")]
+            }
+            Self::Recorder => vec![format!("TOOLREIN__RECORD__DIR={}", folder.join("records").display())],
+            // The upstream answers to every path.
+            Self::Traces => {
+                vec![format!("TOOLREIN__TELEMETRY__TRACES__ENDPOINT=http://{upstream}/v1/traces")]
+            }
+        }
+    }
+}
+
+const TOKEN: &str = "a-token-for-the-measurement";
 
 const fn case(
     name: &'static str,
@@ -41,6 +73,7 @@ const fn case(
         freshness: Warm,
         is_stream: false,
         long: None,
+        watched: Watched::Nothing,
         requests,
     }
 }
@@ -50,7 +83,7 @@ const KB: usize = 1 << 10;
 const OFF: Option<&str> = Some("off");
 const ENFORCE: Option<&str> = Some("enforce");
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 25] = [
     case("hyper alone 1 KB", None, (KB, 0), 200),
     Case { is_stream: true, ..case("hyper alone stream, per chunk", None, (KB, 0), 4) },
     case("relayed 1 KB", OFF, (KB, 0), 200),
@@ -59,6 +92,9 @@ const CASES: [Case; 22] = [
     Case { is_stream: true, ..case("relayed stream, per chunk", OFF, (KB, 0), 4) },
     case("governed 1 KB", ENFORCE, (KB, 0), 200),
     case("governed 32 KB", ENFORCE, (32 * KB, 10), 200),
+    Case { watched: Watched::Events, ..case("governed 32 KB, events read", ENFORCE, (32 * KB, 10), 200) },
+    Case { watched: Watched::Recorder, ..case("governed 32 KB, recorded", ENFORCE, (32 * KB, 10), 200) },
+    Case { watched: Watched::Traces, ..case("governed 32 KB, traced", ENFORCE, (32 * KB, 10), 200) },
     case("governed 256 KB", ENFORCE, (256 * KB, 60), 50),
     case("governed 1 MB", ENFORCE, (1024 * KB, 200), 20),
     Case { freshness: Cold, ..case("governed 32 KB, first sight", ENFORCE, (32 * KB, 10), 200) },
@@ -92,7 +128,11 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
         let config = acting::limited(limits);
         let url = bare(upstream);
         let way = case.mode.map(|mode| Way { url: &url, mode, config: &config });
-        let subject = Subject::counted(program, folder.path(), upstream, (way, &out)).await;
+        let variables = case.watched.variables(folder.path(), upstream);
+        let subject = Subject::counted(program, folder.path(), upstream, way, &out, &variables).await;
+        if matches!(case.watched, Watched::Events) {
+            subject.read_events(TOKEN).await;
+        }
         let body = match case.long {
             Some((_, then)) => acting::body(then),
             None => bodies::of_api(case.api, case.bytes, case.results, case.is_stream),

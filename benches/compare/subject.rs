@@ -88,17 +88,20 @@ impl Subject {
     }
 
     /// toolrein, or the pass-through where there is no `way`, under callgrind, which counts nothing until
-    /// [`control`] switches it on, and writes to `out`.
+    /// [`control`] switches it on, and writes to `out`. `variables`: its environment, as `NAME=VALUE`.
     pub async fn counted(
         program: &str,
         folder: &Path,
         upstream: SocketAddr,
-        (way, out): (Option<Way<'_>>, &Path),
+        way: Option<Way<'_>>,
+        out: &Path,
+        variables: &[String],
     ) -> Self {
         let (port, admin) = (free_port(), free_port());
         let out = format!("--callgrind-out-file={}", out.display());
-        let mut command =
-            ["valgrind", "--tool=callgrind", "--instr-atstart=no", &out].map(str::to_owned).to_vec();
+        let valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", &out].map(str::to_owned);
+        let mut command = vec!["env".to_owned()];
+        command.extend(variables.iter().cloned().chain(valgrind));
         command.extend(match way {
             None => floor(port, upstream),
             Some(way) => {
@@ -158,6 +161,18 @@ impl Subject {
         let samples = text.lines().filter(|line| line.starts_with(name) && line.contains(label));
         // A sum of nothing is -0.
         samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>() + 0.0
+    }
+
+    /// Reads the admin port's events from now on, in the background.
+    pub async fn read_events(&self, token: &str) {
+        let mut socket = connect(self.admin).await;
+        let request =
+            format!("GET /api/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 64 * 1024];
+        let read = socket.read(&mut buffer).await.unwrap();
+        assert!(buffer[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&buffer[..read]));
+        tokio::spawn(async move { while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {} });
     }
 
     /// Whether it reads bodies.
