@@ -378,14 +378,12 @@ mod tests {
     const WINDOW_MS: u64 = 120 * MINUTE;
     const QUOTA: &str = "limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }\nnotify = 2";
 
+    /// What the store has of a request as it came, and of its newest reply.
+    type Known = [Option<Arc<Carried>>; 2];
+
     /// The notices of the `nth` request, each with the index of its message, and what the store has then: of the request as
     /// it came, and of its reply.
-    fn asked(
-        nth: usize,
-        now_ms: u64,
-        spent: &[u64],
-        known: [Option<Arc<Carried>>; 2],
-    ) -> (Vec<(usize, String)>, [Option<Arc<Carried>>; 2]) {
+    fn asked(nth: usize, now_ms: u64, spent: &[u64], known: &Known) -> (Vec<(usize, String)>, Known) {
         let entry = REGISTRY.iter().find(|entry| entry.name == "quota").unwrap();
         let policies = PolicySet::new(vec![built(entry, QUOTA)]);
         let body = turn("image", nth);
@@ -419,12 +417,12 @@ mod tests {
                 now_ms += minutes * MINUTE;
                 // As the store forgets them.
                 spent.retain(|at_ms| now_ms - at_ms < WINDOW_MS);
-                let (notices, [tried, after]) = asked(nth, now_ms, &spent, [None, known.clone()]);
+                let (notices, [tried, after]) = asked(nth, now_ms, &spent, &[None, known.clone()]);
                 let old = notices.iter().filter(|(message, _)| *message < 2 * nth).cloned();
                 prop_assert_eq!(old.collect::<Vec<_>>(), before);
                 // A client that sends the request again a minute later gets the same.
                 let later = now_ms + MINUTE;
-                let (again, _) = asked(nth, later, &[&spent[..], &[now_ms]].concat(), [tried, known]);
+                let (again, _) = asked(nth, later, &[&spent[..], &[now_ms]].concat(), &[tried, known]);
                 prop_assert!(again.starts_with(&notices));
                 (before, known) = (notices, after);
                 spent.extend(vec![now_ms; 1 + elsewhere]);

@@ -93,7 +93,7 @@ fn what_would_wait_too_long_in_sum_is_blocked_and_the_model_reads_why() {
         talk.add(&said);
         assert_eq!(talk.ask(&program).text, "As you like.");
         let sent = upstream.request(1).json()["messages"].to_string();
-        assert!(sent.contains("search was called 2 times within 2s, 1 are allowed"), "{sent}");
+        assert!(sent.contains("search was called 2 times within 2s, 1 is allowed"), "{sent}");
         upstream.assert_clean();
     });
     for stream in [false, true] {

@@ -155,14 +155,7 @@ impl Judge {
         let mut arguments_hash = arguments.map(|text| canonical_hash(text, &key));
         let mut arguments = arguments.map(Cow::Borrowed);
         if let Some(owner) = self.owner(name) {
-            let open = OpenTools::all();
-            let call =
-                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
-            let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
-            if ruling.answer.is_some() {
-                self.keep_passed(choice, &call);
-            }
-            return ruling;
+            return self.rule_own(owner, choice, name, arguments.as_deref(), now_ms);
         }
         let mut ruling = Ruling::default();
         let restoring = self.hidden.as_ref().map(|(_, fold)| *fold);
@@ -209,6 +202,25 @@ impl Judge {
             for fold in folds {
                 fold.release(&call);
             }
+            self.keep_passed(choice, &call);
+        }
+        ruling
+    }
+
+    /// The same for a call of a tool of ours, whose policy has the index `owner`.
+    fn rule_own(
+        &mut self,
+        owner: usize,
+        choice: u32,
+        name: &str,
+        arguments: Option<&str>,
+        now_ms: u64,
+    ) -> Ruling {
+        let arguments_hash = arguments.map(|text| self.arguments_hash(text));
+        let (answers, open) = (Arc::clone(&self.answers), OpenTools::all());
+        let call = Proposed { name, arguments, arguments_hash, now_ms, answers: &answers, open };
+        let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
+        if ruling.answer.is_some() {
             self.keep_passed(choice, &call);
         }
         ruling

@@ -109,7 +109,7 @@ pub(super) enum Unit {
 }
 
 impl Loss {
-    /// The facts of which the sentence may be longest: of one line or row, or of two, as far from the first as can be.
+    /// The facts that make the longest sentence: about one line or row, or about two, as far down as can be.
     pub(super) fn at_the_end(self) -> [Self; 2] {
         [0, 1].map(|before| {
             let at_end = |place: LossRange| LossRange {
