@@ -6,6 +6,7 @@ use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Each scripted reply is billed with so many tokens.
 const BILLED: u64 = 25;
@@ -327,6 +328,29 @@ fn without_an_approval_nothing_is_extended() {
         talk.say("no");
         let declined = talk.ask(&program);
         assert_eq!(declined.text, "Then not.");
+        upstream.assert_clean();
+    });
+}
+
+#[test]
+fn a_turn_ends_when_its_time_is_used_up_and_the_next_one_has_its_own() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(stubborn);
+        let program = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 0\ntime = \"700ms\"\n");
+        let mut talk = Talk::new(form);
+        let first = talk.ask(&program);
+        assert_eq!(first.calls.len(), 1, "within the time");
+        talk.add(&first);
+        // The program's tool takes longer than the turn may.
+        std::thread::sleep(Duration::from_millis(800));
+        let late = talk.ask(&program);
+        assert!(late.calls.is_empty() && !late.text.is_empty(), "{}", late.text);
+        let notice = &notices(upstream.requests().last().unwrap())[0];
+        assert!(notice.contains("s of 0.7s of this turn's time used"), "{notice}");
+        talk.add(&late);
+        talk.say("And now?");
+        let next = talk.ask(&program);
+        assert_eq!(next.calls.len(), 1, "the next turn: {}", next.text);
         upstream.assert_clean();
     });
 }

@@ -757,3 +757,39 @@ fn an_approval_may_hold_for_the_conversation() {
         assert_eq!(third.calls.len(), 0);
     });
 }
+
+#[test]
+fn an_approval_at_the_admin_port_buys_the_extension_of_a_used_up_budget() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request: &Recorded| {
+            let id = format!("call_Zq{nth}wX8rT2kLmN4pV7sB1cD");
+            Reply::speech(request, &Speech::calls(&[(&id, "fetch", &format!("{{\"n\":{nth}}}"))]))
+        });
+        let settings = format!(
+            "{}[policy.confirm]\nform = \"held\"\n\
+             [policy.budget]\ntool_calls = 1\nexhausted = \"ask\"\nextension = 2\n",
+            Person::SETTINGS
+        );
+        let program = Toolrein::before(&upstream, &settings);
+        let mut talk = Talk::new(form);
+        let first = talk.ask(&program);
+        assert_eq!(first.calls.len(), 1, "within the budget");
+        talk.add(&first);
+        let second = while_waiting(&program, &talk, |person| {
+            let call = person.sees(1).remove(0);
+            assert!(call["why"].as_str().is_some_and(|why| why.contains("adds 2 more calls")), "{call}");
+            assert_eq!(person.says(&call["token"], true).status, 200);
+        });
+        assert_eq!(second.calls.len(), 1, "{}", second.text);
+        talk.add(&second);
+        let third = talk.ask(&program);
+        assert_eq!(third.calls.len(), 1, "the second call of the extension: {}", third.text);
+        talk.add(&third);
+        let fourth = while_waiting(&program, &talk, |person| {
+            let call = person.sees(1).remove(0);
+            assert_eq!(person.says(&call["token"], false).status, 200);
+        });
+        assert!(fourth.calls.is_empty(), "{:?}", fourth.calls);
+        upstream.assert_clean();
+    });
+}

@@ -143,6 +143,10 @@ pub(super) fn number(kind: Kind, amount: u64) -> u64 {
 pub(super) fn written(kind: Kind, amount: u64) -> String {
     match kind {
         Kind::Nanodollars => dollars(amount),
+        // Tenths matter only in short times.
+        Kind::Millis if amount < 10_000 && amount % 1_000 >= 100 => {
+            format!("{}.{}s", amount / 1_000, amount % 1_000 / 100)
+        }
         Kind::Millis => humantime::format_duration(Duration::from_secs(amount / 1_000)).to_string(),
         _ => amount.to_string(),
     }
