@@ -3,7 +3,7 @@
 use super::Admin;
 use super::answer::Answer;
 use super::code::Code;
-use crate::telemetry::live::events::Event as Happened;
+use crate::telemetry::live::events::Reader;
 use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,6 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 /// How often a comment is sent where nothing happens, so that both ends notice that the other one has left.
@@ -37,8 +36,8 @@ pub(super) async fn stream(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 /// The next event; `None`: the server is being stopped.
-async fn next(reader: &mut Receiver<Arc<Happened>>) -> Option<Event> {
-    match reader.recv().await {
+async fn next(reader: &mut Reader) -> Option<Event> {
+    match reader.next().await {
         Ok(happened) => Some(Event::default().event(happened.kind.as_str()).data(&happened.data)),
         Err(RecvError::Lagged(missed)) => {
             Some(Event::default().event("lagged").data(json!({ "missed": missed }).to_string()))

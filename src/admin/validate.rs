@@ -144,7 +144,7 @@ fn drive(exchange: &mut Exchange, reply: Bytes, now: Now) -> End {
         match pending {
             Pending::Send(_) => match reply.take() {
                 Some(body) => {
-                    exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }), now)
+                    exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }), now);
                 }
                 // The model would be asked again.
                 None => break,

@@ -115,7 +115,7 @@ pub(super) fn warnings(traces: &Traces) -> Vec<String> {
         (is_sent, "telemetry.traces.headers: are sent unencrypted to an http:// endpoint"),
         (has_no_effect, "telemetry.traces.contents: has no effect without telemetry.traces.endpoint"),
     ];
-    warnings.into_iter().filter_map(|(is_so, text)| is_so.then(|| text.to_owned())).collect()
+    warnings.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a trace does not contain: texts, arguments, results, credentials. And what it contains where that is allowed.
 
-use crate::collector::{Collector, attribute, program};
+use crate::collector::{Collector, Trace, attribute, program};
 use crate::requests::{Endpoint, in_all_forms};
 use crate::support::client::{Request, get};
 use crate::support::program::Toolrein;
@@ -51,7 +51,7 @@ fn the_collectors_headers_come_from_the_environment_and_are_shown_nowhere() {
     assert!(!logs.contains("s3cr3t"), "{logs}");
 }
 
-/// A program whose traces have contents, with a policy that blocks the call of `f` whose arguments say so.
+/// A program whose traces have contents, and which blocks every call of the conversation `stopped`.
 fn with_contents(upstream: &Scripted, collector: &Collector) -> Toolrein {
     program(upstream, collector, "contents = true\n[policy.kill]\nconversations = [\"stopped\"]\n")
 }
@@ -89,48 +89,55 @@ fn parsed(json: &Value) -> Value {
     serde_json::from_str(json.as_str().unwrap_or_else(|| panic!("no text: {json}"))).unwrap()
 }
 
+/// The placeholder of the address in the result that the client sent, once the input has the form of the conventions.
+fn of_input(input: &Value) -> String {
+    let roles: Vec<&str> =
+        input.as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["user", "assistant", "tool"], "{input}");
+    assert_eq!(input[0]["parts"], json!([{"type": "text", "content": "s3cr3t question"}]));
+    let call = &input[1]["parts"][0];
+    let named = (&call["type"], &call["id"], &call["name"]);
+    assert_eq!(named, (&json!("tool_call"), &json!("call_1"), &json!("f")));
+    let result = &input[2]["parts"][0];
+    assert_eq!((&result["type"], &result["id"]), (&json!("tool_call_response"), &json!("call_1")));
+    let anna = result["response"].as_str().unwrap().strip_suffix(" wrote").unwrap();
+    assert!(anna.starts_with("[EMAIL_"), "{input}");
+    anna.to_owned()
+}
+
+fn holds_output(output: &Value, anna: &str) {
+    let last = output.as_array().unwrap().last().unwrap();
+    assert_eq!((&last["role"], &last["finish_reason"]), (&json!("assistant"), &json!("tool_call")));
+    assert_eq!(output[0]["parts"][0], json!({"type": "text", "content": format!("Written to {anna}.")}));
+    assert_eq!(last["parts"].as_array().unwrap().last().unwrap()["arguments"], json!({"to": anna}));
+}
+
+fn holds_events(trace: &Trace, anna: &str) {
+    let events = &trace.request.events;
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["tool_result", "tool_call"]);
+    let says = |at: usize, key: &str| attribute(&events[at].attributes, key);
+    assert_eq!(says(0, "gen_ai.tool.name"), "f");
+    assert_eq!(says(0, "gen_ai.tool.call.id"), "call_1");
+    assert_eq!(says(0, "gen_ai.tool.call.result"), format!("{anna} wrote"));
+    assert_eq!(parsed(&says(1, "gen_ai.tool.call.arguments")), json!({"to": anna}));
+    assert_eq!(says(1, "gen_ai.tool.call.result"), Value::Null, "the tool's own is not known yet");
+}
+
 #[test]
 fn contents_that_are_allowed_are_redacted_and_have_the_conventions_form() {
     in_all_forms(|endpoint, stream| {
+        let call = ("call_2", "{\"to\":\"anna@example.org\"}");
         let upstream = Scripted::start(move |_, request| {
-            endpoint.says(
-                request,
-                "Written to anna@example.org.",
-                &[("call_2", "{\"to\":\"anna@example.org\"}")],
-            )
+            endpoint.says(request, "Written to anna@example.org.", &[call])
         });
         let collector = Collector::start();
         let toolrein = with_contents(&upstream, &collector);
         send(&toolrein, endpoint, "c", &followed(endpoint, stream, "anna@example.org wrote"));
         let trace = collector.trace(0);
-        let input = parsed(&trace.says("gen_ai.input.messages"));
-        let roles: Vec<&str> =
-            input.as_array().unwrap().iter().map(|one| one["role"].as_str().unwrap()).collect();
-        assert_eq!(roles, ["user", "assistant", "tool"], "{input}");
-        assert_eq!(input[0]["parts"], json!([{"type": "text", "content": "s3cr3t question"}]));
-        let call = &input[1]["parts"][0];
-        assert_eq!(
-            (&call["type"], &call["id"], &call["name"]),
-            (&json!("tool_call"), &json!("call_1"), &json!("f"))
-        );
-        let result = &input[2]["parts"][0];
-        assert_eq!((&result["type"], &result["id"]), (&json!("tool_call_response"), &json!("call_1")));
-        let anna = result["response"].as_str().unwrap().strip_suffix(" wrote").unwrap();
-        assert!(anna.starts_with("[EMAIL_"), "{input}");
-        let output = parsed(&trace.says("gen_ai.output.messages"));
-        let last = output.as_array().unwrap().last().unwrap();
-        assert_eq!((&last["role"], &last["finish_reason"]), (&json!("assistant"), &json!("tool_call")));
-        assert_eq!(output[0]["parts"][0], json!({"type": "text", "content": format!("Written to {anna}.")}));
-        assert_eq!(last["parts"].as_array().unwrap().last().unwrap()["arguments"], json!({"to": anna}));
-        let events = &trace.request.events;
-        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-        assert_eq!(names, ["tool_result", "tool_call"]);
-        let says = |at: usize, key: &str| attribute(&events[at].attributes, key);
-        assert_eq!(says(0, "gen_ai.tool.name"), "f");
-        assert_eq!(says(0, "gen_ai.tool.call.id"), "call_1");
-        assert_eq!(says(0, "gen_ai.tool.call.result"), format!("{anna} wrote"));
-        assert_eq!(parsed(&says(1, "gen_ai.tool.call.arguments")), json!({"to": anna}));
-        assert_eq!(says(1, "gen_ai.tool.call.result"), Value::Null, "the tool's own is not known yet");
+        let anna = of_input(&parsed(&trace.says("gen_ai.input.messages")));
+        holds_output(&parsed(&trace.says("gen_ai.output.messages")), &anna);
+        holds_events(&trace, &anna);
         for export in collector.exports() {
             for secret in ["anna@", "ben@", "sk-test"] {
                 assert!(!holds(&export.body, secret), "{}", String::from_utf8_lossy(&export.body));

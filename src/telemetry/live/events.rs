@@ -5,6 +5,10 @@ use crate::telemetry::bounded;
 use crate::telemetry::request_record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::broadcast::error::RecvError;
+#[cfg(test)]
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 /// Events that wait for the slowest reader at most.
@@ -17,7 +21,42 @@ const MOST_CHARS: usize = 500;
 const MOST_OF_A_KIND: usize = 64;
 
 /// See the module's documentation.
-pub struct Events(Sender<Arc<Event>>);
+pub struct Events {
+    sender: Sender<Arc<Event>>,
+    /// Counted here: the channel's own number takes a lock, and it is wanted for each piece of a stream.
+    readers: Arc<AtomicUsize>,
+}
+
+/// One reader of the events.
+pub struct Reader {
+    receiver: Receiver<Arc<Event>>,
+    readers: Arc<AtomicUsize>,
+}
+
+impl Reader {
+    /// The next event. Cancel-safe.
+    ///
+    /// # Errors
+    /// This reader was too slow and has missed some, or there are no more.
+    pub async fn next(&mut self) -> Result<Arc<Event>, RecvError> {
+        self.receiver.recv().await
+    }
+
+    /// The next event, if it is there.
+    ///
+    /// # Errors
+    /// The same, or there is none yet.
+    #[cfg(test)]
+    pub(super) fn try_next(&mut self) -> Result<Arc<Event>, TryRecvError> {
+        self.receiver.try_recv()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +115,15 @@ impl Kind {
 
 impl Events {
     pub(super) fn new() -> Self {
-        Self(channel(MOST_WAITING).0)
+        Self { sender: channel(MOST_WAITING).0, readers: Arc::default() }
     }
 
     /// Begins to read from now on; `None`: there are too many readers.
-    pub fn subscribe(&self) -> Option<Receiver<Arc<Event>>> {
-        (self.0.receiver_count() < MOST_READERS).then(|| self.0.subscribe())
+    pub fn subscribe(&self) -> Option<Reader> {
+        // Counted before the check, so that no two take the last place.
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        let reader = Reader { receiver: self.sender.subscribe(), readers: Arc::clone(&self.readers) };
+        (self.readers.load(Ordering::Relaxed) <= MOST_READERS).then_some(reader)
     }
 
     /// A call of `tool` begins to wait for a person's decision.
@@ -94,7 +136,7 @@ impl Events {
 
     /// Whether anybody reads.
     pub fn has_readers(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.readers.load(Ordering::Relaxed) > 0
     }
 
     /// What is new in the record of a request in flight; `calls`: those judged since.
@@ -123,7 +165,7 @@ impl Events {
 
     fn send(&self, event: Event) {
         // The last reader may have left meanwhile.
-        let _ = self.0.send(Arc::new(event));
+        let _ = self.sender.send(Arc::new(event));
     }
 }
 

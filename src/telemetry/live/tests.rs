@@ -116,10 +116,10 @@ fn events_are_made_for_readers_and_a_slow_one_is_given_the_number_that_it_missed
     let live = Live::new(BOUNDS);
     live.record(&rich());
     let mut reader = live.events().subscribe().unwrap();
-    assert!(matches!(reader.try_recv(), Err(TryRecvError::Empty)), "nothing of before");
+    assert!(matches!(reader.try_next(), Err(TryRecvError::Empty)), "nothing of before");
     live.record(&rich());
     let mut kinds = Vec::new();
-    while let Ok(event) = reader.try_recv() {
+    while let Ok(event) = reader.try_next() {
         let data: serde_json::Value = serde_json::from_str(&event.data).unwrap();
         assert!(data["at_ms"].is_u64() && data["request_id"].is_string(), "{data}");
         kinds.push(event.kind);
@@ -129,7 +129,34 @@ fn events_are_made_for_readers_and_a_slow_one_is_given_the_number_that_it_missed
     }
     assert_eq!(kinds.last(), Some(&Kind::Done));
     (0..1_000).for_each(|_| live.record(&rich()));
-    assert!(matches!(reader.try_recv(), Err(TryRecvError::Lagged(1_000..))));
+    assert!(matches!(reader.try_next(), Err(TryRecvError::Lagged(1_000..))));
+}
+
+#[test]
+fn what_was_shown_while_a_request_was_in_flight_is_not_shown_again_at_its_end() {
+    let live = Live::new(BOUNDS);
+    let mut reader = live.events().subscribe().unwrap();
+    let mut kinds = || {
+        let events = std::iter::from_fn(|| reader.try_next().ok());
+        events.map(|event| event.kind.as_str()).collect::<Vec<_>>()
+    };
+    live.record(&rich());
+    let mut expected = kinds();
+    let mut record = rich();
+    let judged = std::mem::take(&mut record.judged);
+    live.happened(&mut record, &judged[..1]);
+    live.happened(&mut record, &judged[1..]);
+    live.happened(&mut record, &[]);
+    record.judged = judged;
+    let mut shown = kinds();
+    assert!(!shown.contains(&"done"), "{shown:?}");
+    live.record(&record);
+    let last = kinds();
+    assert_eq!(last, ["done"]);
+    shown.extend(last);
+    shown.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(shown, expected);
 }
 
 #[test]
@@ -138,5 +165,6 @@ fn readers_are_bounded() {
     let readers: Vec<_> = std::iter::from_fn(|| live.events().subscribe()).take(1_000).collect();
     assert_eq!(readers.len(), 32);
     drop(readers);
+    assert!(!live.events().has_readers());
     assert!(live.events().subscribe().is_some());
 }

@@ -172,3 +172,24 @@ impl SpanExporter for Watched {
         self.otlp.shutdown_with_timeout(timeout)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telemetry::request_record::{RequestRecord, Route};
+    use crate::telemetry::spans::attributes;
+    use crate::telemetry::spans::{Contents, Trace};
+    use opentelemetry::InstrumentationScope;
+    use opentelemetry::trace::SpanContext;
+
+    #[test]
+    fn contents_weigh_as_much_as_the_memory_that_they_take() {
+        let mut trace = Trace::new(SpanContext::NONE, SpanContext::NONE, false);
+        let record = RequestRecord::new(Route::Chat);
+        let of = |trace: &Trace| weight(&attributes::spans(&record, trace, &InstrumentationScope::default()));
+        assert_eq!(of(&trace), 1);
+        trace.contents =
+            Some(Box::new(Contents { input: Some("x".repeat(10 * KIB)), ..Contents::default() }));
+        assert_eq!(of(&trace), 1 + 10);
+    }
+}
