@@ -118,7 +118,8 @@ impl Policy for Budget {
 
     fn open(&self, request: &RequestFacts<'_>, used: &mut Used, _plan: &mut Plan) {
         used.messages = request.messages;
-        used.account = request.account.cloned();
+        // It may be kept for others: it counts the calls of all choices, and the history those of one.
+        used.account = request.account.filter(|_| self.keeps_account()).cloned();
     }
 
     fn read(&self, event: &Event<'_>, used: &mut Used, plan: &mut Plan) {

@@ -159,7 +159,7 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
 }
 
 /// The same where a whole reply of several choices was not asked again: each of them is counted for itself.
-pub fn limits_of_each(client: &Client, counts: &Counts, passed: &Passed) -> Found {
+pub fn limits_of_each(client: &Client, counts: &[Counts], passed: &Passed) -> Found {
     let [said] = passed.said.as_slice() else { return Ok(()) };
     if client.is_stream || passed.approved.is_some() {
         return Ok(());
@@ -167,14 +167,24 @@ pub fn limits_of_each(client: &Client, counts: &Counts, passed: &Passed) -> Foun
     let mut rest = passed.record.as_slice();
     for choice in said {
         let (own, others) = rest.split_at_checked(choice.calls.len()).ok_or("a call was not judged")?;
-        objections(&mut counts.clone(), own)?;
+        in_one_way(counts, |mut counts| objections(&mut counts, own))?;
         rest = others;
     }
     Ok(())
 }
 
 /// The judged calls of a reply with one choice: the limits object where the reference says so, and only there.
-pub fn limits(mut counts: Counts, passed: &Passed) -> Found {
+pub fn limits(counts: &[Counts], passed: &Passed) -> Found {
+    in_one_way(counts, |counts| limits_by(counts, passed))
+}
+
+/// Whether what was found holds by one of the ways to count.
+fn in_one_way(counts: &[Counts], holds: impl Fn(Counts) -> Found) -> Found {
+    let found = counts.iter().cloned().map(holds);
+    found.reduce(|one, other| one.or(other)).unwrap_or(Ok(()))
+}
+
+fn limits_by(mut counts: Counts, passed: &Passed) -> Found {
     let until = passed.landed_at.unwrap_or(passed.record.len());
     objections(&mut counts, &passed.record[..until])?;
     let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");

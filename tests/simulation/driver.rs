@@ -59,6 +59,8 @@ pub struct Passed {
     pub usage: Vec<(&'static str, Usage)>,
     /// The calls that a person said yes to.
     pub approved: Option<Arc<Confirmation>>,
+    /// The user answers a question about calls.
+    pub answers: bool,
     /// From which of the judged calls on the model was to answer without any.
     pub landed_at: Option<usize>,
     /// The client must or may be answered by a call.
@@ -145,6 +147,7 @@ impl<'a> Driver<'a> {
             Output::LookUp(query) => {
                 let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
                 self.asked.clone_from(&facts.asked);
+                self.passed.answers = facts.asked.is_some();
                 self.give(Input::Facts(Box::new(facts)));
             }
             Output::Claim { question, request } => {
@@ -235,6 +238,9 @@ impl<'a> Driver<'a> {
         let judging = self.exchange.judging().unwrap();
         if judging.is_landing() {
             self.passed.landed_at.get_or_insert(judging.record.len());
+        } else {
+            // Another choice goes on.
+            self.passed.landed_at = None;
         }
         let Some(asking) = &variant.asking else {
             self.passed.tries += 1;

@@ -261,9 +261,12 @@ impl World {
         let client = &self.clients[at];
         let body = client.body();
         let now_ms = self.process.now_ms;
-        let counts = self.reference.count(&client.history, now_ms);
         self.model.ids = client.ids;
         let passed = self.process.pass(&body, &mut self.model).ok_or("ungoverned")?;
+        if passed.answers {
+            self.reference.learn_answer(&client.history);
+        }
+        let counts = self.reference.count(&client.history, now_ms);
         tally.count(client, &passed);
         let shown = Sent::of(client, &passed);
         tally.prefixes += usize::from(self.shown[at].begins(&shown, client, &passed)?);
@@ -291,7 +294,7 @@ impl World {
     }
 
     /// What holds of the reply that a client gets, if it gets one.
-    fn answered(&mut self, at: usize, (counts, now_ms): (Counts, u64), passed: &Passed) -> Found {
+    fn answered(&mut self, at: usize, (counts, now_ms): (Vec<Counts>, u64), passed: &Passed) -> Found {
         let client = &self.clients[at];
         let Some(reply) = &passed.reply else { return Ok(()) };
         check::untouched(passed)?;
@@ -299,7 +302,7 @@ impl World {
         // A forced call is an answer, which no limit counts; of several choices each is counted for itself.
         if self.set.counts && !client.is_forced {
             match client.n {
-                1 => check::limits(counts, passed)?,
+                1 => check::limits(&counts, passed)?,
                 _ => check::limits_of_each(client, &counts, passed)?,
             }
         }

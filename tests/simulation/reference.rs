@@ -25,6 +25,8 @@ const RANDOM_ID: usize = 29;
 pub struct Reference {
     released: BTreeMap<Plain, Vec<Released>>,
     rounds: BTreeMap<Place, Vec<(Anchor, Bytes)>>,
+    /// What users said where they were asked to approve calls.
+    answers: BTreeSet<String>,
     /// What models were seen to refuse before they took a request.
     refused: BTreeSet<(&'static str, Dislike)>,
 }
@@ -69,15 +71,34 @@ impl Reference {
         *self = Self::default();
     }
 
-    /// What stands in the windows and in the running turn of a history.
-    pub fn count(&mut self, history: &[Value], now_ms: u64) -> Counts {
+    /// The user's last message answers a question about calls.
+    pub fn learn_answer(&mut self, history: &[Value]) {
+        self.answers.extend(history.last().map(|message| message["content"].to_string()));
+    }
+
+    /// What stands in the windows and in the running turn of a history. An approval goes on with the turn, as long as it is
+    /// known: so there is one possibility more than the history has answers to questions.
+    pub fn count(&mut self, history: &[Value], now_ms: u64) -> Vec<Counts> {
         self.adopt(history);
+        let answers = history.iter().filter(|message| self.may_approve(message)).count();
+        (0..=answers).map(|begin| self.count_turn(history, now_ms, begin)).collect()
+    }
+
+    fn may_approve(&self, message: &Value) -> bool {
+        message["role"] == "user" && self.answers.contains(&message["content"].to_string())
+    }
+
+    /// The same where so many of the oldest answers begin a turn, and the others go on with one.
+    fn count_turn(&self, history: &[Value], now_ms: u64, begin: usize) -> Counts {
         let mut counts = Counts { now_ms, times: BTreeMap::new(), turn: 0, acting: 0, in_reply: 0 };
-        let (mut begun, mut answered) = (false, false);
+        let (mut begun, mut answered, mut answers) = (false, false, 0);
         for (at, message) in history.iter().enumerate() {
             match message["role"].as_str() {
                 Some("user") => {
-                    if !begun || answered {
+                    let may_approve = self.may_approve(message);
+                    answers += usize::from(may_approve);
+                    let goes_on = may_approve && answers > begin;
+                    if (!begun || answered) && !goes_on {
                         (counts.turn, counts.acting) = (0, 0);
                     }
                     (begun, answered) = (true, false);
