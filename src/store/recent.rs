@@ -1,4 +1,4 @@
-//! A bounded cache for a very large number of small values that count alike: release times of calls, a million of them
+//! A bounded cache for a very large number of small values of one weight: release times of calls, a million of them
 //! by default, and what is asked for and written with every request. It is sharded, and each shard has a lock and two
 //! generations; the older generation is dropped whole when the younger is full, so that an entry needs no memory beside
 //! its value and its slot in a table. moka would take twice the memory, and ten times the instructions
