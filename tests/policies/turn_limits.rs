@@ -1,10 +1,12 @@
 //! `turn_limits`: calls of a turn, at once and by category.
 
+use crate::responses_kit::{Talk as Responses, tool};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::Scripted;
 use crate::talk::{Talk, in_both_forms, search, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[test]
 fn of_many_calls_at_once_the_first_run_and_the_others_are_made_later() {
@@ -76,4 +78,22 @@ fn used_up_and_back(limit: &str, shown_as: &str) {
         program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"blocked\"}", 1.0);
         upstream.assert_clean();
     });
+}
+
+#[test]
+fn on_the_responses_api_a_used_up_tool_leaves_the_others_open() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 | 1 => Output::calls(nth, &[(&format!("c{nth}"), "search", "{}")]).reply(request),
+            _ => Output::calls(nth, &[("f", "fetch", "{}")]).reply(request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.turn_limits]\ntools = { \"sea*\" = 1 }\n");
+        let mut talk = Responses::new(stream).with_tools(json!([tool("search"), tool("fetch")]));
+        let first = talk.ask(&program);
+        assert_eq!(first.kinds(), ["function:c0"]);
+        assert_eq!(talk.go_on(&first).ask(&program).kinds(), ["function:f"]);
+        let shown = upstream.requests().last().unwrap().json()["input"].to_string();
+        assert!(shown.contains("1 of 1 call of search in this turn"), "{shown}");
+        program.wait_for_metric("toolrein_actions_total{policy=\"turn_limits\",action=\"blocked\"}", 1.0);
+    }
 }
