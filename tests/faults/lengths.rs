@@ -25,7 +25,8 @@ fn what_an_upstream_sends_beyond_its_length_answers_no_other_request() {
             }
             upstream.wait_for_hang_up();
             client.write(post(path, "{}"));
-            hand.asked().write("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nown");
+            // It closes, so that the next request does not meet a connection that is just going away.
+            hand.asked().write("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\n\r\nown");
             assert_eq!(client.response().1.unwrap(), b"own");
         }
     }
