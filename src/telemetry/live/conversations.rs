@@ -5,6 +5,7 @@ use super::hold_out::{Comparison, Cost, comparison};
 use crate::telemetry::bounded;
 use crate::telemetry::request_record::{JudgedCall, LimitUse, RequestRecord, Verdict};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -106,24 +107,24 @@ impl Conversations {
         let Some(id) = record.conversation.as_deref().filter(|_| record.route.is_governed()) else {
             return Met::default();
         };
-        let (id, mut conversation) = match self.by_id.remove_entry(id) {
-            Some((id, (nth, conversation))) => {
-                self.order.remove(&nth);
-                (id, conversation)
+        let nth = self.next;
+        self.next += 1;
+        let conversation = if let Some((known_nth, conversation)) = self.by_id.get_mut(id) {
+            if let Some(id) = self.order.remove(known_nth) {
+                self.order.insert(nth, id);
             }
-            None => {
-                let id: Arc<str> = id.into();
-                let conversation = Conversation { id: id.to_string(), ..Conversation::default() };
-                (id, conversation)
-            }
+            *known_nth = nth;
+            conversation
+        } else {
+            let key: Arc<str> = id.into();
+            self.order.insert(nth, Arc::clone(&key));
+            let conversation = Conversation { id: id.to_owned(), ..Conversation::default() };
+            &mut self.by_id.entry(key).insert_entry((nth, conversation)).into_mut().1
         };
         let met = conversation.record(record, now_ms);
         if self.with_decisions {
             conversation.keep_decisions(record, now_ms);
         }
-        self.order.insert(self.next, Arc::clone(&id));
-        self.by_id.insert(id, (self.next, conversation));
-        self.next += 1;
         self.shrink();
         met
     }
@@ -169,10 +170,9 @@ impl Conversation {
         if is_new_turn {
             (self.shares, self.is_ended) = (BTreeMap::new(), false);
         }
-        let text = |text: &String| bounded::text(text, MOST_CHARS).into_owned();
-        self.model = record.model.as_ref().map(text).or(self.model.take());
-        self.profile = record.profile.as_deref().map(str::to_owned).or(self.profile.take());
-        self.caller = record.caller.as_ref().map(text).or(self.caller.take());
+        replace(&mut self.model, record.model.as_deref());
+        replace(&mut self.profile, record.profile.as_deref());
+        replace(&mut self.caller, record.caller.as_deref());
         self.requests += 1;
         self.cost.turns += u64::from(is_new_turn);
         self.cost.tokens += record.tokens.prompt;
@@ -243,6 +243,14 @@ impl Conversation {
                 (policy, before, share)
             })
             .collect()
+    }
+}
+
+/// Keeps the `newest` text, where there is one.
+fn replace(kept: &mut Option<String>, newest: Option<&str>) {
+    let newest = newest.map(|text| bounded::text(text, MOST_CHARS));
+    if newest.is_some() && kept.as_deref() != newest.as_deref() {
+        *kept = newest.map(Cow::into_owned);
     }
 }
 

@@ -4,11 +4,10 @@
 use crate::telemetry::bounded;
 use crate::telemetry::request_record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tokio::sync::broadcast::error::RecvError;
-#[cfg(test)]
-use tokio::sync::broadcast::error::TryRecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender, channel};
 
 /// Events that wait for the slowest reader at most.
@@ -46,8 +45,7 @@ impl Reader {
     ///
     /// # Errors
     /// The same, or there is none yet.
-    #[cfg(test)]
-    pub(super) fn try_next(&mut self) -> Result<Arc<Event>, TryRecvError> {
+    pub fn try_next(&mut self) -> Result<Arc<Event>, TryRecvError> {
         self.receiver.try_recv()
     }
 }
@@ -89,11 +87,11 @@ pub struct Event {
 #[derive(Serialize)]
 struct Data<'a> {
     at_ms: u64,
-    conversation: Option<&'a str>,
-    model: Option<&'a str>,
-    tool: Option<&'a str>,
+    conversation: Option<Cow<'a, str>>,
+    model: Option<Cow<'a, str>>,
+    tool: Option<Cow<'a, str>>,
     policy: Option<&'a str>,
-    message: Option<&'a str>,
+    message: Option<Cow<'a, str>>,
     request_id: &'a str,
 }
 
@@ -141,9 +139,7 @@ impl Events {
 
     /// What is new in the record of a request in flight; `calls`: those judged since.
     pub(super) fn happened(&self, record: &mut RequestRecord, calls: &[JudgedCall], now_ms: u64) {
-        let about = About { record, now_ms };
-        about.news(calls).into_iter().for_each(|event| self.send(event));
-        record.published = Published {
+        let published = Published {
             results: record.results.len(),
             actions: record.actions.len(),
             calls: record.published.calls + calls.len(),
@@ -151,6 +147,12 @@ impl Events {
             fallbacks: record.fallbacks.len(),
             approvals: record.approvals.len(),
         };
+        if record.published == published {
+            return;
+        }
+        let about = About { record, now_ms };
+        about.news(calls).into_iter().for_each(|event| self.send(event));
+        record.published = published;
     }
 
     /// The last events of a request that has ended.
@@ -174,6 +176,10 @@ fn unseen<T>(all: &[T], first: usize) -> &[T] {
     all.get(first..all.len().min(MOST_OF_A_KIND)).unwrap_or_default()
 }
 
+fn text(text: &str) -> Cow<'_, str> {
+    bounded::text(text, MOST_CHARS)
+}
+
 /// What the events of one request have in common.
 struct About<'a> {
     record: &'a RequestRecord,
@@ -183,17 +189,13 @@ struct About<'a> {
 impl About<'_> {
     fn event(&self, kind: Kind, tool: Option<&str>, policy: Option<&str>, message: Option<&str>) -> Event {
         let record = self.record;
-        let text = |text: &str| bounded::text(text, MOST_CHARS).into_owned();
-        let (conversation, model) =
-            (record.conversation.as_deref().map(text), record.model.as_deref().map(text));
-        let (tool, message) = (tool.map(|tool| bounded::name(tool).into_owned()), message.map(text));
         let data = Data {
             at_ms: self.now_ms,
-            conversation: conversation.as_deref(),
-            model: model.as_deref(),
-            tool: tool.as_deref(),
+            conversation: record.conversation.as_deref().map(text),
+            model: record.model.as_deref().map(text),
+            tool: tool.map(bounded::name),
             policy,
-            message: message.as_deref(),
+            message: message.map(text),
             request_id: &record.request_id,
         };
         // Plain texts and numbers can always be written.

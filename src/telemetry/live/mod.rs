@@ -98,7 +98,7 @@ impl Live {
     }
 
     /// Keeps the `body` of the newest request of a conversation, where bodies are kept.
-    pub fn keep_body(&self, conversation: &str, body: &Bytes) {
+    pub fn keep_body(&self, conversation: &str, body: &[u8]) {
         self.bodies().keep(conversation, body);
     }
 
