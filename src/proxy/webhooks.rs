@@ -83,7 +83,7 @@ struct Delivery {
     problem: String,
 }
 
-/// A signed notification, the same in each try but for its time.
+/// A signed notification: every try sends the same one, with another time.
 struct Message {
     id: String,
     body: Bytes,
