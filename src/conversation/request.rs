@@ -49,7 +49,7 @@ pub struct UpstreamHistory {
     pub span: Span,
     /// How many messages it is.
     pub messages: usize,
-    /// The id under which the upstream knows what the client continues from, where that differs from the client's.
+    /// The upstream's id of what the client continues from, where that differs from the client's id.
     pub upstream_id: Option<String>,
     /// Synthetic results that the upstream still waits for, as items joined by commas.
     pub owed: Bytes,

@@ -240,7 +240,7 @@ const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
         (SPACE, DIGIT) => 200,
         (LOWER | UPPER, DIGIT) => 175,
         (_, DIGIT) => 120,
-        // One space belongs to the word after it; more are one token, however many (indentation).
+        // One space belongs to the word after it; a run of spaces is one token, however long (indentation).
         (SPACE, SPACE) if earlier != SPACE => 45,
         (_, SPACE) => 0,
         (NEWLINE, NEWLINE) | (PUNCT, PUNCT) | (BACKSLASH, BACKSLASH) => 20,

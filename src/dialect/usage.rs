@@ -162,7 +162,7 @@ impl Counts {
     /// The slot of the number `key`.
     #[inline(always)]
     fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
-        // Compared as a whole: a pattern of bytes is compared byte by byte.
+        // Compared as a whole slice: a byte-string pattern in a `match` is compared byte by byte.
         let is = |name: &[u8]| key == name;
         Some(match within {
             Within::Usage if is(b"prompt_tokens") => &mut self.prompt[0],

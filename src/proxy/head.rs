@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(found, expected_names, "{sent:?}");
             assert_eq!(body.collect().await.unwrap().to_bytes(), expected);
         }
-        // `identity` stands for no coding, so this body came plain.
+        // `identity` means no coding, so this body came plain.
         let head = Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
         for (sent, expected) in [(pieces(&["a"]), 2), (pieces(&["a", "b"]), 1)] {
             assert_eq!(head.request(&sent, None).headers().len(), expected, "{sent:?}");

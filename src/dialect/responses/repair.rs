@@ -26,7 +26,7 @@ struct Pairs<'a>(&'a [u8]);
 impl Pairing for Pairs<'_> {
     fn wants_result(&self, call: &ToolCall) -> bool {
         let text = call.span.of(self.0);
-        // A call that runs on in the background gets its result later, if ever.
+        // A call that runs in the background gets its result later, if at all.
         let is_async = find(text, b"\"async\":true").is_some() || find(text, b"\"async\": true").is_some();
         !is_async && synthetic(call, self.0).is_some()
     }

@@ -58,8 +58,8 @@ impl Judging {
         self.holding.asking.iter().map(|asked| (asked.id, (asked.policy, &asked.question)))
     }
 
-    /// Takes the answer for the call of this number, and judges it again, as at the time when it came: now the policy has
-    /// all that it needs.
+    /// Takes the answer for the call of this number and judges the call again, with the time at which it was first
+    /// judged: the policy now has all that it needs.
     pub(super) fn take_answer(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
         let at = self.holding.asking.iter().position(|asked| asked.id == id)?;
         let AskedCall { choice, call, passed, question, now_ms, .. } = self.holding.asking.remove(at);
