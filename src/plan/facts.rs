@@ -75,7 +75,7 @@ impl<'a> ResultFacts<'a> {
             Change::Surround { frame, .. } => facts.around.push(frame),
             Change::Redact { by, .. } => {
                 facts.redacted = Some(by);
-                // Others are made of it.
+                // The other new texts are made from this one.
                 facts.replaced = facts.replaced.or(Some(by));
             }
             // Only earlier messages are cleared.

@@ -85,7 +85,7 @@ struct Hidden {
     items: Box<RawValue>,
 }
 
-/// What the model said at once.
+/// What the model said in one reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub text: String,

@@ -1,4 +1,4 @@
-//! Pending approvals, each of which can be used once. Decides which request gets the calls. Whether an answer is an
+//! Pending approvals: each can be used once. Decides which request gets the calls. Whether an answer is an
 //! approval is decided before it comes here.
 
 use super::Claim;

@@ -49,7 +49,7 @@ pub(super) fn line(
         Form::Json => {
             let line = Line { timestamp, level: level.as_str(), message: &message, fields };
             let mut bytes = Vec::with_capacity(USUAL_BYTES);
-            // It fails only where a key is not text, and ours are.
+            // Writing fails only where a key is not text, and our keys are text.
             let _ = serde_json::to_writer(&mut bytes, &line);
             bytes
         }

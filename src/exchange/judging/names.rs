@@ -99,7 +99,7 @@ impl Judging {
         objections.iter().any(|(_, reason)| !reason.retryable && !reason.needs_approval())
     }
 
-    /// Calls of `choice` have begun or stopped counting, so the check for an open tool must run again.
+    /// The number of counted calls of `choice` has changed, so the check for an open tool must run again.
     pub(super) fn counts_anew(&mut self, choice: u32) {
         self.open_tools
             .iter_mut()
