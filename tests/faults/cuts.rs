@@ -212,7 +212,7 @@ fn a_client_that_resets_at_any_moment_lets_the_upstream_go() {
 
 #[test]
 fn a_client_that_closes_its_sending_half_has_gone_and_the_upstream_is_let_go() {
-    // HTTP/1.1 has no way to tell it from a client that left; every call that it still made would be paid for.
+    // HTTP/1.1 cannot distinguish this from a client that has left, and every further reply would be paid for.
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
     client.write(chat(false));

@@ -23,7 +23,7 @@ fn begun_stream(hand: &Hand, toolrein: &Toolrein) -> (Wire, Wire) {
     (client, upstream)
 }
 
-/// How often it said that it cannot accept a connection.
+/// How often the program logged that it cannot accept a connection.
 fn complaints(toolrein: &Toolrein) -> usize {
     toolrein.logs().iter().filter(|line| line.contains("accepting a connection failed")).count()
 }

@@ -206,7 +206,7 @@ fn events_of(index: usize, said: &Said, numbers: &mut Numbers) -> Vec<Value> {
         let (first, second) = halves(text);
         deltas.extend([first, second].map(|part| json!({"content": part})));
         if numbers.percent(40) {
-            // Some tell the role with the first piece of text.
+            // Some models send the role with the first piece of text.
             deltas.remove(0);
             deltas[0]["role"] = "assistant".into();
         }
