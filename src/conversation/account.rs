@@ -152,7 +152,7 @@ impl Sums {
         self.each(other, u64::saturating_add)
     }
 
-    /// What is left without `other`; nothing falls below 0.
+    /// The difference to `other`, at least 0 for each kind.
     #[must_use]
     pub fn less(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_sub)
@@ -178,7 +178,7 @@ impl Marks {
 }
 
 impl Tally {
-    /// What both have added.
+    /// What both have added together; of the marks, the greater.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Carried {
 }
 
 impl Account {
-    /// What was used in `scope` at `now_ms`, time that has passed since included.
+    /// What was used in `scope` at `now_ms`, including the time that has passed since the sums were updated.
     pub fn used_at(&self, scope: Scope, now_ms: u64) -> Sums {
         let passed = now_ms.saturating_sub(self.since_ms);
         self.used[scope as usize].plus(&Sums::default().with(Kind::Millis, passed))

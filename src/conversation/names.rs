@@ -72,7 +72,7 @@ impl<N: AsRef<str>> DeclaredNames<N> {
         self.forms.get_or_init(|| {
             let formed = self.names.iter().map(|name| dispatch_form(name.as_ref()).into_owned());
             let mut forms: Vec<(String, usize)> = formed.zip(0..).collect();
-            // Of one form they stay in the order of the names.
+            // Names with the same form stay in the order of the names.
             forms.sort();
             forms
         })

@@ -70,7 +70,7 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The name of the conversation or of the reply that the upstream is to continue.
     pub continues: Option<String>,
-    /// What is known of it.
+    /// What is known of the conversation that it continues.
     pub upstream_history: Option<Box<UpstreamHistory>>,
     /// The reply may be continued by its id, or in its conversation.
     pub may_be_continued: bool,

@@ -340,7 +340,7 @@ fn decode_utf8(bytes: &[u8]) -> (u32, usize) {
 mod tests {
     use super::*;
 
-    /// The same by the rule alone, one character after the other.
+    /// The same estimate by the rule alone, one character after the other.
     fn plainly(bytes: &[u8], json: bool) -> Estimate {
         let (mut at, mut earlier, mut previous, mut sum) = (0, NEWLINE, NEWLINE, 0);
         while at < bytes.len() {

@@ -30,7 +30,7 @@ use words::{COMMA, STOP, normalise};
 /// A feature that an upstream, or its model, does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Tools as such: only a request without `tools` and their options can be answered.
+    /// All use of tools: only a request without `tools` and their options can be answered.
     Tools,
     /// This `tool_choice`; tools are supported.
     ToolChoice,

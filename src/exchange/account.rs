@@ -415,7 +415,7 @@ mod tests {
             let (mut before, mut known): (Vec<(usize, String)>, _) = (Vec::new(), None);
             for (nth, (minutes, elsewhere)) in steps.into_iter().enumerate() {
                 now_ms += minutes * MINUTE;
-                // As the store forgets them.
+                // The state store forgets uses in the same way.
                 spent.retain(|at_ms| now_ms - at_ms < WINDOW_MS);
                 let (notices, [tried, after]) = asked(nth, now_ms, &spent, &[None, known.clone()]);
                 let old = notices.iter().filter(|(message, _)| *message < 2 * nth).cloned();

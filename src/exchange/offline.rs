@@ -6,14 +6,14 @@ use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::{Pin, Summaries};
 
-/// What takes the place of the state store.
+/// Takes the place of the state store.
 pub trait Known {
-    /// What it knows.
+    /// The facts for this query.
     fn facts(&mut self, _query: &StoreQuery) -> Facts {
         Facts::default()
     }
 
-    /// What it is to keep.
+    /// Takes an update.
     fn learn(&mut self, _news: News) {}
 }
 
@@ -31,7 +31,7 @@ impl Summaries for NoSummaries {
     }
 }
 
-/// What an exchange asks of others than the state store.
+/// What an exchange waits for, other than the state store.
 pub enum Pending {
     /// The upstream's reply: give [`Input::Reply`].
     Send(Outgoing),

@@ -82,7 +82,7 @@ pub fn restored(
     (found, lost)
 }
 
-/// What was before a message.
+/// The result of the search for the hidden exchange before a message.
 enum Before {
     Nothing,
     Exchange(Bytes),
@@ -115,8 +115,8 @@ fn before_call(
     round.map_or(Before::Lost, |round| Before::Exchange(round.messages.clone()))
 }
 
-/// What was before a text without calls. Its key is a digest of all that the model saw and of the text. Where
-/// conversations agree in both but had different exchanges, none gets one.
+/// The hidden exchange before a text without calls. Its key is a digest of all that the model saw and of the text. If
+/// conversations agree in both but had different exchanges, none of them gets one.
 fn before_text(here: &[HiddenExchange], key: Hash) -> Before {
     let mut of_text = here.iter().filter(|round| round.message_key == key);
     match (of_text.next(), of_text.next()) {

@@ -93,7 +93,7 @@ impl UpBody {
         Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(IdleTimeout::upload(rest, idle)) }
     }
 
-    /// The same body once more, sharing its bytes; `None` for a relayed one, which cannot be sent twice.
+    /// A second copy of the body that shares its bytes; `None` for a relayed body, which cannot be sent twice.
     pub fn try_clone(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),

@@ -89,7 +89,7 @@ pub(super) async fn read_within(
         let waited = memory.wait_for(length, wait).await;
         reserved = waited.ok_or_else(|| ReadError::NoMemory(Vec::new()))?;
     }
-    // What is reserved is allocated at once, and never moved.
+    // The reserved bytes are allocated at once, so that they are never moved.
     let most_at_once = if memory.is_some() { limit } else { RESERVE_BYTES };
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();

@@ -44,7 +44,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recording {
-    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where nobody keeps it.
+    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where neither consumer wants
+    /// it.
     pub(super) fn begin(
         keepers: &Keepers,
         record: &RequestRecord,

@@ -8,7 +8,7 @@ use crate::telemetry::request_record::RequestRecord;
 use crate::telemetry::spans::{Step, StepKind, Trace};
 use hyper::http::HeaderValue;
 
-/// The attribute with what came of a step.
+/// The attribute with the outcome of a step.
 const OUTCOME: &str = "toolrein.outcome";
 
 /// Begins the step that `output` asks for.

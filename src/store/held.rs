@@ -134,7 +134,7 @@ impl Pause {
 }
 
 impl HeldCalls {
-    /// Lets a call wait until `until`, for nobody.
+    /// Holds a call until `until`, without waiting for a decision.
     pub fn pause(&self, until: Instant) -> Pause {
         Pause { until, stopping: self.stopping.subscribe() }
     }

@@ -94,9 +94,9 @@ struct Decision<'a> {
     /// Its index among the calls judged in this request, from 0.
     call: usize,
     tool: Cow<'a, str>,
-    /// What became of the call: `allow`, `block`, `modify`, `answer` or `ask`.
+    /// The verdict on the call: `allow`, `block`, `modify`, `answer` or `ask`.
     verdict: &'static str,
-    /// It was allowed because nobody could decide on it.
+    /// It was allowed because it could not be judged.
     #[serde(skip_serializing_if = "is_false")]
     unjudged: bool,
     policy: Option<&'static str>,

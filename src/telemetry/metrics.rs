@@ -205,7 +205,7 @@ impl Metrics {
         self.deeds.summaries.kinds.add(result.as_str(), 1);
     }
 
-    /// Counts what became of a notification.
+    /// Counts the outcome of a notification.
     pub fn count_webhook(&self, result: WebhookResult) {
         self.deeds.approvers.count_webhook(result);
     }

@@ -154,7 +154,7 @@ pub struct JudgedCall {
     /// As the upstream gave it; empty where it gave none.
     pub id: String,
     pub verdict: Verdict,
-    /// It was allowed because nobody could decide on it.
+    /// It was allowed because it could not be judged.
     pub unjudged: bool,
     /// The decisions of policies, in registry order; every objection, also in observe mode.
     pub said: Vec<Said>,

@@ -30,7 +30,8 @@ const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.
 pub struct OwnSeries {
     /// Every tool, as long as there are not too many.
     all: bool,
-    /// Those whose names fit a configured pattern, as long as there are not too many: models and clients invent names.
+    /// The tools whose names fit a configured pattern, as long as there are not too many: models and clients invent
+    /// names.
     fits: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// The labels of those that are configured by their exact names, in any case.
     named: Arc<BTreeSet<String>>,
@@ -61,7 +62,7 @@ pub(super) struct Tools {
     families: Families,
     /// Read for tools without series of their own, replaced when a configuration is read.
     own: ArcSwap<OwnSeries>,
-    /// Those with series of their own, by label. Read for every call, written when a tool is first seen.
+    /// The tools with series of their own, by label. Read for every call, written when a tool is first seen.
     seen: DashMap<String, Arc<Tool>>,
     /// How many of them are not configured by their exact names.
     unknown: AtomicUsize,

@@ -241,7 +241,7 @@ impl Joined {
     }
 }
 
-/// Those of `calls` that came under `index`, the newest first.
+/// The calls that came under `index`, the newest first.
 fn joined<'a, I>(calls: I, index: Option<u64>, legacy: bool) -> impl Iterator<Item = &'a Assembled>
 where
     I: IntoIterator<Item = &'a Assembled, IntoIter: DoubleEndedIterator>,

@@ -8,13 +8,13 @@ use crate::wire::sse::{parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// What a person can do something about.
+/// The kinds of errors that a person can do something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Key,
     Credit,
     NotFound,
-    /// What the request refers to: an earlier reply, an item, a file.
+    /// Something that the request refers to does not exist: an earlier reply, an item, a file.
     Lost,
     TooLong,
     Rate,

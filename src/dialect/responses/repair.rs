@@ -161,7 +161,7 @@ mod tests {
         json!({"role": "user", "content": "q"})
     }
 
-    /// What each item is: `?` a synthetic output, `!` an output that became text.
+    /// The kind of each item: `?` is a synthetic output, `!` an output that became text.
     fn shape(body: &Value) -> String {
         let word = |item: &Value| {
             let id = item["call_id"].as_str().unwrap_or_default();

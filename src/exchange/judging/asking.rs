@@ -39,7 +39,7 @@ impl Judging {
     ) -> Option<Decision> {
         let (policy, question) = ruling.question.clone()?;
         let runs = ruling.is_allowed() || ruling.needs_approval_alone();
-        // What a person has approved runs as it was shown.
+        // A call that a person has approved must run as it was shown.
         if !runs || self.observe || self.landing || self.judge.is_approved() {
             return None;
         }

@@ -58,7 +58,7 @@ mod tests {
             ("---", 1, Some(2)),
             ("--+--+--", 1, Some(6)),
             ("-+-+-+-+-+", 1, Some(8)),
-            // One in three: the tenth second begins anew.
+            // One failure in three requests: the window begins anew at the tenth second.
             ("++-++-++-++-++-++-", 1_000, None),
             ("++-++-++-++-++-++-", 500, Some(14)),
             // Fewer than one in five.

@@ -25,7 +25,7 @@ pub struct Held {
     event: Option<(Event, Bytes)>,
     /// The item that it belongs to.
     item: Option<usize>,
-    /// What it counts against the limit on held bytes: of a call's deltas the arguments alone.
+    /// Its size for the limit on held bytes; for a call's deltas only the arguments count.
     bytes: usize,
 }
 
