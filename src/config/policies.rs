@@ -1,5 +1,6 @@
 //! The configured policies, built from their tables. A key that a table leaves out has the value of the shipped file,
-//! so the file's documentation is always right. Knows no policy, and no key of one but `enabled`, which all have.
+//! so the file's documentation is always right. Knows no single policy, and no key but `enabled`, which every policy
+//! has.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};

@@ -1,5 +1,5 @@
-//! Cases of whole configurations: the shipped file against the code, what is refused and in which words, what
-//! is in effect.
+//! Test cases of whole configurations: the shipped file against the code, which errors are reported and in which
+//! words, and the settings in effect.
 
 use super::document::Document;
 use super::file::{self, File};

@@ -1,5 +1,5 @@
-//! An exchange without sockets: what the state store, other requests and other models would answer is made up here or
-//! given by the caller, so that replays and validations drive one loop. Sends nothing and waits for nothing.
+//! An exchange without sockets, for replays and validations: the answers of the state store, of other requests and of
+//! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
 use super::store::{Facts, News, StoreQuery};
 use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};

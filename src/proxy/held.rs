@@ -1,4 +1,5 @@
-//! What a call that is held waits for: a person's decision, another model's answer, or its time. Waits; decides nothing.
+//! The waits of held calls: for a person's decision, for another model's answer, or for a point in time. Waits;
+//! decides nothing.
 
 use super::handler::AppState;
 use super::webhooks::Notification;

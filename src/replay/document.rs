@@ -1,5 +1,5 @@
-//! Whole JSON documents in place of lines: a list, or an object over several lines. Found by their beginning; a file that
-//! turns out to be something else is read line by line after all.
+//! Whole JSON documents in place of lines: a list, or an object over several lines. A document is recognised by its
+//! beginning; a file that turns out to be something else is read line by line.
 
 use serde_json::value::RawValue;
 use std::io::{self, BufRead, Cursor, Read as _};

@@ -1,5 +1,5 @@
-//! What a recording of toolrein's own shows of the live request: the verdicts, the hidden exchanges with the results that
-//! the model read, and what the model did next. Read leniently; nothing is decided again.
+//! The live treatment of a request, from a recording of toolrein's own: the verdicts, the hidden exchanges with the
+//! results that the model read, and what the model did next. Read leniently; nothing is decided again.
 
 use crate::conversation::Transcript;
 use crate::conversation::identity::{Hash, Identity};

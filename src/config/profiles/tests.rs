@@ -1,5 +1,5 @@
-//! Cases of profiles and tiers in whole configurations: what each profile holds, who takes it, what is refused
-//! and in which words.
+//! Test cases of profiles and tiers in whole configurations: what each profile contains, which requests take it, and
+//! which errors are reported and in which words.
 
 use super::*;
 use crate::config::{Config, Overrides, Problems, Source};

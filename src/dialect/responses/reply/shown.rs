@@ -1,4 +1,4 @@
-//! What the client sees of the replies to its request, and what goes back to the model if calls are blocked. Writes no
+//! The client's view of the replies to its request, and what goes back to the model if calls are blocked. Writes no
 //! bytes to the client.
 
 use super::hidden::elements;
