@@ -184,8 +184,8 @@ fn a_compressed_stream_that_is_cut_never_ends_as_if_it_were_whole() {
     let whole = Reply::events(&Speech::text("one two three").chunks(false));
     for coding in CODINGS {
         let sent = coded(coding, whole.clone());
-        // Three faults: the connection breaks; the body ends in the middle of its coding; the bytes that follow are
-        // not of the coding.
+        // Three faults: the connection breaks; the HTTP body ends properly, but in the middle of its coding; the bytes
+        // that follow are not of the coding.
         let cut = sent.clone().cut_after(3);
         let mut short = sent.clone();
         short.pieces.truncate(3);
