@@ -55,9 +55,10 @@ pub struct Plan {
     pub summaries: BatchSummaries,
     /// Notices that stay where they are placed now, since they are no functions of the history: at most one of a policy.
     pub announced: Vec<Announced>,
-    /// What the model is shown from now on is left of each counted thing, where that changes.
+    /// For each counted thing, how much the model is shown to have left from now on, where that changes.
     pub left: Option<Vec<(Arc<str>, u64)>>,
-    /// Texts of results that may hold instructions: the indexes of their messages, and their own.
+    /// Texts of results that may hold instructions, each as the index of its message and its index within the
+    /// message.
     flagged: Vec<(usize, usize)>,
     /// Definitions of tools that were seen for the first time.
     pins: Vec<Pinned>,
@@ -95,7 +96,8 @@ pub struct Declared {
     pub tool: Arc<str>,
 }
 
-/// A tool of ours that the model may call, even if it is not declared: the model may have read of it.
+/// A tool of ours that the model may call, even if it is not declared: the model may know of it from earlier
+/// messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OwnTool {
     policy: &'static str,
@@ -154,7 +156,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Tokens that the model is spared, estimated.
+    /// The estimated tokens that the model does not get because of this change.
     pub fn saved_tokens(&self) -> u64 {
         tokens_of(self.gone_chars())
     }
@@ -167,14 +169,14 @@ impl Change {
             | Self::BlockText { by, .. }
             | Self::Point { by, .. }
             | Self::Shorten { by, .. } => by,
-            // What the text was, but for the placeholders.
+            // The text is still its own, except for the placeholders.
             Self::Redact { .. } | Self::RedactCall { .. } => "",
             Self::Notice { text, .. } => text,
             Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
         }
     }
 
-    /// Characters that the model is spared.
+    /// The characters that the model does not get because of this change.
     pub fn gone_chars(&self) -> usize {
         match self {
             Self::Clear { gone_chars, .. }
@@ -188,7 +190,7 @@ impl Change {
         }
     }
 
-    /// Its name in headers, metrics and the log.
+    /// The name of the change in headers, metrics and the log.
     pub fn word(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Clear { .. } => "cleared",
@@ -367,7 +369,7 @@ impl Plan {
         self.edit(Change::Remark { word, of: None });
     }
 
-    /// The same, about something that the configuration names.
+    /// As [`Self::remark`], about something that the configuration names.
     pub fn remark_of(&mut self, word: &'static str, of: &Arc<str>) {
         self.edit(Change::Remark { word, of: Some(Arc::clone(of)) });
     }
@@ -430,7 +432,7 @@ impl Plan {
         self.refusal.get_or_insert(Refusal { policy, code, message, reason: None });
     }
 
-    /// The same for a limit that opens again: the client is given the numbers and times of `reason`.
+    /// As [`Self::refuse`], for a limit that opens again: the client is given the numbers and times of `reason`.
     pub fn refuse_for(&mut self, code: &'static str, reason: Reason) {
         let (policy, message) = (self.at.policy, reason.message.clone());
         self.refusal.get_or_insert(Refusal { policy, code, message, reason: Some(reason) });

@@ -24,7 +24,7 @@ fn settings() -> String {
     )
 }
 
-/// Calls `search` once, then answers; in either case where nothing but an answer is wanted.
+/// Calls `search` once, then answers; answers at once where no call is allowed.
 fn searcher() -> Scripted {
     Scripted::start(|_, request| {
         let asked = request.json();
@@ -179,7 +179,7 @@ fn the_demonstration_ends_with_the_address_of_a_dashboard_that_shows_what_happen
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
     command.args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
     let mut demo = Demo(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
-    // Kept open: the program ends when nobody reads on.
+    // Kept open, because the program ends when nobody reads its output any more.
     let mut lines = BufReader::new(demo.0.stdout.take().unwrap()).lines().map_while(Result::ok);
     let line = lines.by_ref().find(|line| line.starts_with("Dashboard: ")).expect("its address");
     let (url, token) = line["Dashboard: ".len()..].split_once("/#token=").expect("a token");

@@ -41,7 +41,7 @@ struct Tally {
     refused: usize,
 }
 
-/// What came of all cases: the good by source, the broken by mutation.
+/// The results of all cases: good calls by source, broken calls by mutation.
 #[derive(Default)]
 struct Table {
     good: BTreeMap<String, Tally>,
@@ -85,7 +85,7 @@ impl Table {
         Tally::share(self.good.values().map(|tally| (tally.cases, tally.refused)))
     }
 
-    /// The same of broken calls, with or without the harmless ones.
+    /// The number and share of broken calls that are found, with or without the harmless mutations.
     fn found(&self, harmless: bool) -> (usize, usize, f64) {
         let chosen = self.broken.iter().filter(|(name, _)| harmless == HARMLESS.contains(&name.as_str()));
         Tally::share(chosen.map(|(_, tally)| (tally.cases, tally.refused)))

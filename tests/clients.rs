@@ -22,7 +22,7 @@ default = { calls = 60, per = "60s" }
 [policy.truncate]
 "#;
 
-/// Policies that end a loop soon.
+/// Policies that end a loop after few calls.
 const TIGHT: &str = "[policy.budget]\ntool_calls = 4\n";
 
 /// Four calls let through, then one reply blocked, three re-asks, one without choice, one without tools.
@@ -227,7 +227,7 @@ fn weather(_: usize, request: &Recorded) -> Reply {
     Reply::speech(request, &speech)
 }
 
-/// Calls for as long as it is allowed to.
+/// Calls a tool for as long as calls are allowed.
 fn obedient(nth: usize, request: &Recorded) -> Reply {
     let body = request.json();
     if body["tool_choice"] == "none" || body["tools"] == Value::Null {
@@ -236,7 +236,7 @@ fn obedient(nth: usize, request: &Recorded) -> Reply {
     stubborn(nth, request)
 }
 
-/// Calls whatever it is asked.
+/// Calls a tool whatever it is asked.
 fn stubborn(nth: usize, request: &Recorded) -> Reply {
     Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")]))
 }

@@ -29,11 +29,12 @@ use toolrein::plan::Plan;
 use toolrein::policy::REGISTRY;
 use toolrein::store::memory::MemoCache;
 
-/// What a cached token costs of a fresh one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer models.
+/// The price of a cached token as a share of an uncached one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer
+/// models.
 const PRICES: [f64; 3] = [0.5, 0.25, 0.1];
-/// The most that the shipped policies may cost of what nothing costs.
+/// The highest cost of the shipped policies, as a share of the cost without policies.
 const MOST: f64 = 1.02;
-/// Of conversations, by source, those whose results are large.
+/// The source of the conversations whose results are large.
 const CODING: &str = "openhands";
 
 const TRUNCATE: &str = "[policy.truncate]\nmax_chars = 8000\n";
@@ -49,7 +50,7 @@ struct Bill {
     sent: u64,
     cached: u64,
     breaks: u64,
-    /// Edits by policy and word, each as often as it was sent.
+    /// Edits by policy and action, each counted as often as it was sent.
     edits: BTreeMap<(&'static str, String), u64>,
 }
 
@@ -122,7 +123,7 @@ impl Biller {
         let model = request.model_name(body);
         let mut transcript = Transcript::read(&request, body, &self.identity, &self.memo);
         transcript.token_factor = self.config.token_factor(&model);
-        // The model's own window would be that of the one that was recorded.
+        // Otherwise the window would be that of the recorded model.
         transcript.context_window = None;
         let (plan, _) = self.config.policies.read(&transcript);
         let source = Written { body, request: &request, plan: &plan, restored: &[] };
@@ -201,7 +202,7 @@ fn talks(lines: &str) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Prints the table for `talks`; says what nothing, and each set of policies, costs.
+/// Prints the table for `talks`; returns the cost without policies and with each set of policies.
 fn table(name: &str, talks: &[Value]) -> BTreeMap<&'static str, Bill> {
     let none = sum(&bills(talks, &Biller::with("")));
     println!("\n{name}: {} conversations, {} requests, {} tokens", talks.len(), none.requests, none.sent);
@@ -222,7 +223,8 @@ fn table(name: &str, talks: &[Value]) -> BTreeMap<&'static str, Bill> {
     totals
 }
 
-/// The shipped policies cost no more than `MOST` of what nothing costs: in total, and of nineteen conversations in twenty.
+/// The shipped policies cost at most `MOST` of the cost without policies: in total, and in nineteen conversations of
+/// twenty.
 fn shipped_is_cheap(talks: &[Value]) {
     let none = bills(talks, &Biller::with(""));
     let shipped = bills(talks, &Biller::new(Source::Shipped));
@@ -244,7 +246,7 @@ fn shipped_is_cheap(talks: &[Value]) {
             shipped[at].edits,
         );
         assert!(all_shipped.cost(price) <= MOST * all.cost(price), "in total at {price}");
-        // Of a few conversations it is the worst.
+        // With few conversations this is the worst one.
         assert!(p95 <= MOST || shares.len() < 100, "at the 95th percentile at {price}: {p95}");
     }
 }

@@ -90,7 +90,7 @@ fn obedient() -> Scripted {
     })
 }
 
-/// What tests make happen: the controls of tests/dashboard/README.md.
+/// The controls by which tests make the program do things: see tests/dashboard/README.md.
 struct World {
     chat_url: String,
     admin_url: String,

@@ -206,9 +206,9 @@ fn the_config_maps_hold_the_files_and_switch_on_what_is_on_without_a_file() {
 }
 
 /// What the program takes at most, in bytes. The figures that no setting bounds are measured (docs/performance.md): 12 MB
-/// when idle, 33 KB for a connection with an idle stream, 200 bytes for a known call, 280 for a name in a cache; a
-/// conversation has three (its own, its newest request's and its history's). Bodies count thrice: for what is made of them
-/// while they are read (spans, the copy that a body without a length grows in) and for what the allocator keeps.
+/// when idle, 48 KiB for a connection with an idle stream, 200 bytes for a known call, 280 for a name in a cache; a
+/// conversation has three (its own, its newest request's and its history's). Each byte of a body counts three times:
+/// for what is derived while it is read (spans, the copy of a body of unknown length) and for what the allocator keeps.
 fn most_memory(config: &Config) -> u64 {
     let (limits, store) = (&config.limits, &config.store);
     let updates_of_a_shared_store = 16 << 20;

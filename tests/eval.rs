@@ -37,7 +37,7 @@ const ONE_IN: usize = 200;
 /// Tokens below which a prompt says nothing about the estimate.
 const SMALL_PROMPT: f64 = 200.0;
 
-/// What was seen of the conversations of one source.
+/// The results for the conversations of one source.
 #[derive(Default)]
 struct Tally {
     conversations: usize,
@@ -126,7 +126,7 @@ fn evaluate(lines: &str) -> BTreeMap<String, Tally> {
     tallies
 }
 
-/// The first call that would have been blocked, each judged as at its time.
+/// The first call that would have been blocked; each call is judged at its recorded time.
 fn blocked(talk: &Value, tally: &mut Tally) -> Option<String> {
     let messages = talk["messages"].as_array().unwrap();
     let facts = Facts { released: paced(talk), ..Facts::default() };
@@ -166,7 +166,7 @@ fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     released
 }
 
-/// What the shipped settings take out of the conversation's results, by kind.
+/// What the shipped settings remove from the conversation's results, by kind.
 fn cuts(talk: &Value, tally: &mut Tally) {
     let messages = talk["messages"].as_array().unwrap();
     tally.results += messages.iter().filter(|message| message["role"] == "tool").count();
@@ -190,7 +190,7 @@ fn is_document(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[', '"']) && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
-/// What kind of cut made `by` out of `original`.
+/// The kind of cut that turned `original` into `by`.
 fn kind_of(original: &str, by: &str) -> &'static str {
     if by.contains("[toolrein: the same ") {
         "duplicate"

@@ -24,7 +24,7 @@ fn toolrein(command: &str, args: &[&str], input: &str) -> Output {
     program.current_dir(data("replay")).arg(command).args(args);
     program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = program.spawn().unwrap();
-    // A program that ends before it has read everything has said why.
+    // A program that ends before it has read all its input has already reported why.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

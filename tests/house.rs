@@ -1,5 +1,5 @@
-//! The rules of the house, held over the source tree: who may import whom, sizes, headers, names, and what no
-//! file may contain. What clippy can hold (functions, parameters, complexity, no panics) is clippy's.
+//! Rules for the source tree: which module may import which, sizes, headers, names, and texts that no file may
+//! contain. Rules that clippy can check (functions, parameters, complexity, no panics) are clippy's.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use toolrein::policy::REGISTRY;
 
-/// Who may import whom: a room names rooms of lower rungs, and on its own rung where no circle arises.
+/// Which module may import which: a module imports modules of lower layers, and of its own layer if no cycle arises.
 const RUNGS: &[&[&str]] = &[
     &["plural", "wire"],
     &["conversation"],
@@ -27,7 +27,7 @@ const RUNGS: &[&[&str]] = &[
     &["cli", "serve", "replay", "explain", "doctor", ""],
 ];
 
-/// In lines without tests: what no file may exceed, and what half of them may not.
+/// Limits in lines without tests: the most for any file, and the most for the median.
 const LONGEST: usize = 500;
 const MEDIAN: usize = 150;
 
@@ -97,7 +97,7 @@ fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
         "process",
     ];
     for source in shipped().iter().filter(|source| core.contains(&source.room())) {
-        // An exchange is told the time; it never asks for it.
+        // An exchange receives the time and never reads a clock.
         let is_told = |word: &str| word == "Instant" && source.room() == "exchange";
         assert!(!source.code.contains("Instant::now"), "{} reads the clock", source.path);
         let names = words(&source.code).map(|(_, word)| word);
@@ -135,7 +135,7 @@ fn only_the_exchange_sequences_the_steps_of_a_request() {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
-    // Who looks on at plans, forms and verdicts makes none.
+    // A module that only observes plans, forms and verdicts must not make any.
     let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyJudge", "Fallbacks", "Reasks"];
     for source in shipped().iter().filter(|source| ["replay", "explain"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
@@ -149,7 +149,7 @@ fn only_the_exchange_sequences_the_steps_of_a_request() {
     }
 }
 
-/// Members of requests and replies that no other protocol of programs has: who names one knows how a dialect is written.
+/// Members of requests and replies that occur in no other protocol here: code that names one depends on a dialect.
 const WIRE_MEMBERS: [&str; 11] = [
     "tool_call_id",
     "tool_choice",
@@ -166,8 +166,8 @@ const WIRE_MEMBERS: [&str; 11] = [
 
 #[test]
 fn nothing_outside_of_the_dialects_names_a_member_of_the_wire() {
-    // The demonstration is an upstream of its own; configuration and telemetry have keys of the same name, and
-    // the help shows a recording.
+    // The demonstration is itself an upstream; configuration and telemetry have keys of the same names, and the help
+    // shows a recording.
     let others = ["dialect", "demo", "config", "telemetry", "cli"];
     for source in shipped().iter().filter(|source| !others.contains(&source.room())) {
         for literal in source.literals() {
@@ -203,7 +203,7 @@ fn every_file_opens_by_saying_what_it_is() {
     }
 }
 
-/// The words of DESIGN's left columns, as whole words, case aside.
+/// The words in the left columns of DESIGN's table, matched as whole words in any case.
 const PRIVATE_WORDS: [&str; 27] = [
     "told",
     "tells",
@@ -234,7 +234,7 @@ const PRIVATE_WORDS: [&str; 27] = [
     "begun",
 ];
 
-/// The names of DESIGN's left columns: they say nothing of what a thing is.
+/// The names in the left columns of DESIGN's table: they do not say what a thing is.
 const PRIVATE_NAMES: [&str; 26] = [
     "Place",
     "Asked",
@@ -269,7 +269,7 @@ fn texts_use_the_words_of_the_field() {
     let area = std::env::var("WORDS_AREA").unwrap_or_default();
     let mut found = Vec::new();
     for source in shipped() {
-        // Patterns look for the words of others.
+        // A regular expression matches the words of other programs.
         let literals = source.literals().into_iter().filter(|literal| !literal.contains("(?:"));
         for text in source.documentation().into_iter().chain(literals) {
             found.extend(
@@ -353,7 +353,7 @@ fn each_direct_dependency_has_its_line_and_no_other_crate_has() {
 
 #[test]
 fn no_tracked_file_names_a_machine_or_a_registry() {
-    // In two halves, so that this file does not name them either.
+    // Written in two halves, so that this file does not contain them.
     let needles = [
         ["/wo", "rk/"],
         ["/ro", "ot/"],
@@ -367,7 +367,7 @@ fn no_tracked_file_names_a_machine_or_a_registry() {
     ]
     .map(|halves| halves.concat());
     for path in tracked() {
-        // Recorded traffic says what it says.
+        // Recorded traffic is kept as it is.
         if path.starts_with("tests/data") {
             continue;
         }
@@ -417,7 +417,8 @@ fn text_of(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The sections of SECURITY.md whose every line claims something. The others say what is not held, and to whom to write.
+/// The sections of SECURITY.md in which every line is a claim. The other sections say what is not protected, and
+/// where to report.
 const CLAIMS: [&str; 3] = ["What is at stake", "Who attacks, and what is held", "Who the caller is"];
 
 #[test]
@@ -445,7 +446,7 @@ fn every_claim_in_security_md_names_tests_and_all_of_them_exist() {
     assert!(seen > 60, "only {seen} tests are named");
 }
 
-/// What begins lines that claim nothing, and the one claim that the compiler holds.
+/// The beginnings of lines that claim nothing, and of the one claim that the compiler checks.
 const NO_TEST: [&str; 5] = [
     "The compiler refuses",
     "It is trusted with the requests",
@@ -454,7 +455,7 @@ const NO_TEST: [&str; 5] = [
     "Each claim below names the tests",
 ];
 
-/// Whether `test` is a test of the file: one in `tests/`, else one in `src/`.
+/// Whether the file has the test `test`: a file in `tests/`, otherwise one in `src/`.
 fn has_test(file: &str, test: &str) -> bool {
     let places = [format!("tests/{file}.rs"), format!("src/{file}.rs")];
     let texts = places.iter().filter_map(|place| std::fs::read_to_string(root().join(place)).ok());
@@ -464,7 +465,7 @@ fn has_test(file: &str, test: &str) -> bool {
             let name = line.trim_start_matches("async ").strip_prefix("fn ");
             name.and_then(|name| name.strip_prefix(test)).is_some_and(|rest| rest.starts_with('('))
         });
-        // Attributes and comments may stand between.
+        // Attributes and comments may come between.
         at.is_some_and(|at| lines[..at].iter().rev().take(6).any(|line| is_test_attribute(line)))
     })
 }

@@ -22,7 +22,7 @@ use toolrein::conversation::memo::NoMemo;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{PolicySet, Rule};
 
-/// Attacks that say what they are.
+/// Kinds of attacks that are explicit.
 const PLAIN: [&str; 6] = [
     "important_instructions",
     "important_instructions_no_names",
@@ -31,7 +31,8 @@ const PLAIN: [&str; 6] = [
     "system_message",
     "ignore_previous",
 ];
-/// Printed, and held to nothing: ordinary sentences, a cipher, politeness, and what only stops the model.
+/// Kinds that are printed and have no bound: ordinary sentences, a cipher, politeness, and texts that only stop the
+/// model.
 const APART: [&str; 8] = [
     "direct",
     "rot13",

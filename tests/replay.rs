@@ -25,7 +25,7 @@ fn replay(args: &[&str], input: &str) -> Output {
     command.current_dir(data()).arg("replay").args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A program that ends before it has read everything has said why.
+    // A program that ends before it has read all its input has already reported why.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }

@@ -14,7 +14,7 @@ use toolrein::plan::Change;
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::{Judge, PolicySet};
 
-/// One letter apart from none of the others.
+/// No two of these names differ by only one letter.
 const TOOLS: [&str; 3] = ["alpha", "bravo", "charlie"];
 /// What users and assistants say: the text, its words, whether it asks, whether it matches `stop`.
 const TEXTS: [(&str, usize, bool, bool); 6] = [

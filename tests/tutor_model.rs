@@ -28,7 +28,7 @@ const AWARDED: [(&str, bool); 4] = [
 /// Where show_next_card says which card it is.
 const SHAPES: [&str; 3] = ["card_id", "card.id", "id"];
 
-/// Policies of the profile that count what there was.
+/// Policies of the profile that count earlier calls and messages.
 const COUNTING: [&str; 3] = ["budget", "loops", "min_conversation"];
 
 /// A call that the model may propose.
@@ -41,7 +41,7 @@ enum Call {
     Show,
     /// A tool that has nothing to do with the order of steps.
     LookUp,
-    /// A tool that the learner's points do not survive.
+    /// A tool that would delete the learner's points.
     Reset,
 }
 
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    /// What leads on from here.
+    /// The step that continues the lesson from here.
     fn onward(&self) -> Step {
         match [Call::AwardThis, Call::Show].into_iter().find(|call| self.may(*call)) {
             Some(call) => Step::Calls(vec![(call, 0)], false),
@@ -296,7 +296,7 @@ fn any_call() -> impl Strategy<Value = Call> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    // Good answers come more often than failures, so that lessons get on.
+    // Good answers are more frequent than failures, so that lessons make progress.
     let answer = prop_oneof![3 => 0..2_usize, 1 => 2..4_usize];
     prop_oneof![
         6 => (0..ANSWERS.len()).prop_map(Step::Student),

@@ -25,7 +25,7 @@ const BODY_BYTES: usize = 4096;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
-    /// The same as a decision.
+    /// The decision as a boolean: true approves.
     approve: Option<bool>,
     decision: Option<Decision>,
     /// Who decided.

@@ -39,7 +39,7 @@ pub(super) struct ListQuery {
 }
 
 impl ListQuery {
-    /// The same to compare with: empty members are none, and the text is in lower case.
+    /// The query in the form that is compared: empty members are absent, and the text is in lower case.
     fn normalised(self) -> Self {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let query = given(self.query).map(|query| query.to_lowercase());

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// How the browser relates the page that sends a request to this server.
 static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Whether the browser opens the address itself, and for no page.
+/// Whether the browser opens the address itself, and not for a page.
 static FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 static RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 /// Scripts, styles and data of this server alone; nothing inline, no form, and no frame around it or in it.

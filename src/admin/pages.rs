@@ -129,8 +129,8 @@ impl Pages {
     }
 }
 
-/// The same address with the slashes of an id written as `%2F`, where there are any: who stops a conversation in a
-/// hurry need not encode its id.
+/// The same address with the slashes of an id written as `%2F`, where there are any: a person who stops a
+/// conversation in a hurry need not encode its id.
 fn with_one_id(uri: &Uri) -> Option<Uri> {
     let path = uri.path();
     let start = ["/api/conversations/", "/api/callers/"].into_iter().find(|start| path.starts_with(start))?;

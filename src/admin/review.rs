@@ -1,11 +1,11 @@
-//! What the admin server has done with recorded conversations by modules above it: explained and replayed. The program's
-//! assembly supplies it.
+//! The interface through which the admin server has recorded conversations explained and replayed by modules above
+//! it. The program's assembly supplies the implementation.
 
 use crate::config::Config;
 use bytes::Bytes;
 use serde_json::Value;
 
-/// See the module's documentation. All of it computes for as long as the conversation is large.
+/// See the module's documentation. Every method takes time in proportion to the conversation's size.
 pub trait Review: Send + Sync {
     /// The conversation in `body` as a self-contained HTML page, as the policies of `config` see it.
     ///

@@ -227,7 +227,7 @@ async fn without_the_token_nothing_is_told_and_nothing_answered() {
     let ask = |admin: &Admin, method: &str, path: &str, token: &str| {
         let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
         let request = request.header("authorization", format!("Bearer {token}"));
-        // A body that never comes: whoever waits for it gives no answer now.
+        // A body that never comes, so a page that waits for it gives no answer now.
         let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
         let pages = Pages::new(admin.clone());
         let Some(response) = pages.answer(request.body(body).unwrap()).now_or_never() else {

@@ -17,8 +17,8 @@ pub enum Caller {
     /// The one credential of the request, wherever it is.
     #[default]
     Credential,
-    /// The issuer and the subject of the JSON web token that is the credential, unverified; of another credential
-    /// itself.
+    /// The issuer and the subject of the JSON web token that is the credential, unverified. For any other credential,
+    /// the credential itself.
     Jwt,
     /// Only this header, which a trusted gateway sets.
     Header(HeaderName),

@@ -150,7 +150,7 @@ fn certificates(
     Ok(found)
 }
 
-/// Who checks the clients' certificates; `None`: nobody asks for one.
+/// The verifier of clients' certificates; `None`: clients are not asked for a certificate.
 fn verifier(tls: &Tls, content: &[u8]) -> Result<Option<Arc<dyn ClientCertVerifier>>, Trouble> {
     const KEY: &str = "listen.tls.client_ca";
     if tls.client_ca.as_os_str().is_empty() {
@@ -188,7 +188,7 @@ fn validity(
     }
     let warning = |text: String| format!("listen.tls.certificate: {}: {text}", tls.certificate.display());
     let mut warnings = Vec::new();
-    // The clocks of whoever issued it and of this machine may differ, so it is no reason not to start.
+    // The clock of the issuer and the clock of this machine may differ, so this does not prevent a start.
     if begins > now {
         warnings.push(warning(format!("is not valid before {}", at(begins))));
     }

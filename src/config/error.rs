@@ -84,7 +84,7 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     let far = known.iter().map(|known| (distance(&wanted, &plain(known)), *known));
     let (distance, best) = far.min_by_key(|(distance, _)| *distance)?;
     let is_near = distance <= wanted.len().div_ceil(3).min(3);
-    // A name that was made longer keeps its end: tokens became context_tokens.
+    // A name that was renamed to a longer one keeps its end: tokens became context_tokens.
     let ends_so = |known: &&&str| known.strip_suffix(name).is_some_and(|before| before.ends_with('_'));
     if is_near { Some(best) } else { known.iter().find(ends_so).copied() }
 }

@@ -1,5 +1,5 @@
-//! What policies need from other tables: somebody who may answer calls that wait for a decision, and a state store that
-//! lasts as long as their windows. Reported as problems, since such policies could not work.
+//! Requirements of policies on other tables: somebody who can decide on calls that wait, and a state store that keeps
+//! facts as long as the policies' windows. Unmet ones are reported as problems, since such policies could not work.
 
 use super::document::Document;
 use super::error::{Problem, suggestion};

@@ -41,7 +41,7 @@ impl Config {
         Some(Self::load(source, &self.origin.overrides, registry))
     }
 
-    /// The same configuration once more, from the text that was read.
+    /// Builds the same configuration again, from the text that was read.
     ///
     /// # Errors
     /// As [`Self::load`], where the environment has changed.

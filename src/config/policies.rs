@@ -1,5 +1,6 @@
 //! The configured policies, built from their tables. A key that a table leaves out has the value of the shipped file,
-//! so the file's documentation is always right. Knows no policy, and no key of one but `enabled`, which all have.
+//! so the file's documentation is always right. Knows no single policy, and no key but `enabled`, which every policy
+//! has.
 
 use super::document::{Document, Entry, MOST_PROBLEMS, in_order};
 use super::error::{Problem, suggestion};
@@ -17,7 +18,8 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 #[derive(Clone, Default)]
 pub(super) struct Layer<'a> {
     all: Vec<Configured<'a>>,
-    /// What it changes is merged to the last key, so that a file that adds one tool to a list of limits keeps the others.
+    /// A layer over the shipped one is merged key by key at every depth, so that a file that adds one tool to a list
+    /// of limits keeps the others.
     is_shipped: bool,
 }
 
@@ -48,7 +50,7 @@ impl<'a> Layer<'a> {
         self.all.iter().filter(|policy| policy.is_on)
     }
 
-    /// Those as a set.
+    /// The policies that are on, as a set.
     pub(super) fn set(&self) -> PolicySet {
         PolicySet::new(self.on().map(|on| Arc::clone(&on.rule)).collect())
     }
@@ -58,7 +60,8 @@ impl<'a> Layer<'a> {
         self.on().map(|on| (on.rule.name().to_owned(), on.settings.clone())).collect()
     }
 
-    /// The settings by name of those for which `wanted` is true; a policy that is off has only that as a setting.
+    /// The settings by name of those policies for which `wanted` is true; a policy that is off has only `enabled` as
+    /// a setting.
     pub(super) fn settings_of(&self, wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
         let wanted = self.all.iter().filter(|policy| wanted(policy.rule.name()));
         let settings = |policy: &Configured<'_>| match policy.is_on {
@@ -134,7 +137,7 @@ impl<'a> Builder<'a> {
         unknown.take(MOST_PROBLEMS).map(problem).collect()
     }
 
-    /// Builds the policy of `table` over the table `below`, whose tables are merged as well if that is so.
+    /// Builds the policy of `table` over the table `below`; its flag says whether inner tables are merged as well.
     fn build_one(
         &self,
         path: &[&str],

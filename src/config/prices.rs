@@ -57,7 +57,7 @@ struct ShippedPrice {
     rates: FlatRates,
 }
 
-/// The same as [`Rates`], as plain numbers: what is flattened loses its own types.
+/// [`Rates`] as plain numbers, because serde's `flatten` loses the types of the fields.
 #[derive(Deserialize)]
 struct FlatRates {
     input: f64,
@@ -68,7 +68,7 @@ struct FlatRates {
 }
 
 static TABLE: LazyLock<Vec<(Pattern, Price)>> = LazyLock::new(|| {
-    // A test holds that it can be read.
+    // A test checks that the table can be read.
     let shipped: Vec<ShippedPrice> =
         toml::from_str(include_str!("prices.toml")).map_or_else(|_| Vec::new(), |it: Shipped| it.price);
     let rows = shipped.into_iter().filter(|row| !row.as_of.is_empty()).flat_map(|row| {
@@ -197,7 +197,7 @@ mod tests {
             (usage(1_000, 400, 0, 0, 0), 600 * 2_000 + 400 * 500),
             (usage(1_000, 400, 100, 0, 0), 500 * 2_000 + 400 * 500 + 100 * 2_500),
             (usage(0, 0, 0, 100, 60), 40 * 8_000 + 60 * 4_000),
-            // Beside the completion, as at xAI.
+            // The reasoning is counted beside the completion, as at xAI.
             (usage(0, 0, 0, 6, 28), 6 * 8_000 + 28 * 4_000),
             (usage(1, 9, 9, 0, 0), 500),
         ] {

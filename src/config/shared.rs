@@ -1,5 +1,5 @@
-//! Checks of the shared state store's settings: an address, a secret, and neither of them in the file. Reads no
-//! environment variables: a check may run without the secret.
+//! Checks of the shared state store's settings: there must be an address and a secret, and neither may be written in
+//! the file. Reads no environment variables: a check may run without the secret.
 
 use super::tables::StateStore;
 use crate::policy::endpoint::is_variable;

@@ -1,5 +1,5 @@
-//! Cases of whole configurations: the shipped file against the code, what is refused and in which words, what
-//! is in effect.
+//! Test cases of whole configurations: the shipped file against the code, which errors are reported and in which
+//! words, and the settings in effect.
 
 use super::document::Document;
 use super::file::{self, File};
@@ -151,7 +151,7 @@ fn a_limit_that_a_file_adds_leaves_the_shipped_ones_in_force() {
     let more = settings("[policy.rate_limit.tools]\nmine = { calls = 1, per = \"1s\" }");
     assert_eq!(more.len(), shipped.len() + 1);
     assert!(shipped.iter().all(|limit| more.contains(limit)), "{more:?}");
-    // One member of a limit, and the other stays.
+    // One member of a limit is changed, and the other keeps its value.
     assert_eq!(
         settings("[policy.rate_limit]\ndefault = { calls = 9 }")[0],
         r#"default = { calls = 9, per = "60s" }"#
@@ -277,7 +277,7 @@ fn variables_in_strings_come_from_the_environment() {
         "\n[policy.kill]\nmessage = \"${TOOLREIN_NOT_SET}\"",
         "proxy.toml:3: policy.kill.message: the variable TOOLREIN_NOT_SET is not set; write ${TOOLREIN_NOT_SET:-default} to do without it",
     )]);
-    // What is not replaced is no address, which is not a second problem.
+    // A variable that is not replaced is no address, which must not count as a second problem.
     each_has_one_problem(&[(
         "[upstream]\nurl = \"${TOOLREIN_NOT_SET}\"",
         "proxy.toml:2: upstream.url: the variable TOOLREIN_NOT_SET is not set; write ${TOOLREIN_NOT_SET:-default} to do without it",
@@ -1000,7 +1000,7 @@ fn no_window_reaches_further_than_what_is_remembered() {
     }
 }
 
-/// What a program that runs with `running` makes of `text`.
+/// The result of reloading `text` in a program that runs with `running`.
 fn reloaded(running: &str, text: &str) -> Result<Config, Problems> {
     let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };
     load(running).unwrap().reload(source, &Overrides::default(), REGISTRY)
@@ -1042,7 +1042,7 @@ fn what_is_new_has_to_go_with_what_stays() {
         "proxy.toml:4: upstream.url: http://127.0.0.1:1/v1 is listen.proxy itself: requests would go round in circles \
          (needs a restart: listen.proxy)"
     );
-    // And it has to be good by itself, or the restart would fail.
+    // The new file must also be valid by itself, or the restart would fail.
     assert!(reloaded(running, "[listen]\nproxy = \"127.0.0.1:3\"\nadmin = \"127.0.0.1:3\"\n").is_err());
 }
 

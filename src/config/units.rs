@@ -16,8 +16,8 @@ const SIZE_UNITS: [(&str, u64); 7] = [
     ("B", 1),
 ];
 
-/// Parses a listening address: "127.0.0.1:4242", "localhost:4242", or a port of 127.0.0.1, ":4242" or "4242". Another
-/// host is never meant by a port alone: who listens on all addresses says so.
+/// Parses a listening address: "127.0.0.1:4242", "localhost:4242", or a port of 127.0.0.1, ":4242" or "4242". A port
+/// alone never means another host: to listen on all addresses, the operator must write them.
 ///
 /// # Errors
 /// What was expected.
@@ -199,7 +199,7 @@ pub(super) mod rate {
     }
 }
 
-/// The same where it may be left out.
+/// As [`rate`], for a price that may be left out.
 pub(super) mod optional_rate {
     use super::rate;
     use serde::{Deserializer, Serializer};

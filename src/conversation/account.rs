@@ -93,7 +93,7 @@ pub struct PlacedNotice {
     pub text: Arc<str>,
 }
 
-/// What one request has added, however often it is tried.
+/// What one request has added, counted once however often the request is tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Once {
     pub calls: u64,
@@ -110,10 +110,10 @@ pub struct Tally {
     pub bought: u32,
 }
 
-/// What policies are given.
+/// The account as policies receive it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// By scope.
+    /// What was used, by scope.
     pub used: [Sums; SCOPES],
     pub marks: [Marks; SCOPES],
     pub bought: [u32; SCOPES],
@@ -127,7 +127,7 @@ pub struct Account {
     pub may_pin: bool,
     /// When the request came, in ms since the epoch.
     pub now_ms: u64,
-    /// Since when time has passed that is not in the sums, in ms since the epoch.
+    /// The time, in ms since the epoch, after which elapsed time is not in the sums yet.
     pub since_ms: u64,
     /// The model's prices are known.
     pub is_priced: bool,
@@ -139,7 +139,7 @@ impl Sums {
         self.0[kind as usize]
     }
 
-    /// The same with another amount of `kind`.
+    /// A copy with another amount of `kind`.
     #[must_use]
     pub fn with(mut self, kind: Kind, amount: u64) -> Self {
         self.0[kind as usize] = amount;
@@ -152,7 +152,7 @@ impl Sums {
         self.each(other, u64::saturating_add)
     }
 
-    /// What is left without `other`; nothing falls below 0.
+    /// The difference to `other`, at least 0 for each kind.
     #[must_use]
     pub fn less(&self, other: &Self) -> Self {
         self.each(other, u64::saturating_sub)
@@ -178,7 +178,7 @@ impl Marks {
 }
 
 impl Tally {
-    /// What both have added.
+    /// What both have added together; of the marks, the greater.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -209,7 +209,7 @@ impl Carried {
 }
 
 impl Account {
-    /// What was used in `scope` at `now_ms`, time that has passed since included.
+    /// What was used in `scope` at `now_ms`, including the time that has passed since the sums were updated.
     pub fn used_at(&self, scope: Scope, now_ms: u64) -> Sums {
         let passed = now_ms.saturating_sub(self.since_ms);
         self.used[scope as usize].plus(&Sums::default().with(Kind::Millis, passed))

@@ -77,13 +77,14 @@ impl Assembled {
         !self.before.is_empty() || self.pieces.len() > 1
     }
 
-    /// The other names that it has for clients which assemble names in another way: the `openai` package of Python
-    /// joins all pieces under an index, that of Node takes the last, the Vercel AI SDK the first; one that acts at
-    /// once takes each.
+    /// The other names that clients may assemble for this call: the `openai` package of Python joins all pieces under
+    /// an index, the one of Node takes the last piece, the Vercel AI SDK takes the first, and a client that acts at
+    /// once takes each piece.
     pub fn other_names(&self) -> Vec<String> {
         let own = self.own_pieces();
         let all: Vec<&[u8]> = self.before.iter().chain(own).map(Vec::as_slice).collect();
-        // Names that came with arguments of their own are those of calls that were judged: only joined are they new.
+        // Earlier names that came with arguments belong to calls that were already judged: only the joined name is
+        // new.
         let is_joined_alone = self.argued_before && !self.is_blank();
         let apart = if is_joined_alone { &all[self.before.len()..] } else { &all[..] };
         let mut names = vec![unescape(&all.concat()), unescape(&own.concat())];

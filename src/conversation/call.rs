@@ -60,7 +60,7 @@ impl Arguments {
         }
     }
 
-    /// The same in bytes of their own.
+    /// A copy of the arguments that does not need the body.
     pub fn cut_out(&self, body: &[u8]) -> WrittenArguments {
         let (arguments, bytes) = self.in_own_bytes(body);
         WrittenArguments { arguments, bytes }

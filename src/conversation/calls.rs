@@ -39,12 +39,12 @@ pub struct Call {
     pub written_arguments: Arc<WrittenArguments>,
     /// The index of the message that answers it.
     pub result: Option<usize>,
-    /// When it was handed to the client, in ms since the epoch, where the state store knows. Of several times that
-    /// may be its own the latest, so that no limit counts too few calls.
+    /// When it was handed to the client, in ms since the epoch, if the state store knows it. If several times may
+    /// belong to this call, the latest is used, so that no limit counts too few calls.
     pub released_ms: Option<u64>,
-    /// The earliest of these, where there are several.
+    /// The earliest of these times, if there are several.
     pub earliest_ms: Option<u64>,
-    /// A person has approved it, as the state store knows, and that holds for equal calls.
+    /// A person has approved it with an approval that also holds for equal calls, as the state store knows.
     pub approved: bool,
 }
 
@@ -190,8 +190,8 @@ impl PairedCalls {
 /// long again.
 const SMALL_BYTES: usize = 80;
 
-/// The hash of a call's canonical arguments; equal for every form of the same JSON, and no arguments are an empty
-/// object: so clients send back a call that had none.
+/// The hash of a call's canonical arguments, equal for every form of the same JSON. Absent arguments count as an
+/// empty object, because clients send a call without arguments back in that form.
 pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash {
     if text.len() <= SMALL_BYTES {
         return canonical_hash(text, &identity.key);
@@ -200,10 +200,10 @@ pub fn arguments_hash(text: &str, identity: &Identity, memo: &dyn Memo) -> Hash 
     remembered(name, memo, || canonical_hash(text, &identity.key))
 }
 
-/// The same for a call in a request. The memo key is the bytes as written, so that a known value is not even
-/// unescaped.
+/// As [`arguments_hash`], for a call in a request. The memo key is the bytes as written, so that a known value is not
+/// even unescaped.
 fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, memo: &dyn Memo) -> Hash {
-    // An object is equal to the string that holds it.
+    // An object is equal to a string that contains its JSON.
     let Arguments::Text(text) = arguments else {
         return arguments_hash(&arguments.text(body), identity, memo);
     };
@@ -214,7 +214,7 @@ fn arguments_hash_of(arguments: &Arguments, body: &[u8], identity: &Identity, me
     remembered(identity.key.hash(Domain::Arguments, &[b"written", text.raw(body)]), memo, hash)
 }
 
-/// The same, without the memo.
+/// As [`arguments_hash`], without the memo.
 pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
     let text = if text.trim().is_empty() { "{}" } else { text };
     key.hash(Domain::Arguments, &[b"canonical", &canonical(text.as_bytes())])

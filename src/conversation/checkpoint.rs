@@ -27,9 +27,9 @@ pub struct Checkpoint {
 /// Values derived from the bytes of one message.
 #[derive(Debug, Default)]
 pub struct Note {
-    /// Its size by some count, plus 1; 0 where nobody counted yet.
+    /// Its size in hundredths of a token, plus 1; 0 if it has not been counted.
     pub counted: AtomicU64,
-    /// An upper bound of all counts, plus 1; 0 where nobody asked yet.
+    /// An upper bound of all counts, plus 1; 0 if it has not been computed.
     pub most: AtomicU64,
     /// A hash of its only string of text.
     pub text: OnceLock<u128>,

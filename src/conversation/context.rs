@@ -1,7 +1,7 @@
 //! A digest of what the model saw before a message: texts, images and other parts, calls and results of every message
-//! before it. Two conversations that differ in any of these have different digests; the forms in which clients write
-//! the same content have none. Reasoning, and members of assistant messages such as `name`, are left out: clients add
-//! and drop them between requests.
+//! before it. Two conversations that differ in any of these have different digests; the form in which a client writes
+//! the same content makes no difference. Reasoning, and members of assistant messages such as `name`, are left out,
+//! because clients add and drop them between requests.
 
 use super::identity::{Domain, Hash, HashKey};
 use crate::conversation::message::{Content, Message, Role};
@@ -48,7 +48,8 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
             // The deprecated form has no id.
             pieces.extend(named(b"name", message.name.filter(|_| message.tool_call_id.is_none())));
             match &message.content {
-                // A client sends a result always in the same form, and most bytes of a conversation are results.
+                // Results are hashed as written: a client always sends a result in the same form, and most bytes of a
+                // conversation are results.
                 Content::Text(text) => pieces.extend([Piece::Borrowed(b"text"), text.raw(body).into()]),
                 other => pieces.extend(content(other, body)),
             }

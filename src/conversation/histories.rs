@@ -1,5 +1,5 @@
-//! The keys of a conversation's histories: under them the state store finds the hidden exchanges of each, and which
-//! were refused for their length. Computes hashes; stores nothing.
+//! The keys of a conversation's histories. Under these keys the state store finds the hidden exchanges of each
+//! history, and which histories were refused for their length. Computes hashes; stores nothing.
 
 use super::Transcript;
 use super::identity::{Domain, Hash, RunningHash};
@@ -17,7 +17,7 @@ const SAMPLE_BYTES: usize = 28;
 pub struct Histories {
     /// All its messages.
     pub whole: Hash,
-    /// Those before each of the last replies, the newest first: how many messages, and their key.
+    /// The messages before each of the last replies, the newest first: how many they are, and their key.
     pub earlier: Vec<(usize, Hash)>,
 }
 
@@ -49,8 +49,8 @@ pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option
     Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
 }
 
-/// The digests of the first messages of `transcript`, as many as each of `counts` says; `None` where there are fewer. Of
-/// this caller and conversation, whatever the model and the tools.
+/// The digests of the first messages of `transcript`, one for each number in `counts`; `None` where there are fewer
+/// messages. The digests depend on the caller and the conversation, and not on the model or the tools.
 pub fn beginnings(transcript: &Transcript<'_>, counts: &[usize]) -> Vec<Option<Hash>> {
     let messages = &transcript.request.messages;
     let mut hash = transcript.identity.key.running_hash(Domain::Account);

@@ -120,7 +120,7 @@ impl HashKey {
         self.hash_all(domain, parts.iter().copied())
     }
 
-    /// The same of an iterator of parts.
+    /// As [`Self::hash`], for an iterator of parts.
     pub fn hash_all<'a>(&self, domain: Domain, parts: impl Iterator<Item = &'a [u8]>) -> Hash {
         let mut hasher = HighwayHasher::new(Key(self.0));
         // Most inputs are a few short parts: these are joined first, since the hasher takes longer over each piece
@@ -204,8 +204,8 @@ impl Identity {
         self.key.hash(Domain::Confirmation, &[b"approved", &call, &context])
     }
 
-    /// The key of what is known of the conversation that the upstream continues under the name `continues`. Of this
-    /// caller alone: an id of somebody else's finds nothing.
+    /// The key of what is known of the conversation that the upstream continues under the name `continues`. The key
+    /// depends on the caller, so an id of another caller finds nothing.
     pub fn response_key(&self, continues: &str) -> Hash {
         self.key.hash(Domain::Response, &[&self.caller.0.to_le_bytes(), continues.as_bytes()])
     }
@@ -215,8 +215,9 @@ impl Identity {
         self.key.hash(Domain::Text, &[&context.0.to_le_bytes(), text.trim().as_bytes()])
     }
 
-    /// A key of the conversation that is the same in every process and for every caller, and so no secret: for what
-    /// must not change with a restart. A client that gives no id is identified by how the conversation begins.
+    /// A key of the conversation that is the same in every process and for every caller, and so not a secret. It is
+    /// for decisions that a restart must not change. A client that gives no id is identified by how the conversation
+    /// begins.
     pub fn lasting_name(&self, request: &Request, body: &[u8]) -> Hash {
         let nobody =
             Self { key: HashKey::fixed(0), caller: Hash::default(), explicit: self.explicit.clone() };

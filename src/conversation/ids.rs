@@ -1,6 +1,6 @@
 //! Random call ids, recognised by their form: a random id identifies one call of one conversation, however the client
-//! edits or trims the history around it. Ids that count (`functions.search:0`, `call_1`) occur again in other
-//! conversations. Looks at one id; whether an id came twice is known to the state store.
+//! edits or trims the history around it. Ids that are counters (`functions.search:0`, `call_1`) occur again in other
+//! conversations. Looks at one id; the state store knows whether an id came twice.
 
 /// The least bits of an id: of a million ids of this size two are equal once in two runs, and the name, the arguments
 /// and the caller are part of a call's key too.
@@ -11,7 +11,7 @@ const LEAST_DIGITS: usize = 16;
 /// Whether `id`, of a call of the tool `name`, holds at least [`LEAST_BITS`] bits that look random. Words, counters
 /// and the tool's own name hold none. If not, the key needs the conversation's content.
 pub fn is_random(id: &[u8], name: &str) -> bool {
-    // By windows: searchers for strings take longer to be made than so short a text to be looked through.
+    // By windows: building a substring searcher takes longer than scanning so short a text.
     let has_name = !name.is_empty() && id.windows(name.len()).any(|part| part == name.as_bytes());
     let text = std::str::from_utf8(id).ok().filter(|_| has_name);
     let without_name = text.map(|id| id.replace(name, "-"));

@@ -50,7 +50,7 @@ pub struct Transcript<'a> {
 }
 
 #[derive(Default)]
-/// What is known of a conversation besides its bytes.
+/// What is known of a conversation in addition to its bytes.
 pub struct Known {
     pub calls: PairedCalls,
     /// A factor on the class estimate of tokens for this family of models, in percent.
@@ -73,8 +73,8 @@ pub struct Known {
     pub hidden_exchanges: Vec<(usize, Bytes)>,
     /// When calls of each counted thing were handed out to the caller, in any conversation, in ms since the epoch.
     pub spent: Vec<Vec<u64>>,
-    /// The state store that replicas share does not answer, or takes no writes: what is known of other conversations may
-    /// be less than what was.
+    /// The state store that replicas share does not answer, or accepts no writes, so what is known of other
+    /// conversations may be incomplete.
     pub store_away: bool,
     /// The definitions of tools that were seen before, the first seen first.
     pub pinned: Vec<Pinned>,
@@ -220,7 +220,7 @@ impl<'a> View<'a> {
         if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
     }
 
-    /// The same for a text anywhere in the request.
+    /// As [`Self::text_digest`], for a text anywhere in the request.
     pub fn digest_of(&self, text: Span) -> Hash {
         self.identity.key.hash(Domain::Text, &[text.of(self.body)])
     }

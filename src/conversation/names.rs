@@ -9,8 +9,8 @@ const NAMESPACES: [&str; 6] = ["functions", "function", "default_api", "tools", 
 /// The separators between a namespace and the name.
 const SEPARATORS: [char; 3] = ['.', ':', '/'];
 
-/// The name without white space around it, without a namespace before it, in small letters: equal for all names under
-/// which a lenient program runs one tool.
+/// The name without surrounding white space, without a namespace and in lower case: equal for all names under which a
+/// lenient program runs the same tool.
 pub fn dispatch_form(name: &str) -> Cow<'_, str> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
@@ -28,7 +28,7 @@ pub fn dispatch_form(name: &str) -> Cow<'_, str> {
 
 fn without_namespace(name: &str) -> Option<&str> {
     let rest = NAMESPACES.iter().find_map(|space| name.strip_prefix(space)?.strip_prefix(SEPARATORS))?;
-    // `functions::pay` has two.
+    // `functions::pay` has two separators.
     Some(trimmed(rest.trim_start_matches(SEPARATORS))).filter(|rest| !rest.is_empty())
 }
 
@@ -41,7 +41,7 @@ fn trimmed(name: &str) -> &str {
 /// The names of the declared tools in order, so that the one that a call means is found without comparing all.
 pub struct DeclaredNames<N> {
     names: Vec<N>,
-    /// Their dispatch forms, each with the name's index; made for the first call that is of none of the names.
+    /// Their dispatch forms, each with the name's index. Computed for the first call whose name is not among them.
     forms: OnceLock<Vec<(String, usize)>>,
 }
 
@@ -53,8 +53,8 @@ impl<N: AsRef<str>> DeclaredNames<N> {
         Self { names, forms: OnceLock::new() }
     }
 
-    /// The one that a call of `name` means: itself, or the only one that programs may take it for. `None` where it is
-    /// none of them, or may be several.
+    /// The declared name that a call of `name` means: the same name, or the only one that programs may take it for.
+    /// `None` if no declared name matches, or several may.
     pub fn meant(&self, name: &str) -> Option<&str> {
         if let Ok(exact) = self.names.binary_search_by(|known| known.as_ref().cmp(name)) {
             return Some(self.names[exact].as_ref());
@@ -72,7 +72,7 @@ impl<N: AsRef<str>> DeclaredNames<N> {
         self.forms.get_or_init(|| {
             let formed = self.names.iter().map(|name| dispatch_form(name.as_ref()).into_owned());
             let mut forms: Vec<(String, usize)> = formed.zip(0..).collect();
-            // Of one form they stay in the order of the names.
+            // Names with the same form stay in the order of the names.
             forms.sort();
             forms
         })

@@ -1,6 +1,6 @@
 //! The outcome of a tool call, from its result: empty, a failure, or something useful; and whether two results of one
-//! request are equal. A tool message has no status, so this is read from its text. Emptiness is looked for in short
-//! texts only, failures at both ends of long ones, and nothing is kept: that is cheaper than hashing each result and
+//! request are equal. A tool message has no status, so the outcome is read from its text: emptiness from short texts
+//! only, failures from both ends of long ones. Nothing is kept, because that is cheaper than hashing each result and
 //! looking it up. Decides nothing.
 
 mod failure;

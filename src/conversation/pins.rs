@@ -30,11 +30,11 @@ pub struct Pinned {
 /// How a declared definition relates to those known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It is the first of its tool that was seen, or none of any tool was.
+    /// It is the first known definition of its tool, or no definition of any tool is known.
     Pinned,
     /// Other tools were declared before, this one was not.
     Appeared,
-    /// Its tool had another definition first; `again`: this one was seen since.
+    /// Its tool first had another definition; `again`: this one was seen later too.
     Changed { again: bool },
 }
 

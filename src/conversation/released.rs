@@ -44,7 +44,8 @@ pub fn hidden_digest(messages: &[u8], key: &HashKey) -> Hash {
     if messages.is_empty() { NOTHING_HIDDEN } else { key.hash(Domain::Hidden, &[messages]) }
 }
 
-/// `known` with `more`: of equal context and hidden exchange the latest time counts, and the newest are kept.
+/// `known` with `more` added. Among releases with the same context and hidden exchange the latest time counts, and
+/// only the newest releases are kept.
 pub fn with(known: &[Release], more: Release) -> Releases {
     let is_same = |one: &Release| one.context == more.context && one.hidden == more.hidden;
     let at_ms = known.iter().find(|one| is_same(one)).map_or(more.at_ms, |one| one.at_ms.max(more.at_ms));
@@ -65,9 +66,9 @@ pub fn times(call: &Call, releases: &[Release]) -> Option<(u64, u64)> {
     span(&|one| one.context == call.context).or_else(|| span(&|_| true))
 }
 
-/// The hidden exchange before `call`, as far as it is known. A call with a random id is identified by the id, if that
-/// came in one conversation alone: the client may have edited what is before it. Any other is known in its own
-/// context only.
+/// The hidden exchange before `call`, as far as it is known. A call with a random id is identified by the id, if the
+/// id came in only one conversation: the client may have edited what is before the call. Any other call is known in
+/// its own context only.
 pub fn hidden_before(call: &Call, releases: &[Release]) -> Hidden {
     let one_of = |mut hidden: &mut dyn Iterator<Item = Hash>| {
         let first = hidden.next()?;

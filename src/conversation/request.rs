@@ -49,7 +49,7 @@ pub struct UpstreamHistory {
     pub span: Span,
     /// How many messages it is.
     pub messages: usize,
-    /// The id under which the upstream knows what the client continues from, where that differs from the client's.
+    /// The upstream's id of what the client continues from, where that differs from the client's id.
     pub upstream_id: Option<String>,
     /// Synthetic results that the upstream still waits for, as items joined by commas.
     pub owed: Bytes,
@@ -70,7 +70,7 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The name of the conversation or of the reply that the upstream is to continue.
     pub continues: Option<String>,
-    /// What is known of it.
+    /// What is known of the conversation that it continues.
     pub upstream_history: Option<Box<UpstreamHistory>>,
     /// The reply may be continued by its id, or in its conversation.
     pub may_be_continued: bool,

@@ -240,7 +240,7 @@ const fn cost(earlier: u8, previous: u8, class: u8) -> u8 {
         (SPACE, DIGIT) => 200,
         (LOWER | UPPER, DIGIT) => 175,
         (_, DIGIT) => 120,
-        // One space belongs to the word after it; more are one token, however many (indentation).
+        // One space belongs to the word after it; a run of spaces is one token, however long (indentation).
         (SPACE, SPACE) if earlier != SPACE => 45,
         (_, SPACE) => 0,
         (NEWLINE, NEWLINE) | (PUNCT, PUNCT) | (BACKSLASH, BACKSLASH) => 20,
@@ -340,7 +340,7 @@ fn decode_utf8(bytes: &[u8]) -> (u32, usize) {
 mod tests {
     use super::*;
 
-    /// The same by the rule alone, one character after the other.
+    /// The same estimate by the rule alone, one character after the other.
     fn plainly(bytes: &[u8], json: bool) -> Estimate {
         let (mut at, mut earlier, mut previous, mut sum) = (0, NEWLINE, NEWLINE, 0);
         while at < bytes.len() {

@@ -46,7 +46,8 @@ pub fn change_messages(request: &Request, body: &[u8], plan: &Plan, splices: &mu
 
 /// The notices of the plan by the message that they follow, those of one message joined.
 pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<usize, String> {
-    // Joined, wherever in the plan they are: empty or absent content has room for one text.
+    // The notices of one message are joined, wherever they are in the plan: empty or absent content has room for one
+    // text only.
     let mut notices: BTreeMap<usize, String> = BTreeMap::new();
     let mut newest = None;
     for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
@@ -64,8 +65,8 @@ pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<usize, String> {
     notices
 }
 
-/// Gives the member `name` of the top object this value. One that differs in case alone is replaced: servers that ignore
-/// case take the last of two spellings.
+/// Sets the member `name` of the top object to this value. A member whose name differs only in case is replaced too:
+/// servers that ignore case take the last of two such members.
 pub fn set_member(
     request: &Request,
     body: &[u8],
@@ -120,7 +121,7 @@ fn is_named(member: &Member, body: &[u8], names: &[&str]) -> bool {
 fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<'_>, splices: &mut Splices) {
     let Some(place) = message.content.texts().nth(text) else { return };
     if message.odd {
-        // Nothing else is changed in it, so that its own text goes out: without the values, whatever else is planned.
+        // In an odd message only the hidden values are replaced, whatever else is planned.
         let values = change.hidden_values().unwrap_or_default();
         return hide_values(place, body, values, change.by(), splices);
     }
@@ -141,8 +142,8 @@ fn change_text(message: &Message, body: &[u8], text: usize, change: &TextChange<
     }
 }
 
-/// Puts placeholders in the place of values, and leaves the rest of the text as it is written. `by`: the new text for one
-/// that is written in a way in which the values have no place of their own.
+/// Replaces values by placeholders and leaves the rest of the text as it is written. `by`: the new text, for a text
+/// written in such a way that the values cannot be located in it.
 fn hide_values(
     place: Str,
     body: &[u8],

@@ -67,7 +67,7 @@ pub fn settle_all(judging: &mut impl CallJudge) -> Vec<(u32, Decision)> {
     for id in judging.asking() {
         settled.extend(judging.answered(id, None).map(|decision| (id, decision)));
     }
-    // Those that now wait for a person are among them.
+    // The calls that now wait for a person are included.
     let held: Vec<u32> = judging.held().iter().map(|call| call.id).collect();
     for id in held {
         settled.extend(judging.settle(id, ApprovalDecision::Unasked).map(|decision| (id, decision)));

@@ -271,7 +271,7 @@ impl Nesting {
 struct Code {
     /// The mark that opened the block, how many of it, and whether at the beginning of a line.
     fence: Option<(char, usize, bool)>,
-    /// As many backticks opened code within the line.
+    /// The number of backticks that opened code within the line.
     inline: usize,
     /// Marks that more of the same may follow: which, how many, and whether at the beginning of a line.
     marks: Option<(char, usize, bool)>,

@@ -67,7 +67,7 @@ pub trait Dialect<J>: Send + Sync {
         keep: &mut dyn FnMut(&Request) -> usize,
     ) -> Result<Request, Fault>;
 
-    /// The same without a checkpoint.
+    /// As [`Dialect::parse`], without a checkpoint.
     ///
     /// # Errors
     /// As for [`Dialect::parse`].
@@ -118,7 +118,7 @@ pub trait Dialect<J>: Send + Sync {
 /// See [`Dialect::reply_items`].
 #[derive(Debug, Default)]
 pub struct RecordedReply {
-    /// By which a later request goes on with it, if the upstream keeps the history.
+    /// The id by which a later request continues from it, if the upstream keeps the history.
     pub id: Option<String>,
     /// As a later request holds them; none where the reply is an error.
     pub items: Vec<Bytes>,

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 pub fn may_read(body: &[u8], fault: Fault, named: &[u8], parses: impl Fn(&[u8]) -> bool) -> bool {
     match fault {
         Fault::Depth | Fault::Duplicate | Fault::Size | Fault::Crowded => true,
-        // JSON that all parsers read in the same way, but that does not fit the API.
+        // Valid JSON that all parsers read in the same way, but that does not fit the API.
         Fault::Type => false,
         Fault::NoMessages => has_member_in_another_case(body, named),
         Fault::Utf8 | Fault::Syntax => {

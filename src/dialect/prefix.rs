@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// Parsing a shorter body takes less time than looking up its prefixes.
 const LEAST_BYTES: usize = 8 * 1024;
-/// How many lengths are tried between one and its double: a thirtieth is parsed again on the average.
+/// How many lengths are tried between one length and its double. On average a thirtieth of a prefix is parsed again.
 const STEPS: usize = 16;
 /// The shortest prefix that is looked up is this fraction of the body.
 const LEAST_PART: usize = 4;

@@ -30,7 +30,7 @@ use words::{COMMA, STOP, normalise};
 /// A feature that an upstream, or its model, does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Tools as such: only a request without `tools` and their options can be answered.
+    /// All use of tools: only a request without `tools` and their options can be answered.
     Tools,
     /// This `tool_choice`; tools are supported.
     ToolChoice,
@@ -61,8 +61,8 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
 }
 
-/// What else the error may refuse, where [`classify`] finds one thing: a list of the roles that a model accepts may be
-/// due to a late system message or to a tool message.
+/// What else the error may refuse, where [`classify`] finds one refusal: a list of the roles that a model accepts may
+/// be a refusal of a late system message or of a tool message.
 #[must_use]
 pub fn alternative(status: u16, error: &UpstreamError) -> Option<Refusal> {
     if is_about_the_caller(status) || is_about_content(error) {

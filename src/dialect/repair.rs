@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// How a result without a call is named in the text that it becomes.
 pub const UNKNOWN_CALL: &str = "a call that is not in this conversation";
 
-/// The result of a call that has none. It claims nothing: the call may have run.
+/// The synthetic result for a call without a result. It claims nothing: the call may have run.
 pub fn unknown_result() -> String {
     let message = "The result of this call is not known: the conversation does not contain it. The call may have run \
                    or not.";
@@ -29,7 +29,7 @@ pub fn unknown_result() -> String {
 /// The calls of one message that lack a result, and the results after it that lack a call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BrokenGroup {
-    /// The index of the first result after the calls; without any, of what follows the calls.
+    /// The index of the first result after the calls; if there is none, the index of what follows the calls.
     pub first: usize,
     /// One more than the index of the last result.
     pub end: usize,

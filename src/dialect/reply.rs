@@ -83,7 +83,7 @@ pub trait Reply<J>: Send {
     /// The judge of its calls.
     fn judging(&self) -> &J;
 
-    /// The same, mutable.
+    /// As [`Self::judging`], mutable.
     fn judging_mut(&mut self) -> &mut J;
 
     /// Changes what toolrein added for the client, with the variant of the request.

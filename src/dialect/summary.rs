@@ -176,7 +176,7 @@ mod tests {
         let wanted = SummaryWanted {
             batch: Hash(1),
             earlier: None,
-            // More than are asked about.
+            // More results than the question may include.
             texts: vec![(1, 0); 150],
             terms: Arc::new(terms),
             blank: SummaryBlank { message: 1, text: 0, around: Frame::new("", "") },

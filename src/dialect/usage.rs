@@ -13,12 +13,12 @@ pub const MOST_TOKENS: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     pub prompt: u64,
-    /// Of the prompt, those read from the provider's cache; never more than the prompt.
+    /// The part of the prompt that was read from the provider's cache; never more than the prompt.
     pub cached: u64,
-    /// Of the prompt, those written to the provider's cache, which some bill dearer.
+    /// The part of the prompt that was written to the provider's cache, which some providers bill at a higher price.
     pub cache_written: u64,
     pub completion: u64,
-    /// Of the completion (at xAI beside it), those spent on reasoning.
+    /// The part of the completion that was spent on reasoning (at xAI in addition to it).
     pub reasoning: u64,
     /// A number was left out that is more than [`MOST_TOKENS`].
     pub implausible: bool,
@@ -162,7 +162,7 @@ impl Counts {
     /// The slot of the number `key`.
     #[inline(always)]
     fn place(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
-        // Compared as a whole: a pattern of bytes is compared byte by byte.
+        // Compared as a whole slice: a byte-string pattern in a `match` is compared byte by byte.
         let is = |name: &[u8]| key == name;
         Some(match within {
             Within::Usage if is(b"prompt_tokens") => &mut self.prompt[0],
@@ -182,7 +182,7 @@ impl Counts {
         })
     }
 
-    /// The same in one of the objects within.
+    /// As [`Self::place`], within one of the inner objects.
     #[inline(always)]
     fn place_of_detail(&mut self, within: Within, key: &[u8]) -> Option<&mut u64> {
         let is = |name: &[u8]| key == name;
@@ -229,7 +229,7 @@ fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
 #[inline(always)]
 fn split_count(text: &[u8]) -> (u64, &[u8]) {
     let (mut count, mut digits) = (0, 0);
-    // What has more digits may be too large.
+    // A number with more digits may be too large.
     while let Some(digit @ b'0'..=b'9') = text.get(digits).filter(|_| digits < 19) {
         count = count * 10 + u64::from(digit - b'0');
         digits += 1;

@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 pub struct Usages {
     /// The sum of the replies before the present one.
     earlier: Option<Value>,
-    /// That of the present one, unchanged.
+    /// The usage of the present reply, unchanged.
     last: Option<Bytes>,
     /// The model that bills it, as JSON.
     model: Option<Bytes>,
@@ -46,7 +46,7 @@ impl Usages {
         }
     }
 
-    /// The same as numbers of tokens.
+    /// As [`Self::total`], as numbers of tokens.
     pub fn total_tokens(&self) -> Usage {
         match (&self.earlier, &self.last) {
             (None, Some(last)) => Usage::parse(last),

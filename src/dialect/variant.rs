@@ -12,7 +12,8 @@ pub enum Placement {
     System,
     /// After a blank line at the end of the text of that message.
     Suffix,
-    /// In the leading system message; only the newest notice, since earlier ones could not stay where they were.
+    /// In the leading system message. Only the newest notice is placed there, since earlier ones could not stay where
+    /// they were.
     Leading,
 }
 
@@ -73,7 +74,7 @@ impl Repairs {
         self.pairs || self.arguments
     }
 
-    /// What both have.
+    /// The repairs that are in both.
     #[must_use]
     pub fn of_both(self, other: Self) -> Self {
         Self { pairs: self.pairs && other.pairs, arguments: self.arguments && other.arguments }

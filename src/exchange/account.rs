@@ -1,6 +1,6 @@
-//! The account of a request's conversation: under which keys the state store has it, what follows from them, and what
-//! the replies add. A conversation with an id has a sum that all its requests add to; one without carries its sums from
-//! reply to reply. What one request needs is known before, so that one round trip suffices.
+//! The account of a request's conversation: the keys under which the state store keeps it, what follows from it, and
+//! what the replies add. A conversation with an id has one sum that all its requests add to; one without an id
+//! carries its sums from reply to reply. All keys are known before the look-up, so one round trip is enough.
 
 use super::store::{Facts, News};
 use crate::config::Price;
@@ -32,26 +32,26 @@ const DAY: usize = Scope::Day as usize;
 
 /// What the state store is asked about the account of a request.
 pub(super) struct AccountKeys {
-    /// Of the request itself: what its earlier tries have added.
+    /// The key of the request itself, for what its earlier tries have added.
     own: Hash,
-    /// Of the newest replies in the request, the newest first, each with the index of its message.
+    /// The keys of the newest replies in the request, the newest first, each with the index of its message.
     replies: Vec<(usize, Hash)>,
-    /// Of the sum of a conversation with an id.
+    /// The key of the sum of a conversation with an id.
     named: Option<Hash>,
-    /// Of the caller's day, where that is limited.
+    /// The key of the caller's day, where that is limited.
     day: Option<Hash>,
 }
 
 /// What is known of the account, and what the exchange adds to it.
 pub(super) struct OpenAccount {
     keys: AccountKeys,
-    /// As of the newest reply, with what earlier tries of the request were billed.
+    /// The sums as of the newest reply, with what earlier tries of the request were billed.
     carried: Carried,
     /// What earlier tries of the request have added.
     before: Once,
     /// What was put into the sums so far.
     reported: Spent,
-    /// What was last reported, and whether that was the last: the same is not stored again.
+    /// The last report, and whether it was the final one, so that an equal report is not stored again.
     last: Option<(Spent, bool)>,
     marks: Option<Marks>,
     /// The estimate of the prompt, for replies without usage.
@@ -91,12 +91,12 @@ impl AccountKeys {
         }
     }
 
-    /// All under which the account may be as of an earlier reply or try.
+    /// All keys under which the account as of an earlier reply or try may be stored.
     pub(super) fn carried(&self) -> Vec<Hash> {
         std::iter::once(self.own).chain(self.replies.iter().map(|(_, key)| *key)).collect()
     }
 
-    /// Those of sums.
+    /// The keys of the sums.
     pub(super) fn tallies(&self) -> Vec<Hash> {
         self.named.into_iter().chain(self.day).collect()
     }
@@ -154,7 +154,7 @@ impl OpenAccount {
         }
         let before = tried.as_ref().map_or_else(Once::default, |tried| tried.once);
         if let Some(tried) = tried {
-            // Conversations may begin with equal requests.
+            // Different conversations may begin with equal requests.
             carried.take_in(&tried, !keys.replies.is_empty() || keys.named.is_some());
             pins = placed(transcript, &carried.pins).1;
         }
@@ -217,7 +217,7 @@ impl OpenAccount {
                 self.marks = Some(marks[CONVERSATION]);
             }
         }
-        // Not a try yet: only what is placed must be found again.
+        // This does not count as a try yet: it only makes sure that the placed notices are found again.
         let tried = Carried { once: self.before, ..self.carried.clone() };
         (placed, News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() })
     }
@@ -415,7 +415,7 @@ mod tests {
             let (mut before, mut known): (Vec<(usize, String)>, _) = (Vec::new(), None);
             for (nth, (minutes, elsewhere)) in steps.into_iter().enumerate() {
                 now_ms += minutes * MINUTE;
-                // As the store forgets them.
+                // The state store forgets uses in the same way.
                 spent.retain(|at_ms| now_ms - at_ms < WINDOW_MS);
                 let (notices, [tried, after]) = asked(nth, now_ms, &spent, &[None, known.clone()]);
                 let old = notices.iter().filter(|(message, _)| *message < 2 * nth).cloned();

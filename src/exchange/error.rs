@@ -186,7 +186,7 @@ impl ProxyError {
         }
     }
 
-    /// The same for those who may not know the upstream: no address, and no detail that may hold one.
+    /// The message for callers who may not know the upstream: it has no address, and no detail that may contain one.
     pub fn public_message(&self) -> String {
         const AGAIN: &str =
             "Send the request again; if it persists, whoever runs toolrein finds the reason in its log.";

@@ -1,5 +1,5 @@
-//! Hidden values in hidden exchanges: a call that was blocked after the values were put back into it, as one that a
-//! person declined, is sent to the model with their placeholders again.
+//! Hidden values in hidden exchanges. A call may be blocked after the values were put back into it, for example
+//! because a person declined it. It is then sent to the model with the placeholders again.
 
 use crate::plan::placeholders::Placeholders;
 use crate::wire::json_strings::map_strings;

@@ -185,10 +185,11 @@ impl Judging {
         if self.judge.restores(choice, name) {
             return true;
         }
-        // A forced call may have to wait, and is then shown whole.
+        // A forced call may have to wait for an approval, and the person must see the whole call.
         let meant = self.judge.meant(name);
         let is_open = if self.holds() { self.is_operators(&meant) } else { self.answers.is_by_name(&meant) };
-        // Asked for a final answer, the model may still have to answer with a call, whose arguments matter.
+        // When asked for a final answer, the model may still have to answer with a call, and then the arguments
+        // matter.
         if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
             return false;
         }

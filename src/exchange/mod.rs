@@ -161,7 +161,7 @@ enum Phase {
     Claim(Box<Planned>),
     /// The request is sent and replies are judged.
     Running(Box<Running>),
-    /// The same, with the client's reply complete.
+    /// As `Running`, but the client's reply is complete.
     Ended(Box<Running>),
     Over,
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.
 pub(super) const TOOLS_UNSUPPORTED: &str = "tools_unsupported";
-/// The same for repaired histories.
+/// The policy's name under which repaired histories are recorded.
 pub(super) const BROKEN_HISTORY: &str = "broken_history";
 
 /// Why the model was asked again.

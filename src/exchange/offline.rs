@@ -1,19 +1,19 @@
-//! An exchange without sockets: what the state store, other requests and other models would answer is made up here or
-//! given by the caller, so that replays and validations drive one loop. Sends nothing and waits for nothing.
+//! An exchange without sockets, for replays and validations: the answers of the state store, of other requests and of
+//! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
 use super::store::{Facts, News, StoreQuery};
 use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::{Pin, Summaries};
 
-/// What takes the place of the state store.
+/// Takes the place of the state store.
 pub trait Known {
-    /// What it knows.
+    /// The facts for this query.
     fn facts(&mut self, _query: &StoreQuery) -> Facts {
         Facts::default()
     }
 
-    /// What it is to keep.
+    /// Takes an update.
     fn learn(&mut self, _news: News) {}
 }
 
@@ -31,7 +31,7 @@ impl Summaries for NoSummaries {
     }
 }
 
-/// What an exchange asks of others than the state store.
+/// What an exchange waits for, other than the state store.
 pub enum Pending {
     /// The upstream's reply: give [`Input::Reply`].
     Send(Outgoing),

@@ -93,7 +93,7 @@ impl Core {
             self.outputs.push_back(Output::Store(news));
         }
         let (mut restored, lost) = restored(&transcript, &sought.positions, &facts.rounds, &facts.released);
-        // What the upstream keeps, it has whole.
+        // The upstream has the messages that it keeps in full, so nothing is put back into them.
         restored.retain(|(message, _)| *message >= request.first_sent());
         transcript.learn_releases(&facts.released, now.ms);
         for (at, approved) in sought.approvals.iter().zip(&facts.approved) {

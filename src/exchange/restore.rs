@@ -1,6 +1,6 @@
-//! Restoring hidden exchanges: under which keys an exchange is stored, and which of the known ones was before a message
-//! of the client's. One that cannot be distinguished from another conversation's is not put back. The state store keeps
-//! the exchanges.
+//! Restoring hidden exchanges: the keys under which an exchange is stored, and which of the known exchanges came
+//! before a message of the client. An exchange that cannot be distinguished from another conversation's is not put
+//! back. The state store keeps the exchanges.
 
 use crate::conversation::Transcript;
 use crate::conversation::calls::{Call, arguments_hash};
@@ -27,7 +27,7 @@ pub struct HiddenPosition {
     pub own: Option<Hash>,
 }
 
-/// The positions of the newest `most` assistant messages, oldest first.
+/// The positions of the newest assistant messages, at most `most`, oldest first.
 pub fn hidden_positions(transcript: &Transcript<'_>, most: usize) -> Vec<HiddenPosition> {
     let messages = &transcript.request.messages;
     let newest = messages.iter().enumerate().rev();
@@ -82,7 +82,7 @@ pub fn restored(
     (found, lost)
 }
 
-/// What was before a message.
+/// The result of the search for the hidden exchange before a message.
 enum Before {
     Nothing,
     Exchange(Bytes),
@@ -115,14 +115,14 @@ fn before_call(
     round.map_or(Before::Lost, |round| Before::Exchange(round.messages.clone()))
 }
 
-/// What was before a text without calls. Its key is a digest of all that the model saw and of the text. Where
-/// conversations agree in both but had different exchanges, none gets one.
+/// The hidden exchange before a text without calls. Its key is a digest of all that the model saw and of the text. If
+/// conversations agree in both but had different exchanges, none of them gets one.
 fn before_text(here: &[HiddenExchange], key: Hash) -> Before {
     let mut of_text = here.iter().filter(|round| round.message_key == key);
     match (of_text.next(), of_text.next()) {
         (None, _) => unknown(here),
         (Some(round), None) if round.messages.is_empty() => Before::Nothing,
-        // With so many known ones, others may have been forgotten.
+        // Where this many are known, others may have been evicted.
         (Some(round), None) if here.len() < MOST_AT_ONE_KEY => Before::Exchange(round.messages.clone()),
         _ => Before::Lost,
     }
@@ -139,8 +139,8 @@ pub fn joined(rounds: &[Bytes]) -> Bytes {
     rounds.join(b",".as_slice()).into()
 }
 
-/// Under which keys the exchange `messages` before a choice of a reply is stored. An empty one is stored before a text
-/// too, so that another conversation's exchange before an equal text is not taken for this one's.
+/// The keys under which the exchange `messages` before a choice of a reply is stored. An empty exchange is stored
+/// before a text too, so that another conversation's exchange before an equal text is not taken for this one's.
 pub fn remembered(
     request: &RequestContext<'_>,
     identity: &Identity,

@@ -298,7 +298,7 @@ impl Running {
         let mut news =
             News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
         news.spent = self.spent(core, choices, now_ms);
-        // Of a reply that was asked for again the calls are the model's own.
+        // After a re-ask the calls of the reply are the model's own, not the approved ones.
         if self.hands_out && self.reasks.count() == 0 && remembers {
             let identity = &core.identity;
             news.approved =

@@ -66,7 +66,7 @@ pub struct Ask<'a> {
     pub bytes: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
-    /// The same by a monotonic clock, by which entries expire.
+    /// The time of the request by a monotonic clock, by which entries expire.
     pub now: Instant,
 }
 
@@ -101,7 +101,7 @@ impl StoreQuery {
         &self.tallies
     }
 
-    /// The same in the form that the store takes.
+    /// The query in the form that the store takes.
     pub fn ask(&self) -> Ask<'_> {
         Ask {
             calls: &self.calls,
@@ -161,7 +161,7 @@ pub struct Facts {
     pub released: Vec<Option<Releases>>,
     pub rounds: Vec<Vec<HiddenExchange>>,
     pub model: ModelFacts,
-    /// The same request came before.
+    /// An identical request came before.
     pub repeated: bool,
     /// What the answered text asked, if it was a question.
     pub asked: Option<Arc<Confirmation>>,

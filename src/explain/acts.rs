@@ -16,7 +16,7 @@ pub(super) struct Text<'a> {
     pub factor: u32,
 }
 
-/// What was done to the message, but for dropping it.
+/// What was done to the message, except for dropping it.
 pub(super) fn acts_of(
     plan: &Plan,
     message: usize,

@@ -92,7 +92,7 @@ pub(super) struct Shown {
     pub instead: Option<String>,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fate {

@@ -173,7 +173,7 @@ fn piece(piece: &Piece, fate: Fate, full: bool) -> Markup {
     }
 }
 
-/// The original, and what is sent, in two columns.
+/// The original and the sent text, in two columns.
 fn beside(runs: &[Run<'_>], full: bool) -> Markup {
     let side = |without: Mark| -> Vec<Run<'_>> {
         runs.iter().copied().filter(|(mark, _)| *mark != without).collect()

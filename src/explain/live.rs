@@ -1,5 +1,5 @@
-//! The live blocks of a recording, as plain data: arguments, rule, what of the limit was used, the sentence that the model
-//! read, and what it did next. Pairs what was recorded; decides nothing.
+//! The live blocks of a recording, as plain data: arguments, rule, how much of the limit was used, the sentence that
+//! the model read, and what it did next. Pairs what was recorded; decides nothing.
 
 use super::facts::{LiveBlock, Rule};
 use crate::replay::live::{Live, LiveCall, LiveLimit, LiveObjection, Said, SaidCall};
@@ -22,11 +22,12 @@ fn block(live: &Live, call: &LiveCall, later: Option<&Live>) -> LiveBlock {
     let is_it = |said: &SaidCall| said.id == call.id && (said.tool == call.tool || !call.id.is_empty());
     let said_in = live.said.iter().position(|said| said.calls.iter().any(is_it));
     let said = said_in.and_then(|at| live.said[at].calls.iter().find(|said| is_it(said)));
-    // The model reads the result of a call beside others with the results of those, in the next request.
+    // If the call was blocked beside other calls, the model reads its result in the next request, together with the
+    // results of those calls.
     let next = match said_in {
         Some(at) if at < live.reasks => live.said.get(at + 1),
         Some(_) => later.and_then(|later| later.said.first()),
-        // Nobody kept it: what the client got came after it.
+        // No recording has the exchange, so what the client got is what came after it.
         None => live.said.last(),
     };
     LiveBlock {

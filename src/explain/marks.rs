@@ -27,7 +27,7 @@ const AGREEING: usize = 8;
 pub(super) fn compare<'a>(before: &'a str, after: &'a str) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
     if let Some(at) = after.find(before).filter(|_| !before.is_empty()) {
-        // A notice after it, or lines around it.
+        // The text is unchanged, with a notice after it or lines around it.
         let (head, tail) = (&after[..at], &after[at + before.len()..]);
         runs.extend([(Mark::Ours, head), (Mark::Same, before), (Mark::Ours, tail)]);
     } else {

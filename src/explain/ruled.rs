@@ -66,7 +66,7 @@ impl<'a> Rulings<'a> {
             Decision::Answer { content: result, .. } | Decision::Clarify { asked: result, .. } => {
                 Ruled::Answered { by, result: result.clone() }
             }
-            // Nobody waits in a replay.
+            // In a replay no call waits.
             Decision::Hold { .. } => Ruled::Unjudged,
             Decision::Drop => Ruled::Blocked { by, result: DROPPED.to_owned() },
         }

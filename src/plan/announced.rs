@@ -1,5 +1,5 @@
-//! Notices about what the history does not show: amounts that the state store knows. They stay where they were placed, so
-//! each is put into the plan with what is to be kept of it. Stores nothing.
+//! Notices about amounts that only the state store knows, and not the history. They keep the position at which they
+//! were placed, so each is put into the plan with the data that must be stored for that. Stores nothing.
 
 use super::{Cursor, Plan};
 use crate::conversation::account::{Marks, SCOPES};

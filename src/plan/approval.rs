@@ -23,13 +23,15 @@ pub struct Question {
     pub(crate) expires_ms: u64,
 }
 
-/// Nobody can be asked about a call; what the model reads of that, where it is not just why an approval is needed.
+/// Nobody can be asked about a call. Holds what the model reads about that, if it is more than why an approval is
+/// needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unasked(pub Option<String>);
 
 impl Question {
-    /// The question in which a reply ends whose calls were decided on so: about these calls (`approval`), where all need
-    /// an approval; else the model's own, where no call of the reply runs or waits.
+    /// The question that ends a reply whose calls were decided on in this way: a question about these calls
+    /// (`approval`), if all of them need an approval; otherwise the model's own question, if no call of the reply
+    /// runs or waits.
     pub fn of(
         decisions: &[Option<Decision>],
         approval: impl FnOnce() -> Result<Self, Unasked>,
@@ -105,7 +107,8 @@ impl Confirmation {
         }
     }
 
-    /// The same from what was kept of it elsewhere: what approves it, its calls, and when it expires.
+    /// As [`Self::new`], from what was stored elsewhere: the token and words that approve it, its calls, and when it
+    /// expires.
     pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
         Self { token, words, calls, expires_ms, ..Self::default() }
     }
@@ -137,11 +140,11 @@ pub struct HeldCall {
     pub tool: String,
     /// Byte for byte as the program would get them.
     pub arguments: String,
-    /// The same for people: a line for each value, nothing invisible. Empty where nobody is asked.
+    /// The arguments for people: a line for each value, nothing invisible. Empty where nobody is asked.
     pub shown: String,
     /// What else an approval does, in a line, where it does more than release the call.
     pub why: Option<String>,
-    /// It waits for nobody, but until so many ms have passed.
+    /// The call waits for no decision, but until so many ms have passed.
     pub wait_ms: Option<u64>,
 }
 
@@ -149,7 +152,7 @@ pub struct HeldCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     pub decision: ApprovalDecision,
-    /// Who decided, as the one who reports it says.
+    /// The person or system that decided, as given with the answer.
     pub approver: Option<Arc<str>>,
     /// Why, in the person's words.
     pub reason: Option<Arc<str>>,

@@ -23,10 +23,10 @@ pub enum Decision {
         /// By a tool of ours, which has a limit of its own.
         own: bool,
     },
-    /// The client does not see it, but the question to the user that it makes, unless another call of the reply runs.
-    /// The model reads `asked` or `put_off` as its result.
+    /// The client does not see the call, but sees the question to the user that the call makes, unless another call
+    /// of the reply runs. The model reads `asked` or `put_off` as its result.
     Clarify { question: String, asked: String, put_off: String },
-    /// It came although the model was asked for a final answer: nobody sees it.
+    /// The call came although the model was asked for a final answer: neither the client nor the model sees it.
     Drop,
 }
 
@@ -62,7 +62,7 @@ pub enum Known {
     Name,
     /// All of it.
     Whole,
-    /// What had come before the reply was cut: its arguments may be half of what the model meant.
+    /// What had come before the reply was cut: the arguments may be incomplete.
     Cut,
 }
 
@@ -78,7 +78,7 @@ pub enum Next {
 }
 
 impl Next {
-    /// The next step after a reply whose calls were decided on so.
+    /// The next step after a reply with these decisions on its calls.
     pub fn of(decisions: &[Option<Decision>]) -> Self {
         let is_own =
             |decision: &Option<Decision>| matches!(decision, Some(Decision::Answer { own: true, .. }));

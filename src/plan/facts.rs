@@ -1,5 +1,5 @@
-//! Typed facts: what the plans of earlier policies mean to later ones, so that these depend on no names or forms of
-//! others' edits. Reports what was planned; plans nothing.
+//! Typed facts: what the plans of earlier policies mean for later ones, so that these do not depend on the names or
+//! forms of other policies' edits. Reports what was planned; plans nothing.
 
 use super::work::step;
 use super::{Change, Edit, Frame, Plan};
@@ -75,7 +75,7 @@ impl<'a> ResultFacts<'a> {
             Change::Surround { frame, .. } => facts.around.push(frame),
             Change::Redact { by, .. } => {
                 facts.redacted = Some(by);
-                // Others are made of it.
+                // The other new texts are made from this one.
                 facts.replaced = facts.replaced.or(Some(by));
             }
             // Only earlier messages are cleared.

@@ -1,5 +1,5 @@
-//! Placeholders: the values of one conversation that the model must not read, each with the text that it reads in their
-//! place. Finds values in texts and puts them back; what is hidden, and how a placeholder is made, others decide.
+//! Placeholders: the values of one conversation that the model must not read, each with the text that the model reads
+//! instead. Finds values in texts and puts them back. Policies decide what is hidden and how a placeholder is made.
 
 use super::work::step;
 use crate::plural::counted;
@@ -43,7 +43,7 @@ pub struct Redaction {
     pub by: Box<str>,
 }
 
-/// Never with the values.
+/// Written by hand, so that the values are never shown.
 impl Debug for Placeholders {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str(&counted(self.values.len(), "placeholder"))
@@ -252,7 +252,7 @@ mod tests {
         let make = |longer: usize| (longer < 2).then(|| format!("[V_{}]", "1".repeat(longer + 1)));
         let given: Vec<_> = ["aaaa", "bbbb", "cccc", "aaaa"].map(|value| hidden.hide(value, 0, make)).into();
         assert_eq!(given.iter().map(|it| &**it).collect::<Vec<_>>(), ["[V_1]", "[V_11]", "[V_11]", "[V_1]"]);
-        // The third has none of its own: it is hidden, and never put back as another's.
+        // The third value has no placeholder of its own: it is hidden, and never put back in place of another.
         assert_eq!(hidden.restore("[V_11]").as_deref(), Some("bbbb"));
         assert_eq!(hidden.of("cccc"), None);
     }

@@ -1,5 +1,5 @@
-//! Resolution of the changes to each text of a request: of all that policies want done to one text, which applies, in
-//! one fixed order, so that their own order does not matter. Writes no bytes.
+//! Resolution of the changes to each text of a request: if policies want several changes of one text, a fixed order
+//! decides which applies, so that the order of the policies does not matter. Writes no bytes.
 
 use crate::plan::placeholders::Redaction;
 use crate::plan::{Change, Frame, Plan, tokens_of};

@@ -62,7 +62,7 @@ pub enum Verdict {
     Ask(Reason),
     /// The client sees the call with these arguments instead, JSON text. Policies after this one judge the new ones.
     Modify(String),
-    /// The same, where one text among the arguments was written anew.
+    /// As `Modify`, where one text among the arguments was rewritten.
     Reword(Reworded),
     /// The call waits until another model has answered; then it is judged again, with the answer among the known ones.
     /// Where nobody can be asked, `meanwhile` applies, or the call as it is.
@@ -78,7 +78,8 @@ pub enum Verdict {
     },
     /// For a call of a tool of ours: the reply ends in a question to the user, in the assistant's voice.
     Clarify(Clarification),
-    /// It depends on the arguments, which are not known yet. A call whose arguments can never be known is allowed.
+    /// The verdict depends on the arguments, which are not known yet. A call whose arguments can never be known is
+    /// allowed.
     NeedsArguments,
 }
 
@@ -115,7 +116,7 @@ pub struct Reason {
     pub numbers: Vec<(&'static str, u64)>,
     /// Points in time, in ms since the epoch; written as RFC 3339 in UTC.
     pub times: Vec<(&'static str, u64)>,
-    /// After how many ms the reason holds no longer, where the call may be held until then.
+    /// After how many ms the reason no longer holds, where the call may be held until then.
     pub wait_ms: Option<u64>,
     /// Where a person is asked: what they read before the calls, and what their approval extends.
     pub asks: Option<(String, Extends)>,
@@ -132,39 +133,39 @@ impl Reason {
         Self { kind, message, retryable, is_final, numbers, times, wait_ms, asks }
     }
 
-    /// The same for a call that may be made again later.
+    /// The same reason, for a call that may be made again later.
     #[must_use]
     pub fn retryable(self) -> Self {
         Self { retryable: true, ..self }
     }
 
-    /// The same for a reason that holds for every call of this turn.
+    /// The same reason, for every call of this turn.
     #[must_use]
     pub fn for_the_turn(self) -> Self {
         Self { is_final: true, ..self }
     }
 
-    /// The same where an approval extends limits: `line` is shown to the person who is asked.
+    /// The same reason, where an approval extends limits: `line` is shown to the person who is asked.
     #[must_use]
     pub fn extending(self, line: String, extends: Extends) -> Self {
         Self { asks: Some((line, extends)), ..self }
     }
 
-    /// The same with `numbers`.
+    /// The same reason, with `numbers`.
     #[must_use]
     pub fn with(self, numbers: Vec<(&'static str, u64)>) -> Self {
         Self { numbers, ..self }
     }
 
-    /// The same with a point in time, in ms since the epoch.
+    /// The same reason, with a point in time, in ms since the epoch.
     #[must_use]
     pub fn at(mut self, name: &'static str, ms: u64) -> Self {
         self.times.push((name, ms));
         self
     }
 
-    /// Whether it closes the tool, rather than to put its call off or to limit how many there are. A limit that is no
-    /// matter of time allows none at all.
+    /// Whether the reason closes the tool, instead of delaying the call or limiting the number of calls. A limit that
+    /// does not open again with time allows no call at all.
     pub fn closes_tool(&self) -> bool {
         let is_count = self.kind.is_limit() && self.kind != ReasonKind::RateLimit;
         !self.retryable && !self.needs_approval() && !is_count

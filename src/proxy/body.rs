@@ -19,8 +19,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
-/// How long a body waits before it breaks off. When a body fails, hyper drops what it was given and has not written
-/// yet; over HTTP/2 another task writes.
+/// How long a body waits before it breaks off, so that earlier bytes are written out first. When a body fails, hyper
+/// drops what it has not written yet, and over HTTP/2 another task does the writing.
 const BREAK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a body ended early. The receiver sees a broken body, never a clean end.
@@ -69,7 +69,7 @@ pub enum UpBody {
     Rope(Box<Rope>),
     /// The client's body, chunk by chunk as it arrives, with trailers.
     Relay(Box<IdleTimeout>),
-    /// The same after the part that has been read.
+    /// As [`Self::Relay`], after the part of the body that has already been read.
     Continued { read: Box<Rope>, rest: Box<IdleTimeout> },
 }
 
@@ -93,7 +93,7 @@ impl UpBody {
         Self::Continued { read: Box::new(Rope::new(read)), rest: Box::new(IdleTimeout::upload(rest, idle)) }
     }
 
-    /// The same body once more, sharing its bytes; `None` for a relayed one, which cannot be sent twice.
+    /// A second copy of the body that shares its bytes; `None` for a relayed body, which cannot be sent twice.
     pub fn try_clone(&self) -> Option<Self> {
         match self {
             Self::Empty => Some(Self::Empty),

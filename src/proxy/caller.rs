@@ -16,12 +16,12 @@ pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein
 /// The longest conversation id; a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 
-/// The caller: a keyed hash of the one credential that `config` names. Of a known caller it is its name that counts, so
-/// that it stays the same with another key.
+/// The caller: a keyed hash of the one credential that `config` names. A known caller is identified by its name, so
+/// it stays the same when its key changes.
 ///
 /// # Errors
-/// There are several that differ. It is not known which of them the upstream uses, so a caller could give itself any
-/// number of identities. In observe mode nothing is refused: there the first one counts.
+/// The request carries several credentials that differ. It is not known which of them the upstream uses, so a caller
+/// could give itself any number of identities. In observe mode nothing is refused: there the first credential counts.
 pub(crate) fn caller_of(
     key: &HashKey,
     headers: &HeaderMap,

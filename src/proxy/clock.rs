@@ -9,7 +9,7 @@ pub(super) fn now_ms() -> u64 {
     ms_at(Instant::now())
 }
 
-/// The same for an instant in the past.
+/// The time of an instant in the past, in milliseconds since the epoch.
 pub(super) fn ms_at(at: Instant) -> u64 {
     static STARTED: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (instant, wall) = STARTED

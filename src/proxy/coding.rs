@@ -9,7 +9,7 @@ use hyper::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use hyper::http::{HeaderMap, HeaderValue};
 use tokio::task::coop::consume_budget;
 
-/// Headers that hold for the upstream's bytes alone.
+/// Headers that describe the upstream's bytes: they are wrong for a body that was decoded or edited.
 const OF_THE_BYTES: [&str; 7] =
     ["content-length", "content-encoding", "etag", "content-md5", "digest", "content-digest", "repr-digest"];
 
@@ -96,7 +96,7 @@ pub(crate) async fn decode_request(
             Ok(Some(reserved.keep(decoded)))
         }
         (Err(NotDecoded::Unreadable), true) => Ok(None),
-        // Bytes can be made that are JSON in both ways.
+        // An attacker can make bytes that are valid JSON both as they are and when decoded.
         (Ok(_), true) => Err(NotDecoded::Unreadable),
         (Err(error), _) => Err(error),
     }

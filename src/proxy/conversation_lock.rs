@@ -33,7 +33,7 @@ struct Queue {
 pub(crate) enum Entry {
     /// The lock was free; other requests wait until this is dropped.
     Free(ConversationGuard),
-    /// The same, after a wait.
+    /// The lock was taken after a wait.
     Waited(ConversationGuard),
     /// Another request still holds the lock.
     Busy,

@@ -113,7 +113,7 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// The same for a temporary value.
+    /// As [`Self::add`], for a temporary value.
     fn add_owned(&mut self, value: &[u8]) {
         let mut found = Credentials(Vec::new());
         found.add(value, false);
@@ -161,7 +161,7 @@ pub(super) fn without_keys(path: &PathAndQuery) -> Option<PathAndQuery> {
     let kept: String = parameters().filter(|parameter| !carries_key(parameter)).collect();
     let kept = kept.trim_end_matches(['&', ';']);
     let mark = if kept.is_empty() { "" } else { "?" };
-    // Shorter than what was a path already.
+    // This does not fail: the text is a valid path with a shorter query.
     PathAndQuery::try_from(format!("{}{mark}{kept}", path.path())).ok()
 }
 

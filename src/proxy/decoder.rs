@@ -169,7 +169,7 @@ impl Decoder {
             && self.decoded.is_some()
         {
             self.unread_bytes = bytes.len();
-            // It fails where all is decoded: the bytes after that are ignored, as HTTP clients do.
+            // Sending fails once everything is decoded. Further bytes are ignored, as HTTP clients do.
             let _ = pushed.send(bytes);
         }
     }

@@ -141,7 +141,7 @@ impl Driver {
         match output {
             Output::Store(news) => self.app.store.record(news),
             Output::SummariesLost(batches) => {
-                // Shown as cleared from now on, whatever was decided before.
+                // From now on these batches are shown as cleared, whatever was decided before.
                 batches.into_iter().for_each(|batch| {
                     self.app.summaries.pins.pin(batch, Pin::Cleared);
                 });
@@ -401,7 +401,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // What waits was never given out, although the upstream's stream has ended.
+        // A call that still waits was never sent to the client, although the upstream's stream has ended.
         let is_done = self.exchange.is_done() && !self.holds();
         let at = self.record.now();
         self.exchange.close(Now { at, ms: ms_at(at) });

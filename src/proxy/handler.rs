@@ -124,7 +124,8 @@ impl AppState {
         callers.is_empty() || callers.named_by(credentials().iter()).is_some()
     }
 
-    /// Whether the request is for a WebSocket through which calls would pass that HTTP's policies govern.
+    /// Whether the request opens a WebSocket through which calls would bypass the policies that govern them over
+    /// HTTP.
     fn refuses_upgrade<B>(&self, endpoint: Governed, request: &hyper::http::Request<B>) -> bool {
         endpoint == Governed::Responses
             && self.config.responses.websocket == WebSocket::Http
@@ -208,7 +209,7 @@ impl AppState {
         endpoint: Option<Governed>,
     ) -> ResponseFuture {
         let record = self.begin_relay(&request, endpoint);
-        // Nothing else makes a model answer.
+        // Only an upgrade or a POST request can make a model answer.
         let may_be_answered = is_upgrade(&request) || headers::is_post(&request);
         if may_be_answered && self.config.mode != Mode::Off {
             ungoverned::warn_once(record.data.endpoint, &record.data.path);
@@ -281,9 +282,9 @@ impl AppState {
         Driver::new(self, exchange, record, Head::new(parts, coded)).recorded_by(recording).run().await
     }
 
-    /// Handles a request that cannot be read; `body` as it came, and `why` as in metrics. Where policies restrict
-    /// calls, it is refused if it `may_be` that another parser reads it; and if it is sent on, its reply is only passed
-    /// on if it is an error.
+    /// Handles a request that cannot be read; `body` is as it came, and `why` is the label used in metrics. Where
+    /// policies restrict calls, the request is refused if another parser might read it (`may_be`). If it is sent on,
+    /// its reply is passed on only if it is an error.
     async fn govern_unread(
         &self,
         parts: Parts,
@@ -315,7 +316,7 @@ impl AppState {
         Ok(Sender { profile, tier: Some(profile::tier(&self.config.profiles, &credentials)), identity })
     }
 
-    /// The request's body, and the same in the content coding in which it came, if it did.
+    /// The request's body, decoded; and, if it came in a content coding, the body as it came.
     async fn read(
         &self,
         parts: &Parts,
@@ -376,8 +377,8 @@ impl AppState {
         })
     }
 
-    /// Sends a request on as it came, because toolrein cannot read it. `refusing`: the label of why not, where the
-    /// reply of an upstream that can read it must not be passed on.
+    /// Sends a request on as it came, because toolrein cannot read it. `refusing`: the label of the reason, where the
+    /// reply of an upstream that can read the request must not be passed on.
     async fn relay_read(
         &self,
         parts: Parts,

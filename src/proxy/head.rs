@@ -8,7 +8,7 @@ use hyper::http::header::CONTENT_ENCODING;
 use hyper::http::request::Parts;
 use hyper::http::{HeaderValue, Request, Uri};
 
-/// Headers that hold for the client's bytes alone.
+/// Headers that are valid for the client's bytes only.
 const DIGESTS: [&str; 4] = ["content-md5", "digest", "content-digest", "repr-digest"];
 
 /// See the module's documentation.
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(found, expected_names, "{sent:?}");
             assert_eq!(body.collect().await.unwrap().to_bytes(), expected);
         }
-        // A coding that names none, and a body that came plain.
+        // `identity` means no coding, so this body came plain.
         let head = Head::new(parts(&[("content-encoding", value("identity")), ("digest", value("d"))]), None);
         for (sent, expected) in [(pieces(&["a"]), 2), (pieces(&["a", "b"]), 1)] {
             assert_eq!(head.request(&sent, None).headers().len(), expected, "{sent:?}");

@@ -1,4 +1,5 @@
-//! What a call that is held waits for: a person's decision, another model's answer, or its time. Waits; decides nothing.
+//! The waits of held calls: for a person's decision, for another model's answer, or for a point in time. Waits;
+//! decides nothing.
 
 use super::handler::AppState;
 use super::webhooks::Notification;
@@ -13,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// How long it is tried to report that nobody answered in time.
+/// How long toolrein keeps trying to send the notification that nobody answered in time.
 const LATE_NOTICE: Duration = Duration::from_secs(60);
 
 /// The held calls of one client request, each with its number, in the order in which they go out.
@@ -39,7 +40,7 @@ struct Notice {
 }
 
 impl Held {
-    /// Asks people about a call, and notifies who wants to know of it.
+    /// Asks for a person's decision on a call, and notifies the webhook that is configured for it.
     pub(super) fn ask(&mut self, app: &Arc<AppState>, exchange: &mut Exchange, request: ApprovalRequest) {
         let ApprovalRequest { call, hold_ms, webhook } = request;
         let now = Instant::now();
@@ -110,7 +111,7 @@ impl Held {
         let (id, wait) = self.waits.first_mut()?;
         let id = *id;
         let input = match wait {
-            // At once where the question could not be asked.
+            // The answer is there at once where the question could not be asked.
             Wait::Model(answer) => Input::Answered(id, answer.await.unwrap_or_default()),
             Wait::Time(pause) => {
                 let is_over = pause.is_over().await;

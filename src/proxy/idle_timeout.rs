@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub struct IdleTimeout {
     incoming: Incoming,
     idle: Duration,
-    /// Made when the body first lets us wait: most requests never do.
+    /// Created the first time that no frame is ready; for most requests that never happens.
     sleep: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
     /// A frame has come.
@@ -27,9 +27,9 @@ pub struct IdleTimeout {
     clock: Option<Arc<UploadClock>>,
 }
 
-/// When the last frame of an upload was seen. The upstream's time to answer starts there. Frames that were there when
-/// the sending began are not noted: nearly every upload is one frame, and a look at the clock costs as much as passing
-/// it.
+/// When the last frame of an upload was seen. The upstream's time to answer starts there. Frames that were already
+/// there when sending began are not noted: nearly every upload is one frame, and reading the clock costs as much as
+/// passing the frame on.
 #[derive(Debug, Default)]
 pub(super) struct UploadClock {
     /// When it was first read.

@@ -1,5 +1,5 @@
-//! The issuer and the subject of a JSON web token (RFC 7519), for whoever wants a renewed token to be the same caller.
-//! Reads claims; verifies nothing, so that what it returns is what the sender says of itself.
+//! JSON web tokens (RFC 7519): reads the issuer and the subject, so that a caller with a renewed token can stay the
+//! same caller. Verifies nothing: the result is what the sender claims about itself.
 
 use super::credential::lenient;
 use serde::Deserialize;

@@ -105,7 +105,7 @@ impl Reserved {
         }
     }
 
-    /// The same bytes, which hold the reservation for as long as any part of them is held.
+    /// Ties the reservation to `bytes`: it is released when the last slice of them is dropped.
     pub(crate) fn keep(self, bytes: Bytes) -> Bytes {
         match self.0 {
             None => bytes,
@@ -113,7 +113,7 @@ impl Reserved {
         }
     }
 
-    /// The same for bytes in pieces, which are released in their order.
+    /// As [`Self::keep`], for a body in pieces that are released in order: the last piece holds the reservation.
     pub(crate) fn keep_all(self, pieces: &mut [Bytes]) {
         if let Some(last) = pieces.last_mut() {
             *last = self.keep(std::mem::take(last));

@@ -1,5 +1,5 @@
-//! The open connections of a port with a low connection limit: at the limit, the idle one is closed for the next one,
-//! so that connections without requests lock nobody out. Accepts nothing and serves nothing.
+//! The open connections of a port with a low connection limit. At the limit an idle connection is closed to make room
+//! for the next one, so that connections without requests cannot block others. Accepts nothing and serves nothing.
 
 use super::ConnectionActivity;
 use std::sync::atomic::Ordering;

@@ -19,7 +19,7 @@ const RESERVE_BYTES: u64 = 4 << 20;
 pub struct Patience {
     /// The longest pause.
     pub pause: Duration,
-    /// All of it, from the first pause on: a sender that drips keeps every pause short.
+    /// The time for the whole body, counted from the first pause: a slow sender can keep every single pause short.
     pub whole: Duration,
 }
 
@@ -71,8 +71,8 @@ pub async fn read_body(
     read_within(body, declared, limit, patience, None).await
 }
 
-/// The same within the bound on all bodies. A body of declared length first waits for its memory, for at most the given
-/// time; one of unknown length reserves more as it comes, or ends in an error.
+/// As [`read_body`], within the limit on the memory of all bodies. A body of declared length first waits for its
+/// memory, for at most the given time; one of unknown length reserves more as it comes, or ends in an error.
 pub(super) async fn read_within(
     body: &mut (impl Body<Data = Bytes> + Unpin),
     declared: Option<u64>,
@@ -89,7 +89,7 @@ pub(super) async fn read_within(
         let waited = memory.wait_for(length, wait).await;
         reserved = waited.ok_or_else(|| ReadError::NoMemory(Vec::new()))?;
     }
-    // What is reserved is allocated at once, and never moved.
+    // The reserved bytes are allocated at once, so that they are never moved.
     let most_at_once = if memory.is_some() { limit } else { RESERVE_BYTES };
     let mut first = Bytes::new();
     let mut whole = BytesMut::new();

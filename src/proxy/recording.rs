@@ -1,5 +1,5 @@
-//! The recording of one governed request while it runs: its body as it came, and a copy of the reply as the client gets
-//! it, for the recorder and for contents in traces. Nothing of it exists where both are off.
+//! The recording of one governed request while it runs: its body as it came, and a copy of the reply as the client
+//! gets it, for the recorder and for contents in traces. Where both are off, no recording is made.
 
 use crate::exchange::{AnyDialect, Exchange};
 use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
@@ -17,7 +17,7 @@ pub(super) struct Recording {
     has_begun: bool,
 }
 
-/// Who keeps what was said.
+/// The consumers of a recording: the recorder, and the contents of traces.
 #[derive(Clone)]
 pub struct Keepers {
     pub recorder: Recorder,
@@ -31,7 +31,7 @@ impl Keepers {
         self.recorder.is_on() || (self.contents.is_some() && record.trace.is_some())
     }
 
-    /// An empty copy of the reply to the request of this `record`; `None` where nobody keeps it.
+    /// An empty copy of the reply to the request of this `record`; `None` where neither consumer wants it.
     fn copy(&self, record: &RequestRecord) -> Option<ReplyCopy> {
         self.recorder.copy(record).or_else(|| self.contents.as_ref()?.copy(record))
     }
@@ -44,7 +44,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recording {
-    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where nobody keeps it.
+    /// The recording of the request of this `record`, which came at `arrived_ms`; `None` where neither consumer wants
+    /// it.
     pub(super) fn begin(
         keepers: &Keepers,
         record: &RequestRecord,

@@ -1,5 +1,5 @@
-//! The steps of a request for its trace: what an exchange asks for begins one, and what is reported back to it ends it.
-//! Does nothing where no trace is kept; decides nothing.
+//! The steps of a request for its trace: an output of the exchange begins a step, and the input that reports its
+//! result ends it. Does nothing where no trace is kept; decides nothing.
 
 use super::handler::AppState;
 use crate::exchange::{Admission, Input, Output};
@@ -8,7 +8,7 @@ use crate::telemetry::request_record::RequestRecord;
 use crate::telemetry::spans::{Step, StepKind, Trace};
 use hyper::http::HeaderValue;
 
-/// The attribute with what came of a step.
+/// The attribute with the outcome of a step.
 const OUTCOME: &str = "toolrein.outcome";
 
 /// Begins the step that `output` asks for.

@@ -167,7 +167,7 @@ impl Streaming {
                     Output::Send(outgoing) => {
                         let request = self.driver.request(&outgoing);
                         let asking = ask(Arc::clone(&self.driver.app), request);
-                        // What is left of the earlier reply does not matter any more.
+                        // The rest of the earlier reply is discarded.
                         self.decoder = None;
                         self.from = FromUpstream::Asking(Box::pin(asking));
                     }

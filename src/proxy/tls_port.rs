@@ -79,7 +79,7 @@ impl TlsPort {
             Err(HandshakeError::Plain) => Some(Handshake::PlainHttp),
             Err(HandshakeError::Timeout) => Some(Handshake::Timeout),
             Err(HandshakeError::Failed(_)) => Some(Handshake::Failed),
-            // As probes of the port do.
+            // The client left before the handshake, as port probes do.
             Err(HandshakeError::Left) => None,
         };
         if let Some(result) = result {

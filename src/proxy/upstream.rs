@@ -345,7 +345,7 @@ fn has_length(headers: &HeaderMap, length: u64) -> bool {
     only.is_some_and(|value| !value.starts_with(['+', '0']) && value.parse() == Ok(length))
 }
 
-/// The same request once more, if its body can be sent twice.
+/// A copy of the request, if its body can be sent twice.
 fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
     let mut copy = Request::new(request.body().try_clone()?);
     *copy.method_mut() = request.method().clone();

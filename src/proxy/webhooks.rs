@@ -75,7 +75,7 @@ pub(crate) struct Notification {
     pub(crate) step: Option<Child>,
 }
 
-/// What became of a notification.
+/// The outcome of a notification.
 struct Delivery {
     result: WebhookResult,
     tries: u32,
@@ -83,7 +83,7 @@ struct Delivery {
     problem: String,
 }
 
-/// A signed notification, the same in each try but for its time.
+/// A signed notification: every try sends the same one, with another time.
 struct Message {
     id: String,
     body: Bytes,
@@ -101,7 +101,7 @@ impl Webhooks {
         Ok(Self { known, running: Arc::new(Semaphore::new(MOST_RUNNING)), drain })
     }
 
-    /// The same with the settings of another configuration.
+    /// The webhooks of another configuration, with the same limit on running notifications and the same drain.
     pub(crate) fn renewed(
         &self,
         config: &Config,
@@ -269,8 +269,8 @@ impl AppState {
         self.telemetry.spans.record_child(&child);
     }
 
-    /// Counts what became of a notification, and logs one that was not delivered: its receiver by host alone, since a
-    /// path may be a secret.
+    /// Counts the outcome of a notification, and logs one that was not delivered. The log names its receiver by host
+    /// only, since a path may be a secret.
     fn note_webhook(&self, webhook: &Webhook, kind: &'static str, delivery: &Delivery) {
         let Delivery { result, tries, problem } = delivery;
         self.telemetry.metrics.count_webhook(*result);

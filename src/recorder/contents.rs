@@ -1,6 +1,6 @@
-//! What was said in a request, for its trace: messages, arguments and results in the form of OpenTelemetry's semantic
-//! conventions. Each text is redacted whole by the recorder's rules and then shortened, so that no half of a value is left;
-//! what is redacted and what is kept of one request are bounded.
+//! The contents of traces: messages, arguments and results of a request, in the form of OpenTelemetry's semantic
+//! conventions. Each text is first redacted whole by the recorder's rules and then shortened, so that no part of a
+//! value is left. How much of one request is redacted and kept is bounded.
 
 use super::{ReplyCopy, Taken};
 use crate::config::Record;

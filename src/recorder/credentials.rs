@@ -1,5 +1,5 @@
-//! Credentials that a request's body holds by design: those with which the provider is to log in to a tool's server.
-//! They are replaced whatever else is redacted; those of the request's head are never recorded at all.
+//! Credentials that a request's body holds by design: those with which the provider logs in to a tool's server. They
+//! are replaced whatever else is redacted. Credentials in the request's head are never recorded at all.
 
 use crate::exchange::AnyDialect;
 use crate::wire::body::Span;

@@ -168,7 +168,7 @@ impl Lines {
         line
     }
 
-    /// The reply as a whole: a stream cuts values into pieces, which no rule would find.
+    /// The reply in one piece: a stream splits values, and no rule would find the parts.
     fn reply(&self, taken: &Taken) -> Option<Box<RawValue>> {
         let whole = Bytes::copy_from_slice(taken.reply.as_ref()?.whole()?);
         let reply = taken.dialect.reply_items(&whole);
@@ -187,7 +187,7 @@ impl Lines {
     }
 
     fn redacted(&self, json: &str) -> Option<Box<RawValue>> {
-        // First whether it is JSON: free text would be redacted as one string.
+        // First checks whether it is JSON: free text would be redacted as one string.
         let whole = RawValue::from_string(json.trim().to_owned()).ok()?;
         match self.redactor.redact(whole.get(), &self.key) {
             Some(redacted) => RawValue::from_string(redacted).ok(),

@@ -74,7 +74,7 @@ enum Job {
         record: Box<RequestRecord>,
         bytes: usize,
     },
-    /// End, and say so.
+    /// End, and report that the thread has ended.
     End(SyncSender<()>),
 }
 
@@ -152,7 +152,7 @@ impl Recorder {
         let Some(open) = &self.0 else { return };
         open.closed.store(true, Ordering::Relaxed);
         let (done, ended) = sync_channel(1);
-        // A queue that is full belongs to a disk that does not answer.
+        // If the queue is full, the disk does not answer.
         if open.queue.try_send(Job::End(done)).is_ok() {
             let _ = ended.recv_timeout(END_WITHIN);
         }

@@ -1,5 +1,5 @@
-//! Whole JSON documents in place of lines: a list, or an object over several lines. Found by their beginning; a file that
-//! turns out to be something else is read line by line after all.
+//! Whole JSON documents in place of lines: a list, or an object over several lines. A document is recognised by its
+//! beginning; a file that turns out to be something else is read line by line.
 
 use serde_json::value::RawValue;
 use std::io::{self, BufRead, Cursor, Read as _};
@@ -41,7 +41,7 @@ pub(super) fn content(mut reader: Box<dyn BufRead>, longest: u64) -> io::Result<
     let values = serde_json::Deserializer::from_slice(trimmed(&start)).into_iter::<Box<RawValue>>();
     match values.collect() {
         Ok(values) => Ok(Content::Values(values, start.len() as u64)),
-        // Such as lines whose first is torn.
+        // For example, a file of lines whose first line is incomplete.
         Err(_) => Ok(Content::Lines(Box::new(Cursor::new(start)))),
     }
 }

@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 256 << 20;
 /// Members that name a history upstream.
 pub(super) const UPSTREAM: [&str; 2] = ["previous_response_id", "conversation"];
 
-/// The members of a line with a request and its reply. Of the others the labels of a recording count.
+/// The members of a line with a request and its reply. Of its other members, only the labels of a recording are read.
 const REQUEST: &str = "request";
 /// The body of the reply: an object, or of a stream its text or the list of its events.
 const RESPONSE: &str = "response";
@@ -48,7 +48,7 @@ impl Exchange {
 /// A request with the whole conversation.
 struct Joined {
     body: Bytes,
-    /// Where the messages end that the request had.
+    /// The end of the messages that the request had.
     end: usize,
     live: Option<Live>,
 }
@@ -116,7 +116,7 @@ impl ExchangeLines {
             let reply: Vec<_> = items.iter().map(|item| String::from_utf8_lossy(item)).collect();
             Live::read(done, dialect, &body, &request, &reply.join(","), history)
         });
-        // A conversation keeps its name; otherwise each reply is gone on with by its own id.
+        // A conversation keeps its name; otherwise a later request continues from a reply by that reply's id.
         let conversation = request.continues.clone().filter(|_| request.value(&body, UPSTREAM[1]).is_some());
         if let Some(name) = conversation.or(id) {
             self.remember(name, all);

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// Lines held back until it is known whether another one continues them: so many conversations may be recorded at the
 /// same time.
 const MOST_HELD: usize = 64;
-/// The same in bytes.
+/// The most bytes of lines held back.
 const MOST_HELD_BYTES: usize = 64 << 20;
 
 /// The lines held back, oldest first.

@@ -1,5 +1,5 @@
-//! The input reader: lines of files, one after the other, each bounded, whatever else is wrong with them. Gives bytes
-//! and their positions; does not interpret them.
+//! The input reader: lines of files, one after the other, each bounded in length, whatever else is wrong with the
+//! files. Returns bytes and their positions; does not interpret them.
 
 use super::document::{self, Content};
 use super::live::Live;

@@ -1,5 +1,5 @@
-//! What a recording of toolrein's own shows of the live request: the verdicts, the hidden exchanges with the results that
-//! the model read, and what the model did next. Read leniently; nothing is decided again.
+//! The live treatment of a request, from a recording of toolrein's own: the verdicts, the hidden exchanges with the
+//! results that the model read, and what the model did next. Read leniently; nothing is decided again.
 
 use crate::conversation::Transcript;
 use crate::conversation::identity::{Hash, Identity};
@@ -85,7 +85,7 @@ struct Hidden {
     items: Box<RawValue>,
 }
 
-/// What the model said at once.
+/// What the model said in one reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     pub text: String,

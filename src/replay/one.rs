@@ -62,7 +62,7 @@ pub(crate) enum NoneFound {
 /// What was observed of one conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
-    /// Of the last request: how many messages it had, its plan, and where notices were placed.
+    /// For the last request: how many messages it had, its plan, and where notices were placed.
     pub history: usize,
     pub plan: Plan,
     pub placement: Option<Placement>,

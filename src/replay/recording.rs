@@ -105,7 +105,7 @@ impl Recording {
             if is_reply(history - 1) || !(is_reply(history) || history == messages.len()) {
                 continue;
             }
-            // An agent's greeting was written, not asked for.
+            // An agent's greeting was written by the program and does not answer a request.
             if messages[..history].iter().all(|message| message.role == Role::System) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Recording {
         let declared = DeclaredNames::new(tools.keys().cloned().collect::<Vec<_>>());
         let calls = self.request.messages.iter().flat_map(|message| &message.calls);
         for name in calls.filter_map(|call| call.full_name(&self.body)) {
-            // By the declared tool that programs take the name for.
+            // Counted under the declared tool that programs run for this name.
             if let Some(used) = declared.meant(&name).and_then(|name| tools.get_mut(name)) {
                 used.calls += 1;
             }

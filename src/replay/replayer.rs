@@ -149,7 +149,7 @@ struct ReplayInProgress<'a> {
     figures: Figures,
     acts: BTreeMap<&'static str, Acts>,
     limits: BTreeMap<(&'static str, String), Use>,
-    /// What a state store would know of the account; whether one is asked for.
+    /// The account as a state store would know it, and whether a policy asks for it.
     carried: HashMap<Hash, Arc<Carried>>,
     accounts: bool,
     events: Vec<Event>,
@@ -300,7 +300,7 @@ impl ReplayInProgress<'_> {
         let mut before = Before { replay: self, history: step.history };
         while let Some(pending) = advance(exchange, &mut before, now) {
             match pending {
-                // There is nobody to ask.
+                // In a replay nobody can be asked.
                 Pending::Approval(id) => {
                     exchange.on(Input::Decided(id, ApprovalDecision::Unasked.into()), now);
                 }

@@ -265,7 +265,7 @@ fn of_solved(stopped: u64, solved: u64) -> String {
     if solved == 0 { "-".to_owned() } else { format!("{} of {}", grouped(stopped), grouped(solved)) }
 }
 
-/// Rounded down, so that only the whole is shown as 100%.
+/// Rounded down, so that only a full share is shown as 100%.
 fn percent(part: u64, whole: u64) -> String {
     share(part, whole).map_or_else(
         || "-".to_owned(),

@@ -21,7 +21,7 @@ use std::thread;
 pub(super) enum Replayed {
     Conversation(Box<Conversation>),
     Broken(InputPosition, Flaw),
-    /// A later line goes on with an earlier one, which is not replayed by itself.
+    /// A later line continues this one, which is therefore not replayed on its own.
     Continued,
 }
 

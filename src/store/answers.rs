@@ -1,5 +1,5 @@
-//! Answers of other models about calls, kept within a bound and a lifetime. Sends no requests; an evicted answer is asked
-//! for again, no more.
+//! Answers of other models about calls, kept within a bound and a lifetime. Sends no requests. An answer that was
+//! evicted is only asked for again.
 
 use super::cache::{Cache, ENTRY_BYTES, weighed};
 use crate::conversation::identity::Hash;
@@ -13,7 +13,7 @@ const BYTES: u64 = 4 << 20;
 pub struct ModelAnswers(Cache<Arc<str>>);
 
 impl ModelAnswers {
-    /// None yet; each is kept for `lifetime`.
+    /// A store without answers; each answer is kept for `lifetime`.
     pub fn new(lifetime: Duration) -> Self {
         Self(weighed(BYTES, lifetime, |answer: &Arc<str>| ENTRY_BYTES + answer.len()))
     }

@@ -38,7 +38,7 @@ pub struct Shown {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoken {
     pub approve: bool,
-    /// Who decided, as whoever reports it says.
+    /// The person or system that decided, as given with the answer.
     pub approver: Option<Arc<str>>,
     /// Why, in the person's words.
     pub reason: Option<Arc<str>>,
@@ -113,7 +113,7 @@ pub struct Ticket {
     spoken: Option<Spoken>,
 }
 
-/// A call that waits for nobody, but until its time has come.
+/// A call that waits for a point in time, and for no decision.
 pub struct Pause {
     until: Instant,
     stopping: watch::Receiver<bool>,
@@ -123,7 +123,7 @@ impl Pause {
     /// Whether its time has come; otherwise the process is shutting down. Cancel-safe.
     pub async fn is_over(&mut self) -> bool {
         let stopped = self.stopping.wait_for(|stopping| *stopping);
-        // Without a sender nobody can stop it, which is no reason to wait for less time.
+        // If the sender is gone, no shutdown can be signalled, and the call still waits its full time.
         let stopped = async {
             if stopped.await.is_err() {
                 pending::<()>().await;
@@ -134,7 +134,7 @@ impl Pause {
 }
 
 impl HeldCalls {
-    /// Lets a call wait until `until`, for nobody.
+    /// Holds a call until `until`, without waiting for a decision.
     pub fn pause(&self, until: Instant) -> Pause {
         Pause { until, stopping: self.stopping.subscribe() }
     }

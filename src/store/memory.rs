@@ -33,11 +33,11 @@ const COMPILED_BYTES: usize = 32 * 1024;
 /// How much is kept and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Calls whose release time is known.
+    /// The most calls whose release time is kept.
     pub calls: u64,
-    /// Bytes of hidden exchanges.
+    /// The most bytes of hidden exchanges.
     pub hidden_exchange_bytes: u64,
-    /// Conversations counted.
+    /// The most conversations that are counted.
     pub conversations: u64,
     /// How long a fact is kept.
     pub lifetime: Duration,
@@ -55,7 +55,7 @@ pub struct Memory {
     /// Approvals that hold for the rest of their conversations.
     approved: Recent<()>,
     spent: Cache<Arc<Uses>>,
-    /// Accounts as of replies.
+    /// The accounts of conversations as of each reply.
     carried: Cache<Arc<Carried>>,
     parts: OwnParts,
     overflows: Recent<Arc<Vec<Overflow>>>,
@@ -144,7 +144,7 @@ impl Memory {
         self.parts.part(key)
     }
 
-    /// Adds to it; returns the part before and after.
+    /// Adds `tally` to this process's part of a sum; returns the part before and after.
     pub(super) fn add_to_part(&self, key: Hash, tally: &Tally) -> (Option<Part>, Part) {
         self.parts.add(key, tally)
     }
@@ -328,7 +328,7 @@ impl Memo for MemoCache {
         if let Some(known) = self.0.get(&key) {
             return known;
         }
-        // Two requests may compute the same at once; waiting for each other would cost more.
+        // Two requests may compute the same value at the same time; waiting for each other would cost more.
         let derived = compute();
         self.0.insert(key, derived.clone());
         derived

@@ -1,12 +1,12 @@
-//! Pending approvals. Each can be used once. Decides which request gets the calls; whether an answer is an
-//! approval has been decided before.
+//! Pending approvals: each can be used once. Decides which request gets the calls. Whether an answer is an
+//! approval is decided before it comes here.
 
 use super::Claim;
 use crate::plan::approval::Confirmation;
 use std::sync::Arc;
 
-/// Two equal requests within this time were sent in parallel: clients wait longer before they retry (the openai
-/// packages at least 375 ms).
+/// Two equal requests within this time were sent in parallel and are not a retry: clients wait longer before they
+/// retry (the openai packages at least 375 ms).
 const TRIES_AGAIN_MS: u64 = 300;
 /// How long a client that lost the answer may ask for it again.
 const LOST_MS: u64 = 60_000;

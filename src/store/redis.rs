@@ -268,7 +268,8 @@ impl StateStore for Redis {
 
     fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>> {
         Box::pin(async move {
-            // Of one reply it never changes; of a conversation the newest may be another replica's.
+            // The record of one reply never changes. For a named conversation, another replica may have the newest
+            // record.
             let own = self.local.history(name).await;
             let (about, mut commands) = ((Kind::UpstreamHistory, name), pipe());
             commands.cmd("GET").arg(self.names.key(about));
@@ -368,7 +369,7 @@ fn merge(facts: &mut Facts, found: Found) {
     }
     let own = std::mem::replace(&mut facts.pinned, found.pinned);
     add_pins(&mut facts.pinned, own);
-    // Of a reply that several processes know, the shared state store has the latest.
+    // If several processes know the account as of a reply, the shared state store has the latest.
     for (known, shared) in facts.carried.iter_mut().zip(found.carried) {
         *known = newest(known.take(), shared);
     }

@@ -18,7 +18,7 @@ pub(super) struct Uses(Vec<Use>);
 
 #[derive(Clone, Debug)]
 struct Use {
-    /// `None`: it takes no more tries.
+    /// `None`: no further tries belong to this use.
     request: Option<Hash>,
     tries: u32,
     calls: usize,

@@ -1,6 +1,6 @@
-//! Pinned summary decisions: whether a batch of cleared results has a summary, and which. Decided once for each batch
-//! and kept, within a bound and a lifetime; and the summaries that came too late for their batch. Sends no requests; an
-//! evicted summary breaks one cached prefix, no more.
+//! Pinned summary decisions: whether a batch of cleared results has a summary, and which one. Each batch is decided
+//! once, and the decision is kept within a bound and a lifetime; so are summaries that came too late for their batch.
+//! Sends no requests. A summary that was evicted only breaks one cached prefix.
 
 use super::cache::{Cache, ENTRY_BYTES, weighed};
 use crate::conversation::identity::Hash;

@@ -21,8 +21,8 @@ pub(super) fn kept_for(lifetime: Duration) -> Duration {
 /// The part of one adder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Whose it is. A part that was forgotten is started anew under another name, so that it does not seem older than
-    /// what was reported of it.
+    /// The name of this part. A part that was forgotten is started again under another name, so that it does not
+    /// look older than what was already reported of it.
     pub(super) of: Hash,
     pub(super) tally: Tally,
 }

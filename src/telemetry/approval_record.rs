@@ -34,13 +34,14 @@ impl Consent {
 pub struct ApprovalRecord {
     pub tool: String,
     pub outcome: Consent,
-    /// Who decided, as whoever reported the decision says; none where the user did, in the conversation.
+    /// The person or system that decided, as reported with the decision; `None` where the user decided in the
+    /// conversation.
     pub approver: Option<String>,
     /// Why, in the person's words.
     pub reason: Option<String>,
 }
 
-/// What became of a notification about a call that waits.
+/// The outcome of a notification about a call that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookResult {
     Delivered,
@@ -48,7 +49,7 @@ pub enum WebhookResult {
     Refused,
     /// The receiver did not take it, however often it was sent.
     Failed,
-    /// Too many were on their way.
+    /// Too many notifications were being sent.
     Dropped,
 }
 

@@ -38,7 +38,7 @@ impl Approvers {
         Ok(Self { decisions, webhooks, seen: Mutex::default() })
     }
 
-    /// Counts what became of a notification.
+    /// Counts the outcome of a notification.
     pub(super) fn count_webhook(&self, result: WebhookResult) {
         self.webhooks.add(result.as_str(), 1);
     }

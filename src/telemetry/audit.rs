@@ -94,9 +94,9 @@ struct Decision<'a> {
     /// Its index among the calls judged in this request, from 0.
     call: usize,
     tool: Cow<'a, str>,
-    /// What became of the call: `allow`, `block`, `modify`, `answer` or `ask`.
+    /// The verdict on the call: `allow`, `block`, `modify`, `answer` or `ask`.
     verdict: &'static str,
-    /// It was allowed because nobody could decide on it.
+    /// It was allowed because it could not be judged.
     #[serde(skip_serializing_if = "is_false")]
     unjudged: bool,
     policy: Option<&'static str>,
@@ -119,7 +119,7 @@ struct Rewritten<'a> {
 struct Approval<'a> {
     tool: Cow<'a, str>,
     outcome: &'static str,
-    /// Who decided, as whoever reported it says.
+    /// The person or system that decided, as reported with the decision.
     approver: Option<Cow<'a, str>>,
     reason: Option<Cow<'a, str>>,
 }
@@ -235,7 +235,7 @@ impl Write for Appended {
         self.file.write(bytes)
     }
 
-    /// All at once or not at all, as far as the disk allows: called for each batch of lines.
+    /// Writes all lines or none, as far as the disk allows; called for each batch of lines.
     fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
         if !self.is_in_place() {
             self.file = open(&self.path)?;

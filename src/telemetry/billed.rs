@@ -7,7 +7,7 @@ use prometheus::Error;
 pub(super) struct Summaries {
     pub(super) kinds: Counters,
     pub(super) tokens: Counters,
-    /// Of questions about calls.
+    /// The tokens of questions about calls.
     pub(super) question_tokens: Counters,
 }
 

@@ -30,7 +30,7 @@ impl Endpoint {
         match (parent, last) {
             ("chat", "completions") => Self::ChatCompletions,
             (_, "completions") => Self::Completions,
-            // Those of a thread belong to another API.
+            // The messages of a thread belong to another API.
             (parent, "messages") if parent.is_empty() || is_version(parent) => Self::Messages,
             ("messages", "count_tokens" | "batches") => Self::Messages,
             _ => path.split('/').find_map(Self::by_segment).unwrap_or_default(),

@@ -85,7 +85,8 @@ impl Maker<'_> {
         self.counters(name, help, &[label]).map(Counters)
     }
 
-    /// The same for the few `words` whose first increase is worth an alert: each exists from the start, at 0.
+    /// As [`Self::words`], for the few `words` whose first increase is worth an alert: their series exist from the
+    /// start, at 0.
     pub(super) fn words_from_zero(
         &self,
         name: &str,
@@ -111,7 +112,7 @@ impl Counters {
         }
     }
 
-    /// The count of a word that has a series already; another one would get it.
+    /// The count of a word that has a series already. A word without a series would get one.
     pub(super) fn count(&self, word: &'static str) -> u64 {
         self.0.with_label_values(&[word]).get()
     }

@@ -6,7 +6,7 @@ use super::request_record::{RequestRecord, Tokens};
 use prometheus::{Error, HistogramVec};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Of the semantic conventions for generative AI, for durations in seconds and for tokens.
+/// Buckets of the semantic conventions for generative AI, for durations in seconds and for tokens.
 const SECONDS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const TOKENS: [f64; 14] = [

@@ -49,7 +49,7 @@ pub(super) fn line(
         Form::Json => {
             let line = Line { timestamp, level: level.as_str(), message: &message, fields };
             let mut bytes = Vec::with_capacity(USUAL_BYTES);
-            // It fails only where a key is not text, and ours are.
+            // Writing fails only where a key is not text, and our keys are text.
             let _ = serde_json::to_writer(&mut bytes, &line);
             bytes
         }
@@ -102,7 +102,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// As it is where it is one word, else quoted and escaped.
+/// The text unchanged where it is one word, otherwise quoted and escaped.
 fn plain(text: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@*+".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_word) { text.to_owned() } else { format!("{text:?}") }

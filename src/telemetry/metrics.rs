@@ -62,7 +62,7 @@ pub struct Metrics {
     spans: SpanCounts,
 }
 
-/// Sums of tokens and money besides what upstreams billed in tokens.
+/// Sums of tokens and money, except for the tokens that upstreams billed.
 struct Sums {
     policy_tokens: IntCounterVec,
     cost: CounterVec,
@@ -205,7 +205,7 @@ impl Metrics {
         self.deeds.summaries.kinds.add(result.as_str(), 1);
     }
 
-    /// Counts what became of a notification.
+    /// Counts the outcome of a notification.
     pub fn count_webhook(&self, result: WebhookResult) {
         self.deeds.approvers.count_webhook(result);
     }
@@ -265,7 +265,7 @@ impl Metrics {
         self.gauges.poll();
         let mut text = String::new();
         for family in self.registry.gather() {
-            // Only a family without a name or a value cannot be written, and the registry gathers none such.
+            // Only a family without a name or a value cannot be written, and the registry gathers no such family.
             let _ = TextEncoder::new().encode_utf8(&[family], &mut text);
         }
         text

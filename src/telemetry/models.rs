@@ -73,7 +73,7 @@ impl Models {
 
     /// The metrics of the model with this name, or those of all others if there are too many.
     pub(super) fn model(&self, raw: Option<&str>) -> Arc<Model> {
-        // A long name is looked up and kept under its label, so that it takes one place and little room.
+        // A long name is looked up and kept under its label, so that it takes one entry and little memory.
         let name = bounded::name(raw.filter(|name| !name.is_empty()).unwrap_or(NONE));
         if let Some(model) = self.seen.get(name.as_ref()) {
             return Arc::clone(&model);
@@ -99,7 +99,7 @@ impl Models {
     }
 }
 
-/// Whether the label takes no place of a model.
+/// Whether the label does not count against the cap.
 fn is_special(name: &str) -> bool {
     [NONE, OTHER].contains(&name)
 }

@@ -58,7 +58,7 @@ impl Queue {
             self.failed.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // It fails only where it waits for room, which this one does not.
+        // Writing fails only where it would wait for room, which this writer never does.
         let _ = self.writer.clone().write_all(line);
     }
 

@@ -120,7 +120,7 @@ struct Call<'a> {
     #[serde(skip_serializing_if = "is_nothing")]
     id: Cow<'a, str>,
     verdict: &'static str,
-    /// Nobody could decide on it.
+    /// It was allowed because it could not be judged.
     #[serde(skip_serializing_if = "is_nothing")]
     unjudged: bool,
     /// The policy whose text the model gets, or the first one that objected.

@@ -51,7 +51,7 @@ pub struct RequestRecord {
     pub re_requests: Vec<ReRequest>,
     /// Calls that needed a person's decision, and the decisions.
     pub confirmations: Vec<Consent>,
-    /// The same call by call, with who decided. For the log and the audit log.
+    /// Approvals call by call, with who decided. For the log and the audit log.
     pub approvals: Vec<ApprovalRecord>,
     pub tokens: Tokens,
     /// What each policy did to the number of tokens.
@@ -75,7 +75,7 @@ pub struct RequestRecord {
     pub carried: Vec<&'static str>,
     /// Why replies, or parts of them, passed without being judged: `event_too_long`, `held_too_much`, ...
     pub unjudged: Vec<&'static str>,
-    /// The state store did not answer for it; whether it was refused for that.
+    /// The state store did not answer for the request; the value says whether the request was refused for that.
     pub without_store: Option<bool>,
     /// The state of summaries that were decided before.
     pub summaries: Vec<SummaryResult>,
@@ -154,7 +154,7 @@ pub struct JudgedCall {
     /// As the upstream gave it; empty where it gave none.
     pub id: String,
     pub verdict: Verdict,
-    /// It was allowed because nobody could decide on it.
+    /// It was allowed because it could not be judged.
     pub unjudged: bool,
     /// The decisions of policies, in registry order; every objection, also in observe mode.
     pub said: Vec<Said>,
@@ -203,7 +203,7 @@ pub struct NewResult {
     pub tool: String,
     /// Length of its text as the client sent it.
     pub bytes: u64,
-    /// The same, as estimated tokens.
+    /// The length of its text in estimated tokens.
     pub tokens: u64,
     /// From the call's release to the request with the result; `None` if the release is not known.
     pub took: Option<Duration>,
@@ -237,11 +237,11 @@ impl ResultOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyTokens {
     pub policy: &'static str,
-    /// Not sent, estimated; old cuts included.
+    /// Tokens that are not sent, estimated; earlier cuts included.
     pub removed: u64,
-    /// Sent in addition: notices and declarations, estimated; old ones included.
+    /// Tokens that are sent in addition, estimated: notices and declarations, earlier ones included.
     pub added: u64,
-    /// Billed for asking the model again after the policy's decision.
+    /// Tokens that were billed for asking the model again after the policy's decision.
     pub reasked: u64,
 }
 
@@ -249,12 +249,12 @@ pub struct PolicyTokens {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     pub prompt: u64,
-    /// Of the prompt, those read from the provider's cache.
+    /// The part of the prompt that was read from the provider's cache.
     pub cached: u64,
-    /// Of the prompt, those written to the provider's cache.
+    /// The part of the prompt that was written to the provider's cache.
     pub cache_written: u64,
     pub completion: u64,
-    /// Of the completion, those spent on reasoning.
+    /// The part of the completion that was spent on reasoning.
     pub reasoning: u64,
     /// Not sent in this request because texts were shortened, its old messages included.
     pub saved: u64,
@@ -272,9 +272,9 @@ pub struct Context {
 /// The result of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryResult {
-    /// In time.
+    /// The summary came in time.
     Made,
-    /// Not in time; it may be used in the next batch.
+    /// The summary came too late; it may be used in the next batch.
     Late,
     Failed,
     /// A request got a summary that was made before.
@@ -393,10 +393,10 @@ impl RequestRecord {
     }
 }
 
-/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. First edits by their number, then
-/// the rest by name; each part sorted and without repetition, so that equal actions in any order give equal headers.
-/// Last the estimated tokens of the request that were not sent to the model, since the bill, the client's own measure,
-/// does not contain them. `None` where nothing acted.
+/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. First come edits with their
+/// number, then the other actions by name. Each part is sorted and without repetition, so that the order of the
+/// actions does not change the header. Last come the estimated tokens of the request that were not sent to the model:
+/// clients measure by the bill, which does not contain them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
     let mut actions = actions.into_iter().filter(|action| action.count > 0).peekable();
     // The usual case.

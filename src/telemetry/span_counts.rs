@@ -4,7 +4,7 @@
 use super::families::Maker;
 use prometheus::{Error, IntCounterVec};
 
-/// What became of a span, in the order of use.
+/// The outcome of a span, in the order of use.
 const RESULTS: [&str; 2] = ["sent", "lost"];
 
 /// Counters of spans. Cheap to clone.

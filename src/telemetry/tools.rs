@@ -20,7 +20,7 @@ const OTHER: &str = "other";
 /// Buckets from a word to 16 MiB, in factors of four.
 const BYTES: [f64; 9] =
     [64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0];
-/// The same at four bytes a token.
+/// The same sizes in tokens, at four bytes a token.
 const TOKENS: [f64; 9] = [16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 4_194_304.0];
 /// Buckets from a look-up in memory to a person's answer.
 const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
@@ -30,14 +30,15 @@ const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.
 pub struct OwnSeries {
     /// Every tool, as long as there are not too many.
     all: bool,
-    /// Those whose names fit a configured pattern, as long as there are not too many: models and clients invent names.
+    /// The tools whose names fit a configured pattern, as long as there are not too many: models and clients invent
+    /// names.
     fits: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// The labels of those that are configured by their exact names, in any case.
     named: Arc<BTreeSet<String>>,
 }
 
 impl OwnSeries {
-    /// No tool has.
+    /// No tool has series of its own.
     pub fn none() -> Self {
         Self::new(false, |_| false)
     }
@@ -61,7 +62,7 @@ pub(super) struct Tools {
     families: Families,
     /// Read for tools without series of their own, replaced when a configuration is read.
     own: ArcSwap<OwnSeries>,
-    /// Those with series of their own, by label. Read for every call, written when a tool is first seen.
+    /// The tools with series of their own, by label. Read for every call, written when a tool is first seen.
     seen: DashMap<String, Arc<Tool>>,
     /// How many of them are not configured by their exact names.
     unknown: AtomicUsize,

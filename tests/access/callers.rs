@@ -1,4 +1,4 @@
-//! `[caller.NAME]`: known callers are served alone, under their names, and their keys stay here.
+//! `[caller.NAME]`: only known callers are served, under their names, and their keys are not sent to the upstream.
 
 use crate::post;
 use crate::support::client::Request;

@@ -90,7 +90,7 @@ fn a_client_needs_a_certificate_where_one_is_required_and_a_bad_one_never_passes
     assert!(!curl(&required, &ca, &["--http2"]).0, "without a certificate");
 }
 
-/// The certificate that a new connection is shown.
+/// The certificate that the server presents to a new connection.
 fn served(toolrein: &Toolrein, authority: &Authority) -> Vec<u8> {
     ask(connect(toolrein.origin(), &authority.pem, &[], None)).unwrap().certificate
 }
@@ -139,7 +139,7 @@ fn a_broken_certificate_on_reload_is_refused_and_named_and_a_good_one_is_taken()
 fn a_secret_whose_link_is_exchanged_is_noticed() {
     let (upstream, authority) = (answering(), Authority::new("a"));
     let (first, second) = (authority.server(LATER), authority.server(LATER + 1));
-    // As a kubelet mounts a Secret: the files are links through a link to a folder, and that one is exchanged.
+    // As a kubelet mounts a Secret: the files are links through a link to a folder, and only that link is replaced.
     let mount = Folder::new(&first, None);
     let version = |name: &str, pair: &Pair| {
         let folder = mount.path().join(name);
@@ -161,7 +161,7 @@ fn a_secret_whose_link_is_exchanged_is_noticed() {
     std::fs::rename(mount.path().join("..new"), mount.path().join("..data")).unwrap();
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 1.0);
     assert_eq!(served(&toolrein, &authority), der(&second));
-    // Not the same again, and a half-written pair is refused once.
+    // The same certificate is not loaded again, and a half-written pair is refused only once.
     std::fs::write(mount.path().join("..two/tls.crt"), &first.certificate).unwrap();
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"refused\"}", 1.0);
     std::fs::write(mount.path().join("..two/tls.key"), &first.key).unwrap();

@@ -1,4 +1,4 @@
-//! Certificates made for a test, and a client that speaks TLS and shows what it was given.
+//! Certificates made for a test, and a TLS client that shows what it received.
 
 use crate::support::PATIENCE;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};

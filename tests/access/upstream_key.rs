@@ -1,4 +1,4 @@
-//! `upstream.api_key_env`: toolrein holds the key of the upstream, and whatever the client sent stays here.
+//! `upstream.api_key_env`: toolrein holds the upstream's key, and no credential of the client is sent on.
 
 use crate::post;
 use crate::support::client::Request;

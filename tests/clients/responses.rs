@@ -188,7 +188,7 @@ fn a_runaway_model_in_the_agents_sdk_ends_with_text(client: Client) {
     }
 }
 
-/// Where the history may be kept upstream, and how a reply is asked for.
+/// How the upstream keeps the history, and how a reply is requested.
 const UPSTREAM_HISTORIES: [&str; 4] =
     ["previous-whole", "previous-streamed", "conversation-whole", "conversation-streamed"];
 

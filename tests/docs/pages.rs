@@ -1,4 +1,4 @@
-//! The pages: where they are, their headings, their blocks of code, and what is left without these.
+//! The pages: their paths, headings and blocks of code, and the text without these blocks.
 
 use std::path::{Path, PathBuf};
 

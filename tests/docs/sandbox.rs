@@ -20,7 +20,7 @@ tools = ["pay"]
 form = "held"
 "#;
 
-/// In place of the program: what would serve for ever serves until it listens, on free ports.
+/// A wrapper in place of the program: a command that would serve for ever runs until it listens, on free ports.
 const SHIM: &str = r#"#!/bin/bash
 for word in "$@"; do
     case "$word" in
@@ -61,7 +61,7 @@ impl Sandbox {
         symlink(root().join("deploy"), folder.path().join("deploy")).unwrap();
         let program = Toolrein::start(CONFIG);
         executable(&folder.path().join("bin/toolrein"), SHIM);
-        // `pidof toolrein` would find those of others.
+        // `pidof toolrein` would find the processes of other tests.
         executable(&folder.path().join("bin/pidof"), &format!("#!/bin/bash\necho {}\n", program.pid()));
         Self { program, folder, token: None }
     }

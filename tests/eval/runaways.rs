@@ -35,7 +35,7 @@ quiet = []
 [policy.truncate]
 [policy.compact]
 "#;
-/// So many calls in a row without anything new make a runaway.
+/// This many calls in a row without anything new count as a runaway.
 const LONG: usize = 5;
 /// The most that notices may add to a conversation in the median of those that get any.
 const MOST_ADDED: f64 = 0.01;
@@ -58,7 +58,7 @@ const PRICES: [(&str, f64); 15] = [
     ("deepseek", 0.28),
 ];
 
-/// What is seen of one conversation.
+/// The results for one conversation.
 struct Run {
     id: String,
     is_solved: bool,

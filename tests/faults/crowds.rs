@@ -1,5 +1,5 @@
-//! More clients than there are places: the rest waits in the kernel's queue, is served as places get free, and costs
-//! the program nothing until then.
+//! More clients than `limits.connections` allows: the others wait in the kernel's queue, are served as connections
+//! become free, and cost the program nothing until then.
 
 use crate::hand::{Hand, Wire, answer, chat, still_answers};
 use crate::support::client::get;
@@ -25,7 +25,7 @@ fn clients_beyond_the_limit_wait_and_are_served_when_others_leave() {
     let request = chat(false).replacen("host: us", "host: us\r\nconnection: close", 1);
     waiting.iter_mut().for_each(|client| client.write(&request));
     until("the limit to be told", || (told(&toolrein) > 0).then_some(()));
-    // The admin port has places of its own.
+    // The admin port has a connection limit of its own.
     assert_eq!(get(&format!("{}/readyz", toolrein.admin_url())).status, 200);
     waiting[0].stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let nothing = waiting[0].reader.get_mut().read(&mut [0]).unwrap_err();
@@ -94,7 +94,7 @@ fn idle_connections_to_the_admin_port_keep_no_probe_out() {
     let mut idle = Vec::new();
     for nth in 0..2000 {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
-        // Some say nothing, some begin a head and stop, some have asked once and stay.
+        // Some clients send nothing, some stop within a head, some send one request and stay connected.
         let begun: &[u8] = match nth % 3 {
             0 => b"",
             1 => b"GET /livez HTTP/1.1\r\nhos",
@@ -120,7 +120,7 @@ fn many_clients_that_come_at_once_are_let_in_by_the_kernel_while_nobody_accepts(
     let (_hand, toolrein) = Hand::behind("limits.connections = 1\n");
     let address = toolrein.origin().trim_start_matches("http://").parse().unwrap();
     let first = Wire::to(&toolrein);
-    // Beyond the queue, the kernel drops what asks for a connection, and the client waits for nothing.
+    // Beyond the queue, the kernel drops connection attempts, and the client would wait in vain.
     let connect = |_| std::net::TcpStream::connect_timeout(&address, crate::support::PATIENCE).unwrap();
     let made: Vec<_> = (0..clients).map(connect).collect();
     assert_eq!(made.len(), clients);

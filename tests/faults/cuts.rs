@@ -1,5 +1,5 @@
-//! Connections that break, on either side and at every moment of an exchange: the other side learns of it, an error
-//! says whose fault it was, and nothing that is broken ends as if it were whole.
+//! Connections that break, on either side and at any moment of an exchange: the other side notices, an error says
+//! whose fault it was, and nothing that is broken ends as if it were complete.
 
 use crate::hand::{Hand, Wire, answer, chat, code, post, still_answers};
 use std::net::Shutdown;
@@ -30,7 +30,7 @@ impl End {
     }
 }
 
-/// What a client gets of this answer's beginning, behind which the connection ends.
+/// What a client gets if the connection ends after this beginning of an answer.
 fn broken_behind(begun: &str, request: &str, end: End) -> (String, std::io::Result<Vec<u8>>) {
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
@@ -99,14 +99,14 @@ fn an_upstream_that_breaks_off_within_an_event_leaves_a_broken_stream() {
     }
 }
 
-/// Heads of streams whose end is that of the connection.
+/// Heads of streams that end with their connection.
 const CLOSING: [&str; 2] = [
     "HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\n",
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n",
 ];
 const FINISH: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}";
 
-/// The body of a stream, of which `begun` comes before the upstream closes the connection; whether it ends cleanly.
+/// The body of a stream that the upstream closes after `begun`, and whether it ends cleanly.
 fn closed_behind(head: &str, begun: &str) -> (String, bool) {
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
@@ -189,7 +189,7 @@ fn an_upstream_that_answers_before_it_has_read_the_request_is_heard() {
     upstream.write("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
     let (head, body) = client.response();
     assert_eq!((head.word(1), &body.unwrap()[..]), ("403", &b"no"[..]));
-    // What the client had still to send belongs to nobody: the upstream's connection is not used again.
+    // The client had more to send, so the upstream's connection is not used again.
     drop(client);
     upstream.wait_for_hang_up();
     still_answers(&hand, &toolrein);
@@ -212,7 +212,7 @@ fn a_client_that_resets_at_any_moment_lets_the_upstream_go() {
 
 #[test]
 fn a_client_that_closes_its_sending_half_has_gone_and_the_upstream_is_let_go() {
-    // HTTP/1.1 has no way to tell it from a client that left; every call that it still made would be paid for.
+    // HTTP/1.1 cannot distinguish this from a client that has left, and every further reply would be paid for.
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
     client.write(chat(false));

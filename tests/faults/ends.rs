@@ -1,5 +1,5 @@
-//! The machine runs out of something, or ends the program: descriptors, time, the process itself. What runs finishes
-//! or breaks visibly, and what comes after is served again.
+//! The machine runs out of something, or ends the program: descriptors, time, the process itself. Running requests
+//! finish or break visibly, and later requests are served again.
 
 use crate::hand::{GENEROUS, Hand, Wire, answer, chat, still_answers};
 use crate::support::client::get;
@@ -23,7 +23,7 @@ fn begun_stream(hand: &Hand, toolrein: &Toolrein) -> (Wire, Wire) {
     (client, upstream)
 }
 
-/// How often it said that it cannot accept a connection.
+/// How often the program logged that it cannot accept a connection.
 fn complaints(toolrein: &Toolrein) -> usize {
     toolrein.logs().iter().filter(|line| line.contains("accepting a connection failed")).count()
 }
@@ -139,7 +139,8 @@ fn every_request_of_a_crowd_is_answered_or_was_never_taken_when_the_program_ends
                     if std::io::Write::write_all(client.reader.get_mut(), request.as_bytes()).is_err() {
                         break;
                     }
-                    // A connection that the kernel took and the program did not is reset before a byte of an answer.
+                    // A connection that the kernel accepted and the program did not is reset before the first byte of
+                    // an answer.
                     let Ok(Some(head)) = crate::support::http1::Head::read(&mut client.reader) else { break };
                     assert_eq!(head.word(1), "200");
                     let body =

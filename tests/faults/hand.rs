@@ -1,5 +1,6 @@
-//! Both ends of the program, played by hand: an upstream that accepts one connection at a time and writes what it is
-//! told, resets, and what the kernel says of the program's memory and descriptors. It knows no protocol beyond a head.
+//! A scripted upstream and client for single connections: the test accepts each connection itself, writes the exact
+//! bytes, and can reset it. Also reads the program's memory and file descriptors from the kernel. Knows no protocol
+//! beyond a head.
 
 use crate::support::http1::{Framing, Head};
 use crate::support::program::{self, Toolrein};
@@ -14,13 +15,14 @@ use std::time::Duration;
 pub(crate) const GENEROUS: &str =
     "[policy.budget]\n[policy.rate_limit]\ndefault = { calls = 60, per = \"60s\" }\n[policy.truncate]\n";
 
-/// How long a writer waits before it takes the other side for stalled. Too short a wait makes a test weaker, never red.
+/// How long a writer waits before it considers the other side stalled. Too short a wait makes a test weaker, but
+/// never makes it fail.
 const STALL: Duration = Duration::from_millis(800);
 
-/// An upstream whose every connection the test serves itself.
+/// An upstream whose connections the test serves itself.
 pub(crate) struct Hand {
     listener: TcpListener,
-    /// A connection that was seen to wait.
+    /// A connection that was found waiting and is not accepted yet.
     pending: RefCell<Option<TcpStream>>,
 }
 
@@ -71,7 +73,7 @@ impl Hand {
         pending.is_some()
     }
 
-    /// Waits until the client's request comes here (true) or the client is answered without that.
+    /// Waits until the client's request arrives here (true), or until the client is answered without it.
     pub(crate) fn comes_or_is_refused(&self, client: &Wire) -> bool {
         client.stream().set_nonblocking(true).unwrap();
         let came = until("a request here or an answer there", || {
@@ -132,7 +134,7 @@ impl Wire {
         (head, body)
     }
 
-    /// A response's head and body; the body's error where it does not end as its head promised.
+    /// A response's head and body; an error in place of the body if it ends otherwise than its head says.
     pub(crate) fn response(&mut self) -> (Head, std::io::Result<Vec<u8>>) {
         let head = self.head();
         let bodiless = ["204", "304"].contains(&head.word(1));
@@ -158,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Everything up to and with `mark`.
+    /// Everything up to and including `mark`.
     pub(crate) fn until(&mut self, mark: &str) -> Vec<u8> {
         let mut read = Vec::new();
         while !read.ends_with(mark.as_bytes()) {
@@ -198,12 +200,13 @@ impl Wire {
         assert!(!waiting, "the other side keeps the connection open");
     }
 
-    /// Takes nothing for a while.
+    /// Reads nothing for a while.
     pub(crate) fn stall(&self) {
         std::thread::sleep(STALL);
     }
 
-    /// Writes `pattern` over and over until the other side takes no more, at most `most` bytes; how many went out.
+    /// Writes `pattern` again and again until the other side accepts no more, at most `most` bytes; returns how many
+    /// were written.
     pub(crate) fn flood(&mut self, pattern: &[u8], most: usize) -> usize {
         let stream = self.reader.get_mut();
         stream.set_write_timeout(Some(STALL)).unwrap();
@@ -266,7 +269,7 @@ pub(crate) fn code(body: &[u8]) -> String {
     body["error"]["code"].as_str().unwrap_or("none").to_owned()
 }
 
-/// One more request that must go well, whatever happened before.
+/// Sends one more request, which must succeed whatever happened before.
 pub(crate) fn still_answers(hand: &Hand, toolrein: &Toolrein) {
     let mut client = Wire::to(toolrein);
     client.write(chat(false));

@@ -1,5 +1,5 @@
-//! HTTP/2 by hand, frame by frame: what breaks the protocol ends its own connection, what floods it is stopped, and what
-//! is merely unknown is passed over. The kind of cases that h2spec has, for what a proxy's owner relies on.
+//! HTTP/2, frame by frame: a protocol violation ends its own connection, a flood is stopped, and unknown frames are
+//! ignored. The cases are of the kind that h2spec has, as far as the owner of a proxy depends on them.
 
 use crate::hand::{GENEROUS, Hand, Wire, answer, chat, peak, question};
 use crate::support::client::post;
@@ -35,7 +35,7 @@ fn stage() -> (Scripted, Toolrein) {
     (upstream, toolrein)
 }
 
-/// A connection on which both sides have said their settings.
+/// A connection on which both sides have sent their settings.
 fn open(toolrein: &Toolrein) -> Wire {
     let mut client = Wire::to(toolrein);
     client.write([PREFACE, &frame(SETTINGS, 0, 0, &[])].concat());
@@ -149,7 +149,7 @@ fn requests_that_are_taken_back_as_fast_as_they_are_made_stop_nobody_else() {
         [frame(HEADERS, END_STREAM | END_HEADERS, stream, GET), frame(RESET, 0, stream, &[0, 0, 0, 8])]
             .concat()
     };
-    // It may be shown the door before the end.
+    // The connection may be closed before the end.
     let _ = (0..5_000).try_for_each(|nth| client.reader.get_mut().write_all(&take_back(nth)));
     assert_eq!(post(&toolrein.chat_url(), question(false)).status, 200);
     drop(client);

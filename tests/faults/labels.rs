@@ -32,7 +32,7 @@ fn hostile() -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).chain(["x".repeat(100_000)]).collect()
 }
 
-/// Asks once with this name in every place where a name may stand.
+/// Sends one request with this name in every place where a name may occur.
 fn ask(toolrein: &Toolrein, name: &str, stream: bool) {
     let call = json!({"id": name, "type": "function", "function": {"name": name, "arguments": name}});
     let body = json!({"model": name, "stream": stream, "prompt_cache_key": name, "messages": [

@@ -1,5 +1,5 @@
-//! Lengths that lie: a body longer or shorter than it was said to be, chunks that are none, heads and bodies without
-//! measure. Nothing of one message ever turns up in another.
+//! Wrong lengths: bodies longer or shorter than declared, invalid chunks, heads and bodies without end. No byte of
+//! one message ever appears in another.
 
 use crate::hand::{Hand, Wire, chat, code, peak, post, resident, still_answers};
 use std::io::{Read as _, Write as _};
@@ -25,7 +25,7 @@ fn what_an_upstream_sends_beyond_its_length_answers_no_other_request() {
             }
             upstream.wait_for_hang_up();
             client.write(post(path, "{}"));
-            // It closes, so that the next request does not meet a connection that is just going away.
+            // It closes the connection, so that the next request does not meet one that is just being closed.
             hand.asked().write("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 3\r\n\r\nown");
             assert_eq!(client.response().1.unwrap(), b"own");
         }
@@ -70,7 +70,7 @@ fn a_response_whose_framing_cannot_be_read_is_a_502() {
     }
 }
 
-/// Chunks that no server should take.
+/// Chunks that no server should accept.
 const NO_CHUNKS: [&str; 6] = [
     "zz\r\nab\r\n",
     "-1\r\nab\r\n",
@@ -171,7 +171,7 @@ fn an_upstreams_head_without_measure_is_a_502() {
 
 #[test]
 fn a_head_of_32_kib_passes_both_ways() {
-    // As long as nginx takes them; tokens of some gateways fill a good part of it.
+    // As long as nginx accepts; tokens of some gateways fill a large part of it.
     let (hand, toolrein) = Hand::behind("");
     let token = "t".repeat(32 * 1024);
     let mut client = Wire::to(&toolrein);
@@ -188,7 +188,7 @@ fn fifty_megabytes_pass_through_without_being_kept() {
     let (hand, toolrein) = Hand::behind("");
     let before = peak(&toolrein);
     let mut client = Wire::to(&toolrein);
-    // Of an odd length, so that no two chunks of it are alike.
+    // An odd length, so that all chunks differ.
     let block: Vec<u8> = (0..65_537_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 20) as u8).collect();
     let mut body = block.repeat(LENGTH / block.len() + 1);
     body.truncate(LENGTH);

@@ -1,7 +1,7 @@
-//! Everything that can go wrong between three sockets, each fault by its name: clients and upstreams that stop, crawl,
-//! break off, lie about lengths or attack, and a machine that runs out of something. The built program stands between
-//! two ends that the test plays by hand. Whatever happens: memory stays bounded, the next request is answered, and
-//! what broke never looks whole.
+//! Everything that can go wrong between three sockets, one test for each fault: clients and upstreams that stop, send
+//! slowly, break off, declare wrong lengths or attack, and a machine that runs out of something. The built program
+//! runs between a client and an upstream that the test controls byte by byte. Whatever happens: memory stays bounded,
+//! the next request is answered, and a broken message never looks complete.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! More bodies at once than `limits.total_bytes` has room for: some wait and go on, the others are refused in time, and
-//! when all is over nothing is held.
+//! More bodies at once than `limits.total_bytes` has room for: some wait and go on, the others are refused in time,
+//! and at the end no memory is reserved.
 
 use crate::support::client::{Connection, Request, Response, Stream};
 use crate::support::program::Toolrein;
@@ -143,7 +143,7 @@ fn whoever_hangs_up_gives_back_what_was_held_for_it() {
     hang_up_of(200 * 1024, false, 200_000.0);
     hang_up_of(10, false, 80_000.0);
     hang_up_of(10, true, 20_000.0);
-    // And one whose request never comes whole.
+    // A client whose request never completes.
     let mut connection = Connection::open(&program.chat_url());
     connection.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: us\r\ncontent-length: 200000\r\n\r\n{");
     until("it to be held", || (program.metric(HELD) >= 200_000.0).then_some(()));
@@ -157,7 +157,7 @@ fn a_reply_that_its_client_does_not_take_is_counted_until_it_does() {
     let program = Toolrein::before(&upstream, "[policy.budget]\n");
     let taking: Stream = Request::post(&program.chat_url(), body(10, false)).open();
     assert_eq!(taking.status, 200);
-    // More than sockets buffer is still held.
+    // More is held than the sockets can buffer.
     assert!(program.metric(HELD) >= f64::from(24 << 20));
     assert_eq!(taking.rest().body.len() >> 20, 24);
     holds_nothing(&program);

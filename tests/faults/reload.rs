@@ -1,5 +1,5 @@
-//! The configuration read again under load: requests and streams run over several connections while it flips. Each sees
-//! one configuration and no mixture of two, none fails, and what the old ones held is given back.
+//! Reloads under load: requests and streams run over several connections while the configuration alternates. Each
+//! request sees exactly one configuration, none fails, and what the old configurations held is released.
 
 use crate::hand::{Wire, post};
 use crate::support::client::{Request, Stream};
@@ -37,8 +37,8 @@ impl Side {
         before(&upstream.base_url(), &format!("{cut}[policy.allow]\nexcept = [\"{blocked}\"]\n"))
     }
 
-    /// A model that calls `f` and what is to be blocked here; it says which side it is, and what it was shown if that
-    /// is not what this side shows.
+    /// A model that calls `f` and the tool that is blocked in this configuration. It reports which side it is, and
+    /// what it was shown if that is not what this side shows.
     fn upstream(self, gate: &Gate) -> Scripted {
         let gate = gate.clone();
         Scripted::start(move |nth, request| {
@@ -160,7 +160,7 @@ fn flips_under_load(start: fn(&str) -> Toolrein) {
     calls("h", "block", answered[1]);
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", FLIPS as f64);
     toolrein.wait_for_metric("toolrein_requests_total", all as f64);
-    // With the last configuration that knew them go the connections to its upstream.
+    // The connections to an upstream are closed with the last configuration that uses it.
     assert!(toolrein.reload(&before("http://127.0.0.1:9/v1", "")));
     until("the descriptors to be given back", || (toolrein.descriptors() <= at_first).then_some(()));
 }

@@ -1,5 +1,5 @@
-//! What the program knows and may not tell: a canary in every place where a credential or a word of the conversation
-//! may stand, looked for in everything that the program writes.
+//! What the program must not reveal: a canary in every place where a credential or a word of the conversation may
+//! occur, searched for in everything that the program writes.
 
 use crate::hand::{Hand, Wire, chat, question};
 use crate::support::client::{Request, Response, get};
@@ -101,7 +101,8 @@ fn errors_of_toolreins_own_repeat_no_credential() {
 
 #[test]
 fn one_callers_hidden_rounds_and_counts_are_no_other_callers() {
-    // The same words and the same call ids, by another credential: nothing of the first is put before the second.
+    // The same words and the same call ids, with another credential: nothing of the first caller is put before the
+    // second caller's messages.
     let upstream = Scripted::start(|nth, request| {
         let calls = [("c1", "f", "{}"), ("c2", "f", "{}")];
         Reply::speech(request, &if nth == 0 { Speech::calls(&calls) } else { Speech::text("ok") })
@@ -140,7 +141,7 @@ fn the_admin_port_changes_nothing_for_anybody_and_hides_from_pages_of_a_browser(
         rebound.write(format!("GET {path} HTTP/1.1\r\nhost: rebound.example\r\n\r\n"));
         assert_eq!(rebound.head().word(1), "403", "{path}");
     }
-    // Nor is any of its pages to be had at the other port.
+    // No page of the admin port is served at the proxy port either.
     let mut client = Wire::to(&toolrein);
     client.write(chat(false).replace("/v1/chat/completions", "/config"));
     assert_eq!(hand.asked().stream().peer_addr().unwrap().ip(), std::net::Ipv4Addr::LOCALHOST);

@@ -1,4 +1,5 @@
-//! Slow loris, on both sides and in every part of a message: whoever crawls is given up in time, and nobody else waits.
+//! Slow-loris attacks, on both sides and in every part of a message: a slow sender is cut off in time, and no other
+//! client waits.
 
 use crate::hand::{Hand, Wire, chat, code, post, still_answers};
 use crate::support::until;
@@ -47,7 +48,7 @@ fn a_client_whose_body_stops_is_told_so_on_every_route() {
         let (head, body) = client.response();
         assert_eq!((head.word(1), code(&body.unwrap()).as_str()), ("408", "request_timeout"), "{path}");
     }
-    // The relayed one had begun to go up.
+    // The relayed request was already being sent to the upstream.
     hand.accept().wait_for_hang_up();
     still_answers(&hand, &toolrein);
 }

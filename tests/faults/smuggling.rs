@@ -1,12 +1,14 @@
-//! Request smuggling and header injection: whatever two readers could take for two different requests is refused, or
-//! goes up in one form that every reader takes alike. No header is made of what stood in a value.
+//! Request smuggling and header injection: a request that two readers could take for two different ones is refused,
+//! or sent to the upstream in one form that every reader understands in the same way. No part of a value becomes a
+//! header.
 
 use crate::hand::{Hand, Wire, still_answers};
 
-/// What the client sends behind its request: a second one that must reach the upstream as such or not at all.
+/// What the client sends after its request: a second request that must reach the upstream as a request or not at all.
 const SECOND: &str = "GET /v1/smuggled HTTP/1.1\r\nhost: us\r\n\r\n";
 
-/// Everything that the upstream gets of this, read until the program hangs up, where it gets anything.
+/// Everything that the upstream receives, read until the program closes the connection; `None` if it receives
+/// nothing.
 fn seen_of(raw: &str) -> (String, Option<String>) {
     let (hand, toolrein) =
         Hand::behind("upstream.idle_timeout = \"300ms\"\nlimits.body_timeout = \"300ms\"\n");

@@ -1,4 +1,4 @@
-//! Somebody stops reading: what comes behind piles up nowhere in the program, and whoever sends it feels that.
+//! One side stops reading: nothing accumulates in the program, and the sender is slowed down.
 
 use crate::hand::{Hand, Wire, chat, post, resident};
 use crate::support::program::Toolrein;
@@ -8,9 +8,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use std::io::Read as _;
 
-/// More than all buffers of the kernel on the way together.
+/// More than all kernel buffers on the way hold together.
 const FLOOD: usize = 160 << 20;
-/// What the program may need beside the kernel's buffers while somebody stalls.
+/// The memory that the program may need beside the kernel's buffers while one side is stalled.
 const ROOM: usize = 24 << 20;
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";

@@ -1,5 +1,5 @@
-//! Where a request goes: the path is the client's, the host never is. No spelling of a target, no header and no
-//! protocol leads anywhere but to the configured upstream, and no spelling of a governed path escapes the policies.
+//! The target of a request: the path comes from the client, the host never does. No form of a target, no header and
+//! no protocol leads anywhere but to the configured upstream, and no form of a governed path escapes the policies.
 
 use crate::hand::{Hand, Wire, chat, code, question};
 use crate::support::client::Request;

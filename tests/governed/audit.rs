@@ -1,4 +1,4 @@
-//! The audit record over sockets: what policies decided stands in it, and no disk stops a request.
+//! The audit log over sockets: it contains what policies decided, and a full disk stops no request.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};

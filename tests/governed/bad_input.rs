@@ -1,4 +1,5 @@
-//! Input that toolrein cannot read is the upstream's to judge; input that is too long or never ends is refused.
+//! Input that toolrein cannot read is passed on for the upstream to judge; input that is too long or never ends is
+//! refused.
 
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;
@@ -90,7 +91,8 @@ fn a_body_that_cannot_be_read_is_relayed_untouched_both_ways_and_counted() {
     toolrein.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", sent as f64);
 }
 
-/// Requests that are no JSON by the letter, or nested deeper than most read, and that servers read all the same.
+/// Requests that are not strictly JSON, or nested deeper than most parsers read, and that servers accept all the
+/// same.
 fn read_by_servers() -> [String; 5] {
     let rest = |more: &str| format!("{{{more}{}", &question(false)[1..]);
     let deep = format!("\"x\":{}1{},", "[".repeat(9_000), "]".repeat(9_000));
@@ -202,7 +204,7 @@ fn where_calls_are_restricted_an_answer_to_a_request_that_nobody_can_read_is_pas
 
 #[test]
 fn requests_with_odd_strings_go_up_untouched_and_counted_and_their_replies_are_judged_all_the_same() {
-    // Half of a surrogate pair is no JSON to the test's own parser.
+    // The test's own parser rejects half of a surrogate pair.
     let upstream = Scripted::start(|_, request| {
         let speech = Speech::calls(&[("call_0", "f", "{}"), ("call_1", "f", "{}")]);
         let stream = String::from_utf8_lossy(&request.body).contains("\"stream\":true");
@@ -232,7 +234,7 @@ fn a_request_over_the_limit_is_refused_on_governed_routes_only() {
     let declared = chat(&toolrein, &long);
     assert_eq!(own_error(&declared, 413, "request_too_large").as_deref(), Some("false"));
     assert!(declared.text().contains("2048"), "it says how much is taken");
-    // The end never comes: it is refused as soon as it is too long.
+    // The body never ends: it is refused as soon as it is too long.
     let mut connection = Connection::open(&toolrein.chat_url());
     connection.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
     connection.write(format!("{:x}\r\n{long}\r\n", long.len()).as_bytes());

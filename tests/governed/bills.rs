@@ -1,5 +1,5 @@
-//! What prompts cost: asked for, read under every spelling, and told apart by what policies did. The
-//! client's own `usage` stays as it came.
+//! The cost of prompts: usage is requested, read in every form, and counted by what policies did. The client's own
+//! `usage` stays as it came.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -124,7 +124,7 @@ fn cached_tokens_are_counted_under_each_providers_name_and_usage_passes_as_it_ca
 
 #[test]
 fn usage_that_cannot_be_spoils_no_count_and_is_told_once_a_reply() {
-    // Behind it, honest replies are counted as ever, also where one is added to a lie.
+    // Later, plausible usage is counted as usual, also where it is added to an implausible one.
     let usages = [
         json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": -1}),
         json!({"prompt_tokens": 1e300, "completion_tokens": -5, "prompt_tokens_details": {"cached_tokens": u64::MAX}}),

@@ -162,7 +162,7 @@ fn a_compressed_stream_is_byte_for_byte_the_plain_one_however_its_bytes_are_cut(
 
 #[test]
 fn a_blocked_call_in_a_compressed_stream_never_reaches_the_client() {
-    // Also where the stream goes by another name, which its first bytes then tell.
+    // Also where the stream has another content type, and only its first bytes show what it is.
     for kind in ["text/event-stream", "text/plain"] {
         let upstream = Scripted::start(move |nth, request| {
             let mut reply = calling(1)(nth, request);
@@ -184,7 +184,8 @@ fn a_compressed_stream_that_is_cut_never_ends_as_if_it_were_whole() {
     let whole = Reply::events(&Speech::text("one two three").chunks(false));
     for coding in CODINGS {
         let sent = coded(coding, whole.clone());
-        // The connection breaks; the body ends properly within its coding; what follows is no coding at all.
+        // Three faults: the connection breaks; the HTTP body ends properly, but in the middle of its coding; the bytes
+        // that follow are not of the coding.
         let cut = sent.clone().cut_after(3);
         let mut short = sent.clone();
         short.pieces.truncate(3);

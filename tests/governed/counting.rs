@@ -1,4 +1,4 @@
-//! Each deed is counted once, in the request that brought it.
+//! Each action is counted once, in the request that brought it.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -40,7 +40,7 @@ fn an_identical_body_sent_again_counts_once_though_the_first_failed() {
             toolrein.wait_for_metric("toolrein_tool_result_bytes_count{tool=\"f\"}", 1.0);
             assert_eq!(log_line(&toolrein, nth)["repeated"] == true, nth > 0);
         }
-        // Cut alike each time.
+        // The result is cut in the same way each time.
         let seen = upstream.requests();
         assert!(seen[0].body == seen[1].body && seen[1].body == seen[2].body);
         assert!(seen[0].body.len() < body.len());

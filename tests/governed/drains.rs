@@ -1,4 +1,4 @@
-//! The end of the program: what runs may finish, what is new is refused, and too much time is a cut.
+//! Shutdown: running requests may finish, new ones are refused, and requests that take too long are cut.
 
 use crate::support::client::{Connection, Request, get};
 use crate::support::program::Toolrein;
@@ -8,7 +8,7 @@ use crate::support::until;
 use crate::talk::{after, budget, calling, question};
 use std::net::TcpStream;
 
-/// Asks the program to end, and waits until it says that it takes no more.
+/// Asks the program to end, and waits until it reports that it accepts no more requests.
 fn begin_to_end(toolrein: &Toolrein) {
     let ready = format!("{}/readyz", toolrein.admin_url());
     assert_eq!(get(&ready).status, 200);

@@ -1,5 +1,5 @@
-//! Headers both ways: passed on in their order, but for those of one hop, toolrein's own, and codings that
-//! could not be read.
+//! Headers both ways: passed on in their order, except for hop-by-hop headers, toolrein's own, and codings that could
+//! not be read.
 
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;

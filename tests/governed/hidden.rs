@@ -1,4 +1,4 @@
-//! Hidden exchanges that a stream brings: what the store is told of them while it comes, and what later requests get back.
+//! Hidden exchanges in a stream: what is stored while the stream runs, and what later requests get back.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -16,7 +16,7 @@ fn call(nth: u64) -> Value {
     json!({"tool_calls": [{"index": nth, "id": format!("c{nth}"), "type": "function", "function": function}]})
 }
 
-/// What goes up where the client goes on behind this message of the assistant's.
+/// What is sent upstream when the client continues after this assistant message.
 fn sent_after(toolrein: &Toolrein, upstream: &Scripted, first: &Value, message: Value) -> String {
     chat(toolrein, first.to_string());
     let count = upstream.requests().len();

@@ -68,7 +68,7 @@ fn a_client_that_leaves_in_the_middle_of_a_stream_lets_the_next_one_in() {
     first.until("one");
     first.hang_up();
     toolrein.wait_for_metric("toolrein_client_gone_total", 1.0);
-    // The stay ends with the stream, whose record was just written.
+    // The lock is released with the stream, whose record has just been written.
     toolrein.wait_for_metric("toolrein_streams_open", 0.0);
     assert_eq!(named(&toolrein, "a", false).send().status, 200);
 }

@@ -1,5 +1,5 @@
-//! Replies under the wrong content type: what they are decides, not what they are called. Events pass live and judged
-//! under any name; a whole reply called a stream is judged as what it is.
+//! Replies with the wrong content type: toolrein goes by the content, not by the header. Events are passed live and
+//! judged under any content type; a whole reply that is declared as a stream is judged as a whole reply.
 
 use crate::support::client::Request;
 use crate::support::program::Toolrein;

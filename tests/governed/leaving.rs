@@ -1,4 +1,4 @@
-//! Clients that go away: the upstream is let go at once, and it is counted.
+//! Clients that leave: the request at the upstream is cancelled at once, and the client is counted.
 
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;
@@ -6,7 +6,7 @@ use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::scripted::Scripted;
 use crate::talk::{BOTH, GENEROUS, after, budget, calling, log_line, question};
 
-/// One client has gone, and nothing of it is left.
+/// Asserts that one client has left and that nothing of its request remains.
 fn gone(toolrein: &Toolrein, upstream: &Scripted, nth: usize) {
     upstream.wait_for_hang_up(nth);
     toolrein.wait_for_metric("toolrein_client_gone_total", 1.0);
@@ -62,7 +62,7 @@ fn a_client_that_leaves_in_the_middle_of_a_stream_lets_the_upstream_go() {
 #[test]
 fn a_client_that_leaves_while_a_call_is_held_lets_the_upstream_go() {
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-    // Without a name nobody can rule on it.
+    // A call without a name cannot be judged.
     let call = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"arguments\":\"{\"}}]}}]}\n\n";
     let upstream = Scripted::queue([Reply::stream([role, call, "", ""]).held_after(2, &Gate::shut())]);
     let settings = format!("limits.keepalive_comment = \"20ms\"\n{}", budget(1));

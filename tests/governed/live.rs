@@ -1,4 +1,4 @@
-//! Streams stay live: what may be shown is shown when it comes.
+//! Streams stay live: everything that may be shown is sent as soon as it comes.
 
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
@@ -101,7 +101,7 @@ fn a_client_that_waits_while_the_model_is_asked_again_gets_comments() {
 fn a_client_that_sees_nothing_while_a_blocked_call_is_written_gets_comments() {
     let speech = Speech::calls(&[("c1", "f", "{\"long\":\"arguments\"}")]);
     let gates = [Gate::shut(), Gate::shut()];
-    // In the middle of the arguments, and behind them.
+    // One gate in the middle of the arguments, and one after them.
     let first = Reply::events(&speech.chunks(false)).held_after(4, &gates[1]).held_after(3, &gates[0]);
     let upstream = Scripted::queue([first, Reply::events(&Speech::text("Done.").chunks(false))]);
     let settings = format!("limits.keepalive_comment = \"20ms\"\n{}", budget(1));
@@ -122,7 +122,7 @@ fn a_stream_in_which_nothing_acts_gets_no_comment_however_slow_it_is() {
     let toolrein = Toolrein::before(&upstream, &settings);
     let mut stream = Request::post(&toolrein.chat_url(), question(true)).open();
     stream.until("slow");
-    // Long enough for a hundred comments: as many questions of another kind are answered meanwhile.
+    // The time of a hundred requests to the admin port is long enough for a hundred comments.
     for _ in 0..100 {
         toolrein.metrics();
     }

@@ -1,4 +1,4 @@
-//! One line for each request, and nowhere a word of what was said or a credential.
+//! One log line for each request, and no word of the conversation and no credential anywhere.
 
 use crate::support::client::{Request, get};
 use crate::support::program::{Toolrein, before};
@@ -150,10 +150,10 @@ fn a_request_without_an_id_gets_one_and_each_its_own() {
     assert!(upstream.requests().iter().all(|seen| seen.header("x-request-id").is_none()), "ours alone");
 }
 
-/// What must be found nowhere.
+/// Texts that must not appear anywhere.
 const SECRET: &str = "s3cr3t";
 
-/// Requests full of secrets in every place where one may stand.
+/// Requests with secrets in every place where one may occur.
 fn whisper(toolrein: &Toolrein) {
     let secret_result = format!("{SECRET} ").repeat(600);
     for stream in BOTH {
@@ -202,7 +202,7 @@ fn no_body_argument_or_credential_is_found_in_logs_metrics_or_configuration() {
     }
 }
 
-/// What the program says when it does not start with this configuration.
+/// The program's output when it does not start with this configuration.
 fn refusal(config: &str) -> String {
     let mut file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     file.write_all(config.as_bytes()).unwrap();

@@ -1,6 +1,6 @@
-//! Governed requests over real sockets: a scripted upstream, the built program, a client that sees every byte.
-//! What policies decide is tested where policies are; here it is what becomes of requests and replies on their
-//! way, untouched ones above all.
+//! Governed requests over real sockets: a scripted upstream, the built program, and a client that sees every byte.
+//! The decisions of policies are tested with the policies; these tests are about how requests and replies are passed
+//! on, above all the untouched ones.
 
 #![allow(
     clippy::unwrap_used,

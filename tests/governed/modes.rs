@@ -1,4 +1,4 @@
-//! `observe` decides everything and changes nothing; `off` looks at nothing.
+//! `observe` decides everything and changes nothing; `off` reads nothing.
 
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;

@@ -1,5 +1,5 @@
-//! Upstreams that give calls no ids, as Gemini's did, and clients that need ids and invent them: the calls that come
-//! back under other ids are known for what was handed out.
+//! Upstreams that give calls no ids, as Gemini's did, and clients that need ids and invent them: calls that come back
+//! under invented ids are recognised as the calls that were handed out.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -7,7 +7,7 @@ use crate::support::scripted::Scripted;
 use crate::talk::{BOTH, chat, question};
 use serde_json::{Value, json};
 
-/// The conversation after the model called `f` so often, one call at a time, under ids of the client's.
+/// The conversation after the model called `f` so many times, one call at a time, under ids that the client invented.
 fn after(calls: usize, stream: bool) -> String {
     let mut body: Value = serde_json::from_str(&question(stream)).unwrap();
     let messages = body["messages"].as_array_mut().unwrap();

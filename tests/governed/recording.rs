@@ -53,7 +53,7 @@ fn with_key(toolrein: &Toolrein, path: &str, body: &str) -> Response {
     Request::post(&url, body).send()
 }
 
-/// The items of the only hidden exchange: the blocked call's arguments, and what the model read.
+/// The items of the only hidden exchange: the blocked call with its arguments, and the result that the model read.
 fn hidden(line: &Value) -> (String, Value) {
     let items = line["toolrein"]["hidden"][0]["items"].as_array().unwrap();
     let text = serde_json::to_string(items).unwrap();
@@ -292,7 +292,8 @@ fn a_block_beside_other_calls_is_explained_with_what_the_model_did_in_the_next_r
     assert!(live[0]["next"].as_str().unwrap().starts_with("called f("), "{live:?}");
 }
 
-/// Bounds the size of every file that the program writes, in bytes, or `unlimited`: to it a disk that is full.
+/// Limits the size of every file that the program writes, in bytes, or `unlimited`. To the program, a limit looks
+/// like a full disk.
 fn bound_files(toolrein: &Toolrein, most: &str) {
     let mut prlimit = Command::new("prlimit");
     prlimit.args(["--pid", &toolrein.pid().to_string(), &format!("--fsize={most}:unlimited")]);

@@ -1,4 +1,4 @@
-//! The configuration read again while requests run: what changes for whom, what stays, and what is told.
+//! Reloads while requests run: what changes for which request, what stays, and what is logged.
 
 use crate::support::client::{Connection, Request, Response, get};
 use crate::support::person::Person;
@@ -79,8 +79,8 @@ fn a_bad_file_changes_nothing_and_every_problem_is_told() {
     toolrein.wait_for_metric("toolrein_config_reloads_total{result=\"ok\"}", 1.0);
 }
 
-/// An editor empties a file before it writes it. Everything would be as shipped then, and callers' credentials would go
-/// to the upstream that is.
+/// An editor empties a file before it writes it. An empty file would mean the shipped configuration, and callers'
+/// credentials would be sent to its upstream.
 #[test]
 fn a_file_that_holds_no_table_is_refused_and_the_upstream_stays() {
     let upstream = Scripted::start(calling(1));
@@ -135,7 +135,7 @@ fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
         (&now["limits"]["held_bytes"], &now["policy"]["budget"]["tool_calls"]),
         (&json!("1MiB"), &json!(2))
     );
-    // What is new must go with what stays, or it would not work until then.
+    // New settings must be consistent with those that wait for a restart; otherwise they would not work until then.
     let quota =
         "[store]\nttl = \"72h\"\n[policy.quota.limits.day]\ntools = [\"f\"]\ncalls = 1\nper = \"48h\"\n";
     assert!(!toolrein.reload(&before(&upstream.base_url(), quota)));

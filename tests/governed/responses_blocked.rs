@@ -9,7 +9,7 @@ use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{BOTH, budget};
 use serde_json::{Value, json};
 
-/// Thinks and calls `f` this often at once, if it may call.
+/// Reasons, and then calls `f` so many times at once, if calls are allowed.
 fn calling(calls: usize) -> impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static {
     move |nth, request| {
         let mut output = Output::new(nth).thinks();
@@ -53,7 +53,7 @@ fn a_budget_that_is_used_up_ends_in_one_final_answer() {
         let expected = ["reasoning:rs_0_0", "function:0_0", "function:0_1", "=0_0", "=0_1"];
         assert_eq!(names[4..], expected, "after the notice: {names:?}");
         assert_eq!(error_type(&input(&upstream.request(1))[7]), "BUDGET_EXCEEDED");
-        // The next turn brings it all back between the replies.
+        // The next turn puts all of it back between the replies.
         talk.go_on(&answer).say("go on").ask(&toolrein);
         let shown_last = input(&last);
         assert_eq!(input(&upstream.request(requests))[..shown_last.len()], shown_last);
@@ -116,7 +116,7 @@ fn a_client_that_drops_ids_and_reasoning_gets_the_blocked_call_back_too() {
         talk.add(json!({"type": "function_call_output", "call_id": "call_a", "output": "r"})).ask(&toolrein);
         let input = input(&upstream.request(1));
         let blocked = input.iter().find(|item| item["call_id"] == "call_b").expect("it is back");
-        // Its reasoning is gone, so that it would be refused under its own id.
+        // The call's reasoning is gone, so that the upstream would refuse the call under its own id.
         assert_eq!(blocked["id"], Value::Null, "{blocked}");
         upstream.assert_clean();
     }
@@ -258,7 +258,8 @@ fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_
         let answer = talk.ask(&toolrein);
         assert_eq!(answer.kinds().len(), 1, "{:?}", answer.kinds());
         toolrein.wait_for_metric("toolrein_tool_calls_total{tool=\"f\",verdict=\"allow\"}", 2.0);
-        // Two of three are used, and two more in one call are too many. Such clients name the calls by their place.
+        // Two of three calls are used, and two more in one wrapper call are too many. Clients name such calls by
+        // their index.
         talk.called("0_0", "{}", &json!("r")).called("0_1", "{}", &json!("r"));
         let again = talk.ask(&toolrein);
         assert_eq!(again.said(), "Done.", "{}", again.text());

@@ -1,5 +1,5 @@
-//! Trouble on the Responses API: streams that are cut, clients that leave, re-asks that fail, spellings of the path; and
-//! what the log and the metrics say of it all.
+//! Failures on the Responses API: streams that are cut, clients that leave, re-asks that fail, and forms of the path;
+//! and how the log and the metrics report them.
 
 use crate::responses_kit::{Talk, tool, url};
 use crate::support::client::Request;

@@ -15,7 +15,7 @@ pub(crate) const GENEROUS: &str =
 /// Whole and streamed.
 pub(crate) const BOTH: [bool; 2] = [false, true];
 
-/// A budget of `calls` a turn, told only when it is used up.
+/// A budget of `calls` a turn, with a notice only when it is used up.
 pub(crate) fn budget(calls: u32) -> String {
     format!("[policy.budget]\ntool_calls = {calls}\nnotify_at = [1.0]\n")
 }

@@ -1,4 +1,4 @@
-//! What toolrein tells the client: two headers, and one comment in a stream.
+//! What toolrein reports to the client: two headers, and one comment in a stream.
 
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
@@ -26,7 +26,7 @@ fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by
             (after(&[&long], stream), Some("truncate=1, tokens_saved=613")),
             (after(&["s", "s", "s"], stream), Some("budget=critical")),
             (after(&["short"], stream), None),
-            // Old cuts and notices are made again and not told again, but what they keep from the model is.
+            // Earlier cuts and notices are repeated without being reported again, but the tokens that they save are.
             (after(&[&long, &long, "short"], stream), Some("budget=critical, tokens_saved=1449")),
         ] {
             let reply = chat(&toolrein, body);

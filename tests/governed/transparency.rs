@@ -1,4 +1,4 @@
-//! What no policy touches reaches the other side byte for byte, whatever it looks like.
+//! What no policy changes reaches the other side byte for byte, whatever its form.
 
 use crate::support::client::{Connection, Request};
 use crate::support::program::Toolrein;
@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// Bodies of clients with habits of their own; `STREAM` stands for `true` or `false`.
+/// Bodies in unusual forms that clients write; `STREAM` is replaced by `true` or `false`.
 const REQUESTS: [&str; 8] = [
     r#"{"model":"m","messages":[{"role":"user","content":"q"}],"stream":STREAM}"#,
     "\r\n{ \"stream\" :\tSTREAM, \"messages\" : [ { \"content\":\"q\", \"role\" : \"user\" } ] , \"model\":\"m\" }\n\n",
@@ -28,7 +28,7 @@ const WHOLE: &str = "{ \"id\":\"x\",\"object\":\"chat.completion\", \"choices\" 
     \"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"},\"extra\":null}]},\"finish_reason\":\"tool_calls\"}],\
     \"usage\":{\"prompt_tokens\":1e1},\"unknown\":[1.0] }\n";
 
-/// A stream with most of the habits that were recorded.
+/// A stream with most of the recorded quirks.
 const STREAM: &str = ": PROCESSING\n\ndata:{\"choices\":[],\"prompt_filter_results\":[]}\n\n\
     event: x\r\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\\u00e9 é\"}}]}\r\n\r\n\
     data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"two lines\"}}]}\n\n\

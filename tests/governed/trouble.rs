@@ -1,5 +1,5 @@
-//! Upstreams in trouble: errors of ours where there is no answer, theirs as they came where there is one, and
-//! never an end that looks whole and is not.
+//! Upstreams that fail: an error of toolrein's own if there is no answer, the upstream's error unchanged if there is
+//! one, and never an incomplete reply that looks complete.
 
 use crate::support::client::{Request, Response};
 use crate::support::program::Toolrein;
@@ -60,7 +60,7 @@ fn a_whole_reply_that_stops_or_breaks_off_is_an_error_of_ours_and_nothing_of_it_
     let scripted = replies.clone();
     let upstream = Scripted::start(move |nth, _| scripted[nth % 5].0.clone());
     let toolrein = Toolrein::before(&upstream, &format!("upstream.idle_timeout = \"100ms\"\n{GENEROUS}"));
-    // An error's body that does not end is no better.
+    // The body of an error that does not end is treated the same way.
     for stream in BOTH {
         for (_, status, code) in &replies {
             let reply = chat(&toolrein, question(stream));
@@ -127,7 +127,7 @@ fn a_broken_stream_shows_its_error_event_over_http_2_too() {
 #[test]
 fn a_stream_that_breaks_off_while_a_call_is_held_or_hidden_shows_nothing_of_the_call() {
     let role = "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n";
-    // Without a name nobody can rule on it.
+    // A call without a name cannot be judged.
     let nameless = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"arguments\":\"{\"}}]}}]}\n\n";
     let named = nameless.replace("{\"arguments\"", "{\"name\":\"f\",\"arguments\"");
     let replies = [nameless, &named].map(|call| Reply::stream([role, call]).cut_after(2));

@@ -71,7 +71,7 @@ fn the_client_continues_from_the_id_that_it_knows_after_the_model_was_asked_agai
     let toolrein = toolrein(BUDGET);
     let (last, _) = run(&toolrein, "one");
     let id = last["id"].as_str().unwrap();
-    // Twice: a chain may be forked, and a retry is the same.
+    // Sent twice: a chain may be forked, and a retry must give the same.
     for _ in 0..2 {
         let next = ask(&toolrein, Some(id), &json!("and now?"), "one");
         assert_eq!(next.status, 200, "no call of the chain lacks its result: {}", next.text());
@@ -124,7 +124,7 @@ fn a_call_that_the_client_abandons_gets_an_honest_output_where_the_upstream_refu
         assert!(next.header("x-toolrein-actions").unwrap_or_default().contains("broken_history=repaired"));
     }
     toolrein.wait_for_metric("toolrein_fallbacks_total{kind=\"repaired_pairs\"}", 1.0);
-    // A chain that lacks nothing is not touched, and one whose calls are not known here is refused as ever.
+    // A complete chain is not changed, and one whose calls are not known here is refused as usual.
     let answered = ask(&toolrein, Some(&id), &results(&first).into(), "c");
     assert_eq!(answered.status, 200);
     assert!(!answered.header("x-toolrein-actions").unwrap_or_default().contains("broken_history"));

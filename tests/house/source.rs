@@ -1,5 +1,5 @@
-//! The source tree as `tests/house.rs` reads it: files without comments, literals and tests, and the paths that
-//! their code names. A reader good enough for formatted Rust; it resolves no macro and no re-export.
+//! The source tree as `tests/house.rs` reads it: files without comments, literals and tests, and the paths that their
+//! code names. The parser is good enough for formatted Rust; it resolves no macro and no re-export.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// Its text.
     pub(crate) text: String,
-    /// Its code: comments, literals and tests blanked out, lines kept.
+    /// Its code, with comments, literals and tests blanked out and lines kept.
     pub(crate) code: String,
     /// Its place: `["policy", "budget"]` for `src/policy/budget.rs` and for `src/policy/budget/mod.rs`.
     pub(crate) module: Vec<String>,
@@ -148,7 +148,7 @@ fn lines(text: &str) -> usize {
     text.lines().count()
 }
 
-/// Where `#[cfg(test)] mod x { ... }` stands in `code`, from the attribute to the brace that closes it.
+/// The range of `#[cfg(test)] mod x { ... }` in `code`, from the attribute to the closing brace.
 fn test_blocks(code: &str) -> Vec<(usize, usize)> {
     let mut blocks = Vec::new();
     for (from, _) in code.match_indices("#[cfg(test)]") {
@@ -220,7 +220,7 @@ fn blank(text: &str) -> String {
     code
 }
 
-/// How long the comment or literal is with which `rest` begins; 0 for none.
+/// The length of the comment or literal at the start of `rest`; 0 if there is none.
 fn hidden(rest: &str, before: Option<char>) -> usize {
     let up_to =
         |end: &str, from: usize| rest[from..].find(end).map_or(rest.len(), |at| from + at + end.len());

@@ -36,7 +36,7 @@ enum Echo {
     AsItCame,
     /// Arguments parsed and written anew, text as a list of parts, content left out where there is none.
     Respelled,
-    /// As JavaScript clients that keep values.
+    /// As JavaScript clients write it that keep parsed values.
     Scripted,
 }
 
@@ -46,9 +46,9 @@ struct Run {
     echo: Echo,
     streamed: bool,
     placement: Placement,
-    /// How often the model is asked again before it has to land.
+    /// How often the model is asked again before the final-answer request.
     patience: usize,
-    /// The user says the same words over and over.
+    /// The user repeats the same words.
     insists: bool,
 }
 
@@ -69,7 +69,7 @@ fn answer() -> impl Strategy<Value = Answer> {
             if legacy {
                 calls.truncate(1);
             }
-            // A model that says nothing at all makes a history that nobody takes.
+            // A model that says nothing at all makes a history that no provider accepts.
             let text = if text.is_empty() && calls.is_empty() { "well".to_owned() } else { text };
             Answer { text, calls, legacy }
         },
@@ -201,7 +201,7 @@ impl<'a> Agent<'a> {
         self.run.answers.get(self.next - 1).cloned()
     }
 
-    /// The answer to asking again; when the model has no more to say, it says so.
+    /// The answer to a re-ask; a model that has no more to say answers with a text that says so.
     fn ask_again(
         &mut self,
         reading: &Reading,
@@ -292,7 +292,7 @@ impl<'a> Agent<'a> {
         Ok(())
     }
 
-    /// The model itself may say nothing; only where we took something away must there be an answer.
+    /// The model itself may say nothing; there must be an answer only where toolrein took something away.
     fn echoes_silence(&self) -> bool {
         let last = &self.run.answers[(self.next - 1).min(self.run.answers.len() - 1)];
         last.calls.is_empty() && last.text.trim().is_empty()

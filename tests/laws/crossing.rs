@@ -1,6 +1,7 @@
-//! Isolation of conversations: what was hidden in one is put back in no other that differs from it in anything the
-//! model saw, however ids of calls repeat; and it is put back in its own, however real clients write, edit and trim
-//! that. Release times of calls that cannot be distinguished never make a call older than it is.
+//! Isolation of conversations: what was hidden in one conversation is put back in no other that differs from it in
+//! anything the model saw, however often ids of calls repeat; and it is put back in its own, however clients write,
+//! edit and trim that conversation. Release times of calls that cannot be distinguished never make a call older than
+//! it is.
 
 use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
@@ -101,7 +102,7 @@ fn put_back(messages: &[Value], facts: &Facts) -> bool {
 /// What is done to a conversation, and how it is done.
 type Change = (&'static str, fn(&mut Vec<Value>));
 
-/// One thing that the model saw is another.
+/// One thing that the model saw is replaced by another.
 fn others() -> Vec<Change> {
     vec![
         ("the system's text", |all| all[0]["content"] = "You help somebody else.".into()),
@@ -131,7 +132,7 @@ fn others() -> Vec<Change> {
     ]
 }
 
-/// What clients do to a conversation between two requests, which is still the same one.
+/// What clients do to a conversation between two requests without making it another conversation.
 fn same_ones() -> Vec<Change> {
     vec![
         ("nothing", |_| {}),
@@ -183,7 +184,7 @@ fn said_as(all: &mut [Value], content: Option<&Value>) {
     }
 }
 
-/// What clients do that is seen by the model, so that only a random id identifies the same conversation.
+/// Changes by clients that the model sees, so that only a random id still identifies the conversation.
 fn edits() -> Vec<Change> {
     vec![
         ("an error added to the first user message", |all| {
@@ -317,13 +318,13 @@ proptest! {
         let mut other = conversation(reply);
         for at in forms {
             let (what, spell) = same_ones()[at];
-            // Written as parts once is enough.
+            // Writing the content as parts a second time changes nothing.
             if what != "texts as parts" || other[0]["content"].is_string() {
                 spell(&mut other);
             }
         }
         differing.iter().for_each(|at| others()[*at].1(&mut other));
-        // The order of two parts, turned twice, is the first one.
+        // Swapping two parts twice restores the first order.
         let is_same = differing.is_empty() || body(&other) == body(&conversation(reply)) || differing == [5, 5];
         prop_assert_eq!(put_back(&other, &facts), is_same);
     }

@@ -21,7 +21,7 @@ use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
 use toolrein::replay::{self, Enforced};
 
-/// What other sets lack.
+/// Policies that the other sets do not have.
 const OTHERS: &str = r#"
 [policy.arguments]
 [policy.duplicates]
@@ -45,7 +45,7 @@ fn set(at: usize) -> &'static PolicySet {
     }
 }
 
-/// A conversation in no protocol.
+/// A conversation, independent of the protocol.
 #[derive(Clone, Debug)]
 struct Talk {
     system: Option<String>,
@@ -54,7 +54,7 @@ struct Talk {
     stream: bool,
     /// Only the Responses API can say these: reasoning items, ids, empty assistant texts, one namespace for all tools.
     extras: u8,
-    /// Ids of calls begin anew in each turn.
+    /// The ids of calls start again in each turn.
     reuses_ids: bool,
 }
 
@@ -127,7 +127,7 @@ fn talk() -> impl Strategy<Value = Talk> {
         |(system, first, rest, choice, stream, extras, reuses_ids)| {
             let mut steps = vec![Step::User(first)];
             for step in rest {
-                // In the Responses API, what the model says in two replies without anything between them is one.
+                // In the Responses API, two replies with nothing between them become one message.
                 let is_open = match steps.last() {
                     Some(Step::Says(_)) => true,
                     Some(Step::Calls { calls, results, .. }) => {
@@ -341,8 +341,8 @@ fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
     let released = shown.iter().flat_map(|choice| choice.released());
     let mut judged = reply_judge.judging().record.clone();
     if form == Form::Streamed {
-        // One protocol says sooner than the other that a call is complete, so that of several reasons another one may
-        // come first.
+        // One protocol shows earlier than the other that a call is complete, so the first of several reasons may
+        // differ.
         judged.sort_by(|one, other| one.id.cmp(&other.id));
         for call in judged.iter_mut().filter(|call| matches!(call.decision, Decision::Block { .. })) {
             (call.decision, call.objections) = (Decision::Drop, Vec::new());
@@ -356,7 +356,7 @@ fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
     }
 }
 
-/// What a message is, with no regard to how it is written.
+/// The content of a message, independent of how it is written.
 fn shape(message: &Message) -> (String, usize, usize) {
     (format!("{:?}", message.role), message.content.texts().count(), message.calls.len())
 }

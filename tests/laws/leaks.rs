@@ -1,6 +1,6 @@
-//! Leaks: whatever a model or a gateway sends, no client can find a call in it that was not judged. Checked with a
-//! second reader, which takes for a call whatever any client might, over traffic that is changed in every way in
-//! which readers differed so far.
+//! Leaks: whatever a model or a gateway sends, no client can find a call in it that was not judged. This is checked
+//! with a second reader, which treats as a call everything that any client might, over traffic that is changed in
+//! every way in which readers were found to differ.
 
 use super::recordings::{Kind, own_of};
 use super::tolerant::{Call, calls_in_reply, calls_in_stream};
@@ -118,7 +118,7 @@ const BENDS: &[fn(String, &mut Numbers) -> String] = &[
         ]);
         once(&text, &format!("\"{key}\":"), &format!("\"{key}\":{decoy},\"{key}\":"), numbers)
     },
-    // What holds the calls goes by the other name, or is there under both.
+    // The member that holds the calls has its other name, or both names occur.
     |text, numbers| {
         let (from, to) = *numbers.of(&[("delta", "message"), ("message", "delta")]);
         once(&text, &format!("\"{from}\":"), &format!("\"{to}\":"), numbers)
@@ -144,13 +144,13 @@ const BENDS: &[fn(String, &mut Numbers) -> String] = &[
         ]);
         text.replacen('{', &format!("{{{error}"), 1)
     },
-    // Indexes that are none.
+    // Invalid indexes.
     |text, numbers| {
         let index =
             *numbers.of(&["\"0\"", "0.0", "0e0", "4294967296", "-1", "null", "true", "\"a\"", "1", "[0]"]);
         once(&text, "\"index\":0", &format!("\"index\":{index}"), numbers)
     },
-    // JSON that only some readers take.
+    // JSON that only some readers accept.
     |text, _| format!("\u{feff}{text}"),
     |text, numbers| {
         let odd = *numbers.of(&["NaN", "Infinity", "-Infinity", "1e999", "[[[[]]]]"]);
@@ -186,7 +186,7 @@ fn once(text: &str, from: &str, to: &str, numbers: &mut Numbers) -> String {
     format!("{}{to}{}", &text[..at], &text[at + from.len()..])
 }
 
-/// Ways to bend a stream around its events.
+/// Ways to change a stream around its events.
 const STREAM_BENDS: &[fn(String, &mut Numbers) -> String] = &[
     |stream, numbers| once(&stream, "data: {", "event: error\ndata: {", numbers),
     |stream, numbers| once(&stream, "data: {", "error: {", numbers),

@@ -1,5 +1,5 @@
-//! Caching: what was derived from earlier requests is not derived again, and this changes no result: the same plan,
-//! the same names, the same verdicts, whatever else has changed meanwhile.
+//! Caching: what was derived from earlier requests is not derived again, and this changes no result: the plan, the
+//! keys and the verdicts are the same, whatever else has changed meanwhile.
 
 use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
@@ -34,8 +34,8 @@ proptest! {
     }
 }
 
-/// A context that has room left, and what takes that room though the messages are the same: it is seen also by who read
-/// them before.
+/// A context that has room left, and something that takes this room although the messages are the same. A request
+/// that reuses cached messages must notice it too.
 #[test]
 fn what_stands_in_no_message_is_reckoned_with_where_they_were_read_before() {
     let talk = roomy();
@@ -77,7 +77,7 @@ fn of(set: usize) -> &'static PolicySet {
     if set == SETS { ruled() } else { policies(set) }
 }
 
-/// Sends the conversation as it grows; now and then something beside its bytes is another than before.
+/// Sends the conversation as it grows; sometimes something that is not part of its bytes changes.
 fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<(), String> {
     let memo = KeepAll::default();
     let known = [Facts::default(), hidden_exchanges(talk, hidden), released(talk, bits)];

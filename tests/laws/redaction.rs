@@ -1,5 +1,5 @@
-//! Redaction: a value that was found is in nothing that is sent after it, but for the operator's own words, whatever
-//! else happens to the conversation; and programs get it back whole.
+//! Redaction: a value that was found is in nothing that is sent later, except in the operator's own words, whatever
+//! else happens to the conversation; and programs get the value back unchanged.
 
 use super::generate::{MAIL, any_order, orderly};
 use super::world::{Facts, lossy, messages_of, read, redacting};
@@ -28,7 +28,7 @@ proptest! {
                 }
                 let told = message.to_string().contains(MAIL);
                 let is_read = matches!(message["role"].as_str(), Some("tool" | "function" | "user"));
-                // The model's own words before it was found: it knows them.
+                // The model's own words from before the value was found: it already knows them.
                 prop_assert!(!told || !is_read && !is_known, "{message}");
                 is_known |= message.to_string().contains("[EMAIL_");
             }

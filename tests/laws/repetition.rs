@@ -1,5 +1,5 @@
 //! Repetition: the same request gives the same bytes in every process, and a history that a client writes in another
-//! form is the same history.
+//! form counts as the same history.
 
 use super::generate::{Conversation, orderly};
 use super::spelling::Spelling;

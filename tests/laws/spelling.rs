@@ -110,7 +110,7 @@ impl Spelling {
     }
 }
 
-/// Members that toolrein does not know, in spellings that a parser would lose.
+/// Members that toolrein does not know, in forms that a parser would not preserve.
 const UNKNOWN: [&str; 6] = [
     r#","x_n":1.50e+05"#,
     r#","x_n":-0.0"#,

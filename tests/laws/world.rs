@@ -277,7 +277,7 @@ pub struct Facts {
     pub summaries: bool,
 }
 
-/// Has decided for every batch; names of batches differ by the process.
+/// Every batch is decided; the keys of batches differ by process.
 struct Decided;
 
 impl Summaries for Decided {
@@ -335,7 +335,7 @@ pub fn read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
     try_read(body, policies, facts).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
 }
 
-/// The same for a caller of choice, with a memory of choice.
+/// As [`read`], for another caller and with another memo.
 pub fn read_as(
     body: &Bytes,
     policies: &PolicySet,

@@ -130,13 +130,13 @@ fn as_shipped_an_undeclared_tool_is_blocked_and_nothing_is_refused_for_it() {
         said.assert_coherent(form);
         assert_eq!((said.calls.len(), said.calls[0].1.as_str()), (1, "search"));
         assert_eq!(upstream.requests().len(), 2);
-        // A request without tools does not say which there are.
+        // A request without tools does not show which tools exist.
         let mut silent = Talk::new(form);
         silent.members.as_object_mut().unwrap().remove("tools");
         let upstream = Scripted::start(|_, request| call("browse", request));
         let program = Toolrein::before(&upstream, "base = \"shipped\"\n");
         assert_eq!(silent.ask(&program).calls[0].1, "browse");
-        // Neither does one with a tool of the provider's.
+        // Neither does a request with a tool of the provider's.
         let mut hosted = Talk::new(form);
         hosted.members["tools"].as_array_mut().unwrap().push(json!({"type": "web_search"}));
         assert_eq!(hosted.ask(&program).calls[0].1, "browse");

@@ -16,12 +16,12 @@ fn wants_no_calls(request: &Recorded) -> bool {
     body["tool_choice"] == "none" || body.get("tools").is_none()
 }
 
-/// Calls until it may not.
+/// A model that calls a tool for as long as calls are allowed.
 fn stubborn(nth: usize, request: &Recorded) -> Reply {
     if wants_no_calls(request) { text("This is what I know.", request) } else { search(nth, request) }
 }
 
-/// The same with ids as providers draw them.
+/// The same model, with random ids as providers give them.
 fn with_random_ids(nth: usize, request: &Recorded) -> Reply {
     if wants_no_calls(request) {
         return text("This is what I know.", request);
@@ -40,7 +40,7 @@ fn notices(request: &Recorded) -> Vec<String> {
     texts.filter(|text| text.contains("[toolrein] Budget")).collect()
 }
 
-/// Talks until the model answers in text; returns its last reply.
+/// Continues the conversation until the model answers in text; returns its last reply.
 fn until_answered(talk: &mut Talk, program: &Toolrein) -> Said {
     for _ in 0..20 {
         let said = talk.ask(program);
@@ -53,7 +53,7 @@ fn until_answered(talk: &mut Talk, program: &Toolrein) -> Said {
     panic!("the model never answers");
 }
 
-/// Asserts that each request begins with what the one before it sent.
+/// Asserts that each request begins with everything that the previous one sent.
 fn assert_prefixes(upstream: &Scripted) {
     let sent: Vec<Vec<Value>> = upstream.requests().iter().map(messages).collect();
     for (nth, pair) in sent.windows(2).enumerate() {
@@ -100,7 +100,7 @@ fn billed_tokens_are_announced_once_a_threshold_and_end_in_the_final_answer() {
         let envelope = messages(&requests[5]).pop().unwrap()["content"].as_str().unwrap().to_owned();
         let envelope: Value = serde_json::from_str(&envelope).unwrap();
         assert_eq!(envelope["error"]["billed_tokens_used"], 100);
-        // The next turn continues the conversation's sum, and nothing before it moves.
+        // The next turn continues the conversation's sum, and no earlier message changes.
         talk.add(&said);
         talk.say("And now?");
         let said = talk.ask(&program);
@@ -127,7 +127,7 @@ fn every_result_is_followed_by_what_is_left_and_stays_where_it_is() {
     });
 }
 
-/// Talks with a client that keeps nothing but the last call and its result.
+/// Continues a conversation whose client keeps only the last call and its result.
 fn trimmed(form: Form, model: fn(usize, &Recorded) -> Reply, id: Option<&str>) {
     let upstream = Scripted::start(model);
     let settings = format!("[policy.budget]\ntool_calls = 0\nbilled_tokens = {}\n", 4 * BILLED);

@@ -20,7 +20,7 @@ with_each_client!(
     a_model_that_searches_in_vain_asks_the_user_and_goes_on_with_the_answer,
 );
 
-/// As no program would write it.
+/// Arguments in a form that no program would write.
 const ARGUMENTS: &str = "{\"to\" :\"Zo\\u00eb\", \"sum\": 12.50}";
 const CHAT: &str = "[policy.confirm]\ntools = [\"pay\"]\n";
 

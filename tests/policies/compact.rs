@@ -43,13 +43,13 @@ pub fn cleared(request: &Recorded) -> usize {
     messages(request).iter().filter(is_cleared).count()
 }
 
-/// What was done to the history before goes on, and nothing beside it.
+/// Asserts that the earlier changes to the history are repeated, and no others are made.
 pub fn assert_nothing_new(said: &Said) {
     let shown = said.response.header("x-toolrein-actions").unwrap();
     assert!(shown.starts_with("tokens_saved=") && !shown.contains(','), "nothing new: {shown}");
 }
 
-/// Answers whatever is short enough.
+/// A model that answers every request that is short enough.
 fn of_small_context(request: &Recorded, refusal: Reply) -> Reply {
     if request.body.len() > 20_000 { refusal } else { text("Short enough.", request) }
 }
@@ -127,7 +127,7 @@ fn the_error_is_passed_on_where_nothing_can_go_where_the_operator_wants_it_and_w
     }
 }
 
-/// Asks, and asks again once more is known, all of it in one conversation.
+/// Sends a request, and another one when more is known, in one conversation.
 fn overflowed(form: Form, program: &Toolrein) -> Talk {
     let mut talk = having_read(form, 6);
     let said = talk.ask(program);
@@ -152,7 +152,7 @@ fn what_was_cleared_for_a_request_that_was_too_long_is_cleared_at_once_from_then
             talk.say("And?");
         }
         let requests = upstream.requests();
-        // The first was refused; none of the others.
+        // Only the first request was refused.
         assert_eq!(requests.len(), 5);
         for pair in requests[1..].windows(2) {
             let (shorter, longer) = (messages(&pair[0]), messages(&pair[1]));
@@ -179,7 +179,7 @@ fn a_second_overflow_of_the_conversation_is_remembered_beside_the_first() {
         talk.say("And?");
     }
     let requests = upstream.requests();
-    // Two of each kind: refused and shortened; then one that is short at once.
+    // Two of each kind: one that is refused and shortened, then one that is shortened from the start.
     assert_eq!(requests.len(), 5);
     assert_eq!(requests.iter().map(cleared).collect::<Vec<_>>(), [0, 4, 4, 7, 7]);
     program.wait_for_metric("toolrein_fallbacks_total{kind=\"overflow\"}", 2.0);

@@ -135,7 +135,7 @@ fn an_approval_runs_once_however_it_is_said_again() {
         let program = Toolrein::before(&upstream, FETCH);
         let (mut talk, first) = answered(&program, form, token);
         assert_eq!(first.calls.len(), 1);
-        // At least as long as a client waits before it tries again.
+        // At least as long as clients wait before they retry.
         std::thread::sleep(Duration::from_millis(400));
         let retried = talk.ask(&program);
         assert_eq!(retried.calls, first.calls, "who lost the answer gets the very same");
@@ -628,7 +628,7 @@ fn a_remembered_approval_holds_for_equal_calls_of_its_conversation_and_for_no_ot
         let mut forged = Talk { form, members: talk.members.clone(), messages: talk.messages.clone() };
         forged.messages[0]["content"] = json!("Something else");
         assert!(is_asked_again(&program, &forged, r#"{"to":"ann","sum":5}"#, own), "another history");
-        // A history that only claims that there was an approval.
+        // A history that merely claims that there was an approval.
         let mut written = Talk::new(form);
         written.messages.extend(talk.messages[2..].iter().cloned());
         assert!(is_asked_again(&program, &written, r#"{"to":"ann","sum":5}"#, own));

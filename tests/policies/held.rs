@@ -142,7 +142,7 @@ fn a_declined_call_never_goes_out_and_the_model_answers_instead() {
         assert!(refusal["error"]["message"].as_str().unwrap().contains("the user declined it"));
         program.wait_for_metric("toolrein_confirmations_total{outcome=\"declined\"}", 1.0);
         program.wait_for_metric("toolrein_tool_calls_total{tool=\"fetch\",verdict=\"block\"}", 1.0);
-        // The round is put back, as any other.
+        // The hidden exchange is put back like any other.
         talk.add(&said);
         talk.say("And now?");
         talk.ask(&program).assert_coherent(form);
@@ -382,7 +382,7 @@ fn a_stop_refuses_what_waits_and_its_clients_get_their_replies() {
         assert_eq!((said.calls.len(), said.text.as_str()), (0, "I look.\n\nAs you like."));
         assert!(upstream.request(1).json()["messages"].to_string().contains("nobody can be asked now"));
         assert!(program.wait().success());
-        // Tokens die with their process.
+        // Tokens are gone when their process ends.
         let other = Toolrein::before(&upstream, &settings(""));
         own_error(&Person::at(&other).says(&call["token"], true), 404, "confirmation_unknown");
     });
@@ -447,7 +447,7 @@ fn many_wait_at_once_and_each_yes_runs_its_own_call() {
             assert_eq!(person.says(&call["token"], even).status, 200);
         }
         for (at, asking) in asking.into_iter().enumerate() {
-            // Of the others the model insists until it is to answer.
+            // Where the call was declined, the model repeats it until the final-answer request.
             let said = asking.join().unwrap();
             let ran: Vec<&str> = said.calls.iter().map(|(_, _, arguments)| arguments.as_str()).collect();
             let expected = format!("{{\"q\":\"q{at}\"}}");

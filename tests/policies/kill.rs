@@ -8,7 +8,7 @@ use crate::support::until;
 use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
-/// Whose key is `abc`, by its SHA-256.
+/// The SHA-256 of the caller's key, which is `abc`.
 const TIER: &str =
     "[tier.free]\nkeys = [\"sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"]\n";
 
@@ -19,7 +19,7 @@ fn ask(talk: &Talk, program: &Toolrein, (header, value): (&str, &str)) -> Said {
     Said::read(request.send(), talk.form)
 }
 
-/// Searches until nothing but an answer is wanted.
+/// A model that searches until only an answer is accepted.
 fn searcher() -> Scripted {
     Scripted::start(|nth, request| match request.json()["tool_choice"] == "none" {
         true => text("It was stopped.", request),

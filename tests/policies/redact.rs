@@ -65,7 +65,7 @@ fn the_model_reads_placeholders_and_the_program_gets_the_values() {
         talk.ask(&program).assert_coherent(form);
         let sent: Vec<Recorded> = (0..4).map(|nth| upstream.request(nth)).collect();
         sent.iter().for_each(|request| has_no_value(&request.body));
-        // The same bytes each time, so that prompt caches hold.
+        // The bytes are the same each time, so that prompt caches work.
         let messages = |nth: usize| sent[nth].json()["messages"].as_array().unwrap().clone();
         for nth in 1..3 {
             assert_eq!(messages(nth), messages(nth + 1)[..messages(nth).len()], "{nth}");
@@ -121,7 +121,7 @@ fn observing_and_held_out_conversations() {
         {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
         {"role": "tool", "tool_call_id": "a", "content": MAIL}]})
     .to_string();
-    // Observing changes nothing; the comparison group is no reason to send secrets.
+    // Observe mode changes nothing; but a held-out conversation is no reason to send secrets.
     for (nth, (settings, hides)) in [
         ("mode = \"observe\"\n[policy.redact]\n", false),
         ("conversation.holdout = 1.0\n[policy.redact]\n", true),

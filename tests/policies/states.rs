@@ -1,4 +1,4 @@
-//! `states`: a lesson with cards, in which no step is skipped and none taken twice, also over a restart.
+//! `states`: a lesson with cards, in which no step is skipped or taken twice, also after a restart.
 
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -163,7 +163,7 @@ fn a_restart_in_mid_conversation_changes_nothing() {
         ]);
         let mut talk = student(form);
         for answer in ["A cat.", "It sleeps.", "Great!"] {
-            // Each turn is another program's, which has seen nothing of the ones before.
+            // Each turn is sent to another process, which has seen none of the earlier turns.
             let program = Toolrein::before(&upstream, TUTOR);
             ask(&mut talk, &program);
             talk.say(answer);

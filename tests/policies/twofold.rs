@@ -1,5 +1,5 @@
 //! Calls that JSON readers interpret differently: members that repeat, or that repeat once their escapes are
-//! resolved. `confirm` shows one of the two, and that one alone may run.
+//! resolved. `confirm` shows one interpretation, and only that one may run.
 
 use crate::support::reply::Reply;
 use crate::support::scripted::Recorded;
@@ -37,7 +37,7 @@ pub fn reply(request: &Recorded, call: &str) -> Reply {
     Reply::bytes(200, "application/json", format!("{{\"id\":\"r\",\"choices\":[{choice}]}}"))
 }
 
-/// The client got the call to ann, with what is unknown of it, and can read no other.
+/// The client got the call to ann, with its unknown members, and cannot read another call from it.
 pub fn assert_only_ann(said: &Said, call: &str) {
     let got: Vec<(&str, &str)> =
         said.calls.iter().map(|(_, name, arguments)| (&**name, &**arguments)).collect();

@@ -1,6 +1,6 @@
 //! The shipped profiles through the real `openai` packages of Python and Node, all of them in one file and chosen by
-//! header: lessons with the tutor that no model can hurry, and each other profile's limit. What else a profile holds
-//! is tested without these clients.
+//! header: lessons with the tutor that no model can shorten, and the limit of each other profile. What else a profile
+//! contains is tested without these clients.
 
 use crate::shipped::{SYSTEMS, caller, errors, file};
 use crate::support::agent::{Agent, NODE, PYTHON, Way};

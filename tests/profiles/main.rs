@@ -1,5 +1,5 @@
-//! Profiles over real sockets: who takes which, what travels on, and each shipped one at work, streamed and whole.
-//! How they are read from the configuration is tested beside that code.
+//! Profiles over real sockets: which request takes which profile, what is passed on, and each shipped profile in use,
+//! streamed and whole. How profiles are read from the configuration is tested beside that code.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! Either side may vanish at any moment: the other learns of it at once, and never mistakes it for an end.
+//! Either side may disappear at any moment: the other side notices at once, and never takes it for a regular end.
 
 use crate::support::{Relaying, Wire, own_error, serve_with, settings, stage, stage_with};
 use std::time::Duration;

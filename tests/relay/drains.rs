@@ -1,4 +1,4 @@
-//! Stopping: what runs may finish, what is new is refused.
+//! Shutdown: running requests may finish, new ones are refused.
 
 use crate::support::{PATIENCE, Relaying, Wire, serve, settings, soon, stage};
 use hyper::body::Incoming;

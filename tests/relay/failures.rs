@@ -1,4 +1,4 @@
-//! Upstreams that cannot be reached or do not answer: what the client is told.
+//! Upstreams that cannot be reached or do not answer: the errors that the client gets.
 
 use crate::support::{ask, own_error, settings, stage, stage_with, start};
 use std::time::Duration;
@@ -61,7 +61,7 @@ async fn an_upstream_that_does_not_speak_http_is_a_502() {
 
 #[tokio::test]
 async fn an_upstream_whose_name_nobody_knows_is_a_502_worth_a_retry_and_says_which_name() {
-    // Too long a label for any resolver, so that none is asked.
+    // The label is too long for any resolver, so that none is asked.
     let name = format!("{}.invalid", "a".repeat(64));
     let (proxy, _drain) = start(settings(&format!("http://{name}/v1")));
     let (head, body) = ask(&proxy).await;

@@ -1,4 +1,4 @@
-//! What passes must pass unchanged: methods, targets, headers and bodies.
+//! Relayed messages pass unchanged: methods, targets, headers and bodies.
 
 use crate::support::stage;
 

@@ -22,7 +22,8 @@ use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
 
 /// Answers in two pieces, the second of which the head does not wait for.
 async fn answer(request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
-    // As the version has it, and no second time: nginx refuses a request of HTTP/2 with a `host` beside `:authority`.
+    // The host is sent once, in the form of the HTTP version: nginx refuses an HTTP/2 request that has `host` beside
+    // `:authority`.
     let hosts = request.headers().get_all(HOST).iter().count();
     let (is_http2, names_authority) =
         (request.version() == Version::HTTP_2, request.uri().authority().is_some());
@@ -83,7 +84,7 @@ async fn requests_that_come_together_take_a_connection_of_http1_each_and_leave_t
     assert!(count.load(Ordering::Relaxed) < 20, "{count:?}");
 }
 
-/// An upstream that ends each connection behind its first answer without saying so before.
+/// An upstream that closes each connection after its first answer without announcing it.
 fn curt() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Kept connections that the upstream has closed: the request goes out once more, and only once.
+//! Kept connections that the upstream has closed: the request is sent once more, and only once.
 
 use crate::support::{Stage, Wire, own_error, stage};
 use hyper::http::Request;

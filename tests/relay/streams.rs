@@ -1,4 +1,4 @@
-//! Bodies flow: nothing is held back, in either direction.
+//! Bodies are streamed: nothing is held back, in either direction.
 
 use crate::support::stage;
 

@@ -14,7 +14,7 @@ use toolrein::proxy::{Proxy, ResponseFuture, ServeSettings, Service};
 /// Longer than anything here takes; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits, but not for ever.
+/// Waits, but with a time limit.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }

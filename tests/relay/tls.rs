@@ -1,4 +1,4 @@
-//! TLS towards the upstream: whom we trust, which protocol is agreed on, and how failures read.
+//! TLS towards the upstream: which certificates are trusted, which protocol is agreed on, and what the errors say.
 
 use crate::support::{Wire, ask, own_error, settings, start};
 use std::io::{Read, Write};
@@ -28,8 +28,8 @@ async fn an_upstream_that_nobody_vouches_for_is_a_502_that_no_retry_helps() {
     assert!(String::from_utf8(body).unwrap().contains("upstream.ca_file"));
 }
 
-/// What the client is told where the upstream has a certificate for these names, valid between these years, of an
-/// authority that is trusted.
+/// The client's error where the upstream has a certificate for these names, valid between these years, issued by a
+/// trusted authority.
 async fn told_of_a_certificate(names: &[&str], years: (i32, i32)) -> String {
     let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let mut params = rcgen::CertificateParams::new(names).unwrap();

@@ -46,7 +46,7 @@ fn last_sent(upstream: &Scripted) -> String {
     upstream.requests().last().unwrap().json()["messages"].to_string()
 }
 
-/// Calls `fetch`, and in the first reply a search that is blocked, since another was made before it.
+/// Calls `fetch`, and in the first reply also makes a search, which is blocked because an earlier search was made.
 fn calls(id: &'static str) -> impl Fn(usize, &Recorded) -> Reply {
     move |nth, request| {
         let searches = [("s1", "search", "{}"), ("s2", "search", "{\"secret\":\"of the first\"}")];

@@ -8,7 +8,7 @@ use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
 const NONE_LEFT: &str = "reask.max = 2\n[policy.budget]\ncontext_tokens = 1\ntool_calls = 0\n";
-/// The tool is closed, and the model may call another one.
+/// The tool is closed, but the model may call another one.
 const CLOSED: &str = "reask.max = 2\n[policy.allow]\nexcept = [\"search\"]\n";
 
 fn wants_no_calls(request: &Recorded) -> bool {

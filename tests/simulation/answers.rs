@@ -1,5 +1,5 @@
-//! What holds of asking again and of what the client is billed: one choice is asked for alone, an answer is asked for as
-//! one, behind that no call comes, usage is that of all replies, and a yes gives its calls to one request.
+//! Checks on re-asks and on the client's bill: a re-ask asks for one choice, a final-answer request is sent as such
+//! and no call follows it, usage is the sum over all replies, and an approval hands its calls to one request only.
 
 use super::check::{Found, lossy};
 use super::client::Client;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use toolrein::dialect::variant::Tools;
 use toolrein::plan::approval::Confirmation;
 
-/// Each sending that asks again says so.
+/// Each re-ask and each final-answer request has the right form.
 pub fn asked(passed: &Passed) -> Found {
     for (sent, form) in passed.sent.iter().zip(&passed.forms) {
         let Some(asking) = &form.asking else { continue };
@@ -31,7 +31,7 @@ pub fn asked(passed: &Passed) -> Found {
     }
 }
 
-/// The usage that the client is told is that of all replies: each of them was billed.
+/// The usage that the client gets is the sum over all replies, because each of them was billed.
 pub fn usage(client: &Client, passed: &Passed, reply: &Bytes) -> Found {
     if passed.approved.is_some() {
         return Ok(());
@@ -45,12 +45,12 @@ pub fn usage(client: &Client, passed: &Passed, reply: &Bytes) -> Found {
     if told == [expected] { Ok(()) } else { Err(format!("usage {told:?} where {expected} were billed")) }
 }
 
-/// The calls that were given out behind a yes, and to which request.
+/// The calls that were handed out after an approval, and to which request.
 #[derive(Default)]
 pub struct Taken(Vec<(Arc<Confirmation>, Bytes)>);
 
 impl Taken {
-    /// One question's calls go to one request, however often that one is sent.
+    /// The calls of one question go to one request, however often that request is sent.
     pub fn check(&mut self, body: &Bytes, passed: &Passed) -> Found {
         let Some(approved) = &passed.approved else { return Ok(()) };
         match self.0.iter().find(|(known, _)| Arc::ptr_eq(known, approved)) {

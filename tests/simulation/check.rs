@@ -1,5 +1,5 @@
-//! What holds after each step, whatever model and client do: what goes upstream is in order, what the client gets is one
-//! coherent reply of calls that the model made, and every count agrees with the reference.
+//! Checks after each step, whatever model and client do: what is sent upstream is in order, what the client gets is
+//! one coherent reply whose calls the model made, and every count agrees with the reference.
 
 use super::client::Client;
 use super::driver::Passed;
@@ -14,7 +14,7 @@ use toolrein::exchange::judging::Judged;
 use toolrein::plan::decision::Decision;
 use toolrein::plan::{Change, Edit};
 
-/// What is wrong, in words.
+/// The result of a check: an error says what is wrong.
 pub type Found = Result<(), String>;
 
 /// Whether anything about the tools differs from what the client sent.
@@ -22,7 +22,7 @@ pub fn is_fallback(form: &Variant) -> bool {
     form.tools != Tools::Kept || form.flat
 }
 
-/// Every sending: in order where the client's own is, and as it came where nobody touched it.
+/// Every request sent is in order if the client's own request is, and unchanged if no policy changed it.
 pub fn sendings(client: &Client, body: &Bytes, passed: &Passed) -> Found {
     let plan = &passed.plan;
     let untouched = plan.edits.is_empty()
@@ -59,7 +59,7 @@ fn has_empty_ids(passed: &Passed) -> bool {
     passed.restored.iter().any(|(_, round)| lossy(round).contains("\"id\":\"\""))
 }
 
-/// Calls without an answer and answers without a call, by place.
+/// The number of calls without an answer and of answers without a call, paired by position.
 fn unpaired(body: &[u8]) -> usize {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let (mut open, mut found) = (0_usize, 0);
@@ -75,7 +75,7 @@ fn unpaired(body: &[u8]) -> usize {
     found + open
 }
 
-/// Each result is taken for the answer to the call that it names, of those that are open; to the first where it names none.
+/// Each result counts as the answer to the open call that it names, or to the first open call if it names none.
 pub fn pairs(client: &Client, pairs: &[Option<(usize, usize)>]) -> Found {
     let mut open: Vec<(usize, usize, String)> = Vec::new();
     for (at, message) in client.history.iter().enumerate() {
@@ -99,7 +99,8 @@ pub fn pairs(client: &Client, pairs: &[Option<(usize, usize)>]) -> Found {
     Ok(())
 }
 
-/// What the model has not read yet is not cleared; and a result that nobody changed is there, whatever the form.
+/// Results that the model has not read yet are not cleared, and a result that no policy changed is sent in every form
+/// of the request.
 pub fn unread(client: &Client, passed: &Passed) -> Found {
     let new_from = client.history.iter().rposition(|message| message["role"] == "assistant");
     let new_from = new_from.map_or(0, |last| last + 1);
@@ -131,7 +132,7 @@ pub fn unread(client: &Client, passed: &Passed) -> Found {
     Ok(())
 }
 
-/// The rounds that were put back: those that the reference knows, where it knows them.
+/// The hidden exchanges that were put back are those that the reference expects.
 pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found {
     let (expected, lost) = reference.restored(&client.history);
     if (&expected, lost) != (&passed.restored, passed.lost) {
@@ -148,7 +149,7 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
     let dropped = |at: usize| passed.plan.dropped.iter().any(|dropped| dropped.messages.contains(&at));
     for (at, round) in expected.iter().filter(|(at, _)| !dropped(*at)) {
         let behind = format!("{},{}", lossy(round), client.history[*at]);
-        // As text it reads otherwise.
+        // A flattened history contains the exchange in another form.
         let mut sent = passed.sent.iter().zip(&passed.forms).filter(|(_, form)| !form.flat);
         let is_there = sent.all(|(sent, _)| lossy(sent).contains(&behind));
         if !is_there {
@@ -158,7 +159,7 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
     Ok(())
 }
 
-/// The same where a whole reply of several choices was not asked again: each of them is counted for itself.
+/// As [`limits`], for a whole reply of several choices that was not asked again: each choice is counted separately.
 pub fn limits_of_each(client: &Client, counts: &[Counts], passed: &Passed) -> Found {
     let [said] = passed.said.as_slice() else { return Ok(()) };
     if client.is_stream || passed.approved.is_some() {
@@ -173,12 +174,12 @@ pub fn limits_of_each(client: &Client, counts: &[Counts], passed: &Passed) -> Fo
     Ok(())
 }
 
-/// The judged calls of a reply with one choice: the limits object where the reference says so, and only there.
+/// The judged calls of a reply with one choice: the limits object exactly where the reference says so.
 pub fn limits(counts: &[Counts], passed: &Passed) -> Found {
     in_one_way(counts, |counts| limits_by(counts, passed))
 }
 
-/// Whether what was found holds by one of the ways to count.
+/// Whether the check succeeds for at least one of the possible counts.
 fn in_one_way(counts: &[Counts], holds: impl Fn(Counts) -> Found) -> Found {
     let found = counts.iter().cloned().map(holds);
     found.reduce(|one, other| one.or(other)).unwrap_or(Ok(()))
@@ -195,7 +196,7 @@ fn limits_by(mut counts: Counts, passed: &Passed) -> Found {
     Ok(())
 }
 
-/// Holds the limits' objections to `judged` calls of one choice against the reference.
+/// Compares the limits' objections to the `judged` calls of one choice with the reference.
 fn objections(counts: &mut Counts, judged: &[Judged]) -> Found {
     let ours = ["budget", "rate_limit", "turn_limits"];
     for judged in judged {
@@ -219,7 +220,7 @@ fn objections(counts: &mut Counts, judged: &[Judged]) -> Found {
     Ok(())
 }
 
-/// Where nothing was done to a reply, it is what the upstream sent.
+/// A reply that no policy acted on is what the upstream sent.
 pub fn untouched(passed: &Passed) -> Found {
     let acted = passed.record.iter().any(|judged| judged.decision != Decision::Release);
     match (passed.raw.as_slice(), &passed.reply) {
@@ -354,7 +355,8 @@ fn append(to: &mut Value, piece: &Value) {
     *to = format!("{}{}", to.as_str().unwrap_or(""), piece.as_str().unwrap_or("")).into();
 }
 
-/// What the client is shown of one choice: calls that the model made, or that a person said yes to, and something at all.
+/// What the client is shown of one choice: only calls that the model made or that a person approved, and never
+/// nothing.
 pub fn shown(message: &Value, (passed, rounds): (&Passed, &[Bytes])) -> Found {
     let made: Vec<&Call> = passed.said.iter().flatten().flat_map(|said| &said.calls).collect();
     let approved = passed.approved.iter().flat_map(|asked| &asked.calls);

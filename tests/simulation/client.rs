@@ -1,6 +1,7 @@
-//! A client that misbehaves: it sends the same bytes again, spells its history anew, goes back and goes on otherwise,
-//! trims what is old, mixes up results or leaves some out, asks for another answer, changes model and form, invents ids
-//! for calls that came without. Keeps one conversation and says what it did; asserts nothing.
+//! A client that misbehaves: it repeats requests, rewrites its history in another form, goes back and continues
+//! differently, trims old messages, mixes up results or leaves some out, asks for another answer, changes the model
+//! and the form, and invents ids for calls that came without. Keeps one conversation and records what it did; asserts
+//! nothing.
 
 use super::model::{Ids, TOOLS};
 use super::numbers::Numbers;
@@ -14,7 +15,7 @@ pub const MODELS: [&str; 3] = ["gpt-4.1", "small-model", "other"];
 const PARAMETERS: &str =
     r#"{"type":"object","properties":{"q":{"type":"integer"},"card_id":{"type":"string"}}}"#;
 
-/// What stands before the messages of a long request.
+/// The size of the note before the messages of a long request.
 const NOTE_BYTES: usize = 8_000;
 
 pub struct Client {
@@ -24,18 +25,18 @@ pub struct Client {
     pub is_stream: bool,
     pub n: u64,
     pub numbers: Numbers,
-    /// It has left calls unanswered, or its model gave what no strict upstream takes.
+    /// It has left calls unanswered, or its model wrote something that no strict upstream accepts.
     pub is_careless: bool,
-    /// What it did last, for who reads of a failure.
+    /// Its last action, for the message of a failure.
     pub deed: &'static str,
-    /// Its requests want a call for an answer.
+    /// Its requests must be answered by a call.
     pub is_forced: bool,
     legacy: bool,
-    /// It says that the model may choose, which needs no saying.
+    /// It sends `tool_choice: "auto"`, which is the default.
     says_auto: bool,
     /// Its library needs ids, and invents them where the upstream gives none.
     invents_ids: bool,
-    /// Its requests are so long that they are read from where the one before ended.
+    /// Its requests are so long that toolrein resumes reading where the previous request ended.
     is_long: bool,
 }
 
@@ -127,7 +128,7 @@ impl Client {
         }
     }
 
-    /// Gets an error for an answer: goes back to what it had, begins anew, or leaves out what is old.
+    /// Handles an error: goes back to its earlier state, starts a new conversation, or leaves out old messages.
     pub fn fail(&mut self) {
         match self.numbers.below(3) {
             0 if self.history.len() > 4 => self.trim(),
@@ -136,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Does what it does before it asks again: answers calls, or lets its user speak, or goes astray.
+    /// Acts before its next request: answers calls, lets its user write, or misbehaves.
     pub fn go_on(&mut self) {
         self.deed = "goes on";
         let last = self.history.last().cloned().unwrap_or_default();
@@ -164,7 +165,7 @@ impl Client {
     }
 
     fn speak(&mut self, last: &str) {
-        // A question is answered by its token, by a yes, or not at all.
+        // A question is answered by its token, by a word of approval, or not at all.
         let token = last.split("reply with `").nth(1).and_then(|rest| rest.split('`').next());
         let text = match (token, self.numbers.below(4)) {
             (Some(token), 0) => token.to_owned(),
@@ -245,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Goes back to an earlier place and goes on otherwise.
+    /// Goes back to an earlier message and continues differently.
     fn branch(&mut self) {
         let users: Vec<usize> =
             (0..self.history.len()).filter(|at| self.history[*at]["role"] == "user").collect();

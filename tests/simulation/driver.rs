@@ -1,5 +1,6 @@
-//! The driver of an exchange without sockets: one client request between a model that misbehaves, the store in memory and
-//! the client. Does what the exchange says, tells it what happened, and keeps what passed; asserts no promise.
+//! The driver of an exchange without sockets: one client request, with a model that misbehaves, the store in memory
+//! and the client. Executes the exchange's outputs, reports the results to it, and records what was sent and
+//! received; asserts nothing.
 
 use super::model::{Model, Said, TOOLS, streamed, whole};
 use super::process::Process;
@@ -22,57 +23,57 @@ use toolrein::store::{Claim, News, StateStore as _};
 use toolrein::telemetry::request_record::{Fallback, PrefixBreak, RequestRecord};
 use toolrein::wire::sse::write_event;
 
-/// Most bytes of a stream that come at once.
+/// The most bytes of a stream that arrive at once.
 const PIECE: usize = 700;
 
-/// What became of one client request.
+/// The record of one client request.
 #[derive(Debug, Default)]
 pub struct Passed {
     /// The bytes that the client gets; `None` where a policy refused the request or the upstream did.
     pub reply: Option<Bytes>,
     /// The upstream's error that the client gets instead, or at the end of a stream that breaks off.
     pub error: Option<Bytes>,
-    /// Every sending, in order.
+    /// Every request sent to the upstream, in order.
     pub sent: Vec<Bytes>,
-    /// How many of them were the client's request, in one form or another: the rest ask again.
+    /// How many of them were the client's request, in one form or another; the others are re-asks.
     pub tries: usize,
-    /// What the upstream answered to those that it took, as bytes and as the model meant it.
+    /// The upstream's replies to the requests that it accepted, as bytes and as the model meant them.
     pub raw: Vec<Bytes>,
     pub said: Vec<Vec<Said>>,
-    /// What it refused, by the sending.
+    /// What the upstream refused, with the index of the request.
     pub refused: Vec<(usize, Refused)>,
-    /// The form of every sending, and why it was another one than before.
+    /// The form of every request sent, and the fallbacks that led to it.
     pub forms: Vec<Variant>,
     pub tried: Vec<Fallback>,
-    /// It was taken, and what was refused before is remembered.
+    /// The request was accepted, and the earlier refusals are remembered.
     pub learned: bool,
-    /// What was to be done to the request at first, and what is done to it; nothing while observing.
+    /// The first plan for the request, and the plan in force; empty while observing.
     pub planned: Plan,
     pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
-    /// Other rounds are put back than when the last reply was asked for, and that is told.
+    /// Other hidden exchanges are put back than in the request for the last reply, and this is recorded.
     pub other_rounds: bool,
-    /// The choices that the client sees, with the rounds hidden behind each.
+    /// The choices that the client sees, with the hidden exchanges before each.
     pub hidden: Vec<(u32, Vec<Bytes>)>,
     pub record: Vec<Judged>,
     pub usage: Vec<(&'static str, Usage)>,
-    /// The calls that a person said yes to.
+    /// The calls that a person approved.
     pub approved: Option<Arc<Confirmation>>,
     /// The user answers a question about calls.
     pub answers: bool,
-    /// From which of the judged calls on the model was to answer without any.
+    /// The index of the first judged call for which the model was asked to answer without calls.
     pub landed_at: Option<usize>,
-    /// The client must or may be answered by a call.
+    /// The client must be answered by a call, or accepts one.
     pub keeps_tools: bool,
     /// Nothing may be changed.
     pub observed: bool,
-    /// The conversation's texts are left alone.
+    /// The conversation is held out: its texts are left unchanged.
     pub held_out: bool,
-    /// The question for a summary; whether one that came late is told.
+    /// The question for a summary, and whether a late summary is recorded.
     pub question: Option<Bytes>,
     pub tells_late: bool,
-    /// Calls that have taken over the times of others.
+    /// The number of calls that took over the release times of calls without ids.
     pub adopted: usize,
     /// How often the model may be asked again before it is asked for an answer.
     pub most_reasks: usize,
@@ -89,12 +90,12 @@ pub struct Driver<'a> {
     asked: Option<Arc<Confirmation>>,
     /// The whole replies of the upstream, by their numbers.
     replies: Vec<Bytes>,
-    /// What is still to come of the upstream's stream.
+    /// The part of the upstream's stream that has not been read yet.
     coming: Option<Bytes>,
     /// What the client was given of its stream.
     given: Vec<Bytes>,
     has_ended: bool,
-    /// The rounds behind which the model was asked again, by the choice.
+    /// The hidden exchanges after which the model was asked again, with their choice.
     rounds: Vec<(u32, Bytes)>,
 }
 
@@ -203,7 +204,7 @@ impl<'a> Driver<'a> {
     }
 
     fn store(&mut self, news: News) {
-        // Before anything is sent or handed out, only names have changed.
+        // Before the first request or hand-out, only the keys of calls can have changed.
         if self.passed.sent.is_empty() && self.passed.approved.is_none() {
             self.passed.adopted += news.released.len();
         }
@@ -230,7 +231,7 @@ impl<'a> Driver<'a> {
         self.give(Input::Reply(WholeReply { id, status, body: Ok(body) }));
     }
 
-    /// What is known of a sending before it goes out.
+    /// Records the form of a request before it is sent.
     fn note_form(&mut self, variant: &Variant) {
         if self.passed.sent.is_empty() {
             self.passed.planned = self.exchange.plan().clone();
@@ -239,7 +240,7 @@ impl<'a> Driver<'a> {
         if judging.is_landing() {
             self.passed.landed_at.get_or_insert(judging.record.len());
         } else {
-            // Another choice goes on.
+            // The re-ask is for another choice.
             self.passed.landed_at = None;
         }
         let Some(asking) = &variant.asking else {
@@ -252,8 +253,8 @@ impl<'a> Driver<'a> {
         if was_refused && asked_so {
             return;
         }
-        // Choices are asked again one after the other. Their rounds are counted here for themselves: the reference is not
-        // to learn from what it is held against.
+        // Choices are asked again one after the other. Their hidden exchanges are counted here independently, so that
+        // the reference does not learn from the code that it checks.
         let choice = self.exchange.choices().into_iter().rfind(|choice| choice.is_continued()).unwrap();
         self.rounds.push((choice.index(), asking.rounds.last().unwrap().clone()));
     }
@@ -285,7 +286,7 @@ impl<'a> Driver<'a> {
             Answer::AsItCame(id) => self.end(self.replies[id as usize].clone(), false),
             Answer::Restated { body, .. } => self.end(body, false),
             Answer::Edited(_, pieces) | Answer::Own(pieces) => self.end(pieces.concat().into(), false),
-            // By a policy.
+            // A policy refused the request.
             Answer::Error(ProxyError::Refused { .. }) => self.has_ended = true,
             Answer::Error(error) => {
                 self.end(own_error_body(&error.message(), error.code()).into(), true);
@@ -293,7 +294,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The client has all that it gets. Where the upstream refused the last sending, that is its error.
+    /// The client's reply is complete. If the upstream refused the last request, the reply is its error.
     fn end(&mut self, body: Bytes, has_failed: bool) {
         assert!(!self.has_ended, "a second end: {body:?}");
         (self.has_ended, self.coming) = (true, None);

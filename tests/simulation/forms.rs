@@ -1,5 +1,5 @@
-//! What holds of the forms in which a request is sent: no more tries than three, each for a reason, nothing tried again
-//! that is known to be refused, nothing touched where nothing may be, and every history a beginning of the next one.
+//! Checks on the forms in which a request is sent: at most three retries, each for a reason, no form that is known to
+//! be refused, no change where none is allowed, and every history a prefix of the next one.
 
 use super::check::{Found, lossy};
 use super::client::Client;
@@ -14,10 +14,10 @@ use toolrein::dialect::variant::Tools;
 use toolrein::plan::decision::Decision;
 use toolrein::telemetry::request_record::Fallback;
 
-/// Second tries of one request.
+/// The most retries of one request in another form.
 const MOST: usize = 3;
 
-/// While observing: what the client sent, once, and what the upstream answered.
+/// In observe mode the upstream gets what the client sent, once, and the client gets the upstream's answer.
 pub fn observed(body: &Bytes, passed: &Passed) -> Found {
     if passed.sent != [body.clone()] {
         return Err(format!("changed while observing: {:?}", passed.sent.iter().map(|sent| lossy(sent))));
@@ -32,8 +32,8 @@ pub fn observed(body: &Bytes, passed: &Passed) -> Found {
     Ok(())
 }
 
-/// The tries: not too many, each another form, each known refusal left out at once, and an error for the client only
-/// where no form is left.
+/// The tries: not too many, each in another form, each known refusal avoided from the start, and an error for the
+/// client only if no form is left.
 pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Found {
     let refused: Vec<Dislike> =
         passed.refused.iter().filter(|(at, _)| *at < passed.tries).map(|(_, it)| it.dislike).collect();
@@ -72,12 +72,12 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
     Ok(())
 }
 
-/// Asking again: so many times, then for an answer, and once more without tools where that is refused.
+/// Re-asks: at most so many, then a final-answer request, and that once more without tools if it is refused.
 pub fn reasks(client: &Client, passed: &Passed) -> Found {
     let asked = || passed.forms.iter().filter_map(|form| form.asking.as_ref().map(|asking| (form, asking)));
     let is_served = |decision: &Decision| matches!(decision, Decision::Answer { .. });
     let served = passed.record.iter().filter(|judged| is_served(&judged.decision)).count();
-    // Each choice may be asked for its answer, and one of them is told that it refuses to be.
+    // Each choice may be asked for its final answer, and one of these requests may be refused.
     let most = passed.most_reasks + served + client.n as usize + 1;
     if asked().count() > most {
         return Err(format!("asked again {} times, {most} are allowed", asked().count()));
@@ -100,7 +100,7 @@ pub fn reasks(client: &Client, passed: &Passed) -> Found {
     }
 }
 
-/// Whether there is a form without what is disliked.
+/// Whether another form can avoid what the model refuses.
 fn may_change(passed: &Passed, disliked: Dislike) -> bool {
     matches!(disliked, Dislike::LateSystem) || !passed.keeps_tools
 }
@@ -115,7 +115,7 @@ fn dislike_of(fallback: Fallback) -> Option<Dislike> {
     }
 }
 
-/// A stream that broke off, and an error, do not look like an answer.
+/// A broken stream or an error does not look like an answer.
 pub fn failed(client: &Client, error: &[u8]) -> Found {
     let text = lossy(error);
     if !text.contains("\"error\"") || text.contains("[DONE]") {
@@ -129,12 +129,13 @@ pub fn failed(client: &Client, error: &[u8]) -> Found {
     }
 }
 
-/// Which conversations are held out, by how they begin.
+/// Which conversations are held out, by their opening messages.
 #[derive(Default)]
 pub struct HeldOut(BTreeMap<Vec<String>, bool>);
 
 impl HeldOut {
-    /// A conversation is held out from its beginning to its end, and then every text of it goes up as it is.
+    /// A conversation is held out either in all of its requests or in none, and a held-out conversation is sent with
+    /// all its texts unchanged.
     pub fn check(&mut self, client: &Client, passed: &Passed) -> Found {
         let user = client.history.iter().position(|message| message["role"] == "user").unwrap_or(0);
         let opening = client.history[..=user].iter().filter(|message| message["role"] != "assistant");
@@ -161,18 +162,18 @@ pub fn question(passed: &Passed) -> Found {
     if found.is_empty() { Ok(()) } else { Err(format!("a question that is refused: {found:?}")) }
 }
 
-/// What a client's conversation was last sent as.
+/// The form in which a client's conversation was last sent.
 #[derive(Clone, Default)]
 pub struct Sent {
     first: Option<Try>,
     /// The one that the upstream took, if it took any.
     last: Option<Try>,
     model: &'static str,
-    /// What the budget said of the turn, where the reply had one choice.
+    /// How much of the turn's budget was used, if the reply had one choice.
     used: Option<u64>,
 }
 
-/// The messages of one sending, and what of its form they depend on.
+/// The messages of one request, and the parts of its form that they depend on.
 #[derive(Clone)]
 struct Try {
     messages: Bytes,
@@ -180,7 +181,7 @@ struct Try {
 }
 
 impl Sent {
-    /// What was sent this time; nothing where nothing was.
+    /// What was sent this time; empty if nothing was sent.
     pub fn of(client: &Client, passed: &Passed) -> Self {
         let sent = |at: usize| {
             let form = passed.forms.get(at)?;
@@ -193,7 +194,7 @@ impl Sent {
         Self { first, last: last.filter(|_| !passed.said.is_empty()), model: client.model, used }
     }
 
-    /// Within a turn the budget only ever shrinks.
+    /// Within a turn the used budget never decreases.
     pub fn shrinks(&self, next: &Self, (client, deed): (&Client, &str)) -> Found {
         let goes_on = client.history.last().is_some_and(|last| last["role"] == "tool");
         match (self.used, next.used) {
@@ -204,8 +205,8 @@ impl Sent {
         }
     }
 
-    /// Whether what the upstream took before is the beginning of what it is sent first now; false where the two cannot
-    /// be compared, or where the break is told.
+    /// Whether the messages that the upstream accepted before are a prefix of what is sent first now; false if the
+    /// two cannot be compared, or if the break is recorded.
     pub fn begins(&self, next: &Self, client: &Client, passed: &Passed) -> Result<bool, String> {
         let (Some(earlier), Some(later)) = (&self.last, &next.first) else { return Ok(false) };
         let goes_on = client.deed == "goes on" && self.model == next.model && earlier.form == later.form;

@@ -1,5 +1,6 @@
-//! Conversations in which the model and the client misbehave, thousands of steps by a seed, through the same
-//! exchange as in the proxy, and some over real sockets: after each step every promise is held against a plain reference.
+//! Conversations in which the model and the client misbehave, thousands of steps from a seed, through the same
+//! exchange as in the proxy, and some over real sockets. After each step every guarantee is checked against a simple
+//! reference.
 //!
 //! SIMULATION_STEPS=200000 runs more of them, SIMULATION_SEED=17 runs one seed again.
 
@@ -91,7 +92,7 @@ const SETS: [Set; 12] = [
     profile("text", include_str!("../../deploy/profiles/text.toml")),
     profile("tutor", include_str!("../../deploy/profiles/tutor.toml")),
 ];
-/// Which of them one seed after the other takes: those in which most happens come more often.
+/// The configuration for each seed in turn: those in which most happens occur more often.
 const ORDER: [usize; 22] = [0, 1, 2, 3, 4, 1, 2, 3, 5, 1, 6, 2, 7, 3, 8, 1, 9, 2, 10, 0, 11, 1];
 
 /// One configuration.
@@ -101,7 +102,7 @@ struct Set {
     config: &'static str,
     mode: &'static str,
     counts: bool,
-    /// Clients at once, all of one caller: fewer, and their conversations grow longer.
+    /// The number of concurrent clients, all of one caller: with fewer clients, conversations grow longer.
     clients: usize,
 }
 
@@ -113,9 +114,9 @@ const fn profile(name: &'static str, config: &'static str) -> Set {
 const STEPS: usize = 50;
 /// Steps of a run by default: some seconds.
 const ALL_STEPS: usize = 2_200;
-/// Most characters that are told of what is wrong.
+/// The most characters of a failure that are printed.
 const MOST_TOLD: usize = 8_000;
-/// Messages after which a conversation is left.
+/// The number of messages after which a conversation is abandoned.
 const LONG: usize = 32;
 
 #[test]
@@ -136,7 +137,7 @@ fn whatever_model_and_client_do_every_promise_holds() {
     std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
     let tally = tally.into_inner().unwrap();
     println!("{tally:?}");
-    // Else it would prove little.
+    // A run that misses some of these would prove little.
     assert_eq!(tally.missing(), [""; 0], "{tally:?}");
 }
 
@@ -166,7 +167,7 @@ struct World {
     taken: Taken,
     model: Model,
     clients: Vec<Client>,
-    /// What each client's conversation was last sent as, and what it had used.
+    /// For each client: the form in which its conversation was last sent, and the budget that it had used.
     shown: Vec<Sent>,
     numbers: Numbers,
     deed: &'static str,
@@ -193,7 +194,7 @@ impl World {
         }
     }
 
-    /// One request of one client, its answer, and what the client makes of it.
+    /// One request of one client, its answer, and what the client does with it.
     fn step(&mut self, tally: &mut Tally) -> Found {
         if self.numbers.percent(1) {
             self.process.restart();
@@ -210,7 +211,7 @@ impl World {
         if self.numbers.percent(10) {
             let shown = self.shown[at].clone();
             let again = self.ask_again(at, &passed, tally)?;
-            // Two at once, and either answer may be the one that the client keeps.
+            // Two requests at once: the client may keep the answer to either.
             if passed.reply.is_none() || self.numbers.percent(50) {
                 passed = again;
             } else {
@@ -218,17 +219,17 @@ impl World {
             }
         }
         self.go_on(at, &passed)?;
-        // Mostly at once, so that windows fill.
+        // Mostly without a pause, so that windows fill.
         let most_ms = if self.numbers.percent(60) { 1_500 } else { 20_000 };
         self.process.now_ms += self.numbers.below(most_ms) as u64;
         if self.numbers.percent(50) {
-            // So that windows are met to the millisecond.
+            // So that the end of a window is hit to the millisecond.
             self.process.now_ms = self.process.now_ms.next_multiple_of(1_000);
         }
         Ok(())
     }
 
-    /// The same bytes once more, at a later time: they go up as before.
+    /// The same bytes again, at a later time: they are sent to the upstream as before.
     fn ask_again(&mut self, at: usize, first: &Passed, tally: &mut Tally) -> Result<Passed, String> {
         self.deed = "sends the same bytes again";
         self.process.now_ms += self.numbers.below(15_000) as u64;
@@ -293,13 +294,13 @@ impl World {
         Ok(passed)
     }
 
-    /// What holds of the reply that a client gets, if it gets one.
+    /// The checks on the reply that a client gets, if it gets one.
     fn answered(&mut self, at: usize, (counts, now_ms): (Vec<Counts>, u64), passed: &Passed) -> Found {
         let client = &self.clients[at];
         let Some(reply) = &passed.reply else { return Ok(()) };
         check::untouched(passed)?;
         answers::usage(client, passed, reply)?;
-        // A forced call is an answer, which no limit counts; of several choices each is counted for itself.
+        // A forced call is an answer, which no limit counts; each of several choices is counted separately.
         if self.set.counts && !client.is_forced {
             match client.n {
                 1 => check::limits(&counts, passed)?,

@@ -1,5 +1,6 @@
-//! A model that misbehaves: it calls what it may not call, uses ids again or gives none, writes arguments that are no
-//! JSON, calls tools where none are to be called, and says nothing. Makes replies, whole and streamed; asserts nothing.
+//! A model that misbehaves: it calls tools that it may not call, reuses ids or gives none, writes arguments that are
+//! not JSON, calls tools where no call is wanted, and says nothing. Makes replies, whole and streamed; asserts
+//! nothing.
 
 use super::numbers::Numbers;
 use bytes::Bytes;
@@ -40,7 +41,7 @@ pub const TOKENS: u64 = 7;
 /// The tools that clients declare.
 pub const TOOLS: [&str; 9] =
     ["look", "read_file", "send_mail", "pay_bill", "award_points", "show_card", "fetch", "think", "calm"];
-/// Those that nobody declared, or that may not be called.
+/// The tools that no client declares, or that may not be called.
 const STRANGE: [&str; 2] = ["forbidden_thing", "made_up"];
 const ARGUMENTS: [&str; 12] = [
     "{}",
@@ -82,7 +83,7 @@ impl Model {
         let has_tools = request.get("tools").is_some();
         let calls = self.numbers.percent(if is_landing || !has_tools { 25 } else { 65 });
         if !calls {
-            // Now and then nothing at all.
+            // Sometimes the model says nothing at all.
             let text =
                 if self.numbers.percent(96) { self.numbers.below(4) } else { 4 + self.numbers.below(3) };
             return Said { text: Some(TEXTS[text].to_owned()), ..Said::default() };
@@ -171,7 +172,7 @@ fn finish(said: &Said) -> &'static str {
     }
 }
 
-/// The same as a stream, its choices' events mixed; now and then its last event is not ended.
+/// The reply as a stream, the events of its choices interleaved; sometimes its last event is not ended.
 pub fn streamed(said: &[Said], id: &str, model: &Value, numbers: &mut Numbers) -> Bytes {
     let mut waiting: Vec<Vec<Value>> =
         said.iter().enumerate().map(|(at, said)| events_of(at, said, numbers)).collect();
@@ -205,7 +206,7 @@ fn events_of(index: usize, said: &Said, numbers: &mut Numbers) -> Vec<Value> {
         let (first, second) = halves(text);
         deltas.extend([first, second].map(|part| json!({"content": part})));
         if numbers.percent(40) {
-            // Some tell the role with the first piece of text.
+            // Some models send the role with the first piece of text.
             deltas.remove(0);
             deltas[0]["role"] = "assistant".into();
         }

@@ -53,7 +53,7 @@ impl Process {
         }
     }
 
-    /// The process begins anew: all that the store knew is gone.
+    /// Restarts the process: everything that the store knew is lost.
     pub fn restart(&mut self) {
         self.store = Memory::new(&BOUNDS);
         self.summaries.restart();

@@ -1,5 +1,6 @@
-//! A plain account of the same conversations, kept as lists of what was said: when each call was handed out, how many
-//! stand in a window and in a turn, and which rounds belong before which message. Knows no hash and no state store.
+//! A simple model of the same conversations, kept as lists of what was said: when each call was handed out, how many
+//! calls are in a window and in a turn, and which hidden exchanges belong before which message. Uses no hashes and no
+//! state store.
 
 use super::upstream::Dislike;
 use bytes::Bytes;
@@ -14,7 +15,7 @@ const BUDGET: u64 = 7;
 const TURN: u64 = 9;
 const PARALLEL: u64 = 3;
 const ACTING: u64 = 2;
-/// What the state store keeps under one name: rounds, and times of one call.
+/// The bounds of what the state store keeps under one key: hidden exchanges, and release times of one call.
 const ROUNDS_AT_ONE_PLACE: usize = 64;
 const TIMES_OF_ONE_CALL: usize = 8;
 /// Letters and digits of an id that was drawn at random, with `call_`.
@@ -34,16 +35,16 @@ pub struct Reference {
 /// One time that a call was handed out.
 #[derive(Clone, Debug, PartialEq)]
 struct Released {
-    /// What the model saw before.
+    /// What the model saw before it.
     seen: Vec<String>,
-    /// The rounds that the client was not shown before it; none is empty.
+    /// The hidden exchanges before it, joined; empty if there were none.
     hidden: Bytes,
     at_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// Behind all this.
+    /// After these messages.
     Behind(Vec<String>),
     /// Before this call, wherever it is.
     Before(Plain),
@@ -55,7 +56,8 @@ enum Anchor {
     Text(String),
 }
 
-/// The calls of one turn and of each tool's window, as one reply finds them and goes on counting.
+/// The calls of one turn and in each tool's window, as they are before one reply; the reply's calls are added to
+/// them.
 #[derive(Clone)]
 pub struct Counts {
     now_ms: u64,
@@ -66,7 +68,7 @@ pub struct Counts {
 }
 
 impl Reference {
-    /// The process began anew.
+    /// The process was restarted.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
@@ -76,8 +78,8 @@ impl Reference {
         self.answers.extend(history.last().map(|message| message["content"].to_string()));
     }
 
-    /// What stands in the windows and in the running turn of a history. An approval goes on with the turn, as long as it is
-    /// known: so there is one possibility more than the history has answers to questions.
+    /// The calls in the windows and in the running turn of a history. An approval continues the turn as long as the
+    /// question is known, so there is one possible count more than the history has answers to questions.
     pub fn count(&mut self, history: &[Value], now_ms: u64) -> Vec<Counts> {
         self.adopt(history);
         let answers = history.iter().filter(|message| self.may_approve(message)).count();
@@ -88,7 +90,7 @@ impl Reference {
         message["role"] == "user" && self.answers.contains(&message["content"].to_string())
     }
 
-    /// The same where so many of the oldest answers begin a turn, and the others go on with one.
+    /// One of these counts: the oldest `begin` answers begin a turn, and the others continue one.
     fn count_turn(&self, history: &[Value], now_ms: u64, begin: usize) -> Counts {
         let mut counts = Counts { now_ms, times: BTreeMap::new(), turn: 0, acting: 0, in_reply: 0 };
         let (mut begun, mut answered, mut answers) = (false, false, 0);
@@ -117,14 +119,14 @@ impl Reference {
         counts
     }
 
-    /// When a call was handed out behind what the model saw; where that is not known, the latest time that it may be.
+    /// When a call was handed out after what the model saw; if that is not known, the latest possible time.
     fn latest(&self, call: &Plain, seen: &[String]) -> Option<u64> {
         let known = self.released.get(call)?;
         let own = known.iter().filter(|one| one.seen == seen).map(|one| one.at_ms).max();
         own.or_else(|| known.iter().map(|one| one.at_ms).max())
     }
 
-    /// The newest calls were handed out, if not by their own ids, then by none: the client has invented these.
+    /// The newest calls may have been handed out without ids, and the client has invented the ids that they have now.
     fn adopt(&mut self, history: &[Value]) {
         let Some(last) = history.iter().rposition(|message| !calls_of(message).is_empty()) else { return };
         let seen = seen(&history[..last]);
@@ -149,12 +151,12 @@ impl Reference {
         self.refused.insert((model, dislike));
     }
 
-    /// Whether that is known.
+    /// Whether that refusal is known.
     pub fn knows_refusal(&self, model: &'static str, dislike: Dislike) -> bool {
         self.refused.contains(&(model, dislike))
     }
 
-    /// The rounds that belong before messages of a history, and how many are lost.
+    /// The hidden exchanges that belong before messages of a history, and how many are lost.
     pub fn restored(&self, history: &[Value]) -> (Vec<(usize, Bytes)>, u32) {
         let (mut found, mut lost) = (Vec::new(), 0);
         let last = history.iter().rposition(|message| message["role"] == "assistant");
@@ -176,7 +178,7 @@ impl Reference {
         (found, lost)
     }
 
-    /// By what was hidden when the call was handed out in this conversation, or ever where its id is random.
+    /// The exchange that was hidden when the call was handed out in this conversation, or in any if its id is random.
     fn before_call(&self, call: &Plain, seen: &[String], hid: bool) -> Result<Bytes, Lost> {
         let known = self.released.get(call).map_or(&[][..], Vec::as_slice);
         let mut of: Vec<&Released> = known.iter().filter(|one| one.seen == seen).collect();
@@ -194,7 +196,7 @@ impl Reference {
         if of.iter().any(|one| one.hidden != *hidden) { Err(Lost) } else { self.kept(call, seen, hidden) }
     }
 
-    /// A round that is remembered to have been there, as far as it is kept.
+    /// The hidden exchange that is known to have been there, if it is still kept.
     fn kept(&self, call: &Plain, seen: &[String], round: &Bytes) -> Result<Bytes, Lost> {
         let nameless = (String::new(), call.1.clone(), call.2.clone());
         let anchors = [call.clone(), nameless].map(Anchor::Call);
@@ -204,7 +206,7 @@ impl Reference {
         if round.is_empty() || is_kept { Ok(round.clone()) } else { Err(Lost) }
     }
 
-    /// Learns what the client was shown to `history`, and which rounds were hidden behind it.
+    /// Learns what the client was shown as the reply to `history`, and which exchanges were hidden before it.
     pub fn learn(&mut self, history: &[Value], shown: &Value, rounds: &[Bytes], now_ms: u64) {
         let (seen, hidden) = (seen(history), Bytes::from(rounds.join(b",".as_slice())));
         let calls = calls_of(shown);
@@ -236,10 +238,10 @@ impl Reference {
     }
 }
 
-/// Something was hidden, and nobody knows what.
+/// Something was hidden, and its content is not known.
 struct Lost;
 
-/// By what was hidden before this text, if that is one thing.
+/// The exchange that was hidden before this text, if only one is possible.
 fn before_text(text: &Anchor, here: &[(Anchor, Bytes)], hid: bool) -> Result<Bytes, Lost> {
     let of_text: Vec<&Bytes> =
         here.iter().filter(|(anchor, _)| anchor == text).map(|(_, round)| round).collect();

@@ -1,5 +1,5 @@
-//! The same model, the same upstream that refuses, and the same clients with the built program between them, over real
-//! sockets: here the program's own order of steps is at work.
+//! The same model, the same upstream that refuses, and the same clients, with the built program between them over
+//! real sockets. This tests the program's own order of steps.
 
 use super::client::Client;
 use super::model::{Ids, Model, streamed, whole};
@@ -16,7 +16,7 @@ use toolrein::dialect::error::parse_in_200;
 
 /// Steps, each a connection or several.
 const STEPS: usize = 120;
-/// Forms of one request that are refused at most before the error stands.
+/// The most forms of one request that are refused before the client gets the error.
 const MOST_REFUSED: usize = 4;
 
 /// What was refused of one client's request, as it was sent.
@@ -76,7 +76,7 @@ fn is_error(client: &Client, body: &[u8]) -> bool {
     if client.is_stream { body.starts_with(b"data: {\"error\"") } else { parse_in_200(body).is_some() }
 }
 
-/// Why the client should not have got an error, if there was another form of its request.
+/// Why the client should not have got an error, if another form of its request was left.
 fn groundless(client: &Client, refused: &[(Dislike, Vec<u8>)]) -> Option<String> {
     let again = refused.windows(2).find(|pair| pair[0].1 == pair[1].1);
     if let Some([(dislike, _), _]) = again {

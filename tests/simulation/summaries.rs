@@ -1,5 +1,5 @@
-//! Another model that is asked for summaries: it answers in time, late, or never. Decides as the proxy does where it need
-//! not wait; asserts nothing.
+//! Another model that is asked for summaries and answers in time, late, or never. Decides as the proxy does when it
+//! does not have to wait; asserts nothing.
 
 use super::numbers::Numbers;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Summaries {
         Self { pins: Arc::new(Pins::new(LIFETIME)), late: Vec::new(), numbers, asked: 0 }
     }
 
-    /// The process begins anew: no decision is known, and nobody waits for an answer.
+    /// The process restarts: no decision is known, and nobody waits for an answer.
     pub fn restart(&mut self) {
         (self.pins, self.late) = (Arc::new(Pins::new(LIFETIME)), Vec::new());
     }
@@ -38,7 +38,7 @@ impl Summaries {
         self.late = late;
         let come: Vec<(SummaryWanted, u64, Arc<str>)> = come;
         for (wanted, _, text) in come {
-            // Whoever asked knows not that it was decided meanwhile.
+            // The request that asked does not know that the batch was decided meanwhile.
             if !self.pins.decide(&wanted, Some(&text)) {
                 self.pins.keep_late(wanted.batch, text);
             }

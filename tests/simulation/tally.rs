@@ -1,4 +1,4 @@
-//! How often what is worth seeing was seen: a run in which little happens proves little.
+//! Counts how often interesting events occurred: a run in which little happens proves little.
 
 use super::check::is_fallback;
 use super::client::Client;
@@ -20,7 +20,7 @@ pub struct Tally {
     acted: BTreeMap<&'static str, usize>,
 }
 
-/// What must be seen in every run, and how often at least.
+/// The events that must occur in every run, with their minimum counts.
 const OFTEN: [(&str, usize); 20] = [
     ("blocked", 20),
     ("restored", 20),
@@ -43,7 +43,7 @@ const OFTEN: [(&str, usize); 20] = [
     ("objections observed", 10),
     ("held out", 20),
 ];
-/// And in a long one.
+/// The events that must occur in a long run, in addition.
 const SELDOM: [(&str, usize); 8] = [
     ("lost", 10),
     ("approved", 5),

@@ -1,5 +1,5 @@
-//! An upstream whose models refuse what others take: tools, a choice of tools, calls in the history, late system
-//! messages, long requests. Says so as upstreams do: by a status, or inside a reply whose status says that all is well.
+//! An upstream whose models refuse what others accept: tools, a choice of tools, calls in the history, late system
+//! messages, long requests. It refuses as real upstreams do: by a status, or inside a reply whose status is 200.
 
 use super::client::MODELS;
 use super::numbers::Numbers;
@@ -21,7 +21,7 @@ pub enum Dislike {
 #[derive(Clone, Debug)]
 pub struct Refused {
     pub dislike: Dislike,
-    /// 200: it is told inside of a reply.
+    /// 200: the refusal is inside the reply.
     pub status: u16,
     pub body: Bytes,
 }
@@ -68,7 +68,7 @@ impl Upstream {
         self.dislikes.values_mut().filter(|disliked| !disliked.contains(&Dislike::Length)).for_each(gained);
     }
 
-    /// What is wrong with a request, if its model takes no such.
+    /// What is wrong with a request, if its model refuses such requests.
     pub fn refuses(&mut self, sent: &Value) -> Option<Refused> {
         let model = sent["model"].as_str().unwrap_or_default();
         let disliked = self.dislikes.get(model)?.iter().copied();

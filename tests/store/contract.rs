@@ -1,4 +1,5 @@
-//! What every state store promises, held over memory, over a Redis, and over two programs' state stores in one Redis.
+//! The contract of every state store, tested on memory, on a Redis, and on the state stores of two programs that
+//! share one Redis.
 
 use crate::faults::delay;
 use crate::server::{SECRET, Server};
@@ -22,7 +23,7 @@ use toolrein::store::{
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
 
-/// A state store that is told, and one that is asked: the same, or two that share.
+/// A state store that facts are recorded in, and one that is asked: the same one, or two that share a Redis.
 struct Pair {
     told: Arc<dyn StateStore>,
     asked: Arc<dyn StateStore>,
@@ -54,7 +55,7 @@ async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {
     open_at(server.port(), prefix).await.0
 }
 
-/// With what it counts.
+/// The state store, with the metrics that it updates.
 async fn open_at(port: u16, prefix: &str) -> (Arc<dyn StateStore>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
     let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
@@ -100,7 +101,7 @@ fn ask<'a>() -> Ask<'a> {
 }
 
 impl Pair {
-    /// Tells `news`, and waits until what is asked for is as it should be.
+    /// Records `news`, and waits until a look-up gives the expected facts.
     async fn tells(
         &self,
         news: impl IntoIterator<Item = News>,
@@ -158,7 +159,7 @@ async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
     for pair in pairs {
         let of = |key: u128| Ask { pins: Some(Hash(key)), ..ask() };
         pair.tells([seen(1, &[pin(7, 1)], 10)], of(1), |facts| facts.pinned == [pin(7, 1)]).await;
-        // What was seen before keeps its place, whoever says so again.
+        // A definition that was seen before keeps its position, whichever process reports it again.
         let later =
             [seen(1, &[pin(7, 2), pin(8, 1)], 20), seen(1, &[pin(7, 1)], 30), seen(2, &[pin(7, 3)], 40)];
         let all = [pin(7, 1), pin(7, 2), pin(8, 1)];
@@ -201,7 +202,7 @@ async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
     let (store, _) = open_at(port, "").await;
     let long = "x".repeat(20_000);
     (0..64).for_each(|place| store.record(hidden(place, round(7, &long))));
-    // What comes behind is told once it is known that these were.
+    // The next update is recorded once it is known that these were written.
     let release = Release { context: Hash(7), hidden: NOTHING_HIDDEN, at_ms: 5 };
     store.record(News { released: vec![(Hash(1), release)], ..News::default() });
     let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
@@ -434,7 +435,7 @@ mod cases {
         let is_so = |facts: &Facts| facts.asked.as_deref() == Some(&question("pay"));
         pair.tells([put("pay"), put("delete")], ask, is_so).await;
         let claim = |request, now_ms| Claim { question: Hash(1), request: Hash(request), now_ms };
-        // At once, from both sides: one of them alone.
+        // Both sides claim at the same time, and only one succeeds.
         let (one, other) = tokio::join!(pair.asked.claim(claim(1, 1_000)), pair.told.claim(claim(2, 1_000)));
         assert!(one ^ other);
         let (taker, late) = if one { (1, 2) } else { (2, 1) };

@@ -1,6 +1,6 @@
-//! Every fault of a shared state store: no request fails or waits for it for long, the metrics say what is wrong, and when it
-//! is over the programs share again. How long a request waits is told by what is counted, not by a clock: each look-up
-//! that waits in vain is an error of `look_up`.
+//! Every fault of a shared state store: no request fails or waits long for it, the metrics show what is wrong, and
+//! afterwards the programs share again. How long a request waits is measured by counters and not by a clock: each
+//! look-up that times out is an error of `look_up`.
 
 use crate::server::{SECRET, Server, is_connected, share, share_by};
 use crate::support::client::{Request, get};

@@ -1,5 +1,5 @@
-//! The state store that replicas share, over a real Redis: what two programs know of each other, that Redis and memory keep
-//! the same contract, and every fault of a Redis by its name.
+//! The state store that replicas share, over a real Redis: what two programs know of each other, that Redis and
+//! memory fulfil the same contract, and every fault of a Redis, one test for each.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 

@@ -1,4 +1,4 @@
-//! Two programs behind one address, as a load balancer has them: what one told the other knows.
+//! Two programs at one address, as a load balancer has them: what one of them records, the other knows.
 
 use crate::server::{Server, is_connected};
 use crate::support::client::Request;

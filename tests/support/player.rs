@@ -40,7 +40,7 @@ impl Player {
             Client::Python => {
                 let python = installed(root.join(".venv/bin/python"));
                 let mut command = Command::new(python);
-                // -I: only the venv's packages, and no script of ours taken for one of them.
+                // -I: only the packages of the venv are imported, and no script of ours in their place.
                 command.arg("-I").arg(root.join(format!("tests/clients/python/{scenario}.py")));
                 command
             }

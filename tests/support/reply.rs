@@ -34,7 +34,7 @@ pub enum Piece {
     Data(Vec<u8>),
     /// Nothing until the gate opens or the client hangs up.
     Wait(Gate),
-    /// The connection ends here, whatever was promised.
+    /// The connection ends here, whatever the head declared.
     Cut,
     /// Echoes what the client sends, until it closes: after an upgrade.
     Echo,

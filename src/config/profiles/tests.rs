@@ -1,5 +1,5 @@
-//! Cases of profiles and tiers in whole configurations: what each profile holds, who takes it, what is refused
-//! and in which words.
+//! Test cases of profiles and tiers in whole configurations: what each profile contains, which requests take it, and
+//! which errors are reported and in which words.
 
 use super::*;
 use crate::config::{Config, Overrides, Problems, Source};
@@ -62,7 +62,7 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
     assert_eq!(on(&config, "chat"), ["budget", "allow", "truncate"]);
     assert_eq!(on(&config, "plain"), ["budget", "loops", "truncate"]);
     let budget = settings(&config, "chat", "budget");
-    // Its own, that of the policy below, and the shipped one.
+    // The profile's own value, the value of the policy outside of profiles, and the shipped value.
     assert_eq!(budget[..2], ["tool_calls = 5", "requests = 0"]);
     assert_eq!(budget[6..8], ["notify_at = [0.6]", "notify = \"thresholds\""]);
     assert_eq!(settings(&config, "chat", "allow")[0], r#"only = ["search*"]"#);
@@ -258,7 +258,7 @@ fn what_is_wrong_in_a_profile_is_reported_with_its_line_and_key() {
             "[profile.x.policy.budget]\ntool_calls = \"3\"",
             r#"proxy.toml:2: profile.x.policy.budget.tool_calls: expected a whole number, 0 or more, found "3""#,
         ),
-        // The profile's number does not go with that of the policy below.
+        // The profile's number is inconsistent with the number of the policy outside of profiles.
         (
             "[policy.confirm]\n[policy.budget]\nexhausted = \"ask\"\nextension = 5\n[profile.x.policy.budget]\ntime = \"5s\"",
             "proxy.toml:5: profile.x.policy.budget.extension: a number extends only limits of tool calls and requests; \

@@ -128,7 +128,7 @@ const BEGINNINGS: &[(&str, &str)] = &[
     ("mcp error", "MCP error -32602: Invalid arguments for tool search"),
     ("input validation error", "Input validation error: 'q' is a required property"),
     ("output validation error", "Output validation error: x"),
-    // What Python writes where a tool returns an object that nobody made JSON of.
+    // How Python prints an object that was not converted to JSON.
     ("{'error': '", "{'error': 'no such order'}"),
     ("{'error': \"", "{'error': \"can't\"}"),
     ("{'success': false", "{'success': False, 'message': 'no'}"),

@@ -1,6 +1,6 @@
-//! The likeness of two results of one tool: whether they differ in nothing, in what changes by itself (times, ids,
-//! cursors, ETags, counts of attempts), or in a few other numbers. Both are walked through together and the first real
-//! difference ends it, so that unlike results cost next to nothing. Decides nothing.
+//! The likeness of two results of one tool: whether they are equal, or differ only in what changes by itself (times,
+//! ids, cursors, ETags, counts of attempts), or in a few other numbers. Both texts are read in parallel, and the
+//! first real difference ends the comparison, so that unlike results cost next to nothing. Decides nothing.
 //!
 //! Numbers that are the point of a result are real differences: measurements with a decimal point, percentages, `3 of 10`
 //! and `3/10`, numbers beside words of progress (passed, failed, remaining), items of a list, and the numbers of a result
@@ -14,7 +14,7 @@ pub enum Likeness {
     /// They differ.
     #[default]
     None,
-    /// They differ in a few plain numbers, perhaps beside what changes by itself.
+    /// They differ in a few plain numbers, and perhaps in what changes by itself.
     ButForNumbers,
     /// They differ only in what changes by itself.
     ButForMarks,
@@ -26,7 +26,7 @@ pub enum Likeness {
 const MOST_NUMBERS: usize = 3;
 /// The fewest letters that must stay equal for a result to say something beside its numbers.
 const FEWEST_LETTERS: usize = 20;
-/// The same beside marks, which are seldom the point of a result.
+/// As [`FEWEST_LETTERS`], for results that differ in marks alone: marks are seldom the point of a result.
 const FEWEST_BESIDE_MARKS: usize = 8;
 /// The shortest hexadecimal number that is an id.
 const LEAST_HEX: usize = 16;
@@ -66,7 +66,7 @@ const WHOLE_MARKS: [&str; 13] = [
     "time", "date", "seq", "tick", "ts", "tries", "try", "checks", "check", "age", "expires", "requests",
     "request",
 ];
-/// Words beside which a number is progress or an outcome, and so news.
+/// Words that make the number beside them progress or an outcome, which is a real difference.
 const PROGRESS: [&str; 18] = [
     "progress",
     "percent",
@@ -160,7 +160,7 @@ impl Walk<'_> {
             return false;
         }
         self.masked_letters += letters(&self.one[one.start..ends.0]);
-        // Where the difference comes after the token, it is none of it.
+        // If the reading position did not advance, the difference comes after the token and does not belong to it.
         let goes_on = ends != self.at;
         self.at = ends;
         goes_on && self.numbers <= MOST_NUMBERS
@@ -207,7 +207,7 @@ fn token(text: &[u8], at: usize) -> Range<usize> {
     while start > 0 && belongs(start - 1) {
         start -= 1;
     }
-    // The letter of an escape such as `\n` is none of its own.
+    // The letter of an escape such as `\n` does not belong to the token.
     if start > 0 && text[start - 1] == b'\\' && start < at {
         start += 1;
     }
@@ -230,7 +230,7 @@ fn name_before(text: &[u8], start: usize) -> String {
         .take_while(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
         .count();
     let name = &stripped[stripped.len() - length..];
-    // An escape before it, such as `\n`, is no letter of it.
+    // The letter of an escape such as `\n` before the name does not belong to the name.
     let is_escaped = stripped.len() > length && stripped[stripped.len() - length - 1] == b'\\';
     let name = if is_escaped { name.get(1..).unwrap_or_default() } else { name };
     let letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());

@@ -1,7 +1,7 @@
-//! Unknown outcomes: results from which nobody knows whether the tool has acted: the request timed out, the connection
-//! was lost after it was sent, the run was cancelled, a server failed in the middle. The wordings are tables with the
-//! source of each. What was certainly never sent (a refused connection, an unknown host) is a plain failure, and texts
-//! that only speak of time limits are none. Decides nothing.
+//! Unknown outcomes: results that leave open whether the tool has acted, because the request timed out, the
+//! connection was lost after it was sent, the run was cancelled, or a server failed in the middle. The wordings are
+//! tables with the source of each. A request that was certainly never sent (a refused connection, an unknown host) is
+//! a plain failure, and a text that only mentions time limits is not a failure. Decides nothing.
 
 use serde_json::{Map, Value};
 
@@ -165,7 +165,7 @@ pub(super) fn leaves_open(parts: &[&str]) -> bool {
     !NEVER_SENT.iter().any(|words| holds(words)) && SAYS.iter().any(|(words, _)| holds(words))
 }
 
-/// The same for a text that does not look like a failure otherwise.
+/// As [`leaves_open`], for a text that does not look like a failure otherwise.
 pub(super) fn is_bare(text: &str) -> bool {
     let text =
         text.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '❌' | '⚠' | '\u{fe0f}' | '*'));

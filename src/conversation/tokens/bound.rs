@@ -18,7 +18,7 @@ pub fn most_json(raw: &[u8]) -> Estimate {
 const MOST_UNIT: u64 = 4;
 /// Bytes whose sum in these units the lanes of 16 bits hold.
 const MOST_CHUNK: usize = 16 * 1024;
-/// Bytes processed together.
+/// Bytes that are processed together.
 const BLOCK: usize = 64;
 const LANES: usize = BLOCK / 4;
 
@@ -45,8 +45,9 @@ fn most_of_chunk(before: &[u8], after: &[u8]) -> u64 {
 /// hundredths.
 const MOST_OF_ANY: u8 = 50;
 
-/// The most that a byte of a JSON string costs after another, in units. In an escape the byte before may be of
-/// another class than it looks, so a word after `\n` is one more; the two bytes of the escape count for three.
+/// The most that a byte of a JSON string costs after another, in units. The byte before it may be of another class
+/// than it looks, if it is part of an escape, so a word after `\n` is one more; the two bytes of the escape count for
+/// three.
 #[inline(always)]
 fn most_of(before: u8, byte: u8) -> u8 {
     let is_lower = |byte: u8| byte.wrapping_sub(b'a') < 26;

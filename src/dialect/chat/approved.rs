@@ -19,13 +19,13 @@ pub fn reply(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
     whole(&format!(r#""role":"assistant","content":null,{calls}"#), finish(confirmation), handed)
 }
 
-/// The same as a stream.
+/// As [`reply`], as a stream.
 pub fn events(confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
     let calls = handed.calls(confirmation, true);
     streamed(&format!(r#""role":"assistant","content":null,{calls}"#), finish(confirmation), handed)
 }
 
-/// A reply that is this text alone.
+/// A reply that contains only this text.
 pub fn says(form: Form, text: &str, handed: &Handed<'_>) -> Bytes {
     let message = format!(r#""role":"assistant","content":{}"#, quote(text));
     match form {
@@ -86,8 +86,8 @@ impl Handed<'_> {
     }
 }
 
-/// A call under this id, written only from what was shown of it: so no member of the upstream's that repeats or escapes
-/// a name can come with what a person has approved. In the deprecated form it has no id.
+/// A call under this id, written only from what the person was shown, so that no member of the upstream's call that
+/// is repeated or written with escapes can come with it. In the deprecated form it has no id.
 pub fn written(call: &Assembled, id: &str, index: Option<u64>) -> String {
     if call.legacy {
         return format!("{{{}}}", function(call));

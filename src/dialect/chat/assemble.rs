@@ -201,8 +201,8 @@ impl Assembler {
         }
         let Some(name) = name else { return false };
         let other_name = !call.name.is_empty() && call.name != name;
-        // The same name again with neither id is a new call only if the old one is whole; with an id it is
-        // the repetition that some providers put in every delta.
+        // A delta that repeats the name without any id begins a new call only if the call before is whole. With an
+        // id, it is the repetition that some providers put into every delta.
         let renamed = other_name || (id.is_none() && call.id.is_empty() && !call.name.is_empty());
         renamed && call.is_whole()
     }
@@ -241,7 +241,7 @@ impl Joined {
     }
 }
 
-/// Those of `calls` that came under `index`, the newest first.
+/// The calls that came under `index`, the newest first.
 fn joined<'a, I>(calls: I, index: Option<u64>, legacy: bool) -> impl Iterator<Item = &'a Assembled>
 where
     I: IntoIterator<Item = &'a Assembled, IntoIter: DoubleEndedIterator>,

@@ -82,7 +82,7 @@ impl ChoiceState {
         Self { index, ..Self::default() }
     }
 
-    /// The same for a stream, whose calls are distinguished by their indexes.
+    /// As [`Self::new`], for a stream, in which calls are distinguished by their indexes.
     pub fn streamed(index: u32) -> Self {
         Self { index, streamed: true, ..Self::default() }
     }
@@ -263,8 +263,8 @@ impl ChoiceState {
         self.continued = true;
     }
 
-    /// Whether the client waits for a finish reason that the upstream's last reply did not bring, or that was held
-    /// back before a call came that is released.
+    /// Whether the client still waits for a finish reason: the upstream's last reply did not bring one, or it was
+    /// held back before a call came that is released.
     pub fn lacks_finish(&self) -> bool {
         !self.finish_shown && (self.continued || self.finish_held || self.is_asking())
     }

@@ -39,7 +39,7 @@ pub struct Reply {
     pub usage: Option<Member>,
     /// The numbers in it.
     pub tokens: Usage,
-    /// The same within `x_groq`, where Groq reports it without being asked.
+    /// The usage within `x_groq`, where Groq reports it without being asked.
     pub usage_within: Option<Span>,
     /// Two JSON parsers may find different calls in it, besides those that are ambiguous themselves (see
     /// [`ToolCall::ambiguous`]).

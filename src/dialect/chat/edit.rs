@@ -102,7 +102,7 @@ pub fn hide(
     restored: bool,
     splices: &mut Splices,
 ) -> bool {
-    // A forced choice may name one of them; the client must get its answer.
+    // A forced choice may name one of the hidden tools, and the client must get its answer.
     if hidden.is_empty() || request.choice == Choice::Forced {
         return false;
     }

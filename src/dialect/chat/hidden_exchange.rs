@@ -46,7 +46,7 @@ pub fn write_hidden_exchange(carried: &Carried, blocked: &[Blocked]) -> Bytes {
     out.into()
 }
 
-/// The measure of work in tests of growth.
+/// Counts work, for the tests of growth.
 #[cfg(test)]
 pub(super) mod work {
     use std::cell::Cell;

@@ -88,7 +88,7 @@ fn parse_member(
         _ => {
             if let Some(deciding) = deciding_in_another_case(key) {
                 seen.once(deciding)?;
-                // An edit would add the member that it already is to other parsers.
+                // To parsers that ignore case, an edit would add a member that this one already is.
                 message.odd = true;
             }
             scanner.skip()?;

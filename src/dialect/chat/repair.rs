@@ -131,7 +131,7 @@ mod tests {
         json!({"role": "user", "content": text})
     }
 
-    /// What each message is: `?` a synthetic result, `!` a result that became text.
+    /// The kind of each message: `?` is a synthetic result, `!` a result that became text.
     fn shape(messages: &[Value]) -> String {
         let word = |message: &Value| {
             let text = message["content"].as_str().unwrap_or_default();

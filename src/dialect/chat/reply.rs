@@ -45,7 +45,7 @@ pub struct ReplyJudge<J> {
     reader: Reader,
     phase: Phase,
     choices: Vec<ChoiceState>,
-    /// What the client has not got yet.
+    /// Output that the client has not got yet.
     queue: Queue,
     /// The values of the first reply that all later ones must repeat.
     head: Option<Continuation>,

@@ -225,13 +225,13 @@ mod tests {
         }
         let auto = body(&["a"], r#","tool_choice":"auto""#);
         assert_eq!(written(&auto, &plain(), &["a"], &[]), body(&["a"], none));
-        // Once, also where a final answer is asked for.
+        // The member is written only once, also where a final answer is asked for.
         let asking = Asking { rounds: vec![], land: true };
         let landing = Variant { asking: Some(asking), ..plain() };
         assert_eq!(written(&auto, &landing, &["a"], &[]), body(&["a"], none));
         let unchosen = Variant { tools: Tools::WithoutChoice, ..plain() };
         assert_eq!(written(&auto, &unchosen, &["a"], &[]), body(&["a"], ""));
-        // What is put back contains calls too.
+        // The messages that are put back contain calls too.
         let talk = format!(r#"{{"messages":[{{"role":"user","content":"q"}}],"tools":[{}]}}"#, tool("a"));
         let put_back = [(0, Bytes::from_static(b"{\"role\":\"assistant\"}"))];
         assert!(

@@ -8,13 +8,13 @@ use crate::wire::sse::{parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// What a person can do something about.
+/// The kinds of errors that a person can do something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Key,
     Credit,
     NotFound,
-    /// What the request refers to: an earlier reply, an item, a file.
+    /// Something that the request refers to does not exist: an earlier reply, an item, a file.
     Lost,
     TooLong,
     Rate,
@@ -98,7 +98,7 @@ const KEPT: [&str; 8] = [
     "no file found",
 ];
 
-/// Whether the upstream does not have something that the request refers to. It knows the model and the address.
+/// Whether the upstream lacks something that the request refers to. An unknown model or address does not count.
 fn is_lost(status: u16, error: &UpstreamError) -> bool {
     let names_it = |message: &String| {
         let message = message.to_lowercase();
@@ -149,7 +149,7 @@ pub fn friendly_body(status: u16, body: &[u8]) -> Option<Bytes> {
         new.insert(name.to_owned(), said.and_then(|said| said.get(name)).cloned().unwrap_or_default());
     }
     new.insert("metadata".to_owned(), json!({ "upstream": upstream }));
-    // A response of the Responses API that failed is one all the same.
+    // A failed response of the Responses API is still a response.
     if value["object"] == "response" {
         let mut whole = value;
         whole["error"] = new.into();

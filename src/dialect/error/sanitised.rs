@@ -21,7 +21,7 @@ struct Rule {
     by: &'static str,
 }
 
-/// In this order: what is part of something else comes first.
+/// The order matters: what may be part of something longer, such as credentials in an address, comes first.
 const RULES: [(&str, &str); 9] = [
     // Credentials in an address, after a word for one, by their form, and long words of letters and digits mixed.
     (r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/@]*:[^\s/@]*@", "[secret]@"),
@@ -49,7 +49,8 @@ const RULES: [(&str, &str); 9] = [
     ),
 ];
 
-/// What follows a word for a credential without a sign between them: a credential, or the next word of a sentence.
+/// What follows a word for a credential without a sign between them: the credential itself, or simply the next word
+/// of the sentence.
 const NEXT_WORD: &str = r"(?i)\b((?:bearer|basic|api[_ -]?key|access[_ -]?token|token|secret|password|passwd|authorization|key provided)\s+)([A-Za-z0-9+/=_.*~-]{8,})";
 
 /// What may be an address of IPv6, shortened or not, with its zone, its brackets and its port.
@@ -119,7 +120,7 @@ fn copy(value: &Value, depth: usize, left: &mut usize) -> Value {
     }
 }
 
-/// The copy of a text. Where the patterns are not to be had, nothing of it is kept.
+/// The copy of a text. If the patterns cannot be compiled, nothing of the text is kept.
 pub fn sanitised_text(text: &str) -> String {
     let Some(Patterns { rules, next_word, ipv6, trace, run }) = &*PATTERNS else {
         return "[left out]".to_owned();
@@ -148,7 +149,8 @@ fn next_word_or_secret(found: &Captures<'_>) -> String {
     format!("{}{}", &found[1], if is_secret { "[secret]" } else { &found[2] })
 }
 
-/// `text` without addresses of IPv6, which standard rules find among what may be one (and is a time, or a path).
+/// `text` without IPv6 addresses. The standard parser decides which of the matches are addresses; the others are
+/// times or paths.
 fn without_ipv6(text: &str, pattern: &Regex) -> String {
     let (mut out, mut done) = (String::new(), 0);
     let is_of_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
@@ -170,7 +172,7 @@ fn is_ipv6(text: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok() && address.bytes().any(|byte| byte.is_ascii_digit())
 }
 
-/// A long word without letters and digits mixed is a word.
+/// A long word is a key only if it mixes letters and digits.
 fn mixed(run: &str) -> String {
     let digits = run.bytes().filter(u8::is_ascii_digit).count();
     let letters = run.bytes().filter(u8::is_ascii_alphabetic).count();

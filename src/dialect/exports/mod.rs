@@ -18,7 +18,7 @@ const LISTS: [&str; 5] = ["data", "runs", "conversations", "traces", "observatio
 /// How deep lists may lie in each other, and runs in runs.
 const DEEPEST: usize = 16;
 
-/// Why an export's value holds no conversation.
+/// Why a value of an export holds no conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoConversation {
     #[error("a batch's output holds no requests: give the batch's input file before it")]

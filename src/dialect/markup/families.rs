@@ -34,7 +34,8 @@ pub(super) struct Family {
     pub(super) examples: &'static [&'static str],
 }
 
-/// What may follow the end of any block and is removed with it: tags of blocks around it and ends of messages.
+/// Tags that may follow the end of any block and are removed with it: those of enclosing blocks, and ends of
+/// messages.
 pub(super) const TRAILERS: &[&str] = &[
     "</tool_call>",
     "</tool_calls>",

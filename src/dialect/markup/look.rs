@@ -16,13 +16,13 @@ pub(super) enum Look {
 /// The start of the value whose end is the end of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// There is none: the block ends with its closing tag, or with the text.
+    /// There is no value: the block ends with its closing tag, or with the text.
     None,
-    /// So many bytes after the first tag.
+    /// The value begins so many bytes after the first tag.
     At(usize),
-    /// The first tag is its beginning.
+    /// The first tag is the beginning of the value.
     Whole,
-    /// Likewise, and it is a list of calls as Python writes them.
+    /// The first tag is the beginning of the value, which is a list of calls in Python syntax.
     Python,
 }
 
@@ -33,8 +33,8 @@ fn decided(found: Result<Value, Look>) -> Look {
     found.map_or_else(|look| look, Look::Yes)
 }
 
-/// The first alternative that matches. One that may still match comes before later ones, or the result would depend on
-/// how the text is split.
+/// The first alternative that matches. An alternative that may still match takes precedence over later ones;
+/// otherwise the result would depend on how the text is split.
 fn any(text: &str, alternatives: &[fn(&str) -> Look]) -> Look {
     alternatives.iter().map(|look| look(text)).find(|look| *look != Look::No).unwrap_or(Look::No)
 }
@@ -56,7 +56,7 @@ fn one_of<'a>(text: &'a str, wanted: &[&str]) -> Rest<'a> {
     best(wanted.iter().map(|wanted| literal(text, wanted)))
 }
 
-/// A match of several; otherwise whether one may still match.
+/// A match among `found`; otherwise whether one may still match.
 fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
     let mut best = Err(Look::No);
     for found in found {
@@ -118,7 +118,7 @@ fn inner_tag(text: &str) -> Look {
 /// A name and its first argument, as GLM writes them.
 fn name_and_tag(text: &str) -> Look {
     decided((|| {
-        // Only line ends between, or it is prose: "between <tool_call> and </tool_call>".
+        // Only line ends may come between; otherwise this is prose: "between <tool_call> and </tool_call>".
         let after = name(text.trim_start_matches('\n'))?.trim_start_matches('\n');
         one_of(after, &["<arg_key>", "</tool_call>"]).map(|_| Value::None)
     })())

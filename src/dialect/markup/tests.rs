@@ -145,7 +145,7 @@ fn no_opener_hides_another_one_that_allows_the_same() {
 
 #[test]
 fn little_is_ever_held_so_that_hostile_text_costs_little() {
-    // Each piece keeps something waiting, or begins what never ends. Only held text is looked at twice.
+    // Each piece keeps something waiting, or begins something that never ends. Only held text is scanned twice.
     for piece in
         ["<", "<tool_call>", "<tool_call> ", "`", "[", "{\"name\" ", "<tool_call>{", "commentary to=", " "]
     {

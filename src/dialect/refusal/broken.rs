@@ -8,7 +8,7 @@ use super::overflow::Wording;
 use super::words::{cut, without_quotes};
 use super::{MESSAGES, is_about_content};
 
-/// What of a history was refused.
+/// The part of a history that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
     /// Calls and results that do not belong together.
@@ -24,7 +24,7 @@ pub fn breaks(status: u16, error: &UpstreamError) -> Option<Broken> {
     {
         return None;
     }
-    // What the model wrote just now, as Groq reports it.
+    // This is an error in what the model wrote just now, as Groq reports it.
     if error.code.as_deref().is_some_and(|code| code.contains("tool_use_failed")) {
         return None;
     }

@@ -13,7 +13,7 @@ use super::{MESSAGES, is_about_content};
 #[must_use]
 pub fn may_be_about_the_form(status: u16, error: &UpstreamError) -> bool {
     match status {
-        // The caller's key, credit, rights and rate, an unknown address, and sizes.
+        // These concern the caller's key, credit, rights and rate, an unknown address, or sizes.
         401..=404 | 407 | 408 | 413 | 429 => false,
         400..=499 => !is_about_content(error),
         200 | 500 => !is_about_content(error) && speaks_of_a_template(error),

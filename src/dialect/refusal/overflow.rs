@@ -35,7 +35,7 @@ const fn wording(says: &'static [&'static str], by: &'static str, example: &'sta
     Wording { says, example: (by, example) }
 }
 
-/// Texts about a rate or credit, whatever else they contain.
+/// Phrases of texts about a rate or credit; such a text is no overflow, whatever else it contains.
 const PACE: &[&str] = &["per minute", "per min ", "(tpm)", "rate limit", "rate_limit", "quota"];
 
 pub(super) const WORDINGS: &[Wording] = &[

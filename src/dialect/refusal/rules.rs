@@ -8,7 +8,7 @@ use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
 /// One wording of one refusal.
 pub(super) struct Rule {
     pub(super) refusal: Refusal,
-    /// What it may mean as well.
+    /// Another refusal that the wording may mean as well.
     pub(super) or: Option<Refusal>,
     pub(super) says: &'static str,
     /// Patterns that reverse the meaning if they are up to three words before the match, after the last comma.
@@ -44,7 +44,7 @@ impl Rule {
     }
 }
 
-/// Not tools as such are refused, but tools together with something else, or in one place.
+/// Tools are refused only together with something else, or in one place.
 const CONDITION: &[&str] = &[
     "stream|streaming|streamed",
     "when|while|if|unless|without|together|combined|alongside|simultaneously|combination|conjunction",
@@ -57,7 +57,7 @@ const CONDITION: &[&str] = &[
     "than|exceed|exceeds|exceeding|maximum|limit",
     "at a time|once",
 ];
-/// Not all tools are meant.
+/// Only some tools are refused.
 const KIND: &[&str] = &[
     "forced",
     "parallel|multiple|nested|following|these|such|some|certain|mixed",

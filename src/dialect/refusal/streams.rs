@@ -1,7 +1,7 @@
 //! Refusals of tools in streams alone: the same request is answered without streaming.
 //!
-//! A sentence that has a word for streaming, one for tools, and a denial is one. Only for requests that stream and declare
-//! tools: what else the words may mean is then of no use, and costs one further try.
+//! A sentence is such a refusal if it has a word for streaming, a word for tools, and a denial. This is applied only
+//! to requests that stream and declare tools; if the words mean something else there, the cost is one further try.
 
 use super::super::error::UpstreamError;
 use super::words::{cut, without_quotes};

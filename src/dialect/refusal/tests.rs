@@ -205,7 +205,7 @@ proptest! {
         let front = words::cut(&text);
         prop_assume!(front.len() < text.len());
         let other = format!("{front}{tail}");
-        // Where a long character is cut off, a shorter one may still fit.
+        // If a long character is cut off at the limit, a shorter one may still fit.
         prop_assume!(words::cut(&other) == front);
         prop_assert_eq!(judge(&text), judge(&other));
     }
@@ -213,8 +213,8 @@ proptest! {
 
 #[test]
 fn a_hostile_message_costs_little() {
-    // Each word begins many rules and ends none: the worst that a text of the greatest length can do. Quadratic work
-    // would take hours, and the test runner ends it.
+    // Each word begins many rules and ends none, which is the worst case for a text of the greatest length. Quadratic
+    // work would take hours, and the test runner would end the test.
     let words = [
         "not the a of ",
         "tool call not the ",

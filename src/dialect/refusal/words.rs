@@ -72,7 +72,7 @@ pub(super) fn without_quotes(text: &str) -> String {
                 let quoted = &text[inside..inside + end];
                 let is_long = quoted.split_whitespace().count() >= WORDS;
                 let is_echo = member_before(&out).map_or(is_long, |member| INPUTS.contains(&member));
-                // What is kept is looked into, since it may quote in turn.
+                // The kept part is searched too, since it may contain quotations.
                 at = if is_echo { inside + end } else { inside };
                 out.push(c);
             }

@@ -106,7 +106,7 @@ fn bound(items: &mut Vec<Box<RawValue>>) {
         bytes -= items[gone].get().len() + 1;
         gone += 1;
     }
-    // No result without its call.
+    // A result must not be kept without its call.
     let is_result = |item: &RawValue| {
         let read = parse_item(&mut Scanner::new(item.get().as_bytes()));
         read.is_ok_and(|item| item.kind == ItemKind::Result)
@@ -128,7 +128,7 @@ pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
     let (at, prefix, suffix) = match input.of(body).first() {
         Some(b'[') => (input.start as usize + 1, String::new(), ""),
         Some(b'"') => (input.start as usize, "[".to_owned(), r#"{"role":"user","content":"#),
-        // Nothing new: the upstream goes on by itself.
+        // The client sends nothing new: the upstream continues by itself.
         _ => return None,
     };
     let is_text = !suffix.is_empty();

@@ -26,7 +26,7 @@ struct Pairs<'a>(&'a [u8]);
 impl Pairing for Pairs<'_> {
     fn wants_result(&self, call: &ToolCall) -> bool {
         let text = call.span.of(self.0);
-        // A call that runs on in the background gets its result later, if ever.
+        // A call that runs in the background gets its result later, if at all.
         let is_async = find(text, b"\"async\":true").is_some() || find(text, b"\"async\": true").is_some();
         !is_async && synthetic(call, self.0).is_some()
     }
@@ -161,7 +161,7 @@ mod tests {
         json!({"role": "user", "content": "q"})
     }
 
-    /// What each item is: `?` a synthetic output, `!` an output that became text.
+    /// The kind of each item: `?` is a synthetic output, `!` an output that became text.
     fn shape(body: &Value) -> String {
         let word = |item: &Value| {
             let id = item["call_id"].as_str().unwrap_or_default();

@@ -138,7 +138,7 @@ fn rest(
         request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
     }
     let is_other = |member: &Member| differs_in_case(&decode_bytes(member.key, body), &[b"input"]);
-    // Whoever ignores case reads an input that no policy has seen.
+    // A parser that ignores case would read an input that no policy has seen.
     if request.value(body, "input").is_none() && (!is_upstream || request.members.iter().any(is_other)) {
         return Err(Fault::NoMessages);
     }
@@ -261,7 +261,7 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
     }
     request.own_ids |= item.id.is_some_and(|id| id.raw(body).starts_with(super::OWN_ID.as_bytes()));
     if item.is_of_model() {
-        // Before a compaction, tools may have been declared that are seen no more.
+        // Before a compaction, tools may have been declared that the request no longer shows.
         request.declares_elsewhere |= item.kind == ItemKind::Carried
             && memchr::memmem::find(item.span.of(body), b"\"compaction\"").is_some();
         group.add(item);

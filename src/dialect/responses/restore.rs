@@ -1,5 +1,5 @@
-//! Restoring hidden exchanges among the items that the client sends back: each blocked call goes after the item of its
-//! own reply that the client was shown before it, each synthetic result after the reply.
+//! Restoring hidden exchanges among the items that the client sends back: each blocked call goes after the item of
+//! its own reply that came before it and that the client was shown; each synthetic result goes after the reply.
 
 use super::item::{Item, ItemKind, parse_item};
 use super::rounds::{Element, read};

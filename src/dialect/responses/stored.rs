@@ -1,5 +1,6 @@
-//! Responses that were made before: one that a client reads again by its id, and recorded ones. The upstream stores what the model said; what the client was
-//! shown of it may be less. A call keeps the verdict of its first reply where that is known.
+//! Responses that were made before: one that a client reads again by its id, and recorded ones. The upstream stores
+//! all that the model said, and the client may have been shown less of it. A call keeps the verdict of its first
+//! reply where that is known.
 
 use super::history::Known;
 use super::item::{Item, ItemKind, parse_item};
@@ -103,7 +104,7 @@ fn call_id(item: &str) -> Option<String> {
     Some(decode(read.call.id?, item.as_bytes()).into_owned())
 }
 
-/// Whether both would run the same.
+/// Whether both calls would run the same way.
 fn is_same(shown: &str, stored: &[u8]) -> bool {
     let call = |item: &[u8]| {
         let read = parse_item(&mut Scanner::new(item)).ok().filter(|read| !read.odd)?;

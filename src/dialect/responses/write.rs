@@ -63,8 +63,8 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// Takes out again what the upstream has, and puts in what it waits for, with the synthetic outputs of calls that are
-/// `open` there.
+/// Removes the items that the upstream already has, and adds the results that it waits for, with the synthetic
+/// outputs of calls that are `open` there.
 fn leave_out(
     request: &Request,
     body: &[u8],

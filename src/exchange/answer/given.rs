@@ -1,5 +1,5 @@
-//! What the client is given: the judged part of a stream, a whole reply, or a visible error; and the errors for upstreams
-//! that broke off.
+//! Output to the client: the judged part of a stream, a whole reply, or a visible error. Also makes the errors for
+//! upstreams that broke off.
 
 use super::{Replies, Upstream};
 use crate::exchange::error::ProxyError;

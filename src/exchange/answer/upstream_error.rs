@@ -1,5 +1,5 @@
-//! What the client gets of an upstream's error that is final: as it came, or, where the operator wants that, with the
-//! status that it means and with a text for people. Calls and text never come here.
+//! Final errors of the upstream, as the client gets them: unchanged, or, if the operator wants that, with the status
+//! that the error means and with a text for people. Handles no calls and no text.
 
 use super::{Replies, Source, Upstream};
 use crate::config::{ErrorIn200, Errors};

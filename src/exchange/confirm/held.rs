@@ -1,4 +1,4 @@
-//! How a held call is shown to the person who decides on it. Makes text; the shell does the asking.
+//! The text of a held call for the person who decides on it. Makes the text; the shell asks the person.
 
 use super::shown::{is_plain_name, pretty_text};
 use crate::plan::approval::Unaskable;

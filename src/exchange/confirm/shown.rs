@@ -25,7 +25,7 @@ pub(super) fn pretty(call: &Assembled) -> Option<String> {
     pretty_text(&call.arguments(), call.custom)
 }
 
-/// The same for the arguments' text; `custom`: they are free text.
+/// As [`pretty`], for the arguments' text; `custom`: they are free text.
 pub(super) fn pretty_text(text: &str, custom: bool) -> Option<String> {
     if custom {
         return Some(visible(&quote(text)));

@@ -39,7 +39,7 @@ impl Judging {
     ) -> Option<Decision> {
         let (policy, question) = ruling.question.clone()?;
         let runs = ruling.is_allowed() || ruling.needs_approval_alone();
-        // What a person has approved runs as it was shown.
+        // A call that a person has approved must run as it was shown.
         if !runs || self.observe || self.landing || self.judge.is_approved() {
             return None;
         }
@@ -58,8 +58,8 @@ impl Judging {
         self.holding.asking.iter().map(|asked| (asked.id, (asked.policy, &asked.question)))
     }
 
-    /// Takes the answer for the call of this number, and judges it again, as at the time when it came: now the policy has
-    /// all that it needs.
+    /// Takes the answer for the call of this number and judges the call again, with the time at which it was first
+    /// judged: the policy now has all that it needs.
     pub(super) fn take_answer(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
         let at = self.holding.asking.iter().position(|asked| asked.id == id)?;
         let AskedCall { choice, call, passed, question, now_ms, .. } = self.holding.asking.remove(at);

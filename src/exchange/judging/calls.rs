@@ -31,7 +31,7 @@ impl CallJudge for Judging {
     fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
-        // What is held is held whole.
+        // A call that may be held must be complete first, because it is held as a whole.
         !may_stand_for_others
             && !self.needs_arguments(choice, &call.name())
             && !self.may_have_to_wait(choice, &call.name(), now_ms)
@@ -213,7 +213,7 @@ impl CallJudge for Judging {
         };
         let decision = Decision::Block { policy, reason: shown };
         match approval {
-            // One that could not wait to the end: nor can the next one.
+            // This call could not wait until its time came, so the next one cannot either.
             _ if waited => self.holding.hurries = true,
             ApprovalDecision::Declined => {
                 self.holding.declined.push((call.tool.clone(), arguments, words));
@@ -226,8 +226,8 @@ impl CallJudge for Judging {
 }
 
 impl Judging {
-    /// What happens to a call that nothing holds back, and what is left of its ruling. `answers`: it is an answer, which
-    /// passes beyond every limit.
+    /// Decides on a call that is not held, and returns what is left of its ruling. `answers`: the call is an answer,
+    /// which is exempt from every limit.
     fn rule_on(
         &mut self,
         choice: u32,

@@ -7,12 +7,12 @@ use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
 use crate::policy::set::Ruling;
 
-/// What was found when a choice was last asked about its open tools.
+/// The result of the last check whether any tool is open to a choice.
 pub(super) struct OpenTool {
     pub(super) choice: u32,
-    /// The index of one that was open.
+    /// The index of a tool that was open.
     pub(super) nth: usize,
-    /// Whether any was.
+    /// Whether any tool was open.
     pub(super) is_any: bool,
 }
 
@@ -61,15 +61,16 @@ impl Judging {
         objections
     }
 
-    /// `reason` as the model is shown it. It holds for every call of the turn where every tool is closed: then the model
-    /// is asked for its final answer at once.
+    /// `reason` as the model is shown it. Where every tool is closed, the reason holds for every call of the turn,
+    /// and the model is asked for its final answer at once.
     pub(super) fn shown(&mut self, choice: u32, reason: &Reason, now_ms: u64) -> Reason {
         let reason = self.answers.advise(reason);
         if self.closes_all(choice, now_ms) { reason.for_the_turn() } else { reason }
     }
 
-    /// Whether every tool is closed. Calls that are let through may close more, so it is asked anew after each of them:
-    /// first about the tool that was open the last time, so that all tools are tried only as they are closed.
+    /// Whether every tool is closed. Calls that are allowed may close more tools, so this is checked again after each
+    /// of them. The check starts with the tool that was open the last time, so that the other tools are tried only
+    /// when that one has closed.
     fn closes_all(&mut self, choice: u32, now_ms: u64) -> bool {
         let Some(tools) = self.judge.all_tools() else { return false };
         let known = self.open_tools.iter().position(|known| known.choice == choice);
@@ -98,7 +99,7 @@ impl Judging {
         objections.iter().any(|(_, reason)| !reason.retryable && !reason.needs_approval())
     }
 
-    /// Calls of `choice` count that did not before, or no longer count.
+    /// The number of counted calls of `choice` has changed, so the check for an open tool must run again.
     pub(super) fn counts_anew(&mut self, choice: u32) {
         self.open_tools
             .iter_mut()

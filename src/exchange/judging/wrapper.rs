@@ -42,9 +42,9 @@ pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
         return None;
     }
     let readable = serde_json::from_str::<Value>(arguments).ok();
-    // Of members that occur twice, programs read different ones.
+    // Where a member occurs twice, programs differ in which one they read.
     let Some(arguments) = readable.filter(|value| !value.is_object() || is_certain(arguments)) else {
-        // Some clients may accept it nevertheless.
+        // Some clients may accept such arguments nevertheless.
         return Some(Wrapped { arguments: Value::Null, calls: Vec::new() });
     };
     let inner = |(place, call): (usize, &Value)| {

@@ -17,7 +17,7 @@ pub struct CallNames {
 }
 
 impl CallNames {
-    /// Those of the newest calls of a request.
+    /// The keys of the newest calls of a request.
     pub fn newest(transcript: &Transcript<'_>) -> Self {
         let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let named = keys.len();

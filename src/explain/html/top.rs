@@ -17,7 +17,7 @@ pub(super) fn summary(explained: &Explained) -> Markup {
     }
 }
 
-/// What would have become of the conversation, in one sentence.
+/// In one sentence, how the conversation would have gone.
 fn verdict(explained: &Explained) -> String {
     let totals = &explained.totals;
     let first = explained.messages.iter().flat_map(|shown| &shown.calls);

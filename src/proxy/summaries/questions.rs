@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// So many words of an answer are read: more than any question allows.
+/// The most words of an answer that are read: more than any question allows.
 const MOST_WORDS: usize = 500;
 
 impl AppState {
@@ -28,7 +28,7 @@ impl AppState {
         let known = summaries.answers.find(asked.key);
         let permit = Arc::clone(&summaries.asking).try_acquire_owned().ok();
         let Some(permit) = permit.filter(|_| known.is_none() && !summaries.drain.is_started()) else {
-            // Whoever asks may have left, which does not matter.
+            // Sending fails where the receiver has gone, which does not matter.
             let _ = sender.send(known);
             return receiver;
         };

@@ -1,13 +1,13 @@
-//! The circuit breaker of the connection to the shared state store: after how many failures nobody asks it any more,
-//! until a probe was answered. Counts answers and failures; connects to nothing and reads no clock.
+//! The circuit breaker of the connection to the shared state store: after this many failures no request is sent to it
+//! until a probe is answered. Counts answers and failures; connects to nothing and reads no clock.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Failures in a row that open the circuit: the most that a store that is away may cost requests.
+/// Failures in a row that open the circuit: a state store that is away delays no more requests than this.
 const MOST_IN_A_ROW: u32 = 3;
-/// Failures within [`WINDOW`] that open it although there were answers between them, where they are no less than one in
-/// [`SHARE`] of what was asked.
+/// Failures within [`WINDOW`] that open the circuit although answers came between them, if they are at least one in
+/// [`SHARE`] of all requests.
 const MANY: u32 = 5;
 const SHARE: u32 = 5;
 const WINDOW: Duration = Duration::from_secs(10);
@@ -23,13 +23,13 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// An answer came.
+    /// Notes that an answer came.
     pub(super) fn answered(&mut self, now: Instant) {
         self.count(now);
         self.in_a_row = 0;
     }
 
-    /// None came in time. Returns whether that opens the circuit.
+    /// Notes that no answer came in time. Returns whether that opens the circuit.
     pub(super) fn failed(&mut self, now: Instant) -> bool {
         self.count(now);
         self.in_a_row += 1;
@@ -58,7 +58,7 @@ mod tests {
             ("---", 1, Some(2)),
             ("--+--+--", 1, Some(6)),
             ("-+-+-+-+-+", 1, Some(8)),
-            // One in three: the tenth second begins anew.
+            // One failure in three requests: the window begins anew at the tenth second.
             ("++-++-++-++-++-++-", 1_000, None),
             ("++-++-++-++-++-++-", 500, Some(14)),
             // Fewer than one in five.

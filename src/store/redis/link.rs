@@ -28,7 +28,7 @@ pub(super) const REFUSING: [&str; 5] = ["OOM", "MISCONF", "READONLY", "NOPERM", 
 /// after this long without a refusal.
 const PERMITTED_AFTER: Duration = Duration::from_secs(5);
 
-/// It did not answer, or is not in use now.
+/// The state store did not answer, or the link is not in use now.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Away {
     TooSlow,
@@ -70,7 +70,7 @@ impl Link {
         self.ask_within(commands, op, self.within).await
     }
 
-    /// The same with another timeout.
+    /// As [`Self::ask`], with another timeout.
     pub(super) async fn ask_within(
         &self,
         commands: &Pipeline,

@@ -36,11 +36,11 @@ pub(super) struct Found {
     pub(super) repeated: bool,
     pub(super) overflows: Vec<Overflow>,
     pub(super) pinned: Vec<Pinned>,
-    /// Of quotas.
+    /// The uses of each quota.
     pub(super) uses: Vec<Vec<Use>>,
-    /// Accounts as of replies.
+    /// The accounts as of each reply.
     pub(super) carried: Vec<Option<Arc<Carried>>>,
-    /// Of sums.
+    /// The parts of each sum.
     pub(super) parts: Vec<Vec<Part>>,
     /// The end of each stop, in ms since the epoch; `None` outside: the state store did not answer that.
     pub(super) stops: Vec<Option<Option<u64>>>,
@@ -88,7 +88,7 @@ impl Trip<'_> {
             inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
         if let Some(pins) = ask.pins {
-            // By the time at which they were seen first.
+            // Sorted by the time at which each was first seen.
             commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
         }
         for key in ask.tallies {

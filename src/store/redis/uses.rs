@@ -8,8 +8,9 @@ use crate::store::spent::{AGAIN_WITHIN_MS, MOST_TRIES, MOST_USES};
 use crate::store::{Quota, Spent};
 use std::collections::BTreeMap;
 
-/// How many entries of a quota are read, the newest: enough for all of its calls and one more for the request that
-/// asks. Replicas that do not know of each other yet may write one use in several entries, until it is written anew.
+/// How many entries of a quota are read, the newest first: enough for all of its calls, and one more for the present
+/// request. Replicas that do not know of each other yet may write one use in several entries, until it is written
+/// anew.
 pub(super) fn most_read(calls: usize) -> usize {
     (calls.min(MOST_USES) + 1) * MOST_TRIES as usize
 }
@@ -22,7 +23,7 @@ pub(super) struct Uses(BTreeMap<(Hash, u32), Use>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) added: Use,
-    /// The entries that it replaces.
+    /// The entries that this change replaces.
     pub(super) gone: Vec<Use>,
     /// How long a use counts, in ms.
     pub(super) window_ms: u64,

@@ -1,4 +1,4 @@
-//! Tests of the audit log: what a line says, what none says, and a disk that does not obey.
+//! Tests of the audit log: what a line contains, what no line contains, and a disk that fails.
 
 use super::super::cases::rich;
 use super::super::request_record::{Route, Said, Verdict};

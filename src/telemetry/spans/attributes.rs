@@ -13,7 +13,7 @@ use std::time::SystemTime;
 
 /// The conventions' name of what both endpoints do.
 const CHAT: &str = "chat";
-/// The conventions' name of the protocol; whose model it is, toolrein does not know.
+/// The conventions' name of the protocol. toolrein does not know who provides the model.
 const PROVIDER: &str = "openai";
 /// The longest text from outside, in characters; as in the log.
 const MAX_CHARS: usize = 200;
@@ -190,7 +190,7 @@ impl Attributes {
         self.number("toolrein.messages_left_out", contents.input_left_out);
     }
 
-    /// A text that is bounded already, as it is.
+    /// Adds a text that is already bounded, without cutting it.
     fn content(&mut self, key: &'static str, text: Option<&str>) {
         if let Some(text) = text {
             self.0.push(KeyValue::new(key, text.to_owned()));

@@ -1,5 +1,5 @@
-//! What was said in a request, for its span: messages, arguments and results as texts. Plain data; whoever makes it has
-//! redacted and bounded it.
+//! What was said in a request, for its span: messages, arguments and results as texts. Plain data; the code that
+//! fills it in redacts and bounds it.
 
 /// See the file's head. Lists of messages are JSON in the form of OpenTelemetry's semantic conventions.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Contents {
     /// Older messages of the input that are left out.
     pub input_left_out: u64,
     pub output: Option<String>,
-    /// Of each judged call, in their order.
+    /// The contents of each judged call, in their order.
     pub calls: Vec<CallContents>,
     /// Results that are new in the request.
     pub results: Vec<ResultContents>,
@@ -20,7 +20,7 @@ pub struct Contents {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallContents {
     pub arguments: Option<String>,
-    /// toolrein's own, which the model read in place of the tool's.
+    /// toolrein's own result, which the model read instead of the tool's.
     pub result: Option<String>,
 }
 

@@ -1,6 +1,6 @@
-//! The way of spans to the collector: a bounded queue, whose thread sends batches and tries again (`BatchSpanProcessor`
-//! and the OTLP exporter). Spans that find the queue full, or that the collector does not take, are dropped and counted,
-//! and one line of the log says so. Knows nothing of what spans say.
+//! The export of spans to the collector: a bounded queue, whose thread sends batches and retries
+//! (`BatchSpanProcessor` and the OTLP exporter). Spans that find the queue full, or that the collector does not take,
+//! are dropped and counted, and one log line reports that. Knows nothing of the contents of spans.
 
 use super::Settings;
 use crate::telemetry::log::{Level, Log};
@@ -27,9 +27,9 @@ const DELAY: Duration = Duration::from_secs(1);
 /// Texts of this many bytes take as much memory as a span.
 const KIB: usize = 1_024;
 
-/// Where traces go, and where it is counted and said what became of them.
+/// The collector of the traces, with the counters and the log that report how the export goes.
 pub struct Collector {
-    /// Sends requests; adds the operator's headers, which nobody else learns.
+    /// Sends requests. Adds the operator's headers, so that no other code has them.
     pub client: Arc<dyn HttpClient>,
     /// The whole address. It contains no secret.
     pub endpoint: String,
@@ -93,7 +93,7 @@ impl Sender {
     }
 }
 
-/// Spans, and what takes as much memory: their events, and each KiB of their longer texts.
+/// The number of spans, plus what takes as much memory as a span: their events, and each KiB of their longer texts.
 fn weight(spans: &[SpanData]) -> usize {
     let of = |span: &SpanData| {
         let of_events = span.events.iter().flat_map(|event| &event.attributes);

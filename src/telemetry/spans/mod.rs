@@ -38,7 +38,7 @@ pub struct Settings {
     pub sample: f64,
     /// The most spans, events and KiB of contents that wait to be sent.
     pub queue: usize,
-    /// For a batch, with its retries.
+    /// The time limit for a batch, with its retries.
     pub timeout: Duration,
     /// Whether requests to the upstream carry the span's own `traceparent` instead of the caller's.
     pub propagate: bool,

@@ -58,7 +58,7 @@ pub struct Step {
 pub enum StepKind {
     /// The first request to the upstream.
     Upstream,
-    /// The same in another form, after a refusal.
+    /// The request to the upstream in another form, after a refusal.
     Fallback,
     /// The model is asked again after blocked calls.
     Reask,
@@ -121,12 +121,12 @@ impl Step {
         self
     }
 
-    /// It ends now.
+    /// Ends the step now.
     pub fn end(&mut self) {
         self.ended = Some(Instant::now());
     }
 
-    /// It ends now, in this error: a code of toolrein's own, or an HTTP status.
+    /// Ends the step now, with this error: a code of toolrein's own, or an HTTP status.
     pub fn fail(&mut self, error: impl Into<Cow<'static, str>>) {
         self.error = Some(error.into());
         self.end();
@@ -165,7 +165,7 @@ impl Trace {
         all - std::mem::replace(&mut self.fallbacks, all).min(all)
     }
 
-    /// So many calls are decided on by now.
+    /// Notes that so many calls are decided on by now.
     pub fn calls_decided(&mut self, count: usize) {
         let count = count.min(MOST_CALLS);
         if self.decided.len() < count {
@@ -222,7 +222,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Another step of the same kind and of the same request, which begins now.
+    /// Begins another step of the same kind and for the same request.
     #[must_use]
     pub fn anew(self) -> Self {
         Self { step: Step::begin(self.step.kind, None), ..self }

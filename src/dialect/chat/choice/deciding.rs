@@ -91,7 +91,7 @@ impl ChoiceState {
             self.begin_call();
         }
         if self.decisions[at].is_none() && self.is_asking() {
-            // It came after the finish: the person was asked only about the others.
+            // The call came after the finish, and the person was asked only about the calls before it.
             self.set(at, Decision::Drop);
         }
         let is_ambiguous = delta.ambiguous || added.ambiguous;
@@ -119,8 +119,9 @@ impl ChoiceState {
         found.map(|(at, _)| *at)
     }
 
-    /// The same for a stream: one call whose every delta so far came with a `function_call` that repeats it. Otherwise
-    /// it is a call of its own, since a client that reads only this form would join other pieces than were judged.
+    /// As [`Self::repeated`], for a stream: a call whose every delta so far came with a `function_call` that repeats
+    /// it. Otherwise the `function_call` is a call of its own, because a client that reads only this form would join
+    /// other pieces than those that were judged.
     pub fn repeated_delta(
         &mut self,
         call: &ToolCall,
@@ -167,7 +168,7 @@ impl ChoiceState {
         let is_same = |known: &Assembled| {
             name.as_deref() == Some(known.name().as_str()) && known.arguments() == arguments
         };
-        // A copy in which another parser sees another call is no copy.
+        // A copy in which another parser may see another call does not count as a copy.
         let known = self.assembler.calls().iter().position(is_same).filter(|_| !call.ambiguous);
         known.map_or_else(|| (self.add_whole_call(call, text, strict), true), |known| (known, false))
     }

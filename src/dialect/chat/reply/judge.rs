@@ -61,7 +61,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn unread(&mut self, why: Unjudged, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         self.phase.begin_reading();
         let is_kept_back = match why {
-            // It would have to become part of the client's reply.
+            // The unread body would have to become part of the client's reply.
             _ if self.reader.is_body() && self.continuing.is_some() => true,
             Unjudged::NotJson => self.judging.is_strict(),
             Unjudged::EventTooLong => !self.may_pass_unjudged(now_ms),
@@ -93,7 +93,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.escape(Unjudged::Ambiguous, raw, now_ms, out);
         }
         if escapes || chunk.reply.ambiguous {
-            // It is complete: it passes if nothing in it had to be blocked.
+            // The reply is complete, so it may pass if nothing in it had to be blocked.
             let acts = self.continuing.is_some() || self.choices.iter().any(ChoiceState::is_edited);
             if self.judging.is_strict() || (acts && !self.judging.observes()) {
                 return self.break_off(Unjudged::Ambiguous);

@@ -27,7 +27,7 @@ fn call(index: usize, name: &str, arguments: &str) -> String {
     begin(index, name) + &piece(index, arguments)
 }
 
-/// The indexes and names that a client sees which goes by the index.
+/// The indexes and names as seen by a client that identifies calls by their index.
 fn seen(out: &str) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     for data in out.lines().filter_map(|line| line.strip_prefix("data: {")) {
@@ -169,7 +169,7 @@ fn words_that_keep_a_connection_and_usage_within_a_call_break_nothing() {
 
 #[test]
 fn a_call_that_is_written_in_both_forms_is_one_call() {
-    // As llama-cpp-python writes each of its calls, with a colon after one name.
+    // A call as llama-cpp-python writes it, in both forms, with a colon after one of the names.
     let both = |name: &str, piece: &str| {
         let call = json!({"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": piece}});
         delta(
@@ -197,9 +197,9 @@ fn a_second_form_that_says_another_thing_than_the_first_is_no_copy_of_it() {
     };
     let alone = |index: usize, piece: &str| piece_of(index, piece);
     for stream in [
-        // Each piece repeats another call; together they name a third.
+        // Each piece repeats another call, and joined they name a third tool.
         both(0, "ev", "ev") + &both(1, "il", "il"),
-        // A colon that only one form has divides the name in two.
+        // A colon that only one form has splits the name in two.
         both(0, "ev:", "ev") + &both(1, "il", "il"),
         // A copy that leaves pieces out is different.
         both(0, "a", "a") + &alone(0, " ") + &both(0, "a", "a"),

@@ -79,8 +79,8 @@ impl Queue {
 }
 
 impl Held {
-    /// What it counts against the limit on held bytes: for parts of calls only arguments and text, since some models
-    /// send one token per event, with hundreds of bytes around it.
+    /// Its size for the limit on held bytes. For parts of calls only arguments and text count, since some models send
+    /// one token per event, with hundreds of bytes around it.
     fn said_bytes(&self) -> usize {
         let Some(said) = self.said.as_ref().filter(|said| !said.calls.is_empty()) else {
             return self.raw.len();

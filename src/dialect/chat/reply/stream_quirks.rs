@@ -1,4 +1,4 @@
-//! The recorded quirks of streams, each with a case of its own: two calls as such a provider writes them, judged by
+//! The recorded quirks of streams, each with a test case: two calls in the form that a provider writes, judged by
 //! name and by arguments, with none, one or both of them blocked, whole and byte by byte.
 
 use super::tests::{
@@ -43,7 +43,7 @@ fn ended(calls: impl AsRef<str>) -> String {
     role() + calls.as_ref() + &finish("tool_calls") + DONE
 }
 
-/// Both calls, each whole in one delta that `write` makes of it and its place.
+/// Both calls, each complete in one delta that `write` makes from the call and its position.
 fn whole_calls(calls: [Meant<'_>; 2], write: impl Fn(Meant<'_>, usize) -> Value) -> String {
     let calls: Vec<Value> = calls.into_iter().enumerate().map(|(at, call)| write(call, at)).collect();
     ended(deltas(&calls))
@@ -57,7 +57,7 @@ fn parsed(arguments: &str) -> Value {
     serde_json::from_str(arguments).unwrap()
 }
 
-/// `calls` with `edit` done to the data of every event that is JSON.
+/// A stream of `calls` in which `edit` has changed the data of every event that is JSON.
 fn each_event(calls: [Meant<'_>; 2], edit: impl Fn(&mut Value)) -> String {
     let stream = ended(standard(calls));
     let edited = stream.split_inclusive("\n\n").map(|raw| {
@@ -383,7 +383,7 @@ const CALLS: &[(&str, Way)] = &[
     }),
 ];
 
-/// The JSON of a stream's events, as a client reads it that takes every quirk of framing.
+/// The JSON of a stream's events, as read by a client that accepts every quirk of framing.
 fn data_of(stream: &str) -> Vec<Value> {
     let lines = stream.replace("\r\n", "\n").replace('\r', "\n").replace(",\ndata: \"", ",\"");
     let data = lines.lines().filter_map(|line| {
@@ -453,7 +453,7 @@ fn assert_way(name: &str, way: Way, by_arguments: bool, denied: [bool; 2]) {
     }
 }
 
-/// Of the calls in `stream`, `out` has the one at the index `at`, which is the first for the client.
+/// Asserts that `out` contains, of the calls in `stream`, only the one at the index `at`, as the client's first call.
 fn assert_one_left(why: &str, stream: &str, out: &str, at: usize) {
     let Meant { name, arguments } = meant(at, false);
     assert_eq!(only_call(out), (vec![name.to_owned()], arguments.to_owned()), "{why}\n{out}");
@@ -643,7 +643,8 @@ fn choice_view(stream: &str, index: u32) -> (String, Vec<(u64, String)>, Vec<Str
 fn of_three_choices_each_has_its_own_fate() {
     let null = Value::Null;
     for by_arguments in [false, true] {
-        // The first is all released, of the second a part, of the third nothing; their events are mixed.
+        // The first choice is released entirely, the second in part, the third not at all; their events are
+        // interleaved.
         let stream = [
             of_choice(2, &json!({"role": "assistant"}), &null),
             of_choice(0, &json!({"role": "assistant"}), &null),
@@ -731,7 +732,7 @@ fn with_names_alone_parallel_calls_stream_through_live_and_with_arguments_they_c
         .map(str::to_owned)
         .chain([finish("tool_calls"), DONE.to_owned()])
         .collect();
-    // For each event of the upstream, how many the client has once it has come.
+    // For each event of the upstream: how many events the client has after it.
     let live: Vec<usize> = (1..=8).collect();
     let whole_calls = vec![0, 0, 0, 3, 3, 3, 7, 8];
     for (by_arguments, expected) in [(false, live), (true, whole_calls)] {

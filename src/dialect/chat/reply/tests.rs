@@ -16,8 +16,8 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Blocks calls by name (`deny*`) or by what their arguments hold (`bad`); gives those of `fix` that are spoilt other
-/// arguments, and answers those of `known`.
+/// A judge that blocks calls by name (`deny*`) or by what their arguments hold (`bad`), replaces the arguments of
+/// calls of `fix` that are spoilt, and answers calls of `known`.
 struct Picky {
     by_arguments: bool,
 }
@@ -462,7 +462,7 @@ fn what_comes_with_usage_that_we_asked_for_stays() {
         (",\"timings\":{\"prompt_n\":3}", true),
         (",\"service\":\"x\"", true),
         (",\"timings\":null", false),
-        // It was said with every chunk.
+        // Every chunk had this member.
         (",\"system_fingerprint\":\"f\"", false),
         ("", false),
     ] {

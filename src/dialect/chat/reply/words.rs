@@ -1,5 +1,6 @@
 //! toolrein's own texts in a reply: the line to the person before the answer, the question about calls that need an
-//! approval, the fixed sentence where the model gives no answer, a missing finish, and the comment on what acted.
+//! approval, the fixed sentence where the model gives no answer, a missing finish, and the comment that lists the
+//! actions of policies.
 
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::completion::Choice;

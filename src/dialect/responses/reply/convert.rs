@@ -1,5 +1,5 @@
-//! Replies in the other form than the client's: a whole reply as the events of a stream, and a stream as a whole reply.
-//! Errors of upstreams as events.
+//! Conversion between the forms of a reply: a whole reply as the events of a stream, a stream as a whole reply, and
+//! an upstream's error as an event.
 
 use super::event::{Class, Event};
 use super::last::Last;

@@ -211,7 +211,7 @@ impl OutItem {
         renamed
     }
 
-    /// Whether `item` says the same as the complete item that it may repeat.
+    /// Whether `item` has the same content as the complete item that it may repeat.
     pub fn is_repeated_by(&self, item: &Item, data: &[u8]) -> bool {
         match (&self.call, item.kind) {
             (Some(call), ItemKind::Call(kind)) => {

@@ -50,7 +50,7 @@ pub struct Entry {
     pub item: Item,
     /// The item of the reply that it repeats.
     at: Option<usize>,
-    /// It says something else than that.
+    /// Its content differs from that item.
     differs: bool,
 }
 

@@ -41,7 +41,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn settle_call(&mut self, id: u32, decision: Decision) {
         let waits = |call: &&mut items::Call| matches!(&call.decision, Some(Decision::Hold { id: own, .. }) if *own == id);
         if let Some(call) = self.items.iter_mut().filter_map(|item| item.call.as_mut()).find(waits) {
-            // What was decided on is what runs.
+            // The call that runs must be the one that was decided on, so toolrein writes it.
             call.differs = true;
             set(call, decision);
         }

@@ -1,4 +1,4 @@
-//! What the client sees of the replies to its request, and what goes back to the model if calls are blocked. Writes no
+//! The client's view of the replies to its request, and what goes back to the model if calls are blocked. Writes no
 //! bytes to the client.
 
 use super::hidden::elements;
@@ -27,7 +27,7 @@ pub struct Shown {
     text: String,
     /// The calls of the present reply that the client has.
     released: Vec<Assembled>,
-    /// The client has one of its calls, in part at least.
+    /// The client has at least part of one of its calls.
     releases: bool,
     /// All its calls, where a person is asked about them.
     calls: Vec<Assembled>,

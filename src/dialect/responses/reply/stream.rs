@@ -25,7 +25,7 @@ pub struct Held {
     event: Option<(Event, Bytes)>,
     /// The item that it belongs to.
     item: Option<usize>,
-    /// What it counts against the limit on held bytes: of a call's deltas the arguments alone.
+    /// Its size for the limit on held bytes; for a call's deltas only the arguments count.
     bytes: usize,
 }
 
@@ -211,7 +211,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         let begun = Last::of_event(raw.clone(), data.clone(), event.clone());
         if begun.has_calls() {
-            // A stream that was taken up again shows what came before. It cannot be taken back.
+            // The first event of a resumed stream contains the items that came before. They cannot be removed.
             self.begin_reading();
             for entry in begun.entries() {
                 let mut item = OutItem::begin(None, &entry.item, &data);
@@ -251,7 +251,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let id = item.id.map(|id| decode(id, data).into_owned());
         let is_open = |known: &OutItem| known.done.is_none() && known.kind == item.kind && !known.own;
         let by_index = self.items.iter().rposition(|known| known.index == index && is_open(known));
-        // Some servers count on between the two events.
+        // Some servers increase the index between the two events.
         let by_id = || self.items.iter().rposition(|known| is_open(known) && Some(&known.id) == id.as_ref());
         let nameless = || {
             let is_nameless = |known: &OutItem| {

@@ -1,5 +1,6 @@
-//! toolrein's own texts in a reply, as message items: the line to the person before the answer, the question about calls
-//! that need an approval, the fixed sentence where the model gives no answer. And the comment on what acted.
+//! toolrein's own texts in a reply, as message items: the line to the person before the answer, the question about
+//! calls that need an approval, the fixed sentence where the model gives no answer, and the comment that lists the
+//! actions of policies.
 
 use super::items::OutItem;
 use super::written::{message, message_events};

@@ -68,7 +68,7 @@ pub fn message(id: &str, text: &str) -> Value {
         "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]})
 }
 
-/// The same for the events of a stream.
+/// As [`message`], as the events of a stream.
 pub fn message_events(message: &Value, at: u64) -> Vec<Value> {
     let (id, part) = (message["id"].clone(), message["content"][0].clone());
     let mut added = message.clone();

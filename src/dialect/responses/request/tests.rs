@@ -75,7 +75,7 @@ fn items_that_add_more_than_messages_leave_no_checkpoint() {
         let body = conversation(1, &format!(",{item},{{\"role\":\"user\",\"content\":\"q\"}}"));
         let request = resume(&body, None, |_| body.len()).unwrap();
         assert!(request.checkpoint.is_none(), "{item}");
-        // One that is known from before is still good.
+        // A checkpoint that is known from an earlier request is still valid.
         let before = conversation(1, "");
         let known = resume(&before, None, |_| before.len()).unwrap().checkpoint.unwrap();
         let again = resume(&body, Some(&known), |_| body.len()).unwrap();

@@ -17,7 +17,7 @@ pub(crate) fn judging(tables: &str) -> Judging {
     judging_of(tables, br#"{"messages":[{"role":"user","content":"q"}]}"#)
 }
 
-/// The same of the reply to the request `body`.
+/// As [`judging`], for the reply to the request `body`.
 fn judging_of(tables: &str, body: &[u8]) -> Judging {
     let mut root = toml::de::DeTable::parse(tables).unwrap();
     let rules = REGISTRY.iter().filter_map(|entry| {
