@@ -434,7 +434,10 @@ impl Running {
         self.note(core, replies, now);
         replies.is_noted = true;
         let out = std::mem::take(&mut replies.out);
-        let answer = match (&replies.source, replies.judge.is_changed()) {
+        // After a re-ask the source is a reply that the client must not get as it came, even where nothing in the last
+        // one is edited.
+        let is_changed = replies.judge.is_changed() || self.reasks.count() > 0;
+        let answer = match (&replies.source, is_changed) {
             (Source::Upstream(id), true) => Answer::Edited(*id, out),
             (Source::Upstream(id), false) => Answer::AsItCame(*id),
             (Source::Own(_), true) => Answer::Own(out),

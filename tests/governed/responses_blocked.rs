@@ -66,6 +66,31 @@ fn a_budget_that_is_used_up_ends_in_one_final_answer() {
 }
 
 #[test]
+fn the_last_reply_goes_out_also_where_it_has_nothing_that_the_first_one_says_otherwise() {
+    // No id, no time, no usage: nothing of the second reply has to be edited.
+    let call =
+        json!({"type": "function_call", "id": "fc", "call_id": "c", "name": "wipe_disk", "arguments": "{}"});
+    let text = json!({"type": "output_text", "text": "Fine.", "annotations": []});
+    let message = json!({"type": "message", "id": "m", "role": "assistant", "content": [text]});
+    for (head, ending) in [
+        (json!({}), json!({})),
+        (json!({"id": "resp_1", "created_at": 1, "model": "gpt-5"}), json!({"status": "completed"})),
+    ] {
+        let with = |output: &Value| {
+            let mut reply = head.clone();
+            reply["output"] = json!([output]);
+            reply.as_object_mut().unwrap().extend(ending.as_object().unwrap().clone());
+            reply
+        };
+        let replies = [Reply::json(200, &with(&call)), Reply::json(200, &with(&message))];
+        let upstream = Scripted::queue(replies);
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"wipe*\"]\n");
+        let answer = Talk::new(false).with_tools(json!([tool("f"), tool("wipe_disk")])).ask(&toolrein);
+        assert_eq!(answer.end, with(&message), "{}", answer.text());
+    }
+}
+
+#[test]
 fn of_parallel_calls_the_released_one_goes_out_and_the_next_request_gets_the_others_back() {
     for stream in BOTH {
         for (order, expected) in [
