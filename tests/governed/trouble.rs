@@ -307,3 +307,30 @@ fn what_was_blocked_is_told_though_asking_again_fails() {
         }
     }
 }
+
+#[test]
+fn a_whole_reply_of_odd_shape_to_a_re_ask_of_a_stream_ends_the_stream_with_an_error_or_an_answer() {
+    let tools = serde_json::json!([{"type": "function", "function": {"name": "f"}},
+        {"type": "function", "function": {"name": "wipe_disk"}}]);
+    for odd in [
+        r#"{"message":"Fine."}"#,
+        r#"{"message":7}"#,
+        r#"{"message":{"content":"Fine.","tool_calls":[5]}}"#,
+        r#"{"message":{"content":"Fine.","tool_calls":["a"]}}"#,
+        r#"{"message":{"content":"Fine. \ud83d"}}"#,
+        r#"{"delta":{"content":"Fine."}}"#,
+    ] {
+        let upstream = Scripted::queue([
+            Reply::events(&Speech::calls(&[("c", "wipe_disk", "{}")]).chunks(false)),
+            Reply::bytes(200, "application/json", format!("{{\"choices\":[{odd}]}}")),
+        ]);
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"wipe*\"]\n");
+        let mut body: Value = serde_json::from_str(&question(true)).unwrap();
+        body["tools"] = tools.clone();
+        let text = chat(&toolrein, body.to_string()).text();
+        assert!(text.contains("\"content\":\"Fine.") || text.contains("\"error\":{"), "{odd}: {text}");
+        assert!(!text.contains("wipe_disk"), "{odd}: {text}");
+        let logs = toolrein.stop().join("\n");
+        assert!(!logs.contains("panicked"), "{odd}: {logs}");
+    }
+}

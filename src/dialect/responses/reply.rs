@@ -225,13 +225,16 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.phase = Phase::Unjudged;
             return out.push(raw);
         };
-        self.begin_reading();
-        if self.form == Form::Streamed {
-            for event in convert::stream_of(&last) {
-                self.piece(Piece::Event(event), now_ms, out);
+        if self.form == Form::Whole {
+            self.begin_reading();
+            return self.take_last(last, now_ms, out);
+        }
+        match convert::stream_of(&last) {
+            Some(events) => {
+                self.begin_reading();
+                events.into_iter().for_each(|event| self.piece(Piece::Event(event), now_ms, out));
             }
-        } else {
-            self.take_last(last, now_ms, out);
+            None => self.break_off(Unjudged::NotJson),
         }
     }
 

@@ -3,12 +3,20 @@
 
 use crate::conversation::assembled::Assembled;
 use crate::dialect::chat::assemble::Assembler;
-use crate::dialect::chat::completion::Reply;
+use crate::dialect::chat::completion::{Choice, Delta, Form, Reply};
 use crate::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
+use crate::wire::body::BYTE_ORDER_MARK;
 use crate::wire::json::decode_bytes;
+use crate::wire::members::{Member, members_of};
+use crate::wire::splice::Splices;
 use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::{Value, json};
+
+/// The members of a delta that are collected one by one.
+const READ: [&[u8]; 4] = [b"role", b"content", b"tool_calls", b"function_call"];
+/// Most other members of a message that are kept.
+const MOST_OTHERS: usize = 32;
 
 /// The collected parts of a stream's first choice.
 #[derive(Default)]
@@ -18,6 +26,9 @@ struct Gathered {
     /// Escapes as written.
     text: Vec<u8>,
     calls: Assembler,
+    /// Other members of the message, such as `reasoning_content`, as written: strings are joined, of other values the
+    /// last one counts.
+    others: Vec<(Vec<u8>, Vec<u8>)>,
     finish: Option<Vec<u8>>,
     usage: Option<Vec<u8>>,
     is_begun: bool,
@@ -69,8 +80,31 @@ impl Gathered {
         for call in &choice.delta.calls {
             self.calls.add(call, data);
         }
+        self.add_others(&choice.delta, data);
         if let Some(finish) = choice.finish {
             self.finish = Some(decode_bytes(finish, data).into_owned());
+        }
+    }
+
+    fn add_others(&mut self, delta: &Delta, data: &[u8]) {
+        for member in &delta.members {
+            let (key, value) = (member.key.raw(data), member.value.of(data));
+            if READ.contains(&&*decode_bytes(member.key, data)) || value == b"null" {
+                continue;
+            }
+            let Some(at) = self.others.iter().position(|(known, _)| known == key) else {
+                if self.others.len() < MOST_OTHERS {
+                    self.others.push((key.to_vec(), value.to_vec()));
+                }
+                continue;
+            };
+            let known = &mut self.others[at].1;
+            if known.ends_with(b"\"") && value.starts_with(b"\"") {
+                known.pop();
+                known.extend_from_slice(&value[1..]);
+            } else {
+                *known = value.to_vec();
+            }
         }
     }
 
@@ -110,6 +144,12 @@ impl Gathered {
             }
             out.push(b']');
         }
+        for (key, value) in &self.others {
+            out.push(b',');
+            string(key, &mut out);
+            out.push(b':');
+            out.extend_from_slice(value);
+        }
         let usual: &[u8] = if calls.is_empty() { b"stop" } else { b"tool_calls" };
         out.extend_from_slice(br#"},"finish_reason":"#);
         string(self.finish.as_deref().unwrap_or(usual), &mut out);
@@ -137,30 +177,63 @@ fn function(call: &Assembled, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Converts a whole reply to a stream; `None` if it is an error, or no reply.
-pub fn stream_of(whole: &[u8]) -> Option<Bytes> {
+/// Converts a whole reply to a stream; `None` if it is an error, or cannot be read. Only the members that differ between
+/// the two forms are edited, so that whatever else the upstream wrote stays.
+pub fn stream_of(whole: &Bytes) -> Option<Bytes> {
     if parse_in_200(whole).is_some() {
         return None;
     }
-    let mut reply: Value = serde_json::from_slice(whole).ok()?;
-    let choices = reply.get_mut("choices")?.as_array_mut().filter(|choices| !choices.is_empty())?;
-    for choice in choices {
-        let choice = choice.as_object_mut()?;
-        let mut delta = choice.remove("message")?;
-        for (at, call) in delta["tool_calls"].as_array_mut().into_iter().flatten().enumerate() {
-            call["index"] = json!(at);
+    let text =
+        whole.strip_prefix(BYTE_ORDER_MARK).map_or_else(|| whole.clone(), |text| whole.slice_ref(text));
+    let reply = Reply::read(&text, Form::Whole).ok()?;
+    let is_empty =
+        reply.choices.is_empty() || reply.choices.iter().any(|choice| choice.delta.span.is_empty());
+    let choices = reply.member(&text, b"choices").filter(|_| !is_empty)?.value;
+    let is_usage = |member: &Member| Some(member) == reply.usage.as_ref();
+    let mut chunk = Splices::default();
+    reply.choices.iter().for_each(|choice| edit_choice(choice, &text, &mut chunk));
+    name_chunk(&reply, &text, &mut chunk);
+    chunk.remove_members(&reply.members, is_usage);
+    let mut events = vec![event_of(chunk, &text)];
+    if reply.usage.is_some() {
+        let mut last = Splices::default();
+        name_chunk(&reply, &text, &mut last);
+        last.replace(choices, "[]");
+        events.push(event_of(last, &text));
+    }
+    events.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    Some(events.concat().into())
+}
+
+/// Turns the message of a whole reply's choice into a delta, whose calls have an index.
+fn edit_choice(choice: &Choice, text: &[u8], splices: &mut Splices) {
+    let message = choice.members.iter().find(|member| member.value == choice.delta.span);
+    if let Some(message) = message.filter(|member| *decode_bytes(member.key, text) == *b"message") {
+        splices.replace(message.key.quoted(), "\"delta\"");
+    }
+    for (at, call) in choice.delta.calls.iter().filter(|call| !call.legacy).enumerate() {
+        match call.index {
+            Some((span, _)) => splices.replace(span, at.to_string()),
+            None => {
+                let comma = if members_of(text, call.span).is_empty() { "" } else { "," };
+                splices.insert(call.span.start + 1, format!("\"index\":{at}{comma}"));
+            }
         }
-        choice.insert("delta".to_owned(), delta);
     }
-    reply["object"] = json!("chat.completion.chunk");
-    let usage = reply.as_object_mut()?.shift_remove("usage").filter(Value::is_object);
-    let mut out = write_event(reply.to_string().as_bytes()).to_vec();
-    if let Some(usage) = usage {
-        (reply["choices"], reply["usage"]) = (json!([]), usage);
-        out.extend_from_slice(&write_event(reply.to_string().as_bytes()));
+}
+
+/// Gives `object` the value that it has in a stream.
+fn name_chunk(reply: &Reply, text: &[u8], splices: &mut Splices) {
+    if let Some(object) = reply.member(text, b"object") {
+        splices.replace(object.value, "\"chat.completion.chunk\"");
     }
-    out.extend_from_slice(b"data: [DONE]\n\n");
-    Some(out.into())
+}
+
+/// The edited text as an event of one line: JSON has line breaks between its parts only.
+fn event_of(splices: Splices, text: &Bytes) -> Bytes {
+    let mut data = splices.apply(text).join().to_vec();
+    data.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    write_event(&data)
 }
 
 /// The error of a whole reply with this status, as the data of an event.
@@ -223,13 +296,54 @@ mod tests {
         let message = json!({"role": "assistant", "content": "A", "tool_calls": [call]});
         let whole = json!({"id": "r", "object": "chat.completion", "usage": {"total_tokens": 7},
             "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
-        let stream = stream_of(whole.to_string().as_bytes()).unwrap();
+        let stream = stream_of(&whole.to_string().into()).unwrap();
         let again: Value = serde_json::from_slice(&whole_of(&stream).unwrap()).unwrap();
         assert_eq!(again, whole);
         for none in
             ["", "{}", "[1]", r#"{"choices":[]}"#, r#"{"error":{"message":"x"},"choices":[{"message":{}}]}"#]
         {
-            assert_eq!(stream_of(none.as_bytes()), None, "{none}");
+            assert_eq!(stream_of(&Bytes::from(none)), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_whole_reply_of_odd_shape_becomes_a_stream_of_the_same_bytes_or_none_at_all() {
+        let streamed = |whole: &'static str| {
+            stream_of(&Bytes::from(whole)).map(|it| String::from_utf8(it.to_vec()).unwrap())
+        };
+        for (whole, data) in [
+            (
+                "\u{feff}{\"choices\": [\n {\"message\": {\"content\": \"\\ud83d\"}, \"logprobs\": NaN}\n]}",
+                "{\"choices\": [  {\"delta\": {\"content\": \"\\ud83d\"}, \"logprobs\": NaN} ]}",
+            ),
+            (r#"{"choices":[{"delta":{"content":"A"}}]}"#, r#"{"choices":[{"delta":{"content":"A"}}]}"#),
+            (
+                r#"{"choices":[{"message":{"tool_calls":[{},{"index":7,"id":"c"}]}}],"object":"chat.completion"}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"index":0},{"index":1,"id":"c"}]}}],"object":"chat.completion.chunk"}"#,
+            ),
+        ] {
+            assert_eq!(streamed(whole), Some(format!("data: {data}\n\ndata: [DONE]\n\n")), "{whole}");
+        }
+        for odd in ["\"Fine.\"", "5", "[1]", "null"] {
+            let whole = format!("{{\"choices\":[{{\"message\":{odd}}}]}}");
+            assert_eq!(stream_of(&whole.into()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn other_members_of_a_streams_deltas_stay_in_the_whole_reply() {
+        let event =
+            |delta: Value| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}));
+        let stream = [
+            event(json!({"role": "assistant", "reasoning_content": "I \"th"})),
+            event(json!({"reasoning_content": "ink\"", "refusal": null})),
+            event(json!({"content": "A", "annotations": [1]})),
+            event(json!({"annotations": [1, 2]})),
+        ];
+        let whole: Value = serde_json::from_slice(&whole_of(&stream.concat().into()).unwrap()).unwrap();
+        assert_eq!(
+            whole["choices"][0]["message"],
+            json!({"role": "assistant", "content": "A", "reasoning_content": "I \"think\"", "annotations": [1, 2]})
+        );
     }
 }

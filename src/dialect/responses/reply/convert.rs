@@ -31,20 +31,23 @@ pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
         read(piece);
     }
     let mut whole = whole?;
-    if whole["output"].as_array().is_none_or(Vec::is_empty) {
-        whole["output"] = items.into();
+    let members = whole.as_object_mut()?;
+    if members.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+        members.insert("output".to_owned(), items.into());
     }
     Some(whole.to_string().into())
 }
 
 /// A whole response as a stream.
 pub fn stream_of_response(response: &Bytes) -> Bytes {
-    Last::of_body(response).map(|last| stream_of(&last).concat().into()).unwrap_or_default()
+    let events = Last::of_body(response).and_then(|last| stream_of(&last));
+    events.map(|events| events.concat().into()).unwrap_or_default()
 }
 
-/// The events of a stream that says what the whole reply `last` says.
-pub(super) fn stream_of(last: &Last) -> Vec<Bytes> {
-    let whole: Value = serde_json::from_slice(last.response()).unwrap_or_default();
+/// The events of a stream that says what the whole reply `last` says; `None` if it is more tolerant JSON than serde_json
+/// reads.
+pub(super) fn stream_of(last: &Last) -> Option<Vec<Bytes>> {
+    let whole: Value = serde_json::from_slice(last.response()).ok().filter(Value::is_object)?;
     let mut begun = whole.clone();
     (begun["status"], begun["output"], begun["usage"]) = ("in_progress".into(), json!([]), Value::Null);
     let life = |kind: &str, response: &Value| json!({"type": kind, "response": response});
@@ -54,7 +57,7 @@ pub(super) fn stream_of(last: &Last) -> Vec<Bytes> {
         let (at, text) = (at as u64, item.to_string());
         match parse_item(&mut Scanner::new(text.as_bytes())).map(|item| item.kind) {
             Ok(ItemKind::Call(kind)) => events.extend(call_events(kind, text.as_bytes(), at)),
-            Ok(ItemKind::Message(_)) if item["content"].as_array().is_some_and(|parts| parts.len() == 1) => {
+            Ok(ItemKind::Message(_)) if has_one_part(item) => {
                 events.extend(message_events(item, at));
             }
             _ => events.extend(["added", "done"].map(|step| {
@@ -73,7 +76,12 @@ pub(super) fn stream_of(last: &Last) -> Vec<Bytes> {
         let kind = event["type"].as_str().unwrap_or_default();
         format!("event: {kind}\ndata: {event}\n\n").into()
     });
-    numbered.collect()
+    Some(numbered.collect())
+}
+
+/// Whether the content of a message is a single part, which is an object.
+fn has_one_part(message: &Value) -> bool {
+    message["content"].as_array().is_some_and(|parts| matches!(&parts[..], [part] if part.is_object()))
 }
 
 /// The event that reports an upstream's error with this status and body.
