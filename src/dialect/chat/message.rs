@@ -143,18 +143,27 @@ fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
     Ok(calls.into())
 }
 
+/// The types of parts that hold text. The latter two are those of the Responses API, which some servers take here too.
+const TEXTS: [&str; 3] = ["text", "input_text", "output_text"];
+
+/// Reads one part of a content. Some servers take a bare string for a part.
 pub(super) fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
-    if scanner.peek()? != Kind::Object {
+    let kind = scanner.peek()?;
+    let start = scanner.at();
+    if kind == Kind::String {
+        let text = string_or_skip(scanner)?;
+        return Ok(Part { span: Span::new(start, scanner.at()), text });
+    }
+    if kind != Kind::Object {
         return Ok(Part { span: scanner.skip()?, text: None });
     }
-    let start = scanner.at();
     let (mut text, mut is_text) = (None, true);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         match &*decode_bytes(key, scanner.text()) {
             b"type" => {
                 let kind = string_or_skip(scanner)?;
-                is_text = kind.is_some_and(|kind| decode(kind, scanner.text()) == "text");
+                is_text = kind.is_some_and(|kind| TEXTS.contains(&&*decode(kind, scanner.text())));
             }
             b"text" => text = string_or_skip(scanner)?,
             _ => {

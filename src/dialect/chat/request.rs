@@ -337,12 +337,18 @@ mod tests {
     fn every_shape_of_content_is_read() {
         let body = r#"{"messages":[
             {"role":"system","content":"s"}, {"role":"developer"}, {"role":"user","content":null},
-            {"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"x"}},"?"]},
+            {"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"x"}},"?",
+                {"type":"input_text","text":"b"},{"type":"output_text","text":"c"},{"type":"audio","text":"no"},7]},
             {"role":"tool","tool_call_id":"c","content":7}, {"role":"robot","content":""}]}"#;
         let request = read_str(body);
         let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::System, Role::System, Role::User, Role::User, Role::Tool, Role::Other]);
-        assert_eq!(request.messages[3].content.texts().count(), 1);
+        let texts = request.messages[3].content.texts().map(|text| text.raw(body.as_bytes()));
+        assert_eq!(
+            texts.collect::<Vec<_>>(),
+            [&b"a"[..], b"?", b"b", b"c"],
+            "also as lenient servers take them"
+        );
         assert!(matches!(request.messages[4].content, Content::Other(_)));
         assert!(!request.messages[5].content.has_text());
     }
