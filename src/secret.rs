@@ -1,6 +1,48 @@
-//! Random keys and tokens from the operating system. Keeps none of them.
+//! Secrets: random keys and tokens from the operating system, and those that the environment holds, with the forms that
+//! they must have. Keeps none of them.
 
 use crate::conversation::identity::HashKey;
+use hyper::http::HeaderValue;
+
+/// A shorter bearer token could be guessed.
+const LEAST_TOKEN_CHARS: usize = 16;
+
+/// The secret in the environment variable `name`, without the white space around it.
+///
+/// # Errors
+/// What is wrong with the variable, without its value.
+pub fn of_variable(name: &str) -> Result<String, &'static str> {
+    let secret = std::env::var(name).map_err(|_| "is not set")?;
+    match secret.trim() {
+        "" => Err("is empty"),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+/// A header's value; marked sensitive, so that it is kept out of logs.
+///
+/// # Errors
+/// It contains characters that a header cannot hold.
+pub fn header_value(text: &str) -> Result<HeaderValue, &'static str> {
+    let value = HeaderValue::from_str(text.trim());
+    let mut value = value.map_err(|_| "contains characters that a header cannot hold")?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Checks that `token` can be the admin server's bearer token.
+///
+/// # Errors
+/// What is wrong with it, without quoting any of it.
+pub fn check_token(token: &str) -> Result<(), String> {
+    if token.chars().count() < LEAST_TOKEN_CHARS {
+        return Err(format!("expected a token of at least {LEAST_TOKEN_CHARS} characters"));
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("expected a token of visible ASCII characters without spaces".to_owned());
+    }
+    Ok(())
+}
 
 /// A fresh key. A system without randomness ends the process: any substitute could be guessed.
 pub fn random_key() -> HashKey {

@@ -28,6 +28,7 @@ use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::proxy::upstream_key::{UpstreamKey, UpstreamKeyError};
 use crate::proxy::webhooks::{WebhookSetupError, Webhooks};
 use crate::proxy::{ConnectionLimit, Proxy, ServeSettings};
+use crate::secret::of_variable;
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
@@ -413,7 +414,7 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
     if name.is_empty() {
         return Ok(None);
     }
-    let token = std::env::var(name).map_err(|_| refused("is not set in the environment".to_owned()))?;
+    let token = of_variable(name).map_err(|problem| refused(format!("{problem} in the environment")))?;
     Bearer::new(&token).map(Some).map_err(refused)
 }
 

@@ -2,12 +2,10 @@
 //! supplies it, and the routes decide what it protects.
 
 use crate::conversation::identity::{Domain, HashKey};
-use crate::secret::random_key;
+use crate::secret::{check_token, random_key};
 use hyper::http::Request;
 use hyper::http::header::AUTHORIZATION;
 
-/// A shorter one could be guessed.
-const LEAST_CHARS: usize = 16;
 const SCHEME: &str = "bearer ";
 
 /// See the module's documentation. Kept as a hash under its own key, so that comparing takes the same time for any
@@ -24,12 +22,7 @@ impl Bearer {
     /// # Errors
     /// What is wrong with it, without quoting any of it.
     pub fn new(token: &str) -> Result<Self, String> {
-        if token.chars().count() < LEAST_CHARS {
-            return Err(format!("expected a token of at least {LEAST_CHARS} characters"));
-        }
-        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("expected a token of visible ASCII characters without spaces".to_owned());
-        }
+        check_token(token)?;
         let key = random_key();
         let hash = hash(&key, token.as_bytes());
         Ok(Self { key, hash })

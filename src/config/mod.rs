@@ -68,6 +68,7 @@ use crate::policy;
 use crate::policy::approvals::Webhook;
 use crate::policy::pattern::{Pattern, best_match};
 use crate::policy::set::PolicySet;
+use crate::secret;
 use contradictions::contradictions;
 use document::Document;
 use file::{Base, File, Overriding, Written};
@@ -210,12 +211,12 @@ impl Config {
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
-        config.warnings.extend([config.unset_keys(), config.unpriced_models()].concat());
+        config.warnings.extend([config.unusable_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
 
     /// A warning only, since the environment may be different where the program starts.
-    fn unset_keys(&self) -> Vec<String> {
+    fn unusable_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
             ("upstream.api_key_env", &self.upstream.api_key_env),
@@ -234,10 +235,7 @@ impl Config {
             self.telemetry.traces.headers.values().filter(|_| self.telemetry.traces.address().is_some());
         let headers = headers.map(|name| ("telemetry.traces.headers".to_owned(), name.clone()));
         let names = of_models.chain(webhooks).chain(of_file).chain(headers);
-        let unset = names.filter(|(_, name)| std::env::var_os(name).is_none());
-        let warning =
-            |(key, name)| format!("{key}: {name} is not set here, and without it toolrein does not start");
-        unset.map(warning).collect()
+        names.filter_map(|(key, name)| unusable(&key, &name)).collect()
     }
 
     /// The factor for the token estimate of `model`, in percent.
@@ -362,6 +360,22 @@ impl Config {
             origin: Origin::default(),
         }
     }
+}
+
+/// Why toolrein would not start here with the secret that the variable `name` holds for `key`, if it would not.
+fn unusable(key: &str, name: &str) -> Option<String> {
+    if std::env::var_os(name).is_none() {
+        return Some(format!("{key}: {name} is not set here, and without it toolrein does not start"));
+    }
+    let checked = secret::of_variable(name).map_err(str::to_owned).and_then(|secret| match key {
+        "admin.token_env" => secret::check_token(&secret),
+        "store.url_env" | "store.secret_env" | "policy.confirm.webhook.secret_env" => Ok(()),
+        _ => secret::header_value(&secret).map(drop).map_err(str::to_owned),
+    });
+    let problem = checked.err()?;
+    Some(format!(
+        "{key}: the value of {name} cannot be used here, and toolrein does not start with it: {problem}"
+    ))
 }
 
 /// Problems between new settings and those that wait for a restart, each with these.

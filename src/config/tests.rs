@@ -757,6 +757,12 @@ fn policies_that_never_act_are_warned_of() {
             "[policy.loops]\n[admin]\ntoken_env = \"TOOLREIN_NOT_SET\"",
             "admin.token_env: TOOLREIN_NOT_SET is not set here, and without it toolrein does not start",
         ),
+        (
+            // Cargo sets it for every test.
+            "[policy.loops]\n[admin]\ntoken_env = \"CARGO_PKG_NAME\"",
+            "admin.token_env: the value of CARGO_PKG_NAME cannot be used here, and toolrein does not start with it: \
+             expected a token of at least 16 characters",
+        ),
     ] {
         has_one_warning(text, said);
     }

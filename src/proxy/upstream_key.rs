@@ -4,6 +4,7 @@
 use super::credential::{carries, without_keys};
 use super::headers::retain;
 use crate::config::{KeyHeader, Upstream};
+use crate::secret::{header_value, of_variable};
 use hyper::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
@@ -42,7 +43,7 @@ impl UpstreamKey {
             return Ok(None);
         }
         let refused = |problem| UpstreamKeyError { name: name.to_owned(), problem };
-        let key = secret_of(name).map_err(refused)?;
+        let key = of_variable(name).map_err(refused)?;
         Self::new(settings.api_key_header, &key).map(Some).map_err(refused)
     }
 
@@ -53,7 +54,7 @@ impl UpstreamKey {
     pub fn new(header: KeyHeader, key: &str) -> Result<Self, &'static str> {
         Ok(match header {
             KeyHeader::Authorization => Self { header: AUTHORIZATION, value: bearer(key)? },
-            other => Self { header: HeaderName::from_static(other.as_str()), value: sensitive(key)? },
+            other => Self { header: HeaderName::from_static(other.as_str()), value: header_value(key)? },
         })
     }
 
@@ -81,31 +82,12 @@ impl UpstreamKey {
     }
 }
 
-/// The secret in the environment variable `name`, without white space at its ends.
-///
-/// # Errors
-/// What is wrong with the variable, without its value.
-pub(super) fn secret_of(name: &str) -> Result<String, &'static str> {
-    let secret = std::env::var(name).map_err(|_| "is not set")?;
-    match secret.trim() {
-        "" => Err("is empty"),
-        secret => Ok(secret.to_owned()),
-    }
-}
-
 /// The `authorization` value with this key; marked sensitive, so that it is kept out of logs.
 ///
 /// # Errors
 /// It contains characters that a header cannot hold.
 pub(super) fn bearer(key: &str) -> Result<HeaderValue, &'static str> {
-    sensitive(&format!("Bearer {}", key.trim()))
-}
-
-fn sensitive(text: &str) -> Result<HeaderValue, &'static str> {
-    let value = HeaderValue::from_str(text.trim());
-    let mut value = value.map_err(|_| "contains characters that a header cannot hold")?;
-    value.set_sensitive(true);
-    Ok(value)
+    header_value(&format!("Bearer {}", key.trim()))
 }
 
 fn with_path(uri: &Uri, path: PathAndQuery) -> Uri {

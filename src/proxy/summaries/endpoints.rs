@@ -6,7 +6,8 @@ use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::proxy::upstream_key::{KeepsItsKey, bearer, secret_of};
+use crate::proxy::upstream_key::{KeepsItsKey, bearer};
+use crate::secret::of_variable;
 use bytes::Bytes;
 use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Parts;
@@ -109,7 +110,7 @@ impl Known {
 fn key(table: &str, name: &str) -> Result<HeaderValue, ModelEndpointError> {
     let trouble =
         |problem| ModelEndpointError::Key { table: table.to_owned(), name: name.to_owned(), problem };
-    bearer(&secret_of(name).map_err(trouble)?).map_err(trouble)
+    bearer(&of_variable(name).map_err(trouble)?).map_err(trouble)
 }
 
 #[cfg(test)]
