@@ -433,9 +433,13 @@ async fn bodies_are_bounded() {
 
 /// The answer of a page that is computed on another thread.
 async fn posted(path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
+    posted_to(admin(true), path, body).await
+}
+
+async fn posted_to(admin: Admin, path: &str, body: serde_json::Value) -> (u16, serde_json::Value) {
     let request = Request::post(path).header("authorization", format!("Bearer {TOKEN}"));
     let request = request.body(Body::from(body.to_string())).unwrap();
-    let response = Pages::new(admin(true)).answer(request).await;
+    let response = Pages::new(admin).answer(request).await;
     let status = response.status().as_u16();
     (status, serde_json::from_str(&self::body(response).await).unwrap())
 }
@@ -478,6 +482,21 @@ async fn a_call_is_judged_as_the_proxy_would_in_both_protocols() {
         let (status, refused) = posted("/api/validate", body).await;
         assert_eq!((status, &refused["error"]["code"]), (400, &code.into()), "{refused}");
     }
+}
+
+#[tokio::test]
+async fn a_call_that_would_wait_is_judged_with_the_policy_that_holds_it() {
+    let text =
+        "[policy.confirm]\ntools = [\"pay\"]\nform = \"held\"\n[admin]\ntoken_env = \"ANY\"\n".to_owned();
+    let source = Source::Text { name: "proxy.toml".to_owned(), text };
+    let settings = Arc::new(Config::load(source, &Overrides::default(), REGISTRY).unwrap());
+    let tool = serde_json::json!({"type": "function", "function": {"name": "pay"}});
+    let request = serde_json::json!({"messages": [{"role": "user", "content": "Pay."}], "tools": [tool]});
+    let call = serde_json::json!({"name": "pay", "arguments": {}});
+    let body = serde_json::json!({"request": request, "call": call});
+    let (_, judged) = posted_to(Admin { settings, ..admin(true) }, "/api/validate", body).await;
+    let said = ["verdict", "policy", "reason"].map(|member| judged[member].as_str().unwrap_or_default());
+    assert_eq!(said, ["ask", "confirm", "A person is asked."], "{judged}");
 }
 
 #[tokio::test]

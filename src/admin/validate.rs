@@ -165,10 +165,10 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed) -> Value {
     let message = judged.and_then(|judged| judged.message.clone());
     let (verdict, reason) = match (judged, end) {
         (_, End { refused: Some(why), .. }) => (Verdict::Block, Some(why.clone())),
+        (_, End { asks: true, .. }) => (Verdict::Ask, Some("A person is asked.".to_owned())),
+        (_, End { waits_ms: Some(ms), .. }) => (Verdict::Ask, Some(format!("It waits for {ms} ms."))),
         (Some(judged), _) => (judged.verdict, message.or(first.map(|said| said.reason.to_owned()))),
-        (None, End { asks: true, .. }) => (Verdict::Ask, Some("A person is asked.".to_owned())),
         (None, End { asks_model: true, .. }) => (Verdict::Ask, Some("Another model is asked.".to_owned())),
-        (None, End { waits_ms: Some(ms), .. }) => (Verdict::Ask, Some(format!("It waits for {ms} ms."))),
         (None, _) => (Verdict::Allow, None),
     };
     let usage = record.usage_of_limits.iter();

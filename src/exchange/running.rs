@@ -24,7 +24,7 @@ use crate::plan::ModelQuestion;
 use crate::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use crate::policy::about::Confirming;
 use crate::policy::pattern::any_concerns;
-use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Verdict};
+use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Said, Verdict};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -145,7 +145,8 @@ impl Running {
             // Without a decision, one that waits for its time is not made.
             let verdict = if call.wait_ms.is_some() { Verdict::Block } else { Verdict::Ask };
             let (tool, id) = (call.tool.clone(), call.call_id.clone());
-            let (said, unjudged, is_spoken) = (Vec::new(), false, false);
+            let said = call.objection.map(|(policy, reason)| Said { policy, reason: reason.as_str() });
+            let (said, unjudged, is_spoken) = (said.into_iter().collect(), false, false);
             self.held
                 .push((call.id, JudgedCall { tool, id, verdict, unjudged, said, is_spoken, message: None }));
             core.outputs.push_back(match call.wait_ms {

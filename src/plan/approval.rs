@@ -2,7 +2,7 @@
 //! decision on them.
 
 use super::decision::Decision;
-use super::{Extends, Reason};
+use super::{Extends, Reason, ReasonKind};
 use crate::conversation::assembled::Assembled;
 use std::sync::Arc;
 
@@ -144,6 +144,8 @@ pub struct HeldCall {
     pub shown: String,
     /// What else an approval does, in a line, where it does more than release the call.
     pub why: Option<String>,
+    /// The policy that holds it, and for which reason.
+    pub objection: Option<(&'static str, ReasonKind)>,
     /// The call waits for no decision, but until so many ms have passed.
     pub wait_ms: Option<u64>,
 }

@@ -211,7 +211,6 @@ impl CallJudge for Judging {
             true => self.answers.advise(reason),
             false => self.refusal(approval, words.as_deref(), reason),
         };
-        let decision = Decision::Block { policy, reason: shown };
         match approval {
             // This call could not wait until its time came, so the next one cannot either.
             _ if waited => self.holding.hurries = true,
@@ -220,8 +219,7 @@ impl CallJudge for Judging {
             }
             silent => self.holding.silent = Some(silent),
         }
-        self.note(call.tool, call.call_id, decision.clone(), objections, Vec::new());
-        Some(decision)
+        Some(self.block(call.tool, call.call_id, policy, shown, objections))
     }
 }
 

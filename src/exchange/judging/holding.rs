@@ -147,13 +147,14 @@ impl Judging {
         let (call_id, tool) = (call.id(), call.name());
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         let why = objections.iter().find_map(|(_, reason)| Some(reason.asks.as_ref()?.0.clone()));
+        let objection = objections.first().map(|(policy, reason)| (*policy, reason.kind));
         self.holding.waiting.push(Waiting {
             choice,
             arguments: self.judge.arguments_hash(&arguments),
             passed: self.judge.passed(),
             objections,
             fixed: fixed.is_some(),
-            call: HeldCall { id, call_id, tool, arguments, shown, why, wait_ms },
+            call: HeldCall { id, call_id, tool, arguments, shown, why, objection, wait_ms },
         });
         Decision::Hold { id, arguments: fixed }
     }
@@ -174,11 +175,7 @@ impl Judging {
         let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
         let hash = self.judge.arguments_hash(&arguments);
         match self.askable(&tool, &arguments, call.custom, hash, reason) {
-            Err(reason) => {
-                let decision = Decision::Block { policy, reason: *reason };
-                self.note(tool, call.id(), decision.clone(), ruling.objections, Vec::new());
-                decision
-            }
+            Err(shown) => self.block(tool, call.id(), policy, *shown, ruling.objections),
             Ok(shown) => {
                 self.judge.approve(Some([true; SCOPES]));
                 self.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
@@ -227,6 +224,23 @@ impl Judging {
         let alone = |confirming: &Confirming| confirming.alone(tool, reason);
         let reason = self.judge.confirming().map_or_else(|| reason.clone(), alone);
         Decision::Ask { policy, reason, arguments }
+    }
+
+    /// Blocks a call and notes it with the reason that the model is `shown`, in the place of the policy's first one.
+    pub(super) fn block(
+        &mut self,
+        tool: String,
+        id: String,
+        policy: &'static str,
+        shown: Reason,
+        mut objections: Vec<(&'static str, Reason)>,
+    ) -> Decision {
+        if let Some((_, reason)) = objections.first_mut() {
+            reason.clone_from(&shown);
+        }
+        let decision = Decision::Block { policy, reason: shown };
+        self.note(tool, id, decision.clone(), objections, Vec::new());
+        decision
     }
 
     pub(super) fn note(

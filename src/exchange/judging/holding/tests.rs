@@ -85,7 +85,8 @@ fn every_decision_but_an_approval_blocks_the_call_and_says_why() {
             outcome.starts_with("CONFIRMATION_REQUIRED: The call was not run: ") && outcome.contains(why),
             "{outcome}"
         );
-        assert_eq!(judging.record[0].objections.len(), 1);
+        let noted = &judging.record[0].objections;
+        assert!(noted.len() == 1 && noted[0].1.message.contains(why), "what the model reads: {noted:?}");
     }
 }
 
