@@ -119,28 +119,27 @@ impl Admin {
                 Answer::error(Code::ConfirmationUnknown, message)
             }
             Err(Some(ended)) => {
-                let (code, what) = late(ended.end);
+                let (code, what, so) = late(ended.end);
                 let at = humantime::format_rfc3339_millis(ended.at);
                 let by = ended.approver.as_deref().and_then(plain_words);
                 let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-                let message = format!("The call of {} waits no longer: {what}{by} at {at}.", ended.tool);
+                let message = format!("The call of {} waits no longer: {what}{by} at {at}, {so}.", ended.tool);
                 Answer::error(code, &message)
             }
         }
     }
 }
 
-/// Why an answer comes too late, and what happened.
-fn late(end: End) -> (Code, &'static str) {
+/// Why an answer comes too late: what happened, and what follows from it.
+fn late(end: End) -> (Code, &'static str, &'static str) {
+    let (answered, gone) = ("and only the first answer counts", "so it was not run");
     match end {
-        End::Approved => (Code::ConfirmationAnswered, "it was approved, and only the first answer counts,"),
-        End::Declined => (Code::ConfirmationAnswered, "it was declined, and only the first answer counts,"),
-        End::Expired => {
-            (Code::ConfirmationExpired, "nobody answered in time, so it was not run: the time was over")
-        }
-        End::Left => (Code::ConfirmationGone, "its client left, so it was not run,"),
-        End::Stopped => (Code::ConfirmationGone, "toolrein was stopped, so it was not run,"),
-        End::Refused => (Code::ConfirmationGone, "too many waited, so it was not run,"),
+        End::Approved => (Code::ConfirmationAnswered, "it was approved", answered),
+        End::Declined => (Code::ConfirmationAnswered, "it was declined", answered),
+        End::Expired => (Code::ConfirmationExpired, "nobody had answered in time", gone),
+        End::Left => (Code::ConfirmationGone, "its client left", gone),
+        End::Stopped => (Code::ConfirmationGone, "toolrein was stopped", gone),
+        End::Refused => (Code::ConfirmationGone, "too many calls waited", gone),
     }
 }
 

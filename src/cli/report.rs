@@ -39,7 +39,8 @@ fn texts_report(entry: &policy::Entry) -> String {
     let mut report = format!("\n# {about}\n#[policy.{}.texts]\n", entry.name);
     for text in entry.texts {
         let setting = toml::Value::from(text.default);
-        put(&mut report, format_args!("#{} = {setting}\n", text.key));
+        let setting = format!("{} = {setting}", text.key);
+        setting.lines().for_each(|line| put(&mut report, format_args!("#{line}\n")));
     }
     report
 }

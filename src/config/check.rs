@@ -169,7 +169,7 @@ impl Checker<'_> {
         ] {
             let total = limits.total_bytes;
             let text = format!(
-                "limits.total_bytes ({}) is less than {times} times {key} ({})",
+                "{} is less than {times} times {key} ({})",
                 write_size(total),
                 write_size(size)
             );
@@ -258,7 +258,7 @@ impl Checker<'_> {
             format!("expected at least {}, found {}", write_size(MIN_BYTES), write_size(record.file_bytes));
         self.require(&["record.file_bytes"], record.file_bytes >= MIN_BYTES, least);
         let twice = format!(
-            "record.total_bytes ({}) is less than twice record.file_bytes ({})",
+            "{} is less than twice record.file_bytes ({})",
             write_size(record.total_bytes),
             write_size(record.file_bytes)
         );

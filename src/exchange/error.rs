@@ -4,6 +4,7 @@
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
 use crate::plan::Reason;
+use crate::telemetry::request_record::RequestRecord;
 
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +123,24 @@ impl ProxyError {
             Self::NoMemory => "out_of_memory",
             Self::Refused { code, .. } | Self::Exhausted { code, .. } => code,
             Self::Internal { .. } => "internal_error",
+        }
+    }
+
+    /// Notes the error in its request's record.
+    pub fn note_in(&self, record: &mut RequestRecord) {
+        (record.error, record.error_detail) = (Some(self.code()), self.detail());
+    }
+
+    /// What exactly failed, for the log.
+    fn detail(&self) -> Option<String> {
+        match self {
+            Self::UpstreamConnect { detail, .. }
+            | Self::UpstreamTls { detail, .. }
+            | Self::UpstreamCut { detail, .. } => Some(detail.clone()),
+            Self::UpstreamTimeout { waited_ms, .. } => Some(format!("no answer within {waited_ms} ms")),
+            Self::UpstreamHints { count, .. } => Some(format!("more than {count} informational responses")),
+            Self::ReplyUnjudged { why } => Some((*why).to_owned()),
+            _ => None,
         }
     }
 

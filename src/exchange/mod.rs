@@ -374,7 +374,7 @@ impl Core {
     }
 
     fn answer_error(&mut self, error: ProxyError) {
-        self.record.error = Some(error.code());
+        error.note_in(&mut self.record);
         self.answer(Answer::Error(error));
     }
 

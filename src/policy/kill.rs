@@ -97,7 +97,7 @@ impl Policy for Kill {
 }
 
 const BLOCKED: Text =
-    Text { key: "blocked", default: "The call was not run: {message}", placeholders: &["message"] };
+    Text { key: "blocked", default: "The call was not run. {message}", placeholders: &["message"] };
 
 impl Kill {
     fn stops(&self, request: &RequestFacts<'_>) -> bool {

@@ -384,7 +384,7 @@ impl Driver {
         let explicit = self.exchange.explicit_conversation().map(str::to_owned);
         let record = self.exchange.record();
         record.status = error.status();
-        record.error = Some(error.code());
+        error.note_in(record);
         write_head(record, response.headers_mut(), explicit.as_deref());
         self.answered = true;
         response

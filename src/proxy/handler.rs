@@ -224,7 +224,7 @@ impl AppState {
             record.upstream_time();
             record.data.status = response.status().as_u16();
             let own = response.extensions().get::<ProxyError>();
-            record.data.error = own.map(ProxyError::code);
+            own.into_iter().for_each(|error| error.note_in(&mut record.data));
             record.sent(own.map_or_else(|| Ok(response.headers()), Err));
             record.end();
             drop(record);
@@ -411,7 +411,7 @@ impl AppState {
 pub(super) fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyBody> {
     let mut response = error_response(error);
     record.data.status = error.status();
-    record.data.error = Some(error.code());
+    error.note_in(&mut record.data);
     write_head(&record.data, response.headers_mut(), None);
     if *error != ProxyError::ClientCut {
         record.end();

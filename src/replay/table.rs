@@ -220,9 +220,15 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     let (before, after) = (counted(*bytes_before, "byte"), grouped(*bytes_after));
     writeln!(out, "{before} of requests became {after}; about {} saved.", counted(*tokens_saved, "token"))?;
-    let kept = percent(figures.prefix_kept, figures.prefix_bytes);
-    let breaks = counted(figures.prefix_breaks, "break");
-    writeln!(out, "The next request repeats {kept} of each request's messages ({breaks}).")?;
+    if figures.prefix_bytes > 0 {
+        let kept = percent(figures.prefix_kept, figures.prefix_bytes);
+        let changed = counted(figures.prefix_breaks, "time");
+        writeln!(
+            out,
+            "Prompt cache: of what a request repeats of the one before, {kept} stays the same (an earlier message changed \
+             {changed})."
+        )?;
+    }
     if report.continued > 0 {
         writeln!(out, "{} continued by a later one.", counted(report.continued, "request body"))?;
     }

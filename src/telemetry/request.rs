@@ -32,6 +32,8 @@ pub(super) struct RequestLine<'a> {
     #[serde(skip_serializing_if = "is_nothing")]
     error: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
+    error_detail: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "is_nothing")]
     client_gone: bool,
     #[serde(skip_serializing_if = "is_nothing")]
     streamed: bool,
@@ -201,6 +203,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             mode: record.mode,
             status: record.status,
             error: record.error,
+            error_detail: record.error_detail.as_deref().map(text),
             client_gone: record.client_gone,
             streamed: record.streamed,
             repeated: record.repeated,

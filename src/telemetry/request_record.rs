@@ -34,6 +34,8 @@ pub struct RequestRecord {
     pub status: u16,
     /// The code of an error of toolrein's own.
     pub error: Option<&'static str>,
+    /// What exactly failed, such as what the operating system said of the connection.
+    pub error_detail: Option<String>,
     /// The client left before the end.
     pub client_gone: bool,
     pub streamed: bool,

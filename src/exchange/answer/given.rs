@@ -41,7 +41,7 @@ impl Replies {
             let event = self.judge.own_error_event(&error.public_message(), error.code());
             core.outputs.push_back(Output::Emit(event));
         }
-        core.record.error = Some(error.code());
+        error.note_in(&mut core.record);
         core.outputs.push_back(Output::BreakOff(how));
     }
 }
