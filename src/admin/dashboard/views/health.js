@@ -19,11 +19,11 @@ function shown(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** What became of reloads; `last_ms` is the time of the start until one is taken. */
+/** What became of reloads; `last_ms` is the time of the start until one succeeds. */
 function reloaded({ ok, refused, last_ms: last }) {
   if (ok + refused === 0) return "none since the start";
-  const taken = ok > 0 ? `the last taken at ${time(last ?? NaN)}` : "what the start read is in force";
-  return `${number(refused)} refused, ${taken}`;
+  const success = ok > 0 ? `last success at ${time(last ?? NaN)}` : "the configuration of the start is in force";
+  return `${number(refused)} refused, ${success}`;
 }
 
 function figures() {
