@@ -116,6 +116,25 @@ class Nothing(Mocked):
             self.assertTrue(self.page.all(".empty"), view)
             self.assertNotRegex(self.page.text("#view"), r"NaN|undefined|null|Infinity", view)
             self.assertEqual(self.page.accessibility(), [], view)
+        self.page.go("health")
+        self.page.one(".figure", "none since the start")
+        self.page.go("overview")
+        self.page.one(".readout", "Nothing in the last hour")
+
+
+class Words(Mocked):
+    """Words that the API has for programs."""
+
+    def test_a_call_that_nobody_decided_on_is_expired(self):
+        self.page.open("approvals")
+        self.page.one("tbody .pill.warn", "expired")
+        self.assertNotIn("lapse", self.page.text("#view"))
+
+    def test_net_adds_up_in_the_table_of_policies(self):
+        self.page.open()
+        self.page.one("tbody tr", "truncate")
+        heads = self.page.script("return [...document.querySelectorAll('thead th')].map((head) => head.textContent)")
+        self.assertEqual(heads[-6:], ["Policy", "Blocked", "Removed", "Added", "Asked again", "Net"])
 
 
 class Modules(Mocked):
@@ -145,6 +164,22 @@ class Modules(Mocked):
                  "readableArguments('no json')": "no json", "readableArguments(null)": ""}
         calls = ", ".join(f"m.{call}" for call in cases)
         self.assertEqual(self.run_module("format.js", f"return [{calls}];"), list(cases.values()))
+
+
+    def test_minutes_without_requests_are_zero_up_to_now(self):
+        minute = 60_000
+        give = f"""
+            const at = (back, removed) => ({{ at_ms: (1000 - back) * {minute}, removed }});
+            const shown = (minutes) => m.columns({{ minutes, now_ms: 1000 * {minute} + 999 }}, "removed");
+            return [[], [at(0, 5)], [at(3, 5)], [at(30, 5), at(2, 7)], [at(90, 5), at(1, 7)]].map(shown);"""
+        for (times, [removed]), length, filled in zip(self.run_module("views/overview.js", give), (15, 15, 15, 31, 60),
+                                                      ({}, {0: 5}, {3: 5}, {30: 5, 2: 7}, {1: 7})):
+            self.assertEqual(times, [(1000 - back) * 60 for back in range(length - 1, -1, -1)])
+            self.assertEqual(removed, [filled.get(back, 0) for back in range(length - 1, -1, -1)])
+
+    def test_a_bar_of_nothing_is_empty(self):
+        found = self.run_module("parts.js", "return [0, NaN, 0.001, 1].map((part) => m.bar(part, '').children.length);")
+        self.assertEqual(found, [0, 0, 1, 1])
 
 
 class Files(unittest.TestCase):

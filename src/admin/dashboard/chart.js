@@ -4,6 +4,7 @@ import { h, setText } from "./dom.js";
 import { compact, number } from "./format.js";
 
 const HEIGHT = 190;
+const HALF_MINUTE = 30;
 const minute = (seconds) => new Date(seconds * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 /** The colour that a CSS variable of this page has now, in the scheme in force. */
@@ -16,7 +17,7 @@ function colour(name) {
   return value;
 }
 
-/** `series`: `{ label, colour: "--name", bars }`, drawn in this order. `set` takes seconds and one list per series. */
+/** `series`: `{ label, colour: "--name", bars }`, drawn in this order. `set` takes the beginning of each minute, in seconds, and one list per series. */
 export function chart({ title, unit, series }) {
   const readout = h("span", { class: "readout" });
   const plotted = h("div", { class: "plot", role: "img", "aria-label": title });
@@ -45,8 +46,7 @@ export function chart({ title, unit, series }) {
       padding: [10, 8, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
-      // A page that was just opened has a minute or two: the axis shows a quarter of an hour at least.
-      scales: { x: { range: (_, first, last) => [Math.min(first, last - 900), last] }, y: { range: (_, __, most) => [0, Math.max(4, most * 1.1)] } },
+      scales: { x: { range: span }, y: { range: (_, __, most) => [0, Math.max(4, most * 1.1)] } },
       axes: [
         { ...axis, grid: { show: false }, space: 60, size: 26, values: (_, ticks) => ticks.map(minute) },
         { ...axis, grid: { stroke: line, width: 1 }, size: 44, space: 36, values: (_, ticks) => ticks.map(compact) },
@@ -56,11 +56,19 @@ export function chart({ title, unit, series }) {
     };
   }
 
+  /** From the first minute, or a quarter of an hour before the last, to the last. uPlot's own range for one point is a day. */
+  function span() {
+    const [first, last] = [data[0][0], data[0].at(-1)];
+    return [Math.min(first, last - 900) - HALF_MINUTE, last + HALF_MINUTE];
+  }
+
   function show(index) {
     const at = index ?? data[0].length - 1;
     const parts = series.map((one, which) => `${number(data[which + 1][at])} ${one.label.toLowerCase()}`);
-    setText(readout, data[0].length === 0 ? "Nothing in the last hour" : `${minute(data[0][at])}: ${parts.join(", ")}`);
+    setText(readout, sums().every((sum) => sum === 0) ? "Nothing in the last hour" : `${minute(data[0][at])}: ${parts.join(", ")}`);
   }
+
+  const sums = () => data.slice(1).map((values) => values.reduce((sum, value) => sum + value, 0));
 
   function fillNumbers() {
     if (!details.open) return;
@@ -80,8 +88,8 @@ export function chart({ title, unit, series }) {
     set(times, values) {
       const isFirst = !plot;
       data = [times, ...values];
-      const sums = series.map((one, which) => `${number(values[which].reduce((sum, value) => sum + value, 0))} ${one.label.toLowerCase()}`);
-      plotted.setAttribute("aria-label", `${title}, in ${unit}, over the last hour: ${sums.join(", ")}.`);
+      const parts = sums().map((sum, which) => `${number(sum)} ${series[which].label.toLowerCase()}`);
+      plotted.setAttribute("aria-label", `${title}, in ${unit}, over the last hour: ${parts.join(", ")}.`);
       if (isFirst) draw();
       else plot.setData(data);
       show(null);
@@ -108,6 +116,7 @@ function drawn(one) {
     fill: one.bars ? stroke : stroke.replace("rgb(", "rgba(").replace(")", ", 0.14)"),
     width: one.bars ? 0 : 2,
     paths: one.bars ? window.uPlot.paths.bars({ size: [0.72, 14], radius: 0.2 }) : window.uPlot.paths.spline(),
-    points: { show: false },
+    // A line needs two points: one alone is drawn as a dot.
+    points: { show: (plot) => !one.bars && plot.data[0].length === 1, size: 7, fill: stroke },
   };
 }

@@ -36,7 +36,7 @@ export function pill(text, tone = "") {
 }
 
 const TONES = {
-  block: "bad", blocked: "bad", decline: "bad", ask: "warn", lapse: "warn", modify: "info", answer: "info", allow: "good", approve: "good",
+  block: "bad", blocked: "bad", decline: "bad", ask: "warn", expired: "warn", modify: "info", answer: "info", allow: "good", approve: "good",
   tool_call_blocked: "bad", approval: "warn", re_ask: "info", fallback: "info", notice: "info", done: "good",
 };
 
@@ -45,11 +45,11 @@ export function verdict(word) {
   return pill(String(word).replaceAll("_", " "), TONES[word] || "");
 }
 
-/** A bar from 0 to 1; red at the limit and beyond, amber near to it. `label` is what a screen reader says. */
+/** A bar from 0 to 1, empty at 0; red at the limit and beyond, amber near to it. `label` is what a screen reader says. */
 export function bar(fraction, label, { judge = false } = {}) {
   const share = Math.max(0, Math.min(1, fraction || 0));
-  const fill = h("span", { class: "fill" });
-  fill.style.width = `${share * 100}%`;
+  const fill = share > 0 && h("span", { class: "fill" });
+  if (fill) fill.style.width = `${share * 100}%`;
   const tone = !judge ? "" : fraction >= 1 ? " over" : fraction >= 0.8 ? " near" : "";
   return h("span", { class: `bar${tone}`, role: "img", "aria-label": label }, fill);
 }

@@ -10,11 +10,14 @@ import { table } from "../table.js";
 
 const SOON_MS = 30_000;
 
+/** The API's word for a call that nobody decided on. */
+const WORDS = { lapse: "expired" };
+
 const historyTable = () => table({ caption: "Decided approvals, newest first", key: (row) => row.position,
   nothing: "Nobody has decided anything yet.", columns: [
     { title: "Time", fixed: true, class: "when", value: (row) => row.at_ms, cell: (row) => h("time", {}, time(row.at_ms)) },
     { title: "Tool", fixed: true, value: (row) => row.tool, cell: (row) => h("code", {}, row.tool) },
-    { title: "Decision", fixed: true, value: (row) => row.decision, cell: (row) => verdict(row.decision) },
+    { title: "Decision", fixed: true, value: (row) => row.decision, cell: (row) => verdict(WORDS[row.decision] ?? row.decision) },
     { title: "Approver", fixed: true, value: (row) => row.approver || null },
     { title: "Reason", fixed: true, class: "words", value: (row) => row.reason || null },
     { title: "Arguments", fixed: true, class: "words", value: (row) => row.arguments, cell: (row) => h("code", {}, oneLine(row.arguments)) },
@@ -87,7 +90,7 @@ export const approvals = {
     return {
       element: h("div", { class: "grid" },
         panel("Waiting", { wide: true, actions: h("label", { class: "approver" }, "Your name", approver) }, list, nothing),
-        panel("History", { wide: true }, history.element)),
+        panel("History", { wide: true, note: "Expired: nobody decided while the call waited, for example because its client left. It was not run." }, history.element)),
       async load(signal) {
         const [waiting, decided] = await Promise.all([get("api/confirmations", signal), get("api/confirmations/history", signal)]);
         return { waiting: waiting.data, decided: decided.history };

@@ -19,6 +19,13 @@ function shown(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** What became of reloads; `last_ms` is the time of the start until one succeeds. */
+function reloaded({ ok, refused, last_ms: last }) {
+  if (ok + refused === 0) return "none since the start";
+  const success = ok > 0 ? `last success at ${time(last ?? NaN)}` : "the configuration of the start is in force";
+  return `${number(refused)} refused, ${success}`;
+}
+
 function figures() {
   const all = { delay: figure("Overhead, p99"), errors: figure("Failed requests", { tone: "amber" }), streams: figure("Open streams"),
     store: figure("State store"), reloads: figure("Reloads", { tone: "amber" }), recorder: figure("Recorder") };
@@ -30,7 +37,7 @@ function figures() {
       all.errors.set(number(failed), `${percent(share(failed, data.requests))} of ${count(data.requests, "request")}`, failed > 0);
       all.streams.set(number(data.streams), "answers being written");
       all.store.set(data.store.up ? "up" : "away", `${data.store.kind}, ${count(data.store.errors, "error")}`, !data.store.up);
-      all.reloads.set(number(data.reloads.ok), `${number(data.reloads.refused)} refused, last at ${time(data.reloads.last_ms ?? NaN)}`, data.reloads.refused > 0);
+      all.reloads.set(number(data.reloads.ok), reloaded(data.reloads), data.reloads.refused > 0);
       const on = data.recorder?.on;
       all.recorder.set(on ? "on" : "off", on ? `${count(data.recorder.dropped, "record")} dropped` : "no request is recorded", Boolean(on && data.recorder.dropped > 0));
     },

@@ -12,6 +12,8 @@ import { attention } from "./attention.js";
 
 const VERDICTS = ["allow", "modify", "answer", "ask", "block"];
 const MOST_EVENTS = 12;
+const MINUTE_MS = 60_000;
+const SHOWN = { least: 15, most: 60 };
 
 /** Net savings: the number, how it comes about, and what it is compared with. */
 export function savingsHero() {
@@ -44,7 +46,7 @@ function term(label, value, tone) {
 
 function segments(parts) {
   const all = parts.removed + parts.added + parts.reasked;
-  return ["removed", "added", "reasked"].map((name) => {
+  return ["removed", "added", "reasked"].filter((name) => parts[name] > 0).map((name) => {
     const segment = h("span", { class: name });
     segment.style.flexGrow = share(parts[name], all);
     return segment;
@@ -133,14 +135,18 @@ function feed(context) {
 export const minuteCharts = {
   traffic: () => chart({ title: "Requests and blocked calls", unit: "number a minute", series: [
     { label: "Requests", colour: "--series-1", bars: true }, { label: "Blocked", colour: "--bad", bars: true }] }),
-  tokens: () => chart({ title: "Tokens removed and added", unit: "tokens a minute", series: [
-    { label: "Removed", colour: "--good" }, { label: "Added", colour: "--warn" }] }),
+  tokens: () => chart({ title: "Tokens removed, and added or asked again", unit: "tokens a minute", series: [
+    { label: "Removed", colour: "--good" }, { label: "Added or asked again", colour: "--warn" }] }),
 };
 
-/** The columns of the last hour: seconds, and a list for each name. */
-export function columns(minutes, ...names) {
-  const list = minutes ?? [];
-  return [list.map((minute) => minute.at_ms / 1000), names.map((name) => list.map((minute) => minute[name] ?? 0))];
+/** The columns of the last hour: seconds, and a list for each name. The server leaves out minutes without requests: they are zero here, up to now. */
+export function columns({ minutes = [], now_ms: now }, ...names) {
+  const known = new Map(minutes.map((minute) => [minute.at_ms, minute]));
+  const last = Math.max(Math.floor((now ?? Date.now()) / MINUTE_MS) * MINUTE_MS, ...known.keys());
+  const since = (last - Math.min(last, ...known.keys())) / MINUTE_MS + 1;
+  const length = Math.min(SHOWN.most, Math.max(SHOWN.least, since));
+  const times = Array.from({ length }, (_, index) => last - (length - 1 - index) * MINUTE_MS);
+  return [times.map((time) => time / 1000), names.map((name) => times.map((time) => known.get(time)?.[name] ?? 0))];
 }
 
 export const overview = {
@@ -149,11 +155,12 @@ export const overview = {
   create(context) {
     const [hero, needs, numbers, calls, live] = [savingsHero(), attention(), figures(), verdicts(), feed(context)];
     const [traffic, tokens] = [minuteCharts.traffic(), minuteCharts.tokens()];
-    const policies = table({ caption: "Policies", key: (row) => row.policy, nothing: "No policy has acted yet.", sort: 4, columns: [
+    const policies = table({ caption: "Policies", key: (row) => row.policy, nothing: "No policy has acted yet.", sort: 5, columns: [
       { title: "Policy", value: (row) => row.policy },
       { title: "Blocked", value: (row) => row.block, cell: (row) => number(row.block), numeric: true },
       { title: "Removed", value: (row) => row.removed, cell: (row) => compact(row.removed), numeric: true },
       { title: "Added", value: (row) => row.added, cell: (row) => compact(row.added), numeric: true },
+      { title: "Asked again", value: (row) => row.reasked, cell: (row) => compact(row.reasked), numeric: true },
       { title: "Net", value: (row) => row.net, cell: (row) => compact(row.net), numeric: true },
     ] });
     const ungoverned = table({ caption: "Relayed and not governed", key: (row) => row.endpoint, sort: 1,
@@ -175,8 +182,8 @@ export const overview = {
         calls.set(summary.tool_calls);
         policies.set(summary.policies ?? []);
         ungoverned.set(summary.ungoverned ?? []);
-        traffic.set(...columns(summary.minutes, "requests", "blocked"));
-        tokens.set(...columns(summary.minutes, "removed", "added"));
+        traffic.set(...columns(summary, "requests", "blocked"));
+        tokens.set(...columns(summary, "removed", "added"));
         live.draw();
       },
       event: () => live.drawSoon(),

@@ -38,7 +38,7 @@ export const savings = {
         most = Math.max(1, ...rows.map((row) => Math.abs(row.net)));
         policies.set(rows);
         models.set(summary.models ?? []);
-        hour.set(...columns(summary.minutes, "removed", "added"));
+        hour.set(...columns(summary, "removed", "added"));
       },
       close: () => hour.close(),
     };
