@@ -123,7 +123,8 @@ impl Admin {
                 let at = humantime::format_rfc3339_millis(ended.at);
                 let by = ended.approver.as_deref().and_then(plain_words);
                 let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-                let message = format!("The call of {} waits no longer: {what}{by} at {at}, {so}.", ended.tool);
+                let message =
+                    format!("The call of {} waits no longer: {what}{by} at {at}, {so}.", ended.tool);
                 Answer::error(code, &message)
             }
         }

@@ -168,11 +168,8 @@ impl Checker<'_> {
             ("limits.reply_bytes", bytes(limits.reply_bytes), 4),
         ] {
             let total = limits.total_bytes;
-            let text = format!(
-                "{} is less than {times} times {key} ({})",
-                write_size(total),
-                write_size(size)
-            );
+            let text =
+                format!("{} is less than {times} times {key} ({})", write_size(total), write_size(size));
             self.require(&["limits.total_bytes", key], total / times >= size, text);
         }
         for pair in sizes[1..].windows(2) {

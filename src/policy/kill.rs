@@ -182,7 +182,7 @@ mod tests {
     fn the_reason_cannot_change_within_the_turn_and_says_what_the_operator_wants() {
         let mut judge = judge("conversations = [\"a\"]\nmessage = \"Ask Ada.\"", Some("a"), |_| {});
         let reason = judge.rule(0, "f", None, 0).objections.remove(0).1;
-        let message = "The call was not run: Ask Ada.";
+        let message = "The call was not run. Ask Ada.";
         assert_eq!(reason, Reason { is_final: true, ..Reason::new(ReasonKind::Stopped, message) });
     }
 
