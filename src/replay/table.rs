@@ -222,11 +222,10 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{before} of requests became {after}; about {} saved.", counted(*tokens_saved, "token"))?;
     if figures.prefix_bytes > 0 {
         let kept = percent(figures.prefix_kept, figures.prefix_bytes);
-        let changed = counted(figures.prefix_breaks, "time");
+        let breaks = counted(figures.prefix_breaks, "break");
         writeln!(
             out,
-            "Prompt cache: of what a request repeats of the one before, {kept} stays the same (an earlier message changed \
-             {changed})."
+            "Prompt cache: {kept} of the earlier messages are sent again unchanged ({breaks} of the prefix)."
         )?;
     }
     if report.continued > 0 {
