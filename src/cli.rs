@@ -28,44 +28,52 @@ Examples:
   toolrein --upstream http://127.0.0.1:11434/v1  in front of a local server
   toolrein --config proxy.toml --mode observe    count what would be done, change nothing
   toolrein check proxy.toml                      all problems, or the settings in effect
-  toolrein doctor                                what is wrong with a set-up, and what to do about it
+  toolrein doctor                                what is wrong with a set-up, and what to do
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
-  toolrein explain conversations.jsonl           one of them, message by message, as the model would see it
+  toolrein explain conversations.jsonl           one of them, message by message
 
 Then point a client at it:
   export OPENAI_BASE_URL=http://127.0.0.1:4242/v1
 
-Every option can also be set by a variable; an option takes precedence over its variable, and both over the file.
-Any key of the file can be set by a variable too: TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
+Every option can also be set by a variable; an option takes precedence over its variable, and
+both over the file. Any key of the file can be set by a variable too:
+TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
 
 const REPLAY_HELP: &str = "\
-FILE is a file, a directory of files that end in .jsonl, .json or .ndjson, such as the recorder's, or - for standard
-input. It holds conversations one a line, or one JSON document: a conversation, or a list of them. Logs of OpenAI's
-batches, runs of LangSmith, and traces and observations of Langfuse are read too (see docs/recorder.md).
+FILE is a file, a directory of files that end in .jsonl, .json or .ndjson, such as the
+recorder's, or - for standard input. It holds conversations one a line, or one JSON document: a
+conversation, or a list of them. Logs of OpenAI's batches, runs of LangSmith, and traces and
+observations of Langfuse are read too (see docs/recorder.md).
 
-Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of chat completions or of the
-Responses API. It may also have a source, id, model and reward (1: the task was solved); messages and items may have a
-timestamp (RFC 3339, or seconds). A line may be {\"request\": {...}, \"response\": ...} as well. Of request bodies that continue each other the last one is replayed; one with a
-previous_response_id counts by itself. A conversation continues as it was recorded, also after a call that would be
-blocked: what follows is counterfactual, and is counted apart.
+Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of
+chat completions or of the Responses API. It may also have a source, id, model and reward (1:
+the task was solved); messages and items may have a timestamp (RFC 3339, or seconds). A line may
+be {\"request\": {...}, \"response\": ...} as well. Of request bodies that continue each other
+the last one is replayed; one with a previous_response_id counts by itself. A conversation
+continues as it was recorded, also after a call that would be blocked: what follows is
+counterfactual, and is counted apart.
 
-Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the configuration has problems.
+Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the
+configuration has problems.
 
 Example: toolrein replay --config proxy.toml conversations.jsonl";
 
 const EXPLAIN_HELP: &str = "\
-FILE has the format of toolrein replay. The conversation's last request is shown as it would have been sent, beside
-what was recorded, and each call with its verdict. A conversation continues as it was recorded, also after a call that
-would be blocked. Where toolrein recorded it, what it did then is shown too, with what the model did next. Colours are used on terminals only; NO_COLOR switches them off.
+FILE has the format of toolrein replay. The conversation's last request is shown as it would
+have been sent, beside what was recorded, and each call with its verdict. A conversation
+continues as it was recorded, also after a call that would be blocked. Where toolrein recorded
+it, what it did then is shown too, with what the model did next. Colours are used on terminals
+only; NO_COLOR switches them off.
 
-Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the configuration has problems.
+Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the
+configuration has problems.
 
 Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
 
 const DOCTOR_HELP: &str = "\
-Asks the upstream for its list of models, which costs nothing, and the admin port of a running toolrein for what has
-arrived. Changes nothing; the key goes to the upstream alone.
+Asks the upstream for its list of models, which costs nothing, and the admin port of a running
+toolrein for what has arrived. Changes nothing; the key goes to the upstream alone.
 
 Exits with 0 if no problem was found, with 1 if one was, with 2 if the configuration has problems.
 

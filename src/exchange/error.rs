@@ -333,8 +333,8 @@ fn unreadable(why: &str, answered: bool) -> String {
     };
     format!(
         "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
-         restricts calls is on. {done} Send one JSON object in UTF-8, plain or in gzip, deflate, br or zstd, each of \
-         whose members occurs once, or set upstream.unjudged to \"pass\"."
+         restricts calls is on. {done} Send one JSON object in UTF-8, plain or in gzip, deflate, br or zstd, with the \
+         members that the API requires, each of them once; or set upstream.unjudged to \"pass\"."
     )
 }
 

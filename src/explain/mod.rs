@@ -65,8 +65,10 @@ pub fn run(
     let chosen = match choose(path, &options.which, config.limits.request_bytes) {
         Ok(chosen) => chosen,
         Err(error) => {
-            let error = error.to_string();
-            writeln!(aside, "toolrein: {name}: {}", visible::one_line(&error))?;
+            let error = visible::one_line(&error.to_string()).into_owned();
+            // What is said of a line names its file itself.
+            let about = if error.starts_with(&name) { String::new() } else { format!("{name}: ") };
+            writeln!(aside, "toolrein: {about}{error}")?;
             return Ok(false);
         }
     };
