@@ -126,7 +126,7 @@ pub enum Fault {
     Duplicate,
     #[error("the body has no messages")]
     NoMessages,
-    #[error("a member has a type that the API does not know")]
+    #[error("the body, or a member of it, has a type that the API does not know")]
     Type,
     #[error("the body has more members, calls or choices than are read")]
     Crowded,
