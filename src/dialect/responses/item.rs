@@ -6,7 +6,7 @@ use crate::conversation::message::{Content, Part, Role};
 use crate::dialect::content::{parse_arguments, parse_content};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, members_of, string_or_skip};
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub fn parse_item(scanner: &mut Scanner<'_>) -> Result<Item, Fault> {
 }
 
 /// The members that decide on what an item is; a second one of a name is ambiguous, since parsers differ on which counts.
-const DECISIVE: [&[u8]; 12] = [
+const DECISIVE: [&[u8]; 13] = [
     b"type",
     b"id",
     b"call_id",
@@ -165,6 +165,7 @@ const DECISIVE: [&[u8]; 12] = [
     b"role",
     b"execution",
     b"server_label",
+    b"environment",
 ];
 
 impl Read {
@@ -238,7 +239,8 @@ impl Read {
         let role = || self.role.map(|role| role_of(&decode(role, text)));
         let Some(kind) = self.kind else { return role().map_or(ItemKind::Other, ItemKind::Message) };
         let is_local = self.execution.is_some_and(|execution| decode(execution, text) == "client");
-        let in_container = self.environment.is_some_and(|place| has(place.of(text), b"\"container"));
+        // What is ambiguous is judged.
+        let in_container = !self.ambiguous && self.environment.is_some_and(|place| is_container(place, text));
         match &*decode(kind, text) {
             "message" => ItemKind::Message(role().unwrap_or(Role::Other)),
             "function_call" => ItemKind::Call(CallKind::Function),
@@ -281,8 +283,19 @@ fn prefix(text: Str, bytes: usize) -> Str {
     Str { span: Span::new(range.start, range.end.saturating_sub(bytes).max(range.start)), ..text }
 }
 
-fn has(text: &[u8], word: &[u8]) -> bool {
-    memchr::memmem::find(text, word).is_some()
+/// Whether the `environment` of a shell call is a container of the provider's, which runs the call itself. It is not
+/// where it has no `type`, or more than one.
+fn is_container(environment: Span, text: &[u8]) -> bool {
+    let members = members_of(text, environment);
+    let is_type = |member: &&Member| *in_one_case(&decode_bytes(member.key, text)) == *b"type";
+    let mut types = members.iter().filter(is_type);
+    let (Some(kind), None) = (types.next(), types.next()) else { return false };
+    let value = Scanner::within(text, kind.value).string();
+    let is_exact = *decode_bytes(kind.key, text) == *b"type";
+    is_exact
+        && value.is_ok_and(|value| {
+            matches!(&*decode_bytes(value, text), b"container_reference" | b"container_auto")
+        })
 }
 
 /// Reads one part of a content list. Text parts are `input_text`, `output_text`, `text`, and the `stdout` of a shell.
@@ -377,6 +390,36 @@ mod tests {
         }
         assert_eq!(read(r#"{"type":"acme:search_result"}"#).kind, ItemKind::Other);
         assert_eq!(read(r#"{"id":"msg_1"}"#).kind, ItemKind::Other, "an item reference");
+    }
+
+    #[test]
+    fn a_shell_is_the_providers_only_where_the_type_of_its_environment_says_so() {
+        let kind =
+            |environment: &str| read(&format!(r#"{{"type":"shell_call","call_id":"c"{environment}}}"#)).kind;
+        for environment in [
+            r#","environment":{"container_id":"x","type":"container_reference"}"#,
+            r#","environment" : { "type" : "container\u005fauto" }"#,
+        ] {
+            assert_eq!(kind(environment), ItemKind::Carried, "{environment}");
+        }
+        for environment in [
+            "",
+            r#","environment":null"#,
+            r#","environment":{"type":"local"}"#,
+            r#","environment":{"type":"local","skills":[{"name":"container-tools"}]}"#,
+            r#","environment":{"skills":[{"type":"container_reference"}]}"#,
+            r#","environment":"container_reference""#,
+            r#","environment":[{"type":"container_reference"}]"#,
+            r#","environment":{"type":["container_reference"]}"#,
+            r#","environment":{"type":"container"}"#,
+            r#","environment":{"Type":"container_reference"}"#,
+            r#","environment":{"type":"container_reference","type":"local"}"#,
+            r#","environment":{"type":"container_reference","TYPE":"local"}"#,
+            r#","environment":{"type":"local"},"environment":{"type":"container_reference"}"#,
+            r#","environment":{"type":"container_reference"},"Environment":{"type":"local"}"#,
+        ] {
+            assert_eq!(kind(environment), ItemKind::Call(CallKind::Shell), "{environment}");
+        }
     }
 
     #[test]
