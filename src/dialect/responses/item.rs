@@ -3,7 +3,7 @@
 
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Content, Part, Role};
-use crate::dialect::content::{parse_arguments, parse_content};
+use crate::dialect::content::{MOST_PARTS, parse_arguments, parse_content_of};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{Member, SeenMembers, members_of, string_or_skip};
@@ -198,8 +198,8 @@ impl Read {
             // Newer computer calls hold several actions.
             b"actions" if self.action == Arguments::Absent => self.action = parse_arguments(scanner)?,
             b"operation" => self.operation = parse_arguments(scanner)?,
-            b"content" => self.content = Some(parse_content(scanner, &parse_part)?),
-            b"output" => self.output = Some(parse_content(scanner, &parse_part)?),
+            b"content" => self.content = Some(parse_content_of(scanner, &parse_parts)?),
+            b"output" => self.output = Some(parse_content_of(scanner, &parse_parts)?),
             b"tools" => self.tools = Some(scanner.skip()?),
             b"environment" => self.environment = Some(scanner.skip()?),
             _ => drop(scanner.skip()?),
@@ -298,13 +298,15 @@ fn is_container(environment: Span, text: &[u8]) -> bool {
         })
 }
 
-/// Reads one part of a content list. Text parts are `input_text`, `output_text`, `text`, and the `stdout` of a shell.
-fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
+/// Reads one element of a content list. Its texts are the `text` of `input_text`, `output_text` and `text`, and the
+/// `stdout` and `stderr` of a shell: each is a part, an empty one only where all are empty.
+fn parse_parts(scanner: &mut Scanner<'_>, parts: &mut Vec<Part>) -> Result<(), Fault> {
     if scanner.peek()? != Kind::Object {
-        return Ok(Part { span: scanner.skip()?, text: None });
+        parts.push(Part { span: scanner.skip()?, text: None });
+        return Ok(());
     }
-    let start = scanner.at();
-    let (mut text, mut is_text) = (None, true);
+    let (start, first) = (scanner.at(), parts.len());
+    let (mut empty, mut is_text) = (None, true);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         match &*decode_bytes(key, scanner.text()) {
@@ -312,11 +314,26 @@ fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
                 let kind = string_or_skip(scanner)?.map(|kind| decode(kind, scanner.text()));
                 is_text = matches!(kind.as_deref(), Some("input_text" | "output_text" | "text"));
             }
-            b"text" | b"stdout" => text = string_or_skip(scanner)?,
+            b"text" | b"stdout" | b"stderr" => match string_or_skip(scanner)? {
+                Some(text) if text.span.is_empty() => empty = Some(text),
+                Some(text) => parts.push(Part { span: text.span, text: Some(text) }),
+                None => {}
+            },
             _ => drop(scanner.skip()?),
         }
+        if parts.len() > MOST_PARTS {
+            return Err(Fault::Crowded);
+        }
     }
-    Ok(Part { span: Span::new(start, scanner.at()), text: text.filter(|_| is_text) })
+    let span = Span::new(start, scanner.at());
+    if !is_text {
+        parts.truncate(first);
+    }
+    if parts.len() == first {
+        parts.push(Part { span, text: empty.filter(|_| is_text) });
+    }
+    parts[first..].iter_mut().for_each(|part| part.span = span);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -419,6 +436,25 @@ mod tests {
             r#","environment":{"type":"container_reference"},"Environment":{"type":"local"}"#,
         ] {
             assert_eq!(kind(environment), ItemKind::Call(CallKind::Shell), "{environment}");
+        }
+    }
+
+    #[test]
+    fn both_outputs_of_a_shell_are_texts_of_its_result() {
+        let texts = |parts: &str| -> Vec<String> {
+            let text = format!(r#"{{"type":"shell_call_output","call_id":"c","output":[{parts}]}}"#);
+            let content = read(&text).content.unwrap();
+            content.texts().map(|part| decode(part, text.as_bytes()).into_owned()).collect()
+        };
+        for (parts, wanted) in [
+            (r#"{"stdout":"a","stderr":"b","outcome":{"type":"exit","exit_code":1}}"#, &["a", "b"][..]),
+            (r#"{"stderr":"b","stdout":"a"},{"stdout":"c","stderr":""}"#, &["b", "a", "c"]),
+            (r#"{"stdout":"","stderr":"b"}"#, &["b"]),
+            (r#"{"stdout":"","stderr":""}"#, &[""]),
+            (r#"{"stdout":null,"stderr":"b"}"#, &["b"]),
+            (r#"{"type":"input_text","text":"a"},{"type":"input_image","text":"b"}"#, &["a"]),
+        ] {
+            assert_eq!(texts(parts), wanted, "{parts}");
         }
     }
 
