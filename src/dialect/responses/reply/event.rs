@@ -7,7 +7,7 @@ use crate::dialect::content::parse_arguments;
 use crate::dialect::responses::item::{Item, parse_item};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, string_or_skip};
+use crate::wire::members::{SeenMembers, may_be_read_as, string_or_skip};
 use std::borrow::Cow;
 
 /// The spans of one event, within its data.
@@ -89,6 +89,10 @@ impl Event {
                 self.item = Some(item);
             }
             b"response" if kind == Kind::Object => self.response = Some(scanner.skip()?),
+            b"item" | b"response" => {
+                let value = scanner.skip_kind(kind)?;
+                self.ambiguous |= may_be_read_as(key, value.of(scanner.text()), &[b"item", b"response"]);
+            }
             b"delta" => self.delta = string_or_skip(scanner)?,
             b"arguments" | b"input" | b"diff" | b"command" => self.arguments = parse_arguments(scanner)?,
             _ => drop(scanner.skip()?),

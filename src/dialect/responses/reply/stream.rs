@@ -210,6 +210,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.shown.reply_id = id;
         }
         let begun = Last::of_event(raw.clone(), data.clone(), event.clone());
+        if begun.ambiguous {
+            if self.judging.is_strict() {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            self.note(Unjudged::Ambiguous);
+        }
         if begun.has_calls() {
             // The first event of a resumed stream contains the items that came before. They cannot be removed.
             self.begin_reading();
@@ -415,7 +421,7 @@ fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
             mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
         })
     });
-    of_item || in_response || event.is_of_call(data)
+    event.ambiguous || of_item || in_response || event.is_of_call(data)
 }
 
 fn id_of(response: &[u8]) -> Option<String> {

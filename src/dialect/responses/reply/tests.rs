@@ -7,6 +7,8 @@ use crate::exchange::judging::Judging;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+mod quirks;
+
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 22 };
 
 fn judge(by_arguments: bool) -> ReplyJudge<Judging> {

@@ -1,0 +1,94 @@
+//! Replies in which clients read different calls, before policies that restrict calls.
+
+use super::{LIMITS, run};
+use crate::dialect::reply::{Ending, Form, Options, Reply, Unjudged};
+use crate::dialect::responses::reply::ReplyJudge;
+use crate::exchange::judging::Judging;
+use crate::exchange::judging::holding_tests::judging;
+
+const FORBIDS: &str = "[allow]\nexcept = [\"wipe_disk\"]\n";
+
+const CALL: &str =
+    r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"wipe_disk","arguments":"{}"}"#;
+
+fn judge(form: Form, tables: &str) -> ReplyJudge<Judging> {
+    ReplyJudge::new(judging(tables), form, LIMITS, Options::default())
+}
+
+fn ended(form: Form, reply: &str) -> (String, Ending) {
+    run(&mut judge(form, FORBIDS), [reply.replace("CALL", CALL).as_bytes()])
+}
+
+#[test]
+fn a_whole_reply_in_which_clients_read_different_items_is_refused() {
+    let crowd = r#"{"type":"output_text","text":""},"#.repeat(8192);
+    let crowded = format!(
+        r#"{{"id":"r","output":[{{"type":"message","content":[{crowd}{{}}]}},CALL],"error":{{"message":"x"}}}}"#
+    );
+    for reply in [
+        r#"{"id":"r","status":"completed","output":[CALL],"output":[]}"#,
+        r#"{"id":"r","status":"completed","output":[],"output":[CALL]}"#,
+        r#"{"id":"r","status":"completed","output":[CALL],"output":null}"#,
+        r#"{"id":"r","status":"completed","output":[],"Output":[CALL]}"#,
+        r#"{"id":"r","status":"completed","output":[[CALL]]}"#,
+        r#"{"id":"r","status":"completed","output":{"0":CALL}}"#,
+        r#"{"id":"r","status":"completed","\u006futput":[],"outpu\u0074":[CALL]}"#,
+        r#"{"error":{"message":"x"},"output":[CALL],"output":[]}"#,
+        r#"{"error":{"message":"x"},"output":{"0":CALL}}"#,
+        &crowded,
+    ] {
+        let (out, ending) = ended(Form::Whole, reply);
+        assert_eq!((&*out, ending), ("", Ending::BrokenOff(Unjudged::Ambiguous)), "{reply:.200}");
+    }
+}
+
+#[test]
+fn so_is_one_in_a_stream() {
+    for event in [
+        r#"{"type":"response.completed","response":{"id":"r","output":[CALL],"output":[]}}"#,
+        r#"{"type":"response.completed","response":{"id":"r","output":[],"Output":[CALL]}}"#,
+        r#"{"type":"response.completed","response":{"id":"r","output":[[CALL]]}}"#,
+        r#"{"type":"response.completed","response":{"id":"r","output":{"0":CALL}}}"#,
+        r#"{"type":"response.created","response":{"id":"r","output":{"0":CALL}}}"#,
+        r#"{"type":"response.in_progress","response":{"id":"r","output":[],"OUTPUT":[CALL]}}"#,
+        r#"{"type":"response.failed","response":{"id":"r","status":"failed","error":{"message":"x"},"output":{"0":CALL}}}"#,
+        r#"{"type":"response.completed","response":[{"id":"r","output":[CALL]}]}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":[CALL]}"#,
+        r#"{"type":"error","message":"x","item":[CALL]}"#,
+    ] {
+        let (out, ending) = ended(Form::Streamed, &format!("data: {event}\n\n"));
+        assert_eq!(ending, Ending::BrokenOff(Unjudged::Ambiguous), "{event}");
+        assert!(!out.contains("wipe_disk"), "{event}");
+    }
+}
+
+#[test]
+fn what_holds_no_call_for_anybody_passes_as_it_came() {
+    for reply in [
+        r#"{"id":"r","status":"completed","output":[]}"#,
+        r#"{"id":"r","status":"completed","output":[null,"x",{"type":"message","content":null}]}"#,
+    ] {
+        assert_eq!(ended(Form::Whole, reply), (reply.to_owned(), Ending::Complete));
+    }
+    for event in [
+        r#"{"type":"response.completed","response":{"id":"r","output":null}}"#,
+        r#"{"type":"response.completed","response":{"id":"r"}}"#,
+        r#"{"type":"response.completed","response":{"id":"r","output":[]},"item":null}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":null,"response":null}"#,
+        r#"{"type":"keepalive","item":[],"response":"x"}"#,
+    ] {
+        let stream = format!("data: {event}\n\n");
+        assert_eq!(ended(Form::Streamed, &stream), (stream.clone(), Ending::Complete));
+    }
+}
+
+#[test]
+fn it_passes_and_is_counted_where_no_policy_restricts_calls() {
+    let whole = r#"{"id":"r","output":[],"Output":[1]}"#;
+    let stream = format!("data: {{\"type\":\"response.completed\",\"response\":{whole}}}\n\n");
+    for (form, reply) in [(Form::Whole, whole), (Form::Streamed, &*stream)] {
+        let mut judge = judge(form, "");
+        assert_eq!(run(&mut judge, [reply.as_bytes()]), (reply.to_owned(), Ending::Complete));
+        assert_eq!(judge.unjudged(), [Unjudged::Ambiguous]);
+    }
+}
