@@ -125,6 +125,13 @@ impl Event {
         }
     }
 
+    /// Whether it ends the arguments of a call. A call of a shell or of a patch may have several such events.
+    pub fn ends_arguments(&self, data: &[u8]) -> bool {
+        let kind = self.type_of(data);
+        let has_one_end = kind.contains("function_call") || kind.contains("custom_tool_call");
+        has_one_end && self.delta.is_none() && self.arguments != Arguments::Absent
+    }
+
     /// Whether it is a piece of a call that the client runs, judged by its type alone.
     pub fn is_of_call(&self, data: &[u8]) -> bool {
         let kind = self.type_of(data);

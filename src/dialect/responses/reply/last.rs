@@ -269,7 +269,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                             return false;
                         }
                     } else {
-                        entry.differs = !self.items[at].is_repeated_by(item, data);
+                        entry.differs = !self.items[at].may_become(item, data);
                     }
                     taken[at] = true;
                     at

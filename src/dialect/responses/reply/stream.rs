@@ -29,6 +29,16 @@ pub struct Held {
     bytes: usize,
 }
 
+/// What a complete item is.
+enum Completed {
+    /// The item at this position.
+    At(usize),
+    /// A call that was complete before.
+    Again,
+    /// Another call than was judged, and the client may run it now.
+    Renamed,
+}
+
 impl<J: CallJudge> ReplyJudge<J> {
     /// Handles a piece of the upstream's stream.
     pub(super) fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
@@ -189,10 +199,11 @@ impl<J: CallJudge> ReplyJudge<J> {
             (Class::Done, Some(item)) => {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
-                let Some(at) = self.complete(index, item, &data, now_ms) else {
-                    return self.break_off(Unjudged::Ambiguous);
-                };
-                self.enqueue_of(raw, event, data, Some(at), out);
+                match self.complete(index, item, &data, now_ms) {
+                    Completed::At(at) => self.enqueue_of(raw, event, data, Some(at), out),
+                    Completed::Again => self.drop_event(),
+                    Completed::Renamed => return self.break_off(Unjudged::Ambiguous),
+                }
                 self.advance(false, now_ms, out);
             }
             _ => {
@@ -252,8 +263,14 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.items.len() - 1
     }
 
-    /// Adds a complete item and returns its position; `None` if the client may now run another call than was judged.
-    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Option<usize> {
+    /// Leaves out what the client has: a client may run a call once more when it is complete once more.
+    fn drop_event(&mut self) {
+        self.numbers.rewrite();
+        self.is_changed = true;
+    }
+
+    /// Adds a complete item.
+    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
         let id = item.id.map(|id| decode(id, data).into_owned());
         let is_open = |known: &OutItem| known.done.is_none() && known.kind == item.kind && !known.own;
         let by_index = self.items.iter().rposition(|known| known.index == index && is_open(known));
@@ -274,15 +291,23 @@ impl<J: CallJudge> ReplyJudge<J> {
                 call.kind = kind;
                 self.items[at].kind = item.kind;
             }
-            return self.complete_known(at, item, data, now_ms).then_some(at);
+            let is_judged = self.complete_known(at, item, data, now_ms);
+            return if is_judged { Completed::At(at) } else { Completed::Renamed };
         }
-        let repeats = |known: &OutItem| known.index == index && known.is_repeated_by(item, data);
+        let has_key = index.is_some() || item.id.is_some() || item.call.id.is_some();
+        let is_again = |known: &OutItem| has_key && known.index == index && known.is_same_call(item, data);
+        if !self.judging.observes() && self.items.iter().any(is_again) {
+            return Completed::Again;
+        }
+        let repeats = |known: &OutItem| {
+            known.index == index && (has_key || known.call.is_none()) && known.is_repeated_by(item, data)
+        };
         if let Some(at) = self.items.iter().rposition(repeats) {
-            return Some(at);
+            return Completed::At(at);
         }
         let mut new = OutItem::begin(index, item, data);
         new.complete(item, data);
-        Some(self.add(new, now_ms))
+        Completed::At(self.add(new, now_ms))
     }
 
     /// Completes a known item; `false` if the client may now run another call than was judged.
@@ -312,6 +337,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             if item.done.is_some() && says && item.is_judged_whole() && !self.judging.observes() {
                 // The client may add it to the call that was judged.
                 return self.break_off(Unjudged::Ambiguous);
+            }
+            if event.ends_arguments(&data) && item.has_ended_arguments() && !self.judging.observes() {
+                return self.drop_event();
             }
             if let Some(delta) = event.delta {
                 item.add(delta.raw(&data));

@@ -414,10 +414,18 @@ fn twist_more(events: &mut Vec<Value>, way: u8) {
                 event["item"]["type"] = "function_cal".into();
             }
         }
-        _ => {
+        21 => {
             if let Some(event) = events.iter_mut().find(|event| event["item"]["name"].is_string()) {
                 event["output_index"] = Value::Null;
             }
+        }
+        _ => {
+            let is_done =
+                |event: &&Value| has(event, "output_item.done") && event["item"]["name"].is_string();
+            let mut again: Vec<Value> = events.iter().filter(is_done).cloned().collect();
+            again.iter_mut().for_each(|event| event["item"]["arguments"] = r#"{"q":"bad"}"#.into());
+            let end = events.len().saturating_sub(1);
+            events.splice(end..end, again);
         }
     }
 }
@@ -435,7 +443,7 @@ proptest! {
 
     #[test]
     fn no_client_reads_a_blocked_call_however_the_upstream_writes_it(
-        ways in prop::collection::vec(0_u8..22, 0..4),
+        ways in prop::collection::vec(0_u8..23, 0..4),
         first_denied in any::<bool>(),
         by_arguments in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),

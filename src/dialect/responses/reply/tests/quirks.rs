@@ -1,10 +1,11 @@
-//! Replies in which clients read different calls, before policies that restrict calls.
+//! Replies in which clients read different calls, before policies that restrict calls, and events that come twice.
 
-use super::{LIMITS, run};
+use super::{LIMITS, Script, framed, run};
 use crate::dialect::reply::{Ending, Form, Options, Reply, Unjudged};
 use crate::dialect::responses::reply::ReplyJudge;
 use crate::exchange::judging::Judging;
 use crate::exchange::judging::holding_tests::judging;
+use serde_json::{Value, json};
 
 const FORBIDS: &str = "[allow]\nexcept = [\"wipe_disk\"]\n";
 
@@ -91,4 +92,57 @@ fn it_passes_and_is_counted_where_no_policy_restricts_calls() {
         assert_eq!(run(&mut judge, [reply.as_bytes()]), (reply.to_owned(), Ending::Complete));
         assert_eq!(judge.unjudged(), [Unjudged::Ambiguous]);
     }
+}
+
+/// A stream of one call whose events of the type `kind` come again with these other arguments.
+fn repeated(kind: &str, others: &[&str]) -> (String, Vec<Value>) {
+    let mut data = Script::new("resp_1").call("1", "say", r#"{"n":0}"#).data();
+    let at = data.iter().position(|event| event["type"] == format!("response.{kind}")).unwrap();
+    let once = data.clone();
+    for arguments in others.iter().rev() {
+        let mut again = data[at].clone();
+        let holder = if again["item"].is_object() { &mut again["item"] } else { &mut again };
+        holder["arguments"] = (*arguments).into();
+        data.insert(at + 1, again);
+    }
+    data.iter_mut().enumerate().for_each(|(at, event)| event["sequence_number"] = at.into());
+    (framed(&data), once)
+}
+
+#[test]
+fn a_call_that_was_counted_once_is_shown_once() {
+    let rate_limit = "[rate_limit]\ndefault = { calls = 1, per = \"60s\" }\n";
+    let others = [r#"{"n":1}"#, r#"{"n":0}"#, r#"{"n":2}"#, r#"{"n":2}"#];
+    for tables in [FORBIDS, "[turn_limits]\ncalls = 1\n", rate_limit, ""] {
+        for kind in ["output_item.done", "function_call_arguments.done"] {
+            let (stream, once) = repeated(kind, &others);
+            let mut judge = judge(Form::Streamed, tables);
+            let (out, ending) = run(&mut judge, [stream.as_bytes()]);
+            assert_eq!((out, ending), (framed(&once), Ending::Complete), "{tables} {kind}");
+            assert_eq!(judge.shown()[0].released().len(), 1);
+        }
+    }
+}
+
+#[test]
+fn its_arguments_do_not_end_anew_once_it_is_complete() {
+    let mut data = Script::new("resp_1").call("1", "say", r#"{"n":0}"#).data();
+    let kinds = ["response.function_call_arguments.done", "response.output_item.done"];
+    let at = kinds.map(|kind| data.iter().position(|event| event["type"] == kind).unwrap());
+    data.swap(at[0], at[1]);
+    data[at[1]]["arguments"] = r#"{"n":1}"#.into();
+    let (out, ending) = ended(Form::Streamed, &framed(&data));
+    assert_eq!(ending, Ending::Complete);
+    assert!(out.contains("call_1") && !out.contains(r#"{\"n\":1}"#), "{out}");
+}
+
+#[test]
+fn calls_without_anything_to_know_them_by_are_each_counted() {
+    let call = json!({"type": "response.output_item.done", "item": {"type": "function_call", "name": "say", "arguments": "{}"}});
+    let end =
+        json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}});
+    let stream = framed(&[call.clone(), call, end]);
+    let mut judge = judge(Form::Streamed, "[turn_limits]\ncalls = 1\n");
+    let (out, _) = run(&mut judge, [stream.as_bytes()]);
+    assert_eq!(out.matches("function_call").count(), 1, "{out}");
 }
