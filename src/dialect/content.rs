@@ -21,14 +21,14 @@ pub fn parse_content(
     })
 }
 
+/// Reads one element of a content list and adds its parts.
+type ParseParts<'a> = dyn Fn(&mut Scanner<'_>, &mut Vec<Part>) -> Result<(), Fault> + 'a;
+
 /// As [`parse_content`], for a dialect in which an element of the list may be more than one part.
 ///
 /// # Errors
 /// As for [`parse_content`].
-pub fn parse_content_of(
-    scanner: &mut Scanner<'_>,
-    parse_parts: &dyn Fn(&mut Scanner<'_>, &mut Vec<Part>) -> Result<(), Fault>,
-) -> Result<Content, Fault> {
+pub fn parse_content_of(scanner: &mut Scanner<'_>, parse_parts: &ParseParts<'_>) -> Result<Content, Fault> {
     match scanner.peek()? {
         Kind::String => scanner.string().map(Content::Text),
         Kind::Null => scanner.skip_kind(Kind::Null).map(Content::Null),

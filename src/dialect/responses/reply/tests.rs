@@ -419,15 +419,18 @@ fn twist_more(events: &mut Vec<Value>, way: u8) {
                 event["output_index"] = Value::Null;
             }
         }
-        _ => {
-            let is_done =
-                |event: &&Value| has(event, "output_item.done") && event["item"]["name"].is_string();
-            let mut again: Vec<Value> = events.iter().filter(is_done).cloned().collect();
-            again.iter_mut().for_each(|event| event["item"]["arguments"] = r#"{"q":"bad"}"#.into());
-            let end = events.len().saturating_sub(1);
-            events.splice(end..end, again);
-        }
+        _ => complete_again(events),
     }
+}
+
+/// Completes every call once more, with other arguments.
+fn complete_again(events: &mut Vec<Value>) {
+    let is_done =
+        |event: &&Value| event["type"] == "response.output_item.done" && event["item"]["name"].is_string();
+    let mut again: Vec<Value> = events.iter().filter(is_done).cloned().collect();
+    again.iter_mut().for_each(|event| event["item"]["arguments"] = r#"{"q":"bad"}"#.into());
+    let end = events.len().saturating_sub(1);
+    events.splice(end..end, again);
 }
 
 /// Gives every call of the last event another member.
