@@ -64,7 +64,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let fields = parse_fields(&raw);
         let reads = |data: &[u8]| Event::parse(data).is_ok();
-        let may_call = |data: &[u8]| Event::parse(data).is_ok_and(|event| may_hold_calls(&event, data));
+        let parse = |data: &[u8]| Event::parse_named(fields.name, data);
+        let may_call = |data: &[u8]| parse(data).is_ok_and(|event| may_hold_calls(&event, data));
         if self.judging.is_strict() && hides_lines(&raw, &fields, reads, may_call) {
             return self.break_off(Unjudged::Ambiguous);
         }
@@ -77,7 +78,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         };
         let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
         let error = parse_event(name, fields.field, &data);
-        let Ok(event) = Event::parse(&data) else {
+        let Ok(event) = parse(&data) else {
             if let Some(events) = single_events(&raw, reads) {
                 return events.into_iter().for_each(|raw| self.event(raw, now_ms, out));
             }
@@ -148,9 +149,10 @@ impl<J: CallJudge> ReplyJudge<J> {
     ) -> (Bytes, Event, Bytes) {
         let friendly = self.options.friendly.then(|| friendly_event(&raw, error)).flatten();
         let read = friendly.and_then(|new| {
-            let place = parse_fields(&new).place?;
-            let data = new.slice(place.range());
-            Some((new, Event::parse(&data).ok()?, data))
+            let fields = parse_fields(&new);
+            let data = new.slice(fields.place?.range());
+            let event = Event::parse_named(fields.name, &data).ok()?;
+            Some((new, event, data))
         });
         read.unwrap_or((raw, event, data))
     }

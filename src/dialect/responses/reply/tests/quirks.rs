@@ -1,4 +1,5 @@
-//! Replies in which clients read different calls, before policies that restrict calls, and events that come twice.
+//! Replies in which clients read different calls, before policies that restrict calls; events that come twice; and last
+//! events that are known by another sign than their type.
 
 use super::{LIMITS, Script, framed, run};
 use crate::dialect::reply::{Ending, Form, Options, Reply, Unjudged};
@@ -145,4 +146,53 @@ fn calls_without_anything_to_know_them_by_are_each_counted() {
     let mut judge = judge(Form::Streamed, "[turn_limits]\ncalls = 1\n");
     let (out, _) = run(&mut judge, [stream.as_bytes()]);
     assert_eq!(out.matches("function_call").count(), 1, "{out}");
+}
+
+#[test]
+fn the_last_event_is_known_by_its_type_by_its_event_line_or_by_the_status_however_it_is_written() {
+    let compact = |response: &Value| response.to_string();
+    let spaced = |response: &Value| serde_json::to_string_pretty(response).unwrap().replace('\n', " ");
+    let escaped = |response: &Value| response.to_string().replace("\"completed\"", "\"comple\\u0074ed\"");
+    for write in [compact as fn(&Value) -> String, spaced, escaped] {
+        for (name, kind) in
+            [("response.completed", None), ("message", None), ("message", Some("response.done"))]
+        {
+            let mut data = Script::new("resp_1").call("1", "wipe_disk", "{}").data();
+            let mut last = data.pop().unwrap();
+            last.as_object_mut().unwrap().remove("type");
+            if let Some(kind) = kind {
+                last["type"] = kind.into();
+            }
+            let stream = format!("{}event: {name}\ndata: {}\n\n", framed(&data), write(&last));
+            let (out, ending) = ended(Form::Streamed, &stream);
+            assert!(matches!(ending, Ending::Reask { .. }), "{ending:?} {stream}");
+            assert!(!out.contains("wipe_disk"), "{out}");
+        }
+    }
+}
+
+#[test]
+fn a_status_within_an_item_does_not_end_a_reply() {
+    let item = json!({"type": "message", "status": "completed", "content": []});
+    let mut data = Script::new("resp_1").call("1", "wipe_disk", "{}").data();
+    let begun = json!({"type": "response.progress", "response": {"id": "resp_1", "status": "in_progress", "output": [item]}});
+    data.insert(1, begun);
+    let (out, ending) = ended(Form::Streamed, &framed(&data));
+    assert!(matches!(ending, Ending::Reask { .. }), "{ending:?}");
+    assert!(!out.contains("wipe_disk"), "{out}");
+}
+
+#[test]
+fn an_event_without_a_type_is_what_its_event_line_says() {
+    let untyped = |mut event: Value| {
+        let kind = event.as_object_mut().unwrap().remove("type").unwrap();
+        format!("event: {}\ndata: {event}\n\n", kind.as_str().unwrap())
+    };
+    let stream = |name: &str| -> String {
+        Script::new("resp_1").call("1", name, r#"{"n":0}"#).data().into_iter().map(untyped).collect()
+    };
+    assert_eq!(ended(Form::Streamed, &stream("say")), (stream("say"), Ending::Complete));
+    let (out, ending) = ended(Form::Streamed, &stream("wipe_disk"));
+    assert!(matches!(ending, Ending::Reask { .. }), "{ending:?}");
+    assert!(!out.contains("wipe_disk"), "{out}");
 }
