@@ -15,6 +15,20 @@ pub fn parse_content(
     scanner: &mut Scanner<'_>,
     parse_part: &dyn Fn(&mut Scanner<'_>) -> Result<Part, Fault>,
 ) -> Result<Content, Fault> {
+    parse_content_of(scanner, &|scanner, parts| {
+        parts.push(parse_part(scanner)?);
+        Ok(())
+    })
+}
+
+/// Reads one element of a content list and adds its parts.
+type ParseParts<'a> = dyn Fn(&mut Scanner<'_>, &mut Vec<Part>) -> Result<(), Fault> + 'a;
+
+/// As [`parse_content`], for a dialect in which an element of the list may be more than one part.
+///
+/// # Errors
+/// As for [`parse_content`].
+pub fn parse_content_of(scanner: &mut Scanner<'_>, parse_parts: &ParseParts<'_>) -> Result<Content, Fault> {
     match scanner.peek()? {
         Kind::String => scanner.string().map(Content::Text),
         Kind::Null => scanner.skip_kind(Kind::Null).map(Content::Null),
@@ -23,7 +37,7 @@ pub fn parse_content(
             let mut parts = Vec::new();
             scanner.array()?;
             while scanner.element()? {
-                parts.push(parse_part(scanner)?);
+                parse_parts(scanner, &mut parts)?;
                 if parts.len() > MOST_PARTS {
                     return Err(Fault::Crowded);
                 }

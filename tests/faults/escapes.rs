@@ -379,3 +379,122 @@ fn what_cannot_be_judged_passes_and_is_counted_where_no_policy_restricts_calls_o
         program.wait_for_metric("toolrein_unjudged_total{why=\"ambiguous\"}", 1.0);
     }
 }
+
+/// Replies of the Responses API from which a client may read a call, with the call written in the place of `ITEM` and
+/// that of a shell in the place of `SHELL`.
+const RESPONSES: &[(&str, &str)] = &[
+    ("in the first of two outputs", r#"{"id":"r","status":"completed","output":[ITEM],"output":[]}"#),
+    ("in the second of two outputs", r#"{"id":"r","status":"completed","output":[],"output":[ITEM]}"#),
+    ("in an output before null", r#"{"id":"r","status":"completed","output":[ITEM],"output":null}"#),
+    ("under Output, as Go reads it", r#"{"id":"r","status":"completed","output":[],"Output":[ITEM]}"#),
+    ("in a list among the items", r#"{"id":"r","status":"completed","output":[[ITEM]]}"#),
+    ("in an object for a list", r#"{"id":"r","status":"completed","output":{"0":ITEM}}"#),
+    ("in an object beside an error", r#"{"id":"r","error":{"message":"x"},"output":{"0":ITEM}}"#),
+    ("in two outputs beside an error", r#"{"id":"r","error":{"message":"x"},"output":[ITEM],"output":[]}"#),
+    (
+        "to a local shell with a container in its skills",
+        r#"{"id":"r","status":"completed","output":[SHELL,"environment":{"type":"local","skills":[{"name":"container-tools"}]}}]}"#,
+    ),
+    (
+        "to a shell in two environments",
+        r#"{"id":"r","status":"completed","output":[SHELL,"environment":{"type":"local"},"environment":{"type":"container_reference"}}]}"#,
+    ),
+];
+
+/// Events of such replies.
+const RESPONSE_EVENTS: &[(&str, &[&str])] = &[
+    ("in a list for an item", &[r#"{"type":"response.output_item.done","output_index":0,"item":[ITEM]}"#]),
+    (
+        "in a list for a response",
+        &[r#"{"type":"response.completed","response":[{"id":"r","output":[ITEM]}]}"#],
+    ),
+    (
+        "in an object for the items so far",
+        &[r#"{"type":"response.created","response":{"id":"r","status":"in_progress","output":{"0":ITEM}}}"#],
+    ),
+    (
+        "in the items of a failure",
+        &[
+            r#"{"type":"response.failed","response":{"id":"r","status":"failed","error":{"message":"x"},"output":{"0":ITEM}}}"#,
+        ],
+    ),
+    (
+        "beside a last event without a type",
+        &[
+            r#"{"type":"response.output_item.done","output_index":0,"item":ITEM}"#,
+            "!event: response.completed\ndata: {\"response\": {\"id\": \"r\", \"status\": \"completed\", \"output\": [ITEM]}}\n\n",
+        ],
+    ),
+    (
+        "to a local shell with a container in its skills",
+        &[
+            r#"{"type":"response.output_item.done","output_index":0,"item":SHELL,"environment":{"type":"local","skills":[{"name":"container-tools"}]}}}"#,
+        ],
+    ),
+];
+
+fn response_cases(streamed: bool) -> Vec<(String, String)> {
+    let item = r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"wipe_disk","arguments":"{}","status":"completed"}"#;
+    let shell = r#"{"type":"shell_call","id":"sh_1","call_id":"c1","action":{"commands":["wipe_disk"]}"#;
+    let written = |text: &str| text.replace("ITEM", item).replace("SHELL", shell);
+    if !streamed {
+        return RESPONSES.iter().map(|(name, body)| ((*name).to_owned(), written(body))).collect();
+    }
+    let event = |data: &str| match data.strip_prefix('!') {
+        Some(raw) => raw.to_owned(),
+        None => format!("data: {data}\n\n"),
+    };
+    let last = |body: &str| event(&format!(r#"{{"type":"response.completed","response":{body}}}"#));
+    let of_whole = RESPONSES.iter().map(|(name, body)| (format!("{name}, in the last event"), last(body)));
+    let events = |all: &[&str]| all.iter().map(|data| event(data)).collect::<String>();
+    let of_events = RESPONSE_EVENTS.iter().map(|(name, all)| ((*name).to_owned(), events(all)));
+    of_whole.chain(of_events).map(|(name, text)| (name, written(&text))).collect()
+}
+
+#[test]
+fn nor_does_one_of_the_responses_api() {
+    let upstream = Scripted::start(|_, request: &Recorded| {
+        let body = request.json();
+        let streamed = body["stream"] == true;
+        let nth = body["metadata"]["nth"].as_u64().unwrap() as usize;
+        let from_stream = body["metadata"]["from_stream"] == true;
+        let text = match body["input"].as_array().unwrap().len() {
+            1 => response_cases(from_stream)[nth].1.clone(),
+            _ => {
+                let message = json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Fine."}]});
+                let whole = json!({"id": "r2", "status": "completed", "output": [message]});
+                let event = json!({"type": "response.completed", "response": whole});
+                if streamed { format!("data: {event}\n\n") } else { whole.to_string() }
+            }
+        };
+        let is_stream = text.starts_with("data:") || text.starts_with("event:");
+        if is_stream {
+            Reply::stream([text.into_bytes()])
+        } else {
+            Reply::bytes(200, "application/json", text.into_bytes())
+        }
+    });
+    for policies in [
+        "[policy.allow]\nexcept = [\"wipe*\", \"shell\"]\n",
+        "[policy.confirm]\ntools = [\"wipe*\", \"shell\"]\n",
+    ] {
+        let program = Toolrein::before(&upstream, policies);
+        for (stream, from_stream) in [(false, false), (true, true), (true, false), (false, true)] {
+            for (nth, (name, _)) in response_cases(from_stream).iter().enumerate() {
+                let tool = |name: &str| json!({"type": "function", "name": name, "parameters": {}});
+                let body = json!({
+                    "model": "m", "stream": stream, "metadata": {"nth": nth, "from_stream": from_stream},
+                    "input": [{"role": "user", "content": "go on"}],
+                    "tools": [tool("say"), tool(EVIL), {"type": "shell"}],
+                });
+                let url = program.chat_url().replace("chat/completions", "responses");
+                let body = Request::post(&url, body.to_string()).send().body;
+                let text = String::from_utf8_lossy(&body);
+                // A question to a person says the name too, but not alone in a string.
+                let said = format!("{policies} {name} {stream} {from_stream}: {text}");
+                assert!(!text.contains("\"wipe_disk\""), "{said}");
+                assert!(["\"text\":\"", "error"].iter().any(|word| text.contains(word)), "{said}");
+            }
+        }
+    }
+}

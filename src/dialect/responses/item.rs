@@ -3,10 +3,10 @@
 
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Content, Part, Role};
-use crate::dialect::content::{parse_arguments, parse_content};
+use crate::dialect::content::{MOST_PARTS, parse_arguments, parse_content_of};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, members_of, string_or_skip};
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub fn parse_item(scanner: &mut Scanner<'_>) -> Result<Item, Fault> {
 }
 
 /// The members that decide on what an item is; a second one of a name is ambiguous, since parsers differ on which counts.
-const DECISIVE: [&[u8]; 12] = [
+const DECISIVE: [&[u8]; 13] = [
     b"type",
     b"id",
     b"call_id",
@@ -165,6 +165,7 @@ const DECISIVE: [&[u8]; 12] = [
     b"role",
     b"execution",
     b"server_label",
+    b"environment",
 ];
 
 impl Read {
@@ -197,8 +198,8 @@ impl Read {
             // Newer computer calls hold several actions.
             b"actions" if self.action == Arguments::Absent => self.action = parse_arguments(scanner)?,
             b"operation" => self.operation = parse_arguments(scanner)?,
-            b"content" => self.content = Some(parse_content(scanner, &parse_part)?),
-            b"output" => self.output = Some(parse_content(scanner, &parse_part)?),
+            b"content" => self.content = Some(parse_content_of(scanner, &parse_parts)?),
+            b"output" => self.output = Some(parse_content_of(scanner, &parse_parts)?),
             b"tools" => self.tools = Some(scanner.skip()?),
             b"environment" => self.environment = Some(scanner.skip()?),
             _ => drop(scanner.skip()?),
@@ -238,7 +239,8 @@ impl Read {
         let role = || self.role.map(|role| role_of(&decode(role, text)));
         let Some(kind) = self.kind else { return role().map_or(ItemKind::Other, ItemKind::Message) };
         let is_local = self.execution.is_some_and(|execution| decode(execution, text) == "client");
-        let in_container = self.environment.is_some_and(|place| has(place.of(text), b"\"container"));
+        // What is ambiguous is judged.
+        let in_container = !self.ambiguous && self.environment.is_some_and(|place| is_container(place, text));
         match &*decode(kind, text) {
             "message" => ItemKind::Message(role().unwrap_or(Role::Other)),
             "function_call" => ItemKind::Call(CallKind::Function),
@@ -281,17 +283,30 @@ fn prefix(text: Str, bytes: usize) -> Str {
     Str { span: Span::new(range.start, range.end.saturating_sub(bytes).max(range.start)), ..text }
 }
 
-fn has(text: &[u8], word: &[u8]) -> bool {
-    memchr::memmem::find(text, word).is_some()
+/// Whether the `environment` of a shell call is a container of the provider's, which runs the call itself. It is not
+/// where it has no `type`, or more than one.
+fn is_container(environment: Span, text: &[u8]) -> bool {
+    let members = members_of(text, environment);
+    let is_type = |member: &&Member| *in_one_case(&decode_bytes(member.key, text)) == *b"type";
+    let mut types = members.iter().filter(is_type);
+    let (Some(kind), None) = (types.next(), types.next()) else { return false };
+    let value = Scanner::within(text, kind.value).string();
+    let is_exact = *decode_bytes(kind.key, text) == *b"type";
+    is_exact
+        && value.is_ok_and(|value| {
+            matches!(&*decode_bytes(value, text), b"container_reference" | b"container_auto")
+        })
 }
 
-/// Reads one part of a content list. Text parts are `input_text`, `output_text`, `text`, and the `stdout` of a shell.
-fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
+/// Reads one element of a content list. Its texts are the `text` of `input_text`, `output_text` and `text`, and the
+/// `stdout` and `stderr` of a shell: each is a part, an empty one only where all are empty.
+fn parse_parts(scanner: &mut Scanner<'_>, parts: &mut Vec<Part>) -> Result<(), Fault> {
     if scanner.peek()? != Kind::Object {
-        return Ok(Part { span: scanner.skip()?, text: None });
+        parts.push(Part { span: scanner.skip()?, text: None });
+        return Ok(());
     }
-    let start = scanner.at();
-    let (mut text, mut is_text) = (None, true);
+    let (start, first) = (scanner.at(), parts.len());
+    let (mut empty, mut is_text) = (None, true);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         match &*decode_bytes(key, scanner.text()) {
@@ -299,11 +314,26 @@ fn parse_part(scanner: &mut Scanner<'_>) -> Result<Part, Fault> {
                 let kind = string_or_skip(scanner)?.map(|kind| decode(kind, scanner.text()));
                 is_text = matches!(kind.as_deref(), Some("input_text" | "output_text" | "text"));
             }
-            b"text" | b"stdout" => text = string_or_skip(scanner)?,
+            b"text" | b"stdout" | b"stderr" => match string_or_skip(scanner)? {
+                Some(text) if text.span.is_empty() => empty = Some(text),
+                Some(text) => parts.push(Part { span: text.span, text: Some(text) }),
+                None => {}
+            },
             _ => drop(scanner.skip()?),
         }
+        if parts.len() > MOST_PARTS {
+            return Err(Fault::Crowded);
+        }
     }
-    Ok(Part { span: Span::new(start, scanner.at()), text: text.filter(|_| is_text) })
+    let span = Span::new(start, scanner.at());
+    if !is_text {
+        parts.truncate(first);
+    }
+    if parts.len() == first {
+        parts.push(Part { span, text: empty.filter(|_| is_text) });
+    }
+    parts[first..].iter_mut().for_each(|part| part.span = span);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -377,6 +407,55 @@ mod tests {
         }
         assert_eq!(read(r#"{"type":"acme:search_result"}"#).kind, ItemKind::Other);
         assert_eq!(read(r#"{"id":"msg_1"}"#).kind, ItemKind::Other, "an item reference");
+    }
+
+    #[test]
+    fn a_shell_is_the_providers_only_where_the_type_of_its_environment_says_so() {
+        let kind =
+            |environment: &str| read(&format!(r#"{{"type":"shell_call","call_id":"c"{environment}}}"#)).kind;
+        for environment in [
+            r#","environment":{"container_id":"x","type":"container_reference"}"#,
+            r#","environment" : { "type" : "container\u005fauto" }"#,
+        ] {
+            assert_eq!(kind(environment), ItemKind::Carried, "{environment}");
+        }
+        for environment in [
+            "",
+            r#","environment":null"#,
+            r#","environment":{"type":"local"}"#,
+            r#","environment":{"type":"local","skills":[{"name":"container-tools"}]}"#,
+            r#","environment":{"skills":[{"type":"container_reference"}]}"#,
+            r#","environment":"container_reference""#,
+            r#","environment":[{"type":"container_reference"}]"#,
+            r#","environment":{"type":["container_reference"]}"#,
+            r#","environment":{"type":"container"}"#,
+            r#","environment":{"Type":"container_reference"}"#,
+            r#","environment":{"type":"container_reference","type":"local"}"#,
+            r#","environment":{"type":"container_reference","TYPE":"local"}"#,
+            r#","environment":{"type":"local"},"environment":{"type":"container_reference"}"#,
+            r#","environment":{"type":"container_reference"},"Environment":{"type":"local"}"#,
+        ] {
+            assert_eq!(kind(environment), ItemKind::Call(CallKind::Shell), "{environment}");
+        }
+    }
+
+    #[test]
+    fn both_outputs_of_a_shell_are_texts_of_its_result() {
+        let texts = |parts: &str| -> Vec<String> {
+            let text = format!(r#"{{"type":"shell_call_output","call_id":"c","output":[{parts}]}}"#);
+            let content = read(&text).content.unwrap();
+            content.texts().map(|part| decode(part, text.as_bytes()).into_owned()).collect()
+        };
+        for (parts, wanted) in [
+            (r#"{"stdout":"a","stderr":"b","outcome":{"type":"exit","exit_code":1}}"#, &["a", "b"][..]),
+            (r#"{"stderr":"b","stdout":"a"},{"stdout":"c","stderr":""}"#, &["b", "a", "c"]),
+            (r#"{"stdout":"","stderr":"b"}"#, &["b"]),
+            (r#"{"stdout":"","stderr":""}"#, &[""]),
+            (r#"{"stdout":null,"stderr":"b"}"#, &["b"]),
+            (r#"{"type":"input_text","text":"a"},{"type":"input_image","text":"b"}"#, &["a"]),
+        ] {
+            assert_eq!(texts(parts), wanted, "{parts}");
+        }
     }
 
     #[test]

@@ -7,13 +7,15 @@ use crate::dialect::content::parse_arguments;
 use crate::dialect::responses::item::{Item, parse_item};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, string_or_skip};
+use crate::wire::members::{SeenMembers, may_be_read_as, members_of, string_or_skip};
 use std::borrow::Cow;
 
 /// The spans of one event, within its data.
 #[derive(Clone, Debug, Default)]
 pub struct Event {
     pub kind: Option<Str>,
+    /// The value of its `event:` line, where it has no type.
+    name: Option<String>,
     pub index: Option<(Span, u64)>,
     pub sequence: Option<(Span, u64)>,
     pub item: Option<Item>,
@@ -77,6 +79,18 @@ impl Event {
         Ok(event)
     }
 
+    /// Reads the data of an event with this `event:` line.
+    ///
+    /// # Errors
+    /// As for [`parse`](Self::parse).
+    pub fn parse_named(name: Option<&[u8]>, data: &[u8]) -> Result<Self, Fault> {
+        let mut event = Self::parse(data)?;
+        if event.kind.is_none() {
+            event.name = name.map(|name| String::from_utf8_lossy(name).into_owned());
+        }
+        Ok(event)
+    }
+
     fn member(&mut self, key: &[u8], scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         let kind = scanner.peek()?;
         match key {
@@ -89,6 +103,10 @@ impl Event {
                 self.item = Some(item);
             }
             b"response" if kind == Kind::Object => self.response = Some(scanner.skip()?),
+            b"item" | b"response" => {
+                let value = scanner.skip_kind(kind)?;
+                self.ambiguous |= may_be_read_as(key, value.of(scanner.text()), &[b"item", b"response"]);
+            }
             b"delta" => self.delta = string_or_skip(scanner)?,
             b"arguments" | b"input" | b"diff" | b"command" => self.arguments = parse_arguments(scanner)?,
             _ => drop(scanner.skip()?),
@@ -96,9 +114,9 @@ impl Event {
         Ok(())
     }
 
-    /// Its `type`; empty where it has none.
-    pub fn type_of<'a>(&self, data: &'a [u8]) -> Cow<'a, str> {
-        self.kind.map_or("".into(), |kind| decode(kind, data))
+    /// Its `type`, or what its `event:` line says; empty where it has neither.
+    pub fn type_of<'a>(&'a self, data: &'a [u8]) -> Cow<'a, str> {
+        self.kind.map_or_else(|| self.name.as_deref().unwrap_or_default().into(), |kind| decode(kind, data))
     }
 
     /// What it is about.
@@ -110,7 +128,7 @@ impl Event {
                     true
                 }
                 "response.created" | "response.in_progress" | "response.queued" => false,
-                _ => has_ended(response.of(data)),
+                _ => has_ended(response, data),
             };
             return Class::Life { ended };
         }
@@ -119,6 +137,13 @@ impl Event {
             (Some(_), false) => Class::Done,
             (None, _) => Class::Other,
         }
+    }
+
+    /// Whether it ends the arguments of a call. A call of a shell or of a patch may have several such events.
+    pub fn ends_arguments(&self, data: &[u8]) -> bool {
+        let kind = self.type_of(data);
+        let has_one_end = kind.contains("function_call") || kind.contains("custom_tool_call");
+        has_one_end && self.delta.is_none() && self.arguments != Arguments::Absent
     }
 
     /// Whether it is a piece of a call that the client runs, judged by its type alone.
@@ -137,10 +162,14 @@ impl Event {
 }
 
 /// Whether the status of a response says that nothing follows.
-fn has_ended(response: &[u8]) -> bool {
-    let is = |status: &str| {
-        let status = format!("\"status\":\"{status}\"");
-        memchr::memmem::find(response, status.as_bytes()).is_some()
-    };
-    ["completed", "incomplete", "failed", "cancelled"].into_iter().any(is)
+fn has_ended(response: Span, data: &[u8]) -> bool {
+    members_of(data, response).iter().filter(|member| *decode_bytes(member.key, data) == *b"status").any(
+        |status| {
+            let value = Scanner::within(data, status.value).string();
+            value.is_ok_and(|value| {
+                let ends: [&[u8]; 4] = [b"completed", b"incomplete", b"failed", b"cancelled"];
+                ends.contains(&&*decode_bytes(value, data))
+            })
+        },
+    )
 }

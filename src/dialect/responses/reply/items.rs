@@ -49,6 +49,8 @@ pub struct Call {
     /// The arguments by its deltas, and by the event that ends them, as written.
     deltas: Vec<u8>,
     ended: Option<Vec<u8>>,
+    /// An event has ended its arguments.
+    has_end_event: bool,
     /// Its events differ in what they say.
     pub differs: bool,
 }
@@ -63,6 +65,7 @@ impl Call {
             with_arguments: false,
             deltas: Vec::new(),
             ended: None,
+            has_end_event: false,
             differs: false,
         }
     }
@@ -187,6 +190,11 @@ impl OutItem {
         }
     }
 
+    /// Whether an event has ended the arguments of its call, or it is complete.
+    pub fn has_ended_arguments(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.has_end_event || self.done.is_some())
+    }
+
     /// Adds the whole arguments, as decoded text.
     pub fn end_arguments(&mut self, text: &str) {
         if let Some(call) = &mut self.call {
@@ -195,6 +203,7 @@ impl OutItem {
             call.differs |=
                 call.ended.as_ref().is_some_and(|before| unescape(before) != text) && !text.is_empty();
             call.ended = Some(ended);
+            call.has_end_event = true;
         }
     }
 
@@ -213,17 +222,26 @@ impl OutItem {
 
     /// Whether `item` has the same content as the complete item that it may repeat.
     pub fn is_repeated_by(&self, item: &Item, data: &[u8]) -> bool {
-        match (&self.call, item.kind) {
-            (Some(call), ItemKind::Call(kind)) => {
-                call.kind == kind
-                    && call.assembled.id() == item.call.id.map_or("".into(), |id| decode(id, data))
-                    && call.assembled.name() == item.call.full_name(data).unwrap_or_default()
-                    && (call.is_released_by_name()
-                        || call.assembled.arguments() == item.call.arguments.text(data))
+        match &self.call {
+            Some(call) => {
+                self.is_same_call(item, data) && call.assembled.arguments() == item.call.arguments.text(data)
             }
-            (None, kind) => self.kind == kind,
-            _ => false,
+            None => self.kind == item.kind,
         }
+    }
+
+    /// Whether `item` may go out in place of the complete item that it repeats.
+    pub fn may_become(&self, item: &Item, data: &[u8]) -> bool {
+        let is_released_by_name = self.call.as_ref().is_some_and(Call::is_released_by_name);
+        (is_released_by_name && self.is_same_call(item, data)) || self.is_repeated_by(item, data)
+    }
+
+    /// Whether `item` is the same call, whatever its arguments are.
+    pub fn is_same_call(&self, item: &Item, data: &[u8]) -> bool {
+        let (Some(call), ItemKind::Call(kind)) = (&self.call, item.kind) else { return false };
+        call.kind == kind
+            && call.assembled.id() == item.call.id.map_or("".into(), |id| decode(id, data))
+            && call.assembled.name() == item.call.full_name(data).unwrap_or_default()
     }
 
     /// Whether the client sees it; it is not known yet for a call that is undecided.

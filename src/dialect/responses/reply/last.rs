@@ -9,9 +9,9 @@ use crate::dialect::CARRIED;
 use crate::dialect::error::may_be_in_200;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, decode_bytes};
-use crate::wire::members::{Member, all_members, members_of};
+use crate::wire::body::{Fault, Kind, Scanner, Span};
+use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::members::{Member, all_members, may_be_read_as, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 
@@ -39,6 +39,8 @@ pub struct Last {
     entries: Vec<Entry>,
     /// The list of items.
     output: Option<Span>,
+    /// Two parsers may find different items in it.
+    pub ambiguous: bool,
     /// The response reports a failure.
     pub failed: bool,
     /// The client has it.
@@ -83,7 +85,7 @@ impl Last {
         let members = all_members(&mut scanner).ok()?;
         scanner.end().ok()?;
         let last = Self::of(body.clone(), members, Event::default());
-        last.output.is_some().then_some(last)
+        (last.output.is_some() || last.ambiguous).then_some(last)
     }
 
     fn of(data: Bytes, members: Vec<Member>, event: Event) -> Self {
@@ -92,8 +94,9 @@ impl Last {
             named(b"output").map(|member| member.value).filter(|span| span.of(&data).starts_with(b"["));
         let failed = named(b"status")
             .is_some_and(|status| matches!(status.value.of(&data), b"\"failed\"" | b"\"cancelled\""));
-        let entries = output.map(|output| entries(output, &data)).unwrap_or_default();
-        Self { raw: None, event, members, entries, output, failed, given: false, data }
+        let (entries, are_ambiguous) = output.map(|output| entries(output, &data)).unwrap_or_default();
+        let ambiguous = are_ambiguous || has_odd_output(&members, &data);
+        Self { raw: None, event, members, entries, output, ambiguous, failed, given: false, data }
     }
 
     /// Its items.
@@ -101,9 +104,9 @@ impl Last {
         &self.entries
     }
 
-    /// Whether it holds calls that a client runs.
+    /// Whether some client may find calls in it that it runs.
     pub fn has_calls(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry.item.kind, ItemKind::Call(_)))
+        self.ambiguous || self.entries.iter().any(|entry| matches!(entry.item.kind, ItemKind::Call(_)))
     }
 
     /// Whether it may report an error as [`parse_in_200`](crate::dialect::error::parse_in_200) finds it.
@@ -152,23 +155,39 @@ fn carried_kind(item: &[u8]) -> &'static str {
     CARRIED.iter().find(is_it).unwrap_or(&"other")
 }
 
-fn entries(output: Span, data: &[u8]) -> Vec<Entry> {
+/// Whether a response with these members has no list of items, or several, for some parsers.
+fn has_odd_output(members: &[Member], data: &[u8]) -> bool {
+    let is_output = |member: &&Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
+    let mut outputs = members.iter().filter(is_output);
+    let Some(first) = outputs.next() else { return false };
+    let (key, value) = (decode_bytes(first.key, data), first.value.of(data));
+    let is_list = *key == *b"output" && value.starts_with(b"[");
+    outputs.next().is_some() || (!is_list && may_be_read_as(&key, value, &[b"output"]))
+}
+
+/// The items of a list, and whether parsers differ on them: one is ambiguous, a list, or too large to be read. What is
+/// neither an object nor a list holds no call for any parser.
+fn entries(output: Span, data: &[u8]) -> (Vec<Entry>, bool) {
     let mut scanner = Scanner::within(data, output);
     let mut entries = Vec::new();
-    if scanner.array().is_err() {
-        return entries;
-    }
-    while let Ok(true) = scanner.element() {
-        let item = match parse_item(&mut scanner) {
-            Ok(item) => item,
-            Err(_) => match scanner.skip() {
-                Ok(span) => Item { span, ..Item::default() },
-                Err(_) => break,
-            },
-        };
-        entries.push(Entry { item, at: None, differs: false });
-    }
-    entries
+    let mut read = || {
+        let mut is_ambiguous = false;
+        scanner.array()?;
+        while scanner.element()? {
+            let item = match scanner.peek()? {
+                Kind::Object => parse_item(&mut scanner)?,
+                kind => {
+                    is_ambiguous |= kind == Kind::Array;
+                    Item { span: scanner.skip_kind(kind)?, ..Item::default() }
+                }
+            };
+            is_ambiguous |= item.call.ambiguous;
+            entries.push(Entry { item, at: None, differs: false });
+        }
+        Ok::<_, Fault>(is_ambiguous)
+    };
+    let is_ambiguous = read().unwrap_or(true);
+    (entries, is_ambiguous)
 }
 
 impl<J: CallJudge> ReplyJudge<J> {
@@ -194,9 +213,11 @@ impl<J: CallJudge> ReplyJudge<J> {
         if last.failed {
             self.phase = Phase::Failed;
         }
-        let is_ambiguous = last.entries.iter().any(|entry| entry.item.call.ambiguous);
-        if is_ambiguous && self.judging.is_strict() {
-            return self.break_off(super::Unjudged::Ambiguous);
+        if last.ambiguous {
+            if self.judging.is_strict() || self.continued {
+                return self.break_off(super::Unjudged::Ambiguous);
+            }
+            self.note(super::Unjudged::Ambiguous);
         }
         if last.entries.len() > MOST_ITEMS {
             if self.judging.is_strict() || self.continued {
@@ -248,7 +269,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                             return false;
                         }
                     } else {
-                        entry.differs = !self.items[at].is_repeated_by(item, data);
+                        entry.differs = !self.items[at].may_become(item, data);
                     }
                     taken[at] = true;
                     at

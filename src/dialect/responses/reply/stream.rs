@@ -29,6 +29,16 @@ pub struct Held {
     bytes: usize,
 }
 
+/// What a complete item is.
+enum Completed {
+    /// The item at this position.
+    At(usize),
+    /// A call that was complete before.
+    Again,
+    /// Another call than was judged, and the client may run it now.
+    Renamed,
+}
+
 impl<J: CallJudge> ReplyJudge<J> {
     /// Handles a piece of the upstream's stream.
     pub(super) fn piece(&mut self, piece: Piece, now_ms: u64, out: &mut Vec<Bytes>) {
@@ -54,7 +64,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn event(&mut self, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let fields = parse_fields(&raw);
         let reads = |data: &[u8]| Event::parse(data).is_ok();
-        let may_call = |data: &[u8]| Event::parse(data).is_ok_and(|event| may_hold_calls(&event, data));
+        let parse = |data: &[u8]| Event::parse_named(fields.name, data);
+        let may_call = |data: &[u8]| parse(data).is_ok_and(|event| may_hold_calls(&event, data));
         if self.judging.is_strict() && hides_lines(&raw, &fields, reads, may_call) {
             return self.break_off(Unjudged::Ambiguous);
         }
@@ -67,7 +78,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         };
         let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());
         let error = parse_event(name, fields.field, &data);
-        let Ok(event) = Event::parse(&data) else {
+        let Ok(event) = parse(&data) else {
             if let Some(events) = single_events(&raw, reads) {
                 return events.into_iter().for_each(|raw| self.event(raw, now_ms, out));
             }
@@ -138,9 +149,10 @@ impl<J: CallJudge> ReplyJudge<J> {
     ) -> (Bytes, Event, Bytes) {
         let friendly = self.options.friendly.then(|| friendly_event(&raw, error)).flatten();
         let read = friendly.and_then(|new| {
-            let place = parse_fields(&new).place?;
-            let data = new.slice(place.range());
-            Some((new, Event::parse(&data).ok()?, data))
+            let fields = parse_fields(&new);
+            let data = new.slice(fields.place?.range());
+            let event = Event::parse_named(fields.name, &data).ok()?;
+            Some((new, event, data))
         });
         read.unwrap_or((raw, event, data))
     }
@@ -189,10 +201,11 @@ impl<J: CallJudge> ReplyJudge<J> {
             (Class::Done, Some(item)) => {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
-                let Some(at) = self.complete(index, item, &data, now_ms) else {
-                    return self.break_off(Unjudged::Ambiguous);
-                };
-                self.enqueue_of(raw, event, data, Some(at), out);
+                match self.complete(index, item, &data, now_ms) {
+                    Completed::At(at) => self.enqueue_of(raw, event, data, Some(at), out),
+                    Completed::Again => self.drop_event(),
+                    Completed::Renamed => return self.break_off(Unjudged::Ambiguous),
+                }
                 self.advance(false, now_ms, out);
             }
             _ => {
@@ -210,6 +223,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.shown.reply_id = id;
         }
         let begun = Last::of_event(raw.clone(), data.clone(), event.clone());
+        if begun.ambiguous {
+            if self.judging.is_strict() {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            self.note(Unjudged::Ambiguous);
+        }
         if begun.has_calls() {
             // The first event of a resumed stream contains the items that came before. They cannot be removed.
             self.begin_reading();
@@ -246,8 +265,14 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.items.len() - 1
     }
 
-    /// Adds a complete item and returns its position; `None` if the client may now run another call than was judged.
-    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Option<usize> {
+    /// Leaves out what the client has: a client may run a call once more when it is complete once more.
+    fn drop_event(&mut self) {
+        self.numbers.rewrite();
+        self.is_changed = true;
+    }
+
+    /// Adds a complete item.
+    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
         let id = item.id.map(|id| decode(id, data).into_owned());
         let is_open = |known: &OutItem| known.done.is_none() && known.kind == item.kind && !known.own;
         let by_index = self.items.iter().rposition(|known| known.index == index && is_open(known));
@@ -268,15 +293,23 @@ impl<J: CallJudge> ReplyJudge<J> {
                 call.kind = kind;
                 self.items[at].kind = item.kind;
             }
-            return self.complete_known(at, item, data, now_ms).then_some(at);
+            let is_judged = self.complete_known(at, item, data, now_ms);
+            return if is_judged { Completed::At(at) } else { Completed::Renamed };
         }
-        let repeats = |known: &OutItem| known.index == index && known.is_repeated_by(item, data);
+        let has_key = index.is_some() || item.id.is_some() || item.call.id.is_some();
+        let is_again = |known: &OutItem| has_key && known.index == index && known.is_same_call(item, data);
+        if !self.judging.observes() && self.items.iter().any(is_again) {
+            return Completed::Again;
+        }
+        let repeats = |known: &OutItem| {
+            known.index == index && (has_key || known.call.is_none()) && known.is_repeated_by(item, data)
+        };
         if let Some(at) = self.items.iter().rposition(repeats) {
-            return Some(at);
+            return Completed::At(at);
         }
         let mut new = OutItem::begin(index, item, data);
         new.complete(item, data);
-        Some(self.add(new, now_ms))
+        Completed::At(self.add(new, now_ms))
     }
 
     /// Completes a known item; `false` if the client may now run another call than was judged.
@@ -306,6 +339,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             if item.done.is_some() && says && item.is_judged_whole() && !self.judging.observes() {
                 // The client may add it to the call that was judged.
                 return self.break_off(Unjudged::Ambiguous);
+            }
+            if event.ends_arguments(&data) && item.has_ended_arguments() && !self.judging.observes() {
+                return self.drop_event();
             }
             if let Some(delta) = event.delta {
                 item.add(delta.raw(&data));
@@ -415,7 +451,7 @@ fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
             mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
         })
     });
-    of_item || in_response || event.is_of_call(data)
+    event.ambiguous || of_item || in_response || event.is_of_call(data)
 }
 
 fn id_of(response: &[u8]) -> Option<String> {

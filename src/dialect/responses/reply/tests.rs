@@ -7,6 +7,8 @@ use crate::exchange::judging::Judging;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+mod quirks;
+
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 22 };
 
 fn judge(by_arguments: bool) -> ReplyJudge<Judging> {
@@ -412,12 +414,23 @@ fn twist_more(events: &mut Vec<Value>, way: u8) {
                 event["item"]["type"] = "function_cal".into();
             }
         }
-        _ => {
+        21 => {
             if let Some(event) = events.iter_mut().find(|event| event["item"]["name"].is_string()) {
                 event["output_index"] = Value::Null;
             }
         }
+        _ => complete_again(events),
     }
+}
+
+/// Completes every call once more, with other arguments.
+fn complete_again(events: &mut Vec<Value>) {
+    let is_done =
+        |event: &&Value| event["type"] == "response.output_item.done" && event["item"]["name"].is_string();
+    let mut again: Vec<Value> = events.iter().filter(is_done).cloned().collect();
+    again.iter_mut().for_each(|event| event["item"]["arguments"] = r#"{"q":"bad"}"#.into());
+    let end = events.len().saturating_sub(1);
+    events.splice(end..end, again);
 }
 
 /// Gives every call of the last event another member.
@@ -433,7 +446,7 @@ proptest! {
 
     #[test]
     fn no_client_reads_a_blocked_call_however_the_upstream_writes_it(
-        ways in prop::collection::vec(0_u8..22, 0..4),
+        ways in prop::collection::vec(0_u8..23, 0..4),
         first_denied in any::<bool>(),
         by_arguments in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..4),
