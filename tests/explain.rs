@@ -169,7 +169,7 @@ fn the_exit_code_says_whether_there_was_anything_to_show() {
             &["--line", "5", "conversations.jsonl"][..],
             "",
             1,
-            "conversations.jsonl: conversations.jsonl:5: the line is not JSON\n",
+            "toolrein: conversations.jsonl:5: the line is not JSON\n",
         ),
         (&["--line", "99", "conversations.jsonl"], "", 1, "no line 99, or nothing in it"),
         (&["--id", "x\u{1b}[2J", "conversations.jsonl"], "", 1, "no conversation with the id x␛[2J"),

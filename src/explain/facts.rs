@@ -187,6 +187,14 @@ pub(super) enum Ruled {
 }
 
 impl Explained {
+    /// What is said where no policy did anything.
+    pub(super) fn idle_sentence(&self) -> &'static str {
+        if self.live.is_empty() {
+            return "No policy did anything.";
+        }
+        "No policy did anything in this replay of what the client sent; the live part shows what policies did then."
+    }
+
     /// Whether calls are shown as blocked that may have run: recordings do not contain a person's answer to an approval
     /// question.
     pub(super) fn lacks_approvals(&self) -> bool {

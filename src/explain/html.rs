@@ -256,7 +256,7 @@ fn refusal(refused: &Refused) -> Markup {
 
 fn sums(explained: &Explained) -> Markup {
     if explained.policies.is_empty() {
-        return html! { section { h2 { "Policies" } p { "No policy did anything." } } };
+        return html! { section { h2 { "Policies" } p { (explained.idle_sentence()) } } };
     }
     html! {
         section {

@@ -298,7 +298,7 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
     }
     writeln!(out, "  calls               {}, {} blocked", totals.calls, totals.blocked)?;
     if explained.policies.is_empty() {
-        writeln!(out, "\nNo policy did anything.")?;
+        writeln!(out, "\n{}", explained.idle_sentence())?;
     } else {
         writeln!(out, "\n{:16} {:>8} {:>10} {:>13}", "policy", "changes", "objections", "tokens saved")?;
     }

@@ -6,10 +6,11 @@ use super::last::Last;
 use super::written::{call_events, message_events};
 use crate::dialect::error::parse;
 use crate::dialect::responses::item::{ItemKind, parse_item};
-use crate::wire::body::Scanner;
+use crate::wire::body::{Kind, MAX_DEPTH, Scanner};
+use crate::wire::json::decode;
 use crate::wire::sse::{Piece, Splitter, parse_fields};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The whole reply in a stream; `None` if it has none.
 pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
@@ -44,10 +45,12 @@ pub fn stream_of_response(response: &Bytes) -> Bytes {
     events.map(|events| events.concat().into()).unwrap_or_default()
 }
 
-/// The events of a stream that says what the whole reply `last` says; `None` if it is more tolerant JSON than serde_json
-/// reads.
+/// The events of a stream that says what the whole reply `last` says; `None` if it is nested too deep.
 pub(super) fn stream_of(last: &Last) -> Option<Vec<Bytes>> {
-    let whole: Value = serde_json::from_slice(last.response()).ok().filter(Value::is_object)?;
+    let whole: Value = serde_json::from_slice(last.response())
+        .ok()
+        .or_else(|| tolerant_value(&mut Scanner::tolerant(last.response()), MAX_DEPTH))
+        .filter(Value::is_object)?;
     let mut begun = whole.clone();
     (begun["status"], begun["output"], begun["usage"]) = ("in_progress".into(), json!([]), Value::Null);
     let life = |kind: &str, response: &Value| json!({"type": kind, "response": response});
@@ -79,6 +82,39 @@ pub(super) fn stream_of(last: &Last) -> Option<Vec<Bytes>> {
     Some(numbered.collect())
 }
 
+/// The next value of `scanner`, with at most `levels` of nesting. What serde_json refuses is replaced: half a surrogate
+/// pair by U+FFFD, and a number that JSON does not have by null.
+fn tolerant_value(scanner: &mut Scanner<'_>, levels: u32) -> Option<Value> {
+    let (kind, below) = (scanner.peek().ok()?, levels.checked_sub(1)?);
+    match kind {
+        Kind::String => {
+            let text = scanner.string().ok()?;
+            Some(decode(text, scanner.text()).into())
+        }
+        Kind::Array => {
+            scanner.array().ok()?;
+            let mut items = Vec::new();
+            while scanner.element().ok()? {
+                items.push(tolerant_value(scanner, below)?);
+            }
+            Some(items.into())
+        }
+        Kind::Object => {
+            scanner.object().ok()?;
+            let mut members = Map::new();
+            while let Some(key) = scanner.member().ok()? {
+                let key = decode(key, scanner.text()).into_owned();
+                members.insert(key, tolerant_value(scanner, below)?);
+            }
+            Some(members.into())
+        }
+        _ => {
+            let span = scanner.skip_kind(kind).ok()?;
+            Some(serde_json::from_slice(span.of(scanner.text())).unwrap_or_default())
+        }
+    }
+}
+
 /// Whether the content of a message is a single part, which is an object.
 fn has_one_part(message: &Value) -> bool {
     message["content"].as_array().is_some_and(|parts| matches!(&parts[..], [part] if part.is_object()))
@@ -92,4 +128,25 @@ pub fn error_event(status: u16, body: &[u8]) -> Bytes {
     let code = error.code.unwrap_or_else(|| "server_error".to_owned());
     let data = json!({"type": "error", "code": code, "message": message, "param": error.param, "sequence_number": 0});
     format!("event: error\ndata: {data}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_reply_that_serde_json_refuses_becomes_a_stream_all_the_same() {
+        let part = r#"{"type":"output_text","text":"Fine \ud83d"}"#;
+        let message = format!(r#"{{"type":"message","id":"m","role":"assistant","content":[{part}]}}"#);
+        let whole = format!("\u{feff}{{\"id\":\"r\",\"temperature\":NaN,\"output\":[{message}]}}");
+        let stream = stream_of_response(&whole.into());
+        let text = String::from_utf8(stream.to_vec()).unwrap();
+        assert!(text.contains("\"delta\":\"Fine \u{fffd}\""), "{text}");
+        assert!(
+            text.contains("\"temperature\":null") && text.contains("event: response.completed"),
+            "{text}"
+        );
+        let deep = format!("{{\"id\":NaN,\"output\":[],\"x\":{}1{}}}", "[".repeat(200), "]".repeat(200));
+        assert!(stream_of_response(&deep.into()).is_empty());
+    }
 }
