@@ -31,9 +31,12 @@ impl ToolCall {
     }
 }
 
-/// `name` with its namespace before it, where it has one: `crm.list_orders`.
+/// `name` with its namespace before it, where it has one: `crm.list_orders`. A namespace that repeats the name is none:
+/// OpenAI gives it to a call of a plain function that tool search has found (recorded for `defer_loading` and
+/// `tool_search_output`).
 pub(super) fn in_namespace<'a>(namespace: Option<Str>, name: Cow<'a, str>, body: &'a [u8]) -> Cow<'a, str> {
-    match namespace.map(|namespace| decode(namespace, body)).filter(|namespace| !namespace.is_empty()) {
+    let namespace = namespace.map(|namespace| decode(namespace, body));
+    match namespace.filter(|namespace| !namespace.is_empty() && *namespace != name) {
         Some(namespace) => format!("{namespace}.{name}").into(),
         None => name,
     }

@@ -38,6 +38,12 @@ fn kinds() -> Vec<(Value, &'static str, Value, &'static str)> {
             "function_call_output",
         ),
         (
+            json!({"type": "function", "name": "g", "parameters": {"type": "object"}, "defer_loading": true}),
+            "g",
+            call("function_call", "fc_a", json!({"name": "g", "namespace": "g", "arguments": "{}"})),
+            "function_call_output",
+        ),
+        (
             json!({"type": "local_shell"}),
             "local_shell",
             call(
@@ -96,6 +102,42 @@ fn every_kind_of_call_is_blocked_answered_and_put_back() {
             assert_eq!(input(&upstream.request(2))[..4], items[..4], "{name}");
             upstream.assert_clean();
             toolrein.wait_for_metric("toolrein_tool_calls_total{verdict=\"block\"}", 1.0);
+        }
+    }
+}
+
+#[test]
+fn a_function_that_tool_search_has_found_is_a_declared_tool() {
+    // As OpenAI answers: the namespace of a plain function that was loaded late is its own name.
+    let call = json!({"type": "function_call", "id": "fc_a", "call_id": "call_a", "name": "g", "namespace": "g",
+        "arguments": "{}", "status": "completed"});
+    let mut deferred = tool("g");
+    deferred["defer_loading"] = true.into();
+    let search = json!({"type": "tool_search", "execution": "client"});
+    let found = json!({"type": "tool_search_output", "call_id": "call_s", "execution": "client", "status": "completed",
+        "tools": [tool("g")]});
+    for stream in BOTH {
+        for (tools, items) in [
+            (json!([deferred, {"type": "tool_search"}]), vec![]),
+            (
+                json!([search]),
+                vec![
+                    json!({"type": "tool_search_call", "call_id": "call_s", "execution": "client",
+                "status": "completed", "arguments": {"goal": "g"}}),
+                    found.clone(),
+                ],
+            ),
+        ] {
+            let reply = call.clone();
+            let upstream =
+                Scripted::start(move |_, request| Output::new(0).item(reply.clone()).reply(request));
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let mut talk = Talk::new(stream).with_tools(tools);
+            for item in items {
+                talk.add(item);
+            }
+            let answer = talk.ask(&toolrein);
+            assert_eq!(answer.end["output"], json!([call]), "{}", answer.text());
         }
     }
 }

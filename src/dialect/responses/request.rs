@@ -422,6 +422,7 @@ fn named_in(choice: &[u8]) -> Option<String> {
     }
     let name = choice.get("name").or_else(|| choice.get("type"))?.as_str()?;
     let namespace = choice.get("server_label").or_else(|| choice.get("namespace")).and_then(Value::as_str);
+    let namespace = namespace.filter(|namespace| *namespace != name);
     Some(namespace.map_or_else(|| name.to_owned(), |namespace| format!("{namespace}.{name}")))
 }
 
