@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_call_each_conversation_s_latest_time_is_kept_and_the_newest_of_all() {
+    fn the_latest_release_of_a_call_is_kept_per_conversation() {
         let store = store();
         let release = |context, at_ms| Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms };
         for (context, at_ms) in [(7, 5), (8, 6), (7, 9), (7, 4)].into_iter().chain((10..20).map(|at| (9, at)))

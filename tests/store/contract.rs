@@ -179,7 +179,7 @@ fn same(one: &[Pinned], other: &[Pinned]) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_told_twice_since_no_answer_came_is_there_once() {
+async fn a_record_sent_again_after_a_timeout_is_stored_once() {
     let server = Server::start();
     let (store, metrics) = open_at(server.port(), "").await;
     server.freeze();
@@ -195,7 +195,7 @@ async fn what_is_told_twice_since_no_answer_came_is_there_once() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
+async fn a_large_backlog_is_written_to_the_store_in_parts() {
     let server = Server::start();
     // Some 400 KB in a second.
     let port = delay(server.port(), Duration::from_millis(10));
@@ -230,7 +230,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
 }
 
 #[tokio::test]
-async fn however_much_somebody_put_into_a_key_a_bounded_part_is_read() {
+async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
     let overflow = Overflow { messages: 1, history: Hash(1) };
@@ -299,7 +299,7 @@ async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
 }
 
 #[tokio::test]
-async fn a_stop_that_the_shared_store_did_not_take_holds_here_and_says_so() {
+async fn a_stop_that_the_shared_store_did_not_accept_applies_locally_and_reports_that() {
     let server = Server::start();
     let [one, other] = [open(&server, "").await, open(&server, "").await];
     let [conversation, caller] = stops();
