@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn results_that_differ_only_in_timestamps_cursors_or_etags_count_as_equal() {
+    fn results_that_differ_in_timestamps_cursors_or_etags_are_equal_but_for_marks() {
         for (one, other) in [
             (
                 r#"{"items":["same"],"next_cursor":"eyJvIjoxMH0="}"#,

@@ -104,7 +104,7 @@ fn a_declined_call_is_not_asked_about_again_unless_its_arguments_differ() {
 }
 
 #[test]
-fn after_an_unanswered_approval_nobody_is_asked_about_that_tool_again() {
+fn after_an_unanswered_approval_nobody_is_asked_again() {
     for silent in [ApprovalDecision::Expired, ApprovalDecision::Stopped, ApprovalDecision::Unasked] {
         let mut judging = judging(HELD);
         decide(&mut judging, "pay", "{}");
