@@ -489,7 +489,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_that_shall_change_nothing_changes_nothing() {
+    fn change_nothing_empties_the_plan() {
         let mut plan = Plan::default();
         plan.notice("notice", "so far".to_owned());
         plan.drop_turns(0..1);
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_in_a_dropped_turn_leaves_out_no_more() {
+    fn clearing_a_result_in_a_dropped_turn_removes_nothing_more() {
         // Turns of two messages.
         let plan = |dropped: usize, cleared: &[usize]| {
             let mut plan = Plan::default();

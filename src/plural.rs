@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_singular_and_every_other_number_plural() {
+    fn only_the_number_one_takes_the_singular() {
         for (count, noun, expected) in [
             (1, "call", "1 call"),
             (0, "call", "0 calls"),

@@ -86,7 +86,7 @@ fn each_subcommand_takes_its_own_options_and_no_other() {
 }
 
 #[test]
-fn an_option_before_the_subcommand_is_one_behind_it() {
+fn an_option_before_the_subcommand_equals_one_after_it() {
     for (before, behind) in [
         ("toolrein --mode off check", "toolrein check --mode off"),
         ("toolrein --config own.toml check", "toolrein check own.toml"),
@@ -115,7 +115,7 @@ fn an_option_before_the_subcommand_beats_its_variable() {
 }
 
 #[test]
-fn empty_values_are_none_as_compose_files_write_them() {
+fn empty_option_values_count_as_absent() {
     let args = ["toolrein", "--config", "", "--upstream", "", "--mode="];
     let Command::Serve(args) = Cli::try_parse_from(args).unwrap().into_command() else { panic!() };
     assert_eq!((args.source(), args.overrides()), (Source::Shipped, Overrides::default()));

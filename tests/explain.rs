@@ -53,7 +53,7 @@ fn facts(args: &[&str], input: &str) -> Value {
 const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
 
 #[test]
-fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
+fn explain_says_that_no_model_is_asked_for_summaries() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"[policy.compact]\nstyle = \"summary\"\n").unwrap();
     let talk = r#"{"messages":[{"role":"user","content":"q"}]}"#;

@@ -66,7 +66,7 @@ fn talk(calls: usize, more: &str) -> String {
 const OURS: [&str; 3] = ["--config", "policies.toml", "conversations.jsonl"];
 
 #[test]
-fn where_summaries_are_wanted_it_is_said_that_nobody_is_asked() {
+fn replay_says_that_no_model_is_asked_for_summaries() {
     let file = written("[policy.compact]\nstyle = \"summary\"\n");
     let output = replay(&["--json", "--config", file.path().to_str().unwrap(), "-"], &talk(1, ""));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -509,7 +509,7 @@ fn an_export_without_requests_says_what_is_missing() {
 }
 
 #[test]
-fn what_follows_the_first_block_is_counted_apart() {
+fn replay_counts_what_follows_the_first_block_separately() {
     let config = "[policy.budget]\ntool_calls = 1\n";
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, config.as_bytes()).unwrap();

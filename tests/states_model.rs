@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_judge_lets_through_is_where_the_next_request_stands(
+    fn released_calls_move_the_judge_to_the_state_of_the_next_request(
         plain in any_machine(),
         steps in any_steps(),
         proposed in prop::collection::vec((0..3_usize, 0..RESULTS.len()), 1..5),

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_alone_opens_and_only_once_and_as_bearer() {
+    fn only_a_single_bearer_token_that_matches_exactly_is_accepted() {
         assert!(opens(&[&format!("Bearer {TOKEN}")]) && opens(&[&format!("bearer {TOKEN}")]));
         let twice = format!("Bearer {TOKEN}");
         for values in [

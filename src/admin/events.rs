@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_happens_soon_after_a_write_is_written_together_after_a_pause() {
+    async fn events_soon_after_a_write_are_batched_into_one_write_after_a_pause() {
         let live = live();
         let mut written = written(&live);
         happen(&live, "r-1");

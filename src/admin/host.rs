@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_and_localhost_are_answered_to_and_nothing_else_is() {
+    fn only_ip_addresses_and_localhost_are_accepted_as_host() {
         for (host, expected) in [
             ("localhost", true),
             ("LocalHost:4243", true),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn every_host_that_is_named_must_be_local() {
+    fn a_request_is_local_only_if_its_uri_and_every_host_header_are_local() {
         assert!(local("/", &[]));
         assert!(!local("/", &[b"\xff\xfe"]));
         assert!(!local("/", &[b"localhost", b"rebound.example"]));

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_control_group_is_one_sentence() {
+    fn the_comparison_with_the_control_group_is_shown_as_one_sentence() {
         let with = |saved| note(&Comparison { governed: 400, held_out: 20, saved });
         for (saved, expected) in [
             (None, "too few conversations to compare yet (400 governed, 20 held out)."),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_drains_does_not_open_again() {
+    fn a_draining_process_never_becomes_ready_again() {
         let readiness = Readiness::starting();
         let other = readiness.clone();
         assert!(!other.is_ready());

@@ -118,7 +118,7 @@ async fn every_route_answers_get_with_its_type_and_body() {
 }
 
 #[tokio::test]
-async fn head_tells_the_same_length_and_sends_nothing() {
+async fn head_sends_the_headers_of_get_and_no_body() {
     let admin = admin(true);
     for path in ["/", "/livez", "/readyz", "/config", "/nothing"] {
         let (get, head) = (ask(&admin, "GET", path), ask(&admin, "HEAD", path));
@@ -129,7 +129,7 @@ async fn head_tells_the_same_length_and_sends_nothing() {
 }
 
 #[test]
-fn other_methods_are_refused_where_there_is_something_and_nothing_else_is_found() {
+fn other_methods_get_405_on_known_paths_and_404_on_unknown_paths() {
     let admin = admin(true);
     for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "BREW"] {
         let response = ask(&admin, method, "/metrics");
@@ -183,7 +183,7 @@ fn shown() -> Shown {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_is_listed_with_all_that_it_holds_and_answered_once() {
+async fn a_held_call_is_listed_with_its_details_and_can_be_answered_once() {
     let admin = admin(true);
     let until = tokio::time::Instant::now() + Duration::from_secs(120);
     let mut ticket = admin.held.hold(shown(), until);
@@ -222,7 +222,7 @@ async fn a_call_that_waits_is_listed_with_all_that_it_holds_and_answered_once() 
 }
 
 #[tokio::test]
-async fn without_the_token_nothing_is_told_and_nothing_answered() {
+async fn a_wrong_token_gets_no_data_and_changes_nothing() {
     let mut admin = admin(true);
     let ask = |admin: &Admin, method: &str, path: &str, token: &str| {
         let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1");
@@ -262,7 +262,7 @@ async fn without_the_token_nothing_is_told_and_nothing_answered() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_is_listed_and_goes_on_once_that_is_ended() {
+async fn a_stop_is_listed_until_it_is_deleted() {
     let admin = admin(true);
     let hash = "0123456789abcdef0123456789abcdef";
     for (path, what, id) in [
@@ -286,7 +286,7 @@ async fn what_is_stopped_is_listed_and_goes_on_once_that_is_ended() {
 }
 
 #[test]
-fn ids_that_nobody_can_have_are_refused() {
+fn impossible_ids_are_refused_with_bad_id() {
     let admin = admin(true);
     let long = format!("/api/conversations/{}/stop", "x".repeat(257));
     for path in [
@@ -326,7 +326,7 @@ fn where_a_stop_would_have_no_effect_the_answer_says_so() {
 }
 
 #[tokio::test]
-async fn answers_stand_on_a_real_connection() {
+async fn get_and_head_are_answered_over_a_real_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_found_by_any_of_its_keys_and_nobody_by_another() {
+    fn a_caller_is_identified_by_any_of_its_keys_and_by_no_other_key() {
         let (a, b, c) = (hash("a"), hash("b"), hash("c"));
         let text = format!("[caller.ann]\nkeys = [\"{a}\", \"{b}\"]\n[caller.bob]\nkeys = [\"{c}\"]\n");
         let callers = load(&text).unwrap().callers;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_without_a_key_or_with_one_of_anothers_are_refused_and_unknown_names_too() {
+    fn callers_without_keys_with_shared_keys_or_with_unknown_settings_are_refused() {
         let a = hash("a");
         for (text, expected) in [
             ("[caller.ann]".to_owned(), "caller.ann"),

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fail_every_handshake_is_refused_by_key_and_in_words() {
+    fn certificates_that_would_fail_every_handshake_are_refused_with_their_config_key() {
         let ((good, key), (other, other_key)) = (pair((2020, 2120)), pair((2020, 2120)));
         let (expired, expired_key) = pair((2019, 2020));
         assert_eq!(refused(&good, &key, None), []);

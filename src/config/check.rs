@@ -420,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_meet_on_one_port_of_one_address_or_of_all() {
+    fn listeners_conflict_if_ports_are_equal_and_addresses_are_equal_or_wildcards() {
         for (one, other, met) in [
             ("127.0.0.1:1", "127.0.0.1:1", true),
             ("0.0.0.0:1", "127.0.0.1:1", true),
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_toolrein_itself_is_found() {
+    fn an_upstream_url_that_leads_to_toolrein_itself_is_detected() {
         for (uri, own, leads) in [
             ("http://127.0.0.1:4242/v1", "127.0.0.1:4242", true),
             ("http://LOCALHOST:4242/v1", "127.0.0.1:4242", true),
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_filter_is_levels_alone_or_by_module() {
+    fn a_log_filter_is_one_level_or_a_list_of_levels_by_module() {
         for (filter, good) in [
             ("info", true),
             ("DEBUG", true),

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_one_that_could_have_been_meant() {
+    fn a_near_known_name_is_suggested_for_a_misspelled_one() {
         let known = ["tool_calls", "context_tokens", "billed_tokens", "notify_at", "exhausted"];
         for (name, meant) in [
             ("tool_call", Some("tool_calls")),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_the_reader_are_put_in_an_operators_words() {
+    fn deserializer_errors_are_reworded_for_operators() {
         for (message, said) in [
             (
                 "unknown field `tool_cals`, expected `tool_calls` or `tokens`",

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_costs_what_its_own_name_says_and_an_unknown_one_nothing_known() {
+    fn a_model_is_priced_by_its_best_matching_name_and_an_unknown_model_has_no_price() {
         for (model, name) in [
             ("gpt-4o", Some("gpt-4o")),
             ("openai/gpt-4o-mini-2024-07-18", Some("gpt-4o-mini-2024*")),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_the_bill_has_its_price() {
+    fn each_kind_of_token_is_billed_at_its_own_rate() {
         let rates = Rates {
             input: 2_000_000,
             cached_input: Some(500_000),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_is_no_good_is_refused_without_telling_its_secrets() {
+    fn an_invalid_upstream_url_is_refused_without_showing_its_secrets() {
         for (text, said) in [
             ("api.openai.com/v1", "expected a URL with its scheme"),
             ("localhost:8000", "expected a URL with its scheme"),

@@ -177,7 +177,7 @@ fn enabled_switches_a_policy_on_or_off_and_its_table_is_checked_either_way() {
 }
 
 #[test]
-fn what_is_switched_off_can_be_on_in_a_profile_with_its_settings() {
+fn a_profile_can_enable_a_disabled_policy_and_keeps_its_settings() {
     let config = load(
         "[policy.budget]\nenabled = false\ntool_calls = 7\n[profile.a.policy.budget]\n[profile.b.policy.loops]\nenabled = false",
     )
@@ -476,7 +476,7 @@ fn addresses_are_read_as_people_write_them() {
 }
 
 #[test]
-fn addresses_that_are_no_good_are_reported() {
+fn invalid_addresses_and_file_paths_are_reported() {
     each_has_one_problem(&[
         (
             "[listen]\nproxy = \"myhost:80\"",
@@ -523,7 +523,7 @@ fn addresses_that_are_no_good_are_reported() {
 }
 
 #[test]
-fn names_and_paths_that_are_no_good_are_reported() {
+fn invalid_header_names_member_paths_and_log_levels_are_reported() {
     each_has_one_problem(&[
         (
             "[conversation]\nheaders = [\"x y\"]",
@@ -581,7 +581,7 @@ fn numbers_that_contradict_each_other_are_reported() {
 }
 
 #[test]
-fn text_that_is_no_toml_is_reported_line_by_line() {
+fn toml_syntax_errors_are_reported_with_their_lines() {
     for (text, lines) in [
         ("mode = off", vec![1]),
         ("[listen\nproxy = 1", vec![1]),
@@ -682,7 +682,7 @@ fn overrides_beat_the_file() {
 }
 
 #[test]
-fn problems_of_overrides_name_the_flag_and_stand_last() {
+fn problems_of_overrides_name_the_flag_and_come_last() {
     let overrides = Overrides {
         listen: Some("4242x".to_owned()),
         admin: None,
@@ -800,7 +800,7 @@ fn warnings_about_unset_keys_come_in_one_order() {
 }
 
 #[test]
-fn what_is_allowed_but_odd_is_warned_of() {
+fn odd_but_valid_settings_cause_a_warning() {
     for (text, said) in [
         (
             "[listen]\nadmin = \"0.0.0.0:4243\"\n[policy.budget]",
@@ -844,7 +844,7 @@ fn what_is_allowed_but_odd_is_warned_of() {
 }
 
 #[test]
-fn values_arrive_in_their_units() {
+fn durations_and_sizes_are_converted_to_their_units() {
     let text = r#"
         [upstream]
         remember = "0s"
@@ -873,7 +873,7 @@ fn values_arrive_in_their_units() {
 }
 
 #[test]
-fn the_effective_settings_are_a_configuration_again_and_hide_secrets() {
+fn the_effective_settings_can_be_loaded_again_and_hide_secrets() {
     let text = r#"
         mode = "observe"
         [upstream]
@@ -967,7 +967,7 @@ fn calls_that_nobody_could_answer_are_refused_before_they_wait() {
 }
 
 #[test]
-fn a_quota_names_only_tiers_that_there_are() {
+fn a_quota_that_names_an_unknown_tier_is_refused() {
     let quota = |tier: &str| {
         format!(
             "[policy.quota.limits.images]\ntools = [\"image\"]\nper = \"5h\"\n[policy.quota.limits.images.tiers]\n\
@@ -983,7 +983,7 @@ fn a_quota_names_only_tiers_that_there_are() {
 }
 
 #[test]
-fn a_quota_reaches_no_further_than_what_is_remembered() {
+fn a_quota_window_longer_than_the_store_ttl_is_refused() {
     let quota = "[policy.quota.limits]\nimages = { tools = [\"image\"], calls = 1, per = \"5h\" }\n";
     assert_eq!(problems(quota), [""; 0]);
     let reported = problems(&format!("store.ttl = \"1h\"\n{quota}"));
@@ -992,7 +992,7 @@ fn a_quota_reaches_no_further_than_what_is_remembered() {
 }
 
 #[test]
-fn no_window_reaches_further_than_what_is_remembered() {
+fn every_policy_window_longer_than_the_store_ttl_is_refused() {
     for (table, key) in [
         ("[policy.rate_limit.tools]\nmail = { calls = 1, per = \"5h\" }", "rate_limit.tools.mail.per"),
         ("[policy.rate_limit]\ndefault = { calls = 1, per = \"5h\" }", "rate_limit.default.per"),
@@ -1013,7 +1013,7 @@ fn reloaded(running: &str, text: &str) -> Result<Config, Problems> {
 }
 
 #[test]
-fn what_cannot_change_while_running_stays_and_is_named() {
+fn a_reload_keeps_settings_that_need_a_restart_and_names_them() {
     let running = "[listen]\nproxy = \"127.0.0.1:1\"\n[store]\ncalls = 7\n";
     let written = "mode = \"observe\"\n[store]\ncalls = 8\n[upstream]\nurl = \"demo:\"\nhttp2 = true\n";
     let config = reloaded(running, written).unwrap();
@@ -1038,7 +1038,7 @@ fn what_cannot_change_while_running_stays_and_is_named() {
 }
 
 #[test]
-fn what_is_new_has_to_go_with_what_stays() {
+fn a_reload_is_refused_if_new_settings_conflict_with_those_that_need_a_restart() {
     let running = "[listen]\nproxy = \"127.0.0.1:1\"\n";
     let circle = "[listen]\nproxy = \"127.0.0.1:2\"\n[upstream]\nurl = \"http://127.0.0.1:1/v1\"\n";
     assert!(load(circle).is_ok());
@@ -1053,7 +1053,7 @@ fn what_is_new_has_to_go_with_what_stays() {
 }
 
 #[test]
-fn what_can_be_read_only_once_is_refused_when_it_is_to_be_read_again() {
+fn a_reload_from_a_file_that_is_not_regular_is_refused() {
     // No pipe, since a test that fails should not wait for ever.
     let source = Source::File("/dev/zero".into());
     let refused =

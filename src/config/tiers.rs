@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_the_hash_that_sha256sum_tells() {
+    fn the_hash_of_a_key_is_the_one_that_sha256sum_prints() {
         for (key, hash) in [
             ("abc", "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
             ("", "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),

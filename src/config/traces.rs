@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_path_gets_the_protocols_and_any_other_stays() {
+    fn an_endpoint_without_a_path_gets_the_otlp_path_and_any_other_is_kept() {
         for (endpoint, expected) in [
             ("http://localhost:4318", Some("http://localhost:4318/v1/traces")),
             ("http://localhost:4318/", Some("http://localhost:4318/v1/traces")),

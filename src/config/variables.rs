@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_in_strings_are_replaced_and_what_is_no_variable_is_named() {
+    fn variables_in_strings_are_expanded_and_invalid_ones_are_errors() {
         for (text, expected) in [
             ("https://${HOST}/v1", Ok("https://models.internal/v1")),
             ("${HOST}${HOST}", Ok("models.internalmodels.internal")),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_variable_gives_is_not_expanded_again() {
+    fn the_value_of_a_variable_is_not_expanded_again() {
         let of = |_: &str| Some("${HOST}".to_owned());
         assert_eq!(expanded("${A}", &of).unwrap(), "${HOST}");
     }

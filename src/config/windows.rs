@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_name_counts_and_routers_prefixes_do_not() {
+    fn the_longest_matching_model_name_gives_the_window_and_router_prefixes_are_ignored() {
         for (model, tokens) in [
             ("gpt-4", Some(8_192)),
             ("gpt-4o-mini-2024-07-18", Some(128_000)),

@@ -233,14 +233,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_states_of_an_adder_may_arrive_in_any_order_and_repeatedly(states in prop::collection::vec(0..9_u64, 1..9)) {
+        fn the_latest_tally_is_found_whatever_the_order_and_repetition_of_its_states(states in prop::collection::vec(0..9_u64, 1..9)) {
             let latest = states.iter().fold(Tally::default(), |known, state| known.later(&tally(*state)));
             prop_assert_eq!(latest, tally(states.iter().copied().max().unwrap()));
         }
     }
 
     #[test]
-    fn sums_are_added_marks_are_the_highest_and_nothing_falls_below_zero() {
+    fn adding_tallies_sums_counters_keeps_the_highest_marks_and_saturates() {
         let both = tally(2).plus(&tally(3));
         assert_eq!(both, Tally { sums: Sums([5; KINDS]), marks: Marks([3; KINDS]), bought: 5 });
         assert_eq!(Sums([1; KINDS]).less(&Sums([2; KINDS])), Sums::default());

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_history_has_the_name_that_its_own_request_had() {
+    fn the_hash_of_a_history_prefix_equals_the_hash_of_the_request_that_sent_it() {
         let messages = [r#"{"role":"user","content":"q"}"#, r#"{"role":"assistant","content":"a"}"#, "{}"];
         let body = |count: usize| format!(r#"{{"messages":[{}]}}"#, messages[..count].join(","));
         let body_of_all = body(3);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_is_found_again_before_the_reply_to_it() {
+    fn earlier_requests_are_found_as_prefixes_of_a_later_history() {
         let asked = r#"{"role":"user","content":"q"}"#;
         let reply = r#"{"role":"assistant","content":"a"}"#;
         let body = |messages: &[&str]| format!(r#"{{"messages":[{}]}}"#, messages.join(", "));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_and_other_tools_are_another_history() {
+    fn different_messages_or_tools_give_a_different_history_hash() {
         let of = |content: &str, tool: &str| {
             let body = format!(
                 r#"{{"messages":[{{"role":"user","content":"{content}"}}],"tools":[{{"function":{{"name":"{tool}"}}}}]}}"#

@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_hash_of_its_domain_and_its_parts_with_their_lengths_however_they_are_joined() {
+    fn the_keyed_hash_covers_the_domain_and_the_parts_with_their_lengths() {
         let bytes: Vec<u8> = (0..=255).cycle().take(400).collect();
         let lengths = [0, 1, 16, 110, 111, 112, 119, 120, 121, 128, 300];
         for first in lengths {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_spelled_in_hexadecimal() {
+    fn a_hash_is_written_as_32_hexadecimal_digits() {
         for name in [0, 0x0123_4567_89ab_cdef_fedc_ba98_7654_3210, u128::MAX, 0x0a90] {
             let expected = format!("{name:032x}");
             assert_eq!((Hash(name).to_hex(), Hash(name).to_string()), (expected.clone(), expected));

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_providers_draw_are_random_and_those_that_count_are_not() {
+    fn random_provider_ids_are_distinguished_from_counted_ids() {
         for (id, name, random) in [
             ("call_Ae2Y4fDJmxZkQhWq8LbTzR1c", "search", true),
             ("call_00_Ae2Y4fDJmxZkQhWq8LbTzR1c", "search", true),

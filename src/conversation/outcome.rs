@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_empty_in_all_its_spellings() {
+    fn every_form_of_an_empty_result_is_recognised() {
         for text in [
             "",
             " \n\t",
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_can_be_used_is_not_empty() {
+    fn results_with_usable_content_are_not_empty() {
         for text in [
             "0",
             "false",

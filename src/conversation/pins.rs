@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_order_and_escapes_are_no_change_and_anything_else_is() {
+    fn white_space_member_order_and_escapes_do_not_change_a_pin_but_content_does() {
         let one = pin("f", r#"{"name":"f","description":"Reads é.","parameters":{"a":1,"b":[1,2]}}"#);
         let same = r#"{ "parameters":{"b":[1, 2],"a":1}, "description":"Reads \u00e9.","name":"f"}"#;
         assert_eq!(one, pin("f", same));

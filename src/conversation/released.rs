@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_counts_by_its_own_context_and_else_by_all_that_may_be_it() {
+    fn a_calls_release_time_comes_from_its_own_context_or_from_all_candidates() {
         for (known, expected) in [
             (&[][..], None),
             (&[(0, 0, 5)], Some((5, 5))),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_hidden_is_known_by_the_call_s_own_context_or_by_a_random_id_that_came_in_one() {
+    fn a_hidden_exchange_is_found_by_the_calls_context_or_by_an_unambiguous_random_id() {
         const RANDOM: &str = "call_Ae2Y4fDJmxZkQhWq8LbTzR1c";
         let hidden = Hidden::Exchange(Hash(8));
         for (id, known, expected) in [

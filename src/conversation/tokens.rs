@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_all_kinds_count_as_by_the_rule_alone() {
+    fn token_estimates_equal_those_of_the_plain_rule_for_all_texts() {
         let plain = ["word", " ", "  ", "Camel", "x1", "12345", "\n\t", "{\"", "_id", "'s", "...", "a", "Z9"];
         let escaped = [r"\n", r"\\", r#"\""#, r"\/", r"\t", r"\u00e9", r"\ud83d\ude00", r"\u12", r"\q", r"\"];
         let wide = ["é", "ß", "中文", "。", "я", "한", "😀", "\u{7f}"];
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_count_too() {
+    fn invalid_utf8_is_estimated_by_the_same_rule() {
         let bytes: Vec<u8> = (0..4_000_u32).map(|at| (at * at / 7 % 256) as u8).collect();
         for from in 0..200 {
             assert_eq!(estimate_json(&bytes[from..]), plainly(&bytes[from..], true));

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_groups_pass_in_any_order_of_their_results() {
+    fn complete_groups_of_calls_and_results_are_accepted_in_any_result_order() {
         let user = json!({"role": "user", "content": "q"});
         for messages in [
             json!([user]),

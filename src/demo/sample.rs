@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_keyword_that_tools_use_gets_a_fitting_value() {
+    fn a_sample_value_fits_every_schema_keyword_that_tools_use() {
         let schema = json!({"type": "object", "$defs": {"kind": {"enum": ["a", "b"]}}, "properties": {
             "text": {"type": ["string", "null"]}, "url": {"type": "string"},
             "count": {"type": "integer", "minimum": 3},
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_contains_itself_ends() {
+    fn sampling_a_recursive_schema_terminates() {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
         assert!(sample(&schema, "t")["next"]["next"].is_object());
     }

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scene_has_a_line_for_each_way_and_one_for_what_policies_did_within_100_columns() {
+    fn the_table_shows_each_scene_with_and_without_toolrein_within_100_columns() {
         let mut acted = pass(10, 6, 12_345, Outcome::Answered);
         acted.journey.actions = ["loops=blocked", "loops=notice"].map(str::to_owned).into();
         let rows = [

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tools_find_the_same_for_the_same_arguments() {
+    fn the_tools_give_equal_results_for_equal_arguments() {
         let hits = run("web_search", r#"{"query":"q"}"#);
         assert_eq!(hits, run("web_search", r#"{"query":"q"}"#));
         assert_ne!(hits, run("web_search", r#"{"query":"r"}"#));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_sense_gets_a_result_that_says_so() {
+    fn an_invalid_call_gets_an_error_as_its_result() {
         for (name, arguments) in [("web_search", "{"), ("web_search", r#"{"url":"u"}"#), ("other", "{}")] {
             assert!(run(name, arguments).starts_with(r#"{"error":"#), "{name} {arguments}");
         }

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_in_a_text_that_parsers_read_differently_is_hidden_whatever_else_is_planned() {
+    fn a_secret_in_an_ambiguous_string_is_redacted_despite_other_planned_changes() {
         let body = r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"key s3cr3t \ud800 end"}]}"#;
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         assert!(request.messages[0].odd);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_differs_in_case_alone_is_replaced_and_removed_as_what_some_servers_take_it_for() {
+    fn setting_or_removing_a_member_ignores_the_case_of_its_name() {
         let edited = |body: &str, edit: &dyn Fn(&Request, &mut Splices)| {
             let request = crate::dialect::responses::parse(body.as_bytes()).unwrap();
             let mut splices = Splices::default();

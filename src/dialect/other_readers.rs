@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_in_wide_encodings_are_chat_requests_to_who_knows_them() {
+    fn chat_requests_in_utf_16_and_utf_32_are_recognised() {
         let narrow: Vec<u16> = format!("\u{feff}{CHAT}").encode_utf16().collect();
         let wide: Vec<u32> = format!("\u{feff}{CHAT}").chars().map(u32::from).collect();
         for skip in [0, 1] {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lenient_reader_takes_for_a_chat_request_is_distinguished_from_what_nobody_does() {
+    fn bodies_that_a_lenient_parser_reads_as_chat_requests_are_recognised() {
         let deep = |end: &str| format!("{{\"messages\":[],\"x\":{}1{end}", r#"{"x":"#.repeat(20_000));
         for body in [
             r#"{"messages":[]} trailing"#,

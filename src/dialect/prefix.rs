@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_known_though_its_last_message_differs_or_much_follows_its_messages() {
+    fn a_cached_prefix_is_found_despite_a_new_last_message_or_a_long_tool_list() {
         let tool = format!(r#"{{"function":{{"name":"t","description":"{}"}}}}"#, "word ".repeat(500));
         let tools = format!(r#","tools":[{}]}}"#, vec![tool; 10].join(","));
         for after in ["}", tools.as_str()] {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_the_same_for_every_body_and_lie_close() {
+    fn checkpoint_lengths_are_close_to_each_other_and_few() {
         assert!(lengths(LEAST_BYTES - 1).is_empty());
         for bytes in (LEAST_BYTES..2_000_000).step_by(9_973) {
             let lengths = lengths(bytes);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_not_believed_and_odd_values_count_as_nothing() {
+    fn totals_are_ignored_and_invalid_values_count_as_zero() {
         let xai = json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100,
             "completion_tokens_details": {"reasoning_tokens": 28}});
         let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_are_left_out_and_said_to_be() {
+    fn implausible_token_counts_are_ignored_and_flagged() {
         for (usage, prompt, completion, implausible) in [
             (r#"{"prompt_tokens":18446744073709551615,"completion_tokens":7}"#, 0, 7, true),
             (r#"{"prompt_tokens":99999999999999999999,"completion_tokens":7}"#, 0, 7, true),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_counts_as_far_as_it_was_read() {
+    fn a_truncated_usage_object_counts_as_far_as_it_was_read() {
         let broken = br#"{"prompt_tokens": 66, "completion_tokens": "#;
         assert_eq!(Usage::parse(broken), Usage { prompt: 66, ..Usage::default() });
     }

@@ -92,7 +92,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn numbers_of_equal_path_are_added_and_nothing_is_lost() {
+    fn usage_objects_are_summed_by_path_and_keep_every_member() {
         let first = json!({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "cost": 0.5, "is_byok": true});
         let second = json!({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"audio_tokens": 1},
             "cost": 0.25, "is_byok": false, "x": null});

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_framework_of_the_page_has_a_line_with_the_real_address() {
+    fn doctor_prints_a_line_with_the_real_address_for_every_framework() {
         let lines = frameworks(&config("127.0.0.1:9000"));
         assert!(lines.lines().count() >= 10, "{lines}");
         assert!(lines.lines().all(|line| line.contains("http://127.0.0.1:9000/v1")), "{lines}");

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_in_which_a_person_is_asked_is_none_of_the_turns() {
+    fn the_time_spent_waiting_for_an_approval_does_not_count_for_the_turn() {
         let body = br#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"May I?"},
             {"role":"user","content":"yes"}]}"#;
         let request = crate::dialect::chat::parse(body).unwrap();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_is_followed_by_the_form_that_leaves_out_what_was_refused() {
+    fn the_retry_after_a_refusal_leaves_out_what_was_refused() {
         let plain = Variant::plain(Placement::System);
         for (refusal, expected, fallback) in [
             (Refusal::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_that_names_the_roles_is_tried_as_each_thing_that_it_may_mean() {
+    fn an_error_that_lists_accepted_roles_leads_to_a_retry_for_each_meaning() {
         let messages = vec!["Only user and assistant roles are supported!".to_owned()];
         let error = UpstreamError { messages, ..UpstreamError::default() };
         let plain = Variant::plain(Placement::System);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_put_back_are_history_too() {
+    fn restored_hidden_exchanges_count_as_tool_history() {
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
         let plain = Variant::plain(Placement::System);
         for restored in [false, true] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_asked_for_no_more_where_that_is_refused_even_if_tools_are_forced() {
+    fn a_refused_usage_request_is_dropped_even_if_tools_are_forced() {
         let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
         let mut fallbacks =
             Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_tools_that_is_refused_for_streaming_is_asked_for_whole_and_keeps_its_tools() {
+    fn a_refusal_of_tools_in_streams_is_retried_as_a_whole_reply_with_tools() {
         let refusal = said("This model doesn't support tool use in streaming mode.");
         let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
         let plain = Variant::plain(Placement::System);
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_dropped_turns_may_be_placed_once_more() {
+    fn a_refused_notice_about_dropped_turns_may_be_placed_differently() {
         let mut plan = Plan::default();
         for refused in [None, Some(Fallback::Placement)] {
             let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn forced_answers_and_passing_operators_keep_their_tools() {
+    fn tools_are_never_dropped_for_forced_answers_or_with_tools_unsupported_pass() {
         let plain = Variant::plain(Placement::System);
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clients_own_late_system_message_is_its_own_affair() {
+    fn a_refusal_of_the_clients_own_late_system_message_is_not_retried() {
         let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
         assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System)), None);
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_model_is_left_out_at_once() {
+    fn known_refusals_of_a_model_shape_the_first_request() {
         let fallbacks = Fallbacks::new(&with_tools(), RETRY);
         let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
         assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_final_answer_is_asked_for_after_so_many_times_and_what_we_served_counts_for_none() {
+    fn a_final_answer_is_requested_after_the_re_ask_limit_not_counting_served_calls() {
         let mut reasks = Reasks::default();
         let mut lands = |next| reasks.again(0, next, Bytes::new(), 2).land;
         let (calls, served) = (Next::OtherCalls, Next::Served);

@@ -44,7 +44,7 @@ mod tests {
     use crate::conversation::memo::NoMemo;
 
     #[test]
-    fn exchanges_are_kept_where_the_known_prefix_is_sent_with_the_same_ones() {
+    fn a_prefix_is_kept_only_if_it_is_sent_with_the_same_hidden_exchanges() {
         let body = r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user"},{"role":"assistant"},{"role":"user"}]}"#;
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_out_of_the_middle_is_gone_and_the_marker_ours() {
+    fn text_cut_from_the_middle_is_marked_gone_and_the_marker_ours() {
         let runs = compare("one 1\ntwo 2\nthree 3\nfour 4\n", "one 1\n[two lines are gone]\nfour 4\n");
         let expected = [
             (Mark::Same, "one 1\n"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lines_are_gone_where_the_marker_is() {
+    fn removed_lines_among_equal_lines_are_marked_at_the_marker() {
         let before = "line\n".repeat(9);
         let after = format!("{}[cut]\n{}", "line\n".repeat(2), "line\n".repeat(3));
         let runs = compare(&before, &after);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_after_a_text_is_ours_alone_and_lines_around_it_too() {
+    fn a_notice_after_a_text_and_lines_around_it_are_marked_ours() {
         assert_eq!(
             compare("result", "result\n\n[notice]"),
             [(Mark::Same, "result"), (Mark::Ours, "\n\n[notice]")]
@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_runs_join_to_both_texts(before in "[ab,\né]{0,60}", after in "[ab,\né]{0,60}") {
+        fn the_marked_runs_reproduce_both_texts(before in "[ab,\né]{0,60}", after in "[ab,\né]{0,60}") {
             let runs = compare(&before, &after);
             prop_assert_eq!(joined(&runs, Mark::Ours), &*before);
             prop_assert_eq!(joined(&runs, Mark::Gone), &*after);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_shorter_value_counts_where_the_longest_is_no_whole_word_or_comes_later() {
+    fn a_shorter_value_is_hidden_if_the_longest_is_not_a_whole_word_there() {
         let hidden = with(&[("anna", 0), ("anna b", 0), ("anna boa", 0), ("anna bo b", 9), ("ann\u{e4}", 0)]);
         for (text, expected) in [
             ("anna bob", "[V_00] bob"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_is_linear_in_the_text_and_in_the_values_that_begin_alike() {
+    fn hiding_values_with_a_common_prefix_takes_linear_time() {
         let key = |at: usize| format!("-----BEGIN PRIVATE KEY-----\n{}{at}", "-".repeat(at % 90));
         crate::plan::work::assert_linear(100, |size| {
             let mut hidden = Placeholders::default();
@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn values_are_not_shown_to_programmers() {
+    fn debug_output_of_placeholders_shows_no_values() {
         assert_eq!(format!("{:?}", with(&[("anna@x.de", 1)])), "1 placeholder");
     }
 
     proptest! {
         #[test]
-        fn what_is_hidden_comes_back(
+        fn hidden_values_are_restored_exactly(
             values in prop::collection::vec("[a-c]{4,6}", 1..6),
             words in prop::collection::vec("[a-c]{1,6}|[\\[\\]V_0é ]{1,4}", 0..30),
         ) {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_new_text_counts_whatever_the_order() {
+    fn the_strongest_change_of_a_text_applies_in_any_order() {
         let strengths = [shorten("s"), point("po", 9), block("wit"), clear("clea"), hide("hidde")];
         for (at, weaker) in strengths.iter().enumerate() {
             for stronger in &strengths[at + 1..] {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_to_what_is_cleared_or_dropped_gives_way() {
+    fn a_pointer_to_a_cleared_or_dropped_result_is_not_used() {
         let mut plan = planned(vec![(1, clear("c")), (4, shorten("s")), (4, point("p", 1))]);
         assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("s"));
         plan = planned(vec![(4, point("p", 1))]);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cleaned_whatever_it_becomes() {
+    fn a_text_is_cleaned_in_addition_to_any_other_change() {
         let clean = Change::Clean { text: 0, gone_chars: 3 };
         for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean), (1, shorten("s"))])] {
             assert!(settle(&plan)[&(1, 0)].is_cleaned);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_put_around_every_text_but_one_that_is_blocked() {
+    fn lines_surround_every_text_except_a_blocked_one() {
         let surround = Change::Surround { text: 0, frame: Frame::new("<", ">") };
         for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (block("w"), 0)] {
             let plan = planned(vec![(1, surround.clone()), (1, change)]);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_may_be_called_if_it_fits_only_and_not_except() {
+    fn a_tool_is_allowed_if_it_matches_only_and_does_not_match_except() {
         for (table, name, allowed) in [
             ("", "read", true),
             ("only = [\"read\"]", "read", true),

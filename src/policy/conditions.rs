@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_the_limit_meets_it_and_so_does_whatever_may_be_one() {
+    fn a_numeric_condition_is_met_beyond_its_limit_or_if_the_value_is_in_doubt() {
         for (arguments, expected) in [
             (r#"{"amount":100}"#, false),
             (r#"{"amount":100.0}"#, false),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_hosts_and_values_meet_their_tests() {
+    fn pattern_host_and_value_conditions_are_met_as_configured() {
         let other_hosts = "argument = \"url\"\nhosts_except = [\"*.example.org\", \"a.b\"]";
         let bad_hosts = "argument = \"url\"\nhosts = [\"*.evil.net\"]";
         let risky = "argument = \"command\"\npattern = \"\\\\brm\\\\b|sudo\"";
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_may_be_allowed_and_what_is_in_doubt_never_is() {
+    fn missing_arguments_may_be_configured_to_pass_but_ambiguous_ones_never_pass() {
         let table = "argument = \"force\"\nvalues = [true]\nmissing = \"pass\"";
         for (arguments, expected) in [
             ("{}", false),

@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_of_the_tools_need_a_yes_and_others_do_not() {
+    fn calls_of_the_listed_tools_need_an_approval_and_others_do_not() {
         let rule = policy::<Confirm>("tools = [\"delete*\", \"pay\"]");
         let mut conversation = Conversation::new(&rule);
         for (tool, passes) in [("delete_file", false), ("pay", false), ("search", true), ("payment", true)] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_compared_without_case_and_white_space() {
+    fn approval_words_are_compared_without_case_and_outer_white_space() {
         let rule = policy::<Confirm>("words = [\" Go Ahead \"]\nexpires = \"90s\"\nmax_chars = 9");
         let confirming = rule.about().approvals.clone().unwrap();
         let words = vec!["go ahead".into()];
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn held_calls_are_judged_whole_and_wait_as_long_as_is_said() {
+    fn held_calls_are_judged_with_their_arguments_and_wait_for_the_configured_time() {
         for (table, hold_ms) in [("", 120_000), ("hold = \"5s\"", 5_000)] {
             let rule = policy::<Confirm>(&format!("tools = [\"pay\"]\nform = \"held\"\n{table}"));
             assert_eq!(rule.about().approvals.as_ref().unwrap().hold_ms(), Some(hold_ms));

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_reasons_the_stricter_one_counts() {
+    fn the_stricter_of_two_actions_applies() {
         let requests = [vec![tool("add", "Adds.")], vec![tool("add", INJECTED)]];
         let (plan, ruling) = last("on_change = \"block\"\non_instructions = \"count\"", &requests);
         assert_eq!(words(&plan), ["changed", "instructions"]);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_more_definitions_are_kept_an_unknown_tool_is_as_good_as_changed_and_counts_no_more() {
+    fn an_unknown_tool_counts_as_changed_once_the_limit_of_pinned_definitions_is_reached() {
         let key = HashKey::fixed(1);
         let pins: Vec<Pinned> =
             (0..MOST_PINS).map(|at| Pinned::of(&format!("t{at}"), b"1", &key, &NoMemo)).collect();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_lines_carry_no_instructions() {
+    fn toolreins_own_lines_do_not_look_like_instructions() {
         for text in [&CHANGED, &INSTRUCTIONS] {
             assert!(scan(text.default).score < SCORE, "{}", text.default);
         }

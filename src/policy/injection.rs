@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_of_nought_is_refused() {
+    fn a_score_of_zero_is_refused() {
         let config = Config { score: 0, ..Config::default() };
         assert_eq!(Injection::new(config).err().unwrap()[0].key, "score");
     }

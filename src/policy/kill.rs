@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_is_stopped_and_nothing_else() {
+    fn only_the_configured_conversations_callers_and_tiers_are_stopped() {
         let derived = {
             let body = turn("f", 3);
             somebody()
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_while_the_program_runs_is_stopped_too() {
+    fn conversations_and_callers_stopped_at_run_time_are_stopped() {
         for stopped in [Stopped::Conversation, Stopped::Caller] {
             assert!(is_stopped(judge("", None, |transcript| transcript.stopped = Some(stopped))));
         }
     }
 
     #[test]
-    fn the_reason_cannot_change_within_the_turn_and_says_what_the_operator_wants() {
+    fn a_stopped_call_gets_a_final_reason_with_the_operators_message() {
         let mut judge = judge("conversations = [\"a\"]\nmessage = \"Ask Ada.\"", Some("a"), |_| {});
         let reason = judge.rule(0, "f", None, 0).objections.remove(0).1;
         let message = "The call was not run. Ask Ada.";

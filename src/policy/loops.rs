@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_loop_is_left_alone() {
+    fn calls_that_are_not_a_loop_get_no_notice() {
         let other_order = ("weather", r#"{ "day":1,"city":"Paris"}"#, "rain");
         let ordered = ("weather", r#"{"city":"Paris","day":1.0}"#, "rain");
         let dry = ("weather", r#"{"city":"Paris"}"#, "dry");
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_turn_begins_anew_and_a_user_message_after_results_does_not() {
+    fn a_new_turn_resets_the_loop_count_but_a_user_message_after_results_does_not() {
         let after = |message: &str| format!("{},{message}", one_by_one(&[RAIN; 4]));
         let answer = r#"{"role":"assistant","content":"It rains."},{"role":"user","content":"And now?"}"#;
         assert_eq!(allowed("", &after(answer), &[RAIN]), [true]);
@@ -879,7 +879,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_stays_where_it_was_as_the_conversation_grows() {
+    fn loop_notices_keep_their_places_as_the_conversation_grows() {
         let pairs =
             [vec![RAIN; 7], [SUN, FOG].repeat(5), vec![NOTHING; 3], vec![THOUGHT, RAIN, RAIN, RAIN]].concat();
         let whole = notices("", &one_by_one(&pairs));
@@ -892,7 +892,7 @@ mod tests {
     }
 
     #[test]
-    fn one_notice_at_a_place_is_enough() {
+    fn at_most_one_notice_is_placed_at_a_message() {
         assert_eq!(places("", &one_by_one(&[NOTHING; 4])), [(4, "empty"), (6, "notice"), (8, "notice")]);
     }
 

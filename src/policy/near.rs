@@ -107,7 +107,7 @@ fn a_name_that_is_not_near_is_another_tool() {
 }
 
 #[test]
-fn a_list_of_what_may_be_called_lets_a_near_name_of_a_declared_tool_through_and_no_other() {
+fn a_list_of_allowed_tools_accepts_near_names_of_declared_tools_only() {
     let only = policy::<allow::Allow>("only = [\"pay\"]\nundeclared = \"pass\"");
     let state = policy::<states::States>("[x.state.start]\nfinal = true\ntools = [\"pay\"]");
     for rule in [only, state] {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_paths_are_refused() {
         for text in
             ["", ".", "a.", ".a", "a..b", "a[", "a[]", "a[x]", "a]", "a[*]b", "a .b", "a.[*]", "a[-1]"]
         {

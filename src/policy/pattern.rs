@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_run_of_characters() {
+    fn a_star_matches_any_run_of_characters() {
         for (pattern, name, fits) in [
             ("search", "search", true),
             ("search", "searchAll", false),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_name_counts_for_more_than_a_pattern_that_fits() {
+    fn a_near_name_takes_precedence_over_a_matching_pattern() {
         let entries = [("*", 0), ("Pay", 1), ("pay", 2), ("del*", 3), ("delete*", 4)];
         let entries = entries.map(|(pattern, value)| (Pattern::new(pattern), value));
         for (name, value) in

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_runs_backwards_blocks_nothing_for_ever() {
+    fn a_clock_that_jumps_backwards_does_not_block_a_tool_forever() {
         let policy = policy::<RateLimit>(r#"default = { calls = 1, per = "60s" }"#);
         let mut talk = Conversation::with_calls(&policy, "f", &[Some(10 * MINUTE)]);
         let reason = blocked(&mut talk, "f", MINUTE).unwrap();

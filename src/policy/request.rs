@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_fits_does_so_by_the_closer_bound_of_every_message_and_the_other_way_round(
+        fn a_request_fits_exactly_if_the_sum_of_its_message_estimates_fits(
             texts in prop::collection::vec("[a-z0-9 .中\n\"]{0,400}", 1..8),
             tokens in 0_u64..1500,
         ) {

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_at_the_time_of_day_and_never_goes_back() {
+    fn the_clock_starts_at_the_wall_clock_time_and_never_goes_backwards() {
         let times: Vec<u64> = (0..1000).map(|_| now_ms()).collect();
         assert!(times.is_sorted());
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_also_json_as_they_are_cannot_be_read() {
+    async fn a_body_that_is_both_json_and_valid_compressed_data_is_unreadable() {
         // A stored block of raw deflate may begin with white space.
         let stored = |text: &[u8]| {
             let length = u16::try_from(text.len()).unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_says_of_its_bytes_is_removed_and_the_rest_keeps_its_order() {
+    fn headers_that_describe_the_body_bytes_are_removed_and_the_rest_keeps_its_order() {
         let mut headers = HeaderMap::new();
         for name in ["vary", "content-encoding", "x-a", "etag", "content-length", "x-b"] {
             headers.insert(name, HeaderValue::from_static("1"));

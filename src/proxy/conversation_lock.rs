@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_is_inside_and_others_are_refused_or_of_other_conversations() {
+    async fn the_lock_admits_one_request_per_conversation() {
         let lock = Arc::<ConversationLock>::default();
         let first = lock.enter(ONE, Duration::ZERO).await;
         assert!(matches!(lock.enter(ONE, Duration::ZERO).await, Entry::Busy));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_wait_go_in_as_they_came() {
+    async fn waiting_requests_enter_in_order_of_arrival() {
         let lock = Arc::<ConversationLock>::default();
         let first = inside(lock.enter(ONE, LONG).await);
         let (sender, mut order) = tokio::sync::mpsc::unbounded_channel();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_or_leaves_is_gone_without_a_trace() {
+    async fn a_request_that_times_out_or_leaves_the_queue_leaves_no_state() {
         let lock = Arc::<ConversationLock>::default();
         let first = inside(lock.enter(ONE, LONG).await);
         assert!(matches!(lock.enter(ONE, Duration::from_millis(5)).await, Entry::Busy));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_conversations_than_are_told_apart_pass() {
+    async fn conversations_beyond_the_tracked_number_are_not_locked() {
         let lock = Arc::<ConversationLock>::default();
         let full = (0..MOST_CONVERSATIONS as u128)
             .map(|nth| (Hash(nth), Queue { semaphore: Arc::new(Semaphore::new(1)), present: 1 }));

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_the_same_however_it_is_spelled() {
+    fn an_api_key_is_recognised_in_every_notation_of_headers_and_queries() {
         for spelling in [
             &b"Bearer k"[..],
             b"bEARER k",
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_credential_is_none_and_several_are_several() {
+    fn credentials_are_found_in_headers_and_queries_and_nothing_else_is() {
         for (headers, query, expected) in [
             (&[][..], "", &[][..]),
             (&[("authorization", &b"Bearer"[..]), ("x-api-key", b"")], "?key=&keys=x&monkey=y", &[]),

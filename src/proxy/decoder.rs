@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn members_after_one_another_are_one_body() {
+    fn concatenated_gzip_and_zstd_members_are_decoded_as_one_body() {
         for name in ["gzip", "zstd"] {
             let member = encode((name, false), b"one ");
             assert_eq!(decode(name, &member.repeat(3)).unwrap(), b"one one one ", "{name}");
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_damaged_is_an_error_and_nothing_follows_it() {
+    fn truncated_or_corrupt_input_is_an_error_and_gives_no_further_output() {
         for (name, raw) in CODINGS {
             let coded = encode((name, raw), &text(30_000));
             for cut in [1, coded.len() / 2, coded.len() - 1] {

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_the_same_again_with_order_doubles_and_what_is_secret() {
+    fn a_copied_head_keeps_order_duplicates_and_sensitive_flags() {
         let mut secret = HeaderValue::from_static("s");
         secret.set_sensitive(true);
         let came = parts(&[

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn toolreins_own_headers_and_expect_stay_with_us() {
+    fn toolreins_own_headers_and_expect_are_not_forwarded() {
         let mut headers =
             map(&[("x-toolrein-profile", "p"), ("expect", "100-continue"), ("x-session-id", "s")]);
         strip_request(&mut headers, false);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn http_by_another_way_is_taken_out_of_what_is_offered_and_nothing_else_may_be_agreed_on() {
+    fn upgrades_to_other_http_versions_are_not_offered_and_only_offered_ones_are_accepted() {
         let offer = offered(&map(&[("upgrade", "h2c, WebSocket"), ("upgrade", "TLS/1.2,rtsp/2.0")])).unwrap();
         assert_eq!(offer, "WebSocket, rtsp/2.0");
         for (agreed, expected) in [
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_may_take_for_a_post_is_one() {
+    fn requests_that_a_server_may_treat_as_post_count_as_post() {
         let ask = |method: &str, lines: &[(&str, &str)]| {
             let mut request = Request::builder().method(method).body(()).unwrap();
             *request.headers_mut() = map(lines);

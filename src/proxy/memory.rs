@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_reserved_than_there_is_and_the_halves_are_apart() {
+    fn reservations_never_exceed_the_separate_budgets_of_requests_and_replies() {
         let memory = BodyMemory::new(200 * 1024);
         let [mut one, mut other, mut request] = [(); 3].map(|()| Reserved::default());
         assert!(memory.replies.reach(&mut one, 80 * KIB));

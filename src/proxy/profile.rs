@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_told_by_the_key_however_it_is_sent() {
+    fn the_tier_is_found_by_the_key_in_every_header_notation() {
         let more = "[profile.guests]\ntiers = [\"guest\"]";
         let config = config(&format!("{more}\n[conversation]"));
         for (headers, expected) in [
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_there_is_not_is_refused_with_those_that_there_are() {
+    fn an_unknown_profile_name_is_refused_with_a_list_of_known_names() {
         let header = [("x-toolrein-profile", "chatt")];
         let said = "There is no profile of that name. Known here: chat, small, large, free.";
         assert_eq!(chosen(&config(""), &header, "gpt-4o"), Err(said.to_owned()));

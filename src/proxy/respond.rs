@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn strangers_learn_nothing_of_the_upstream_and_everything_else() {
+    async fn errors_for_remote_callers_hide_the_upstream_and_nothing_else() {
         let (host, detail) = ("gpu-7.internal:8000".to_owned(), "10.0.0.7 refused".to_owned());
         for error in [
             ProxyError::UpstreamConnect { host: host.clone(), detail: detail.clone() },
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_used_up_limit_says_when_it_opens_and_that_a_retry_before_is_of_no_use() {
+    async fn the_error_for_a_used_up_limit_says_when_to_retry() {
         let numbers = vec![("remaining", 0), ("retry_after_ms", 41_200)];
         let reason =
             Reason::new(crate::plan::ReasonKind::RateLimit, "No.").with(numbers).at("reset_at", 60_000);

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_is_decided_on_without_every_reading() {
+    fn a_very_long_path_is_classified_without_trying_every_decoding() {
         let long = |end: &str| format!("/{}/{end}", "%2561/".repeat(LONGEST_READ));
         for (end, expected) in [
             ("chat/completions", Some(Governed::ChatCompletions)),

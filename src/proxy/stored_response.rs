@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_follows_the_last_segment_of_that_name() {
+    fn the_response_id_is_the_segment_after_responses() {
         for (path, id) in [
             ("/v1/responses/resp_1", Some("resp_1")),
             ("/v1/responses/resp_1/input_items", Some("resp_1")),

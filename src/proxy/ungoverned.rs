@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_endpoint_is_first_once() {
+    fn only_the_first_request_to_each_endpoint_counts_as_first() {
         let warned = AtomicU32::new(0);
         for endpoint in [Endpoint::Messages, Endpoint::Realtime] {
             assert!(is_first(&warned, endpoint));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_shows_the_headers_shows_no_key_and_a_websockets_key_goes_too() {
+    fn no_key_is_sent_with_trace_and_a_websocket_subprotocol_key_is_removed() {
         let (_, lines) = sent(KeyHeader::Authorization, "TRACE", "/v1/x", &[("authorization", "Bearer c")]);
         assert!(lines.is_empty(), "{lines:?}");
         let protocols = "realtime, OpenAI-insecure-api-key.c1, openai-beta.realtime-v1";

@@ -81,7 +81,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     #[tokio::test]
-    async fn who_takes_nothing_for_too_long_is_given_up() {
+    async fn a_write_times_out_if_the_peer_reads_nothing() {
         let (ours, _theirs) = duplex(4);
         let mut ours = WriteTimeout::new(ours, Duration::from_millis(1));
         assert_eq!(ours.write_all(&[0; 5]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);

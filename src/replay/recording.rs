@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_recorder_added_is_read_and_taken_out() {
+    fn members_that_the_recorder_added_are_read_and_removed_from_the_body() {
         let recording = read(
             r#"{"source":"s","id":7,"model":"m","messages":[{"role":"user","content":"q","timestamp":2},{"created_at":"1970-01-01T00:00:03Z","role":"assistant"}], "own": 1,"reward":1.0,"usage":[],"ref":"r"}"#,
         );
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_end_where_the_assistant_speaks_and_at_the_end() {
+    fn a_recording_is_split_into_requests_before_each_assistant_turn_and_at_the_end() {
         for (said, expected) in [
             ("ua", vec![(1, 1..2)]),
             ("suatau", vec![(2, 2..3), (4, 4..5), (6, 6..6)]),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_wait_everything_is_as_much_later() {
+    fn a_wait_shifts_all_later_times() {
         let mut clock = Clock::new(Duration::from_secs(2));
         assert_eq!([clock.call(None), clock.call(Some(90_000))], [2_000, 90_000]);
         clock.wait(7_000);

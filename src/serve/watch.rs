@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_is_reported_once_it_was_the_same_twice() {
+    fn a_changed_file_is_reported_once_its_content_is_stable() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("proxy.toml");
         std::fs::write(&path, "a").unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_belong_together_are_reported_once_all_of_them_are_steady() {
+    fn related_files_are_reported_once_all_of_them_are_stable() {
         let folder = tempfile::tempdir().unwrap();
         let paths = ["tls.crt", "tls.key"].map(|name| folder.path().join(name));
         paths.iter().for_each(|path| std::fs::write(path, "a").unwrap());

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_asked_for_longest_is_forgotten_and_the_weight_of_all_is_bounded() {
+    fn the_cache_evicts_the_least_recently_used_entries_and_bounds_its_weight() {
         let cache = weighed(1_000, Duration::MAX, |value: &usize| *value);
         cache.insert(Hash(0), 1_001);
         cache.run_pending_tasks();

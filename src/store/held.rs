@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_call_hears_its_own_word_once() {
+    async fn each_held_call_gets_its_own_decision_exactly_once() {
         let calls = Arc::<HeldCalls>::default();
         let (mut pay, pay_token) = held(&calls, "pay");
         let (mut delete, delete_token) = held(&calls, "delete");

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_call_each_conversation_s_latest_time_is_kept_and_the_newest_of_all() {
+    fn the_latest_release_of_a_call_is_kept_per_conversation() {
         let store = store();
         let release = |context, at_ms| Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms };
         for (context, at_ms) in [(7, 5), (8, 6), (7, 9), (7, 4)].into_iter().chain((10..20).map(|at| (9, at)))
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_found_at_their_place_equal_ones_once() {
+    fn hidden_exchanges_are_found_at_their_place_without_duplicates() {
         let store = store();
         for (place, round) in
             [(1, round(7, "new")), (1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))]
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_keeps_a_bounded_number_of_rounds() {
+    fn the_number_of_hidden_exchanges_at_one_place_is_bounded() {
         let store = store();
         for key in 0..200 {
             store.record(News { rounds: vec![(Hash(1), round(key, "x"))], ..News::default() });
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_refuses_adds_up() {
+    fn facts_about_what_a_model_refuses_accumulate() {
         let store = store();
         let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
         let no_late_system = ModelFacts { no_late_system: true, ..ModelFacts::default() };

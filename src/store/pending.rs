@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_retry_gets_the_calls_again_for_a_while_and_a_double_does_not() {
+    fn a_retry_within_its_time_gets_the_approved_calls_once_more_and_a_duplicate_does_not() {
         for (now_ms, again) in [(500, false), (799, false), (800, true), (60_499, true), (60_500, false)] {
             let mut pending = pending();
             assert!(pending.take(claim(1, 500)));

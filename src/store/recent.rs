@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_dies_a_lifetime_after_it_was_written_however_often_it_is_asked_for() {
+    fn a_value_expires_a_lifetime_after_its_last_write_even_if_it_is_read() {
         let cache = Recent::new(100, 10);
         let count = |known: Option<u32>| known.map_or(7, |known| known + 1);
         cache.update(Hash(1), 5, count);

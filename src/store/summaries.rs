@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_decision_stays() {
+    fn the_first_decision_about_a_batch_is_kept() {
         let pins = pins();
         let batch = Hash(1);
         assert_eq!(pins.pinned(batch), None);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_them_together_are_bounded() {
+    fn the_total_memory_of_summaries_is_bounded() {
         let pins = pins();
         let text: Arc<str> = "x".repeat(2_400).into();
         for at in 0..20_000 {

@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sum_of_reported_parts_is_what_was_added_whatever_order_they_come_in(
+        fn the_sum_of_reported_parts_is_the_same_in_any_order(
             adds in prop::collection::vec((0..3_usize, 0..9_u64), 0..30),
             order in prop::collection::vec(any::<prop::sample::Index>(), 0..60),
         ) {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_forgotten_begins_anew_beside_the_one_that_was_reported() {
+    fn a_forgotten_part_starts_a_new_part_beside_the_reported_one() {
         let adder = OwnParts::new(10, DAY);
         let (_, first) = adder.add(Hash(1), &calls(5));
         adder.parts.invalidate(&Hash(1));

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_parameter_is_not_shown() {
+    fn the_shown_path_ends_before_anything_that_may_be_a_parameter() {
         assert_eq!(shown("/v1/models"), "/v1/models");
         assert_eq!(shown("/v1/models;key=s3cr3t"), "/v1/models…");
         assert_eq!(shown("/v1/models%3Fkey=s3cr3t"), "/v1/models…");

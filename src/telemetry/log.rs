@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_configuration_name_formats_and_levels() {
+    fn formats_and_levels_are_read_from_their_configuration_names() {
         let read = |word: &str| serde_json::from_value::<Level>(json!(word)).ok();
         for level in [Level::Debug, Level::Info, Level::Warn, Level::Error] {
             assert_eq!(read(level.as_str()), Some(level));

@@ -564,7 +564,7 @@ toolrein_upstream_seconds_count 1"#;
     }
 
     #[test]
-    fn a_repeated_body_counts_its_reply_again_and_what_the_request_told_only_once() {
+    fn a_repeated_request_counts_its_reply_again_and_its_own_contents_only_once() {
         let metrics = metrics();
         metrics.record(&rich());
         metrics.record(&RequestRecord { repeated: true, ..rich() });
@@ -655,7 +655,7 @@ toolrein_upstream_seconds_count 1"#;
     }
 
     #[test]
-    fn cached_tokens_are_told_apart_by_what_was_done_to_their_conversations() {
+    fn cached_tokens_are_counted_separately_for_touched_and_held_out_conversations() {
         let metrics = metrics();
         for (touched, held_out, prompt, cached) in
             [(true, false, 100, 90), (false, false, 10, 5), (true, true, 1_000, 0), (true, false, 1, 1)]
@@ -723,7 +723,7 @@ toolrein_upstream_seconds_count 1"#;
     }
 
     #[test]
-    fn words_that_are_not_known_beforehand_are_exposed_when_they_are_seen() {
+    fn unforeseen_label_values_appear_once_they_occur() {
         let metrics = metrics();
         metrics.record(&RequestRecord { ungoverned: Some("too_deep"), ..RequestRecord::new(Route::Chat) });
         assert!(metrics.render().contains("\ntoolrein_ungoverned_total{why=\"too_deep\"} 1\n"));

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_tells_edits_by_number_and_the_rest_by_word() {
+    fn the_actions_header_gives_edits_as_counts_and_the_rest_as_words() {
         for (acts, expected) in [
             (vec![], None),
             (vec![(On::Request, "truncate", SHORTENED, 0)], None),

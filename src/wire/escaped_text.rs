@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_weigh_what_they_take() {
+    fn the_weight_of_a_text_includes_its_escapes() {
         assert_eq!(EscapedText::from("word").weight(), 8);
         assert_eq!(EscapedText::from("\u{1}".repeat(1000)).weight(), 7000);
     }

@@ -233,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_seen_stays_and_the_count_is_right(text in texts()) {
+        fn visible_characters_stay_and_the_count_of_removed_ones_is_right(text in texts()) {
             let (left, gone) = strip(&text).unwrap_or_else(|| (text.clone(), 0));
             let seen = |text: &str| text.chars().filter(|c| !is_invisible(*c)).collect::<String>();
             prop_assert_eq!(seen(&left), seen(&text));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_that_are_none_become_a_replacement_however_many_there_are() {
+    fn invalid_escapes_become_replacement_characters() {
         for count in [1, 7, 100] {
             for (raw, text) in
                 [("\\u", "\u{FFFD}"), ("a\\uZZ", "a\u{FFFD}ZZ"), ("\\ud800", "\u{FFFD}"), ("\\é", "\\é")]

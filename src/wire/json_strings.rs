@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_found_whatever_its_text_is_written_with() {
+    fn a_range_is_located_in_the_raw_string_despite_escapes() {
         let raw = br#"a\u00e9\n\ud83d\ude00b\/c"#;
         let text = unescape(raw);
         for word in ["\u{e9}", "\n\u{1f600}", "b/", "a", "c"] {

@@ -69,7 +69,7 @@ fn a_request_without_a_callers_key_is_answered_with_401_on_every_route_and_in_ev
 }
 
 #[test]
-fn a_callers_key_opens_wherever_it_is_and_never_goes_up() {
+fn a_callers_key_is_accepted_in_every_place_and_never_forwarded() {
     let upstream = answering();
     let toolrein = start(&upstream, "");
     let sent = [

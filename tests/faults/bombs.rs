@@ -28,7 +28,7 @@ fn answer(status: &str, coding: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_compressed_bomb_of_the_upstreams_passes_packed_as_it_came_and_is_counted() {
+fn a_compression_bomb_from_the_upstream_is_forwarded_still_compressed_and_counted() {
     let (hand, toolrein) = Hand::behind("limits.reply_bytes = \"4MiB\"\nlimits.held_bytes = \"1MiB\"\n");
     let before = peak(&toolrein);
     for (coding, bomb) in bombs() {
@@ -185,7 +185,7 @@ fn what_is_remembered_of_requests_stays_within_its_bound_whatever_they_are_made_
 }
 
 #[test]
-fn schemas_made_to_take_long_do_not() {
+fn schemas_designed_to_be_slow_are_handled_quickly() {
     let text = "a".repeat(20_000);
     let definitions = |count: usize| -> serde_json::Value {
         let one = |nth: usize| {

@@ -124,7 +124,7 @@ fn closed_behind(head: &str, begun: &str) -> (String, bool) {
 }
 
 #[test]
-fn a_stream_that_ends_with_its_connection_and_not_by_its_own_words_is_broken_and_says_so() {
+fn a_stream_closed_without_an_end_marker_is_reported_as_cut() {
     for head in CLOSING {
         for begun in [
             String::new(),
@@ -149,7 +149,7 @@ fn a_stream_that_ends_with_its_connection_and_not_by_its_own_words_is_broken_and
 }
 
 #[test]
-fn a_stream_that_ends_with_its_connection_behind_its_own_end_is_whole() {
+fn a_stream_closed_after_its_finish_reason_is_complete() {
     for head in CLOSING {
         for begun in [
             format!("{EVENT}{FINISH}\n\n"),
@@ -223,7 +223,7 @@ fn a_client_that_closes_its_sending_half_has_gone_and_the_upstream_is_let_go() {
 }
 
 #[test]
-fn an_upstream_that_closes_its_sending_half_behind_a_whole_reply_has_answered() {
+fn an_upstream_may_close_its_sending_half_after_a_whole_reply() {
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
     for _ in 0..2 {

@@ -49,7 +49,7 @@ fn a_program_out_of_descriptors_serves_again_once_some_are_free() {
 }
 
 #[test]
-fn a_request_that_finds_no_descriptor_for_its_upstream_is_told_so_and_the_next_goes_well() {
+fn a_request_without_a_free_file_descriptor_gets_an_error_and_the_next_one_succeeds() {
     let hand = Hand::open();
     let config = before(&hand.base_url(), crate::hand::GENEROUS);
     let toolrein = Toolrein::start_with_descriptors(&config, 64);
@@ -201,7 +201,7 @@ fn a_killed_program_leaves_broken_streams_and_its_successor_counts_on_from_the_c
 }
 
 #[test]
-fn a_record_that_a_kill_tore_off_in_mid_line_goes_on_in_a_line_of_its_own() {
+fn an_audit_file_cut_in_mid_line_continues_on_a_new_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("audit");
     std::fs::write(&file, "{\"timestamp\":\"2026-01-01T00:00:00Z\"}\n{\"timestamp\":\"20").unwrap();

@@ -315,17 +315,17 @@ fn no_case_escapes(again: bool) {
 }
 
 #[test]
-fn no_call_that_is_written_oddly_escapes_the_judge() {
+fn no_oddly_formatted_call_escapes_the_policies() {
     no_case_escapes(false);
 }
 
 #[test]
-fn nor_does_one_in_the_reply_to_asking_again() {
+fn no_oddly_formatted_call_in_the_reply_to_a_re_ask_escapes_the_policies() {
     no_case_escapes(true);
 }
 
 #[test]
-fn no_status_lets_a_reply_pass_that_another_reader_takes_for_one() {
+fn a_reply_with_an_error_status_cannot_carry_a_forbidden_call() {
     let body = format!("{{\"choices\":[{{\"message\":{{\"tool_calls\":[{CALL}]}}}}]}}");
     let events = format!("data: {}\n\n", body.replace("message", "delta"));
     let bodies = [body.clone(), format!("{body} x"), events];
@@ -452,7 +452,7 @@ fn response_cases(streamed: bool) -> Vec<(String, String)> {
 }
 
 #[test]
-fn nor_does_one_of_the_responses_api() {
+fn no_oddly_formatted_call_of_the_responses_api_escapes_the_policies() {
     let upstream = Scripted::start(|_, request: &Recorded| {
         let body = request.json();
         let streamed = body["stream"] == true;

@@ -140,7 +140,7 @@ fn hints_of_an_http_2_upstream_are_passed_over_and_the_answer_comes_whole() {
 }
 
 #[test]
-fn requests_that_are_taken_back_as_fast_as_they_are_made_stop_nobody_else() {
+fn rapid_http2_stream_resets_do_not_disturb_other_clients() {
     let (upstream, toolrein) = stage();
     let before = peak(&toolrein);
     let mut client = open(&toolrein);

@@ -81,7 +81,7 @@ const NO_CHUNKS: [&str; 6] = [
 ];
 
 #[test]
-fn a_chunk_of_the_upstreams_that_is_none_breaks_the_reply_visibly() {
+fn an_invalid_chunk_from_the_upstream_breaks_the_reply_visibly() {
     let event = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"}}]}\n\n";
     for bad in NO_CHUNKS {
         let (hand, toolrein) = Hand::behind("");
@@ -110,7 +110,7 @@ fn a_chunk_of_the_upstreams_that_is_none_breaks_the_reply_visibly() {
 }
 
 #[test]
-fn a_chunk_of_the_clients_that_is_none_reaches_no_upstream_as_a_whole_request() {
+fn an_invalid_chunk_from_the_client_never_ends_the_upstream_request_cleanly() {
     for bad in NO_CHUNKS {
         let (hand, toolrein) = Hand::behind("");
         for path in ["/v1/chat/completions", "/v1/files"] {
@@ -130,7 +130,7 @@ fn a_chunk_of_the_clients_that_is_none_reaches_no_upstream_as_a_whole_request() 
 }
 
 #[test]
-fn a_clients_head_without_measure_is_refused() {
+fn an_oversized_request_head_is_refused() {
     let (hand, toolrein) = Hand::behind("");
     let before = resident(&toolrein);
     let long = format!("x-long: {}\r\n", "a".repeat(8 << 20));
@@ -151,7 +151,7 @@ fn a_clients_head_without_measure_is_refused() {
 }
 
 #[test]
-fn an_upstreams_head_without_measure_is_a_502() {
+fn an_oversized_reply_head_is_a_502() {
     let (hand, toolrein) = Hand::behind("");
     let before = peak(&toolrein);
     for headers in [format!("x-long: {}\r\n", "a".repeat(8 << 20)), "a: b\r\n".repeat(100_000)] {

@@ -92,7 +92,7 @@ fn a_request_that_waits_too_long_is_refused_and_small_ones_go_on_meanwhile() {
 }
 
 #[test]
-fn a_reply_for_which_there_is_no_memory_is_refused_and_the_other_one_goes_on() {
+fn a_reply_beyond_the_memory_budget_is_refused_and_the_other_one_continues() {
     let gate = Gate::shut();
     let held = gate.clone();
     let upstream = Scripted::start(move |nth, _| match nth {

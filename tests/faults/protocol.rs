@@ -173,7 +173,7 @@ fn an_http_2_upstream_is_judged_like_any_other() {
 }
 
 #[test]
-fn headers_of_one_hop_stay_on_it_on_the_governed_route_too() {
+fn hop_by_hop_headers_are_not_forwarded_on_the_governed_route() {
     let (hand, toolrein) = Hand::behind("");
     for stream in [false, true] {
         let mut client = Wire::to(&toolrein);
@@ -230,7 +230,7 @@ fn an_upstream_that_sends_nothing_but_hints_is_given_up() {
 }
 
 #[test]
-fn more_hints_than_anybody_sends_are_an_error_that_names_them_however_much_time_is_left() {
+fn too_many_informational_responses_are_an_error_that_names_them() {
     let (hand, toolrein) = Hand::behind("");
     for request in [chat(false), chat(true), "GET /v1/models HTTP/1.1\r\nhost: us\r\n\r\n".to_owned()] {
         let mut client = Wire::to(&toolrein);

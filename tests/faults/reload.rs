@@ -107,12 +107,12 @@ fn waiting(toolrein: &Toolrein) -> Stream {
 }
 
 #[test]
-fn a_configuration_that_flips_under_load_fails_no_request_and_none_sees_a_mixture() {
+fn reloads_under_load_fail_no_request_and_never_mix_configurations() {
     flips_under_load(Toolrein::start);
 }
 
 #[test]
-fn a_configuration_that_flips_under_load_does_so_on_one_processor_too() {
+fn reloads_under_load_on_one_processor_fail_no_request_and_never_mix_configurations() {
     flips_under_load(Toolrein::start_on_one_processor);
 }
 

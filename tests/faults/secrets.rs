@@ -44,7 +44,7 @@ fn conversation() -> String {
 }
 
 #[test]
-fn no_credential_and_no_word_of_a_conversation_stands_in_anything_that_the_program_writes() {
+fn no_credential_and_no_conversation_text_appears_in_anything_the_program_writes() {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit");
     let upstream = Scripted::start(|nth, request| match nth % 4 {
@@ -100,7 +100,7 @@ fn errors_of_toolreins_own_repeat_no_credential() {
 }
 
 #[test]
-fn one_callers_hidden_rounds_and_counts_are_no_other_callers() {
+fn hidden_exchanges_and_counts_of_one_caller_do_not_reach_another_caller() {
     // The same words and the same call ids, with another credential: nothing of the first caller is put before the
     // second caller's messages.
     let upstream = Scripted::start(|nth, request| {

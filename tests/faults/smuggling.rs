@@ -66,7 +66,7 @@ fn a_request_whose_length_can_be_read_in_two_ways_reaches_no_upstream() {
 }
 
 #[test]
-fn a_request_with_both_a_length_and_chunks_goes_up_in_one_form_or_not_at_all() {
+fn a_request_with_both_length_and_chunks_is_forwarded_unambiguously_or_refused() {
     for head in [
         "content-length: 5\r\ntransfer-encoding: chunked",
         "transfer-encoding: chunked\r\ncontent-length: 5",
@@ -105,7 +105,7 @@ fn equal_lengths_said_twice_are_one_length_at_the_upstream() {
 }
 
 #[test]
-fn line_ends_without_a_carriage_return_go_up_as_whole_ones() {
+fn bare_line_feeds_in_a_request_head_are_forwarded_as_crlf() {
     let (hand, toolrein) = Hand::behind("");
     let mut client = Wire::to(&toolrein);
     client.write("POST /v1/files HTTP/1.1\nhost: us\ncontent-length: 2\nx-a: b\n\nab");
@@ -118,7 +118,7 @@ fn line_ends_without_a_carriage_return_go_up_as_whole_ones() {
 }
 
 #[test]
-fn a_name_that_a_client_gives_its_conversation_makes_no_header_and_no_event() {
+fn a_conversation_name_from_a_body_injects_no_header_and_no_event() {
     // It comes back in a header and, where something acted, stands in logs: the body may hold what no header may.
     let (hand, toolrein) = Hand::behind("");
     for name in ["a\\r\\nset-cookie: x", "a\\nevil: 1", "\\u0000", "\\u001b[2J", "\\u00e9\\u2028"] {

@@ -98,7 +98,7 @@ fn a_path_mapped_to_another_one_stays_below_it_byte_for_byte() {
 }
 
 #[test]
-fn no_spelling_of_the_governed_path_that_a_server_takes_for_it_escapes_the_policies() {
+fn no_variant_of_the_governed_path_escapes_the_policies() {
     let call = "{\"index\":0,\"message\":{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"c\",\"type\":\"function\",\
                 \"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}";
     let upstream = crate::support::scripted::Scripted::start(move |_, _| {

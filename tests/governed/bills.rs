@@ -123,7 +123,7 @@ fn cached_tokens_are_counted_under_each_providers_name_and_usage_passes_as_it_ca
 }
 
 #[test]
-fn usage_that_cannot_be_spoils_no_count_and_is_told_once_a_reply() {
+fn implausible_usage_does_not_distort_the_counts_and_is_counted_once_a_reply() {
     // Later, plausible usage is counted as usual, also where it is added to an implausible one.
     let usages = [
         json!({"prompt_tokens": u64::MAX, "completion_tokens": u64::MAX, "total_tokens": -1}),
@@ -165,7 +165,7 @@ fn groqs_usage_is_found_where_it_tells_it_unasked() {
 }
 
 #[test]
-fn conversations_that_are_held_out_are_left_alone_and_told_apart() {
+fn held_out_conversations_are_left_unchanged_and_counted_separately() {
     let usage = json!({"prompt_tokens": 1_000, "prompt_tokens_details": {"cached_tokens": 600}});
     for (holdout, held_out) in [("0.0", "no"), ("1.0", "yes")] {
         let usage = usage.clone();

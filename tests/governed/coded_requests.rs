@@ -110,7 +110,7 @@ fn unreadable() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn a_plain_body_under_the_name_of_a_coding_is_governed_and_goes_up_as_it_came() {
+fn a_plain_body_with_a_wrong_content_encoding_is_governed_and_forwarded_unchanged() {
     let upstream = Scripted::start(|_, _| one_call());
     let toolrein = Toolrein::before(&upstream, "reask.max = 0\n[policy.allow]\nexcept = [\"f\"]\n");
     let text = question(false);

@@ -246,7 +246,7 @@ fn a_stream_under_the_name_of_another_coding_is_broken_and_nothing_of_it_passes(
 }
 
 #[test]
-fn a_compressed_stream_that_said_all_may_want_for_the_end_of_its_coding() {
+fn a_compressed_stream_is_complete_after_its_done_event_even_without_a_trailer() {
     let mut sent = coded(CODINGS[0], Reply::events(&Speech::text("all").chunks(false)));
     sent.pieces.pop();
     let left_open = sent.clone().held_after(sent.pieces.len(), &Gate::shut());

@@ -261,7 +261,7 @@ fn an_error_event_that_is_a_text_is_for_people_too() {
 }
 
 #[test]
-fn a_stream_that_says_something_first_is_a_stream_as_ever() {
+fn a_stream_whose_error_is_not_the_first_event_is_forwarded_unchanged() {
     let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m",
         "choices": [{"index": 0, "delta": {"role": "assistant", "content": "Well"}, "finish_reason": null}]});
     let stream =

@@ -46,7 +46,7 @@ fn a_second_request_of_a_conversation_is_refused_until_the_first_is_answered() {
 }
 
 #[test]
-fn an_answer_that_has_been_said_keeps_nobody_waiting_though_the_upstream_holds_its_stream_open() {
+fn a_finished_reply_frees_the_conversation_even_if_the_upstream_keeps_its_stream_open() {
     let upstream = Scripted::start(|nth, request| {
         let speech = Speech::calls(&[("c1", "f", "{\"a\":1}")]);
         let reply = Reply::speech(request, &speech);

@@ -63,7 +63,7 @@ fn a_whole_reply_that_is_called_a_stream_is_judged_and_stays_whole() {
 }
 
 #[test]
-fn a_whole_reply_to_who_asked_for_a_stream_is_judged_as_one_event() {
+fn a_whole_reply_to_a_stream_request_is_judged_as_one_event() {
     let whole = Speech::calls(&[("c1", "f", "{}"), ("c2", "f", "{}")]).whole().to_string();
     let upstream = Scripted::queue([Reply::bytes(200, "text/event-stream", whole)]);
     let toolrein = Toolrein::before(&upstream, &budget(2));

@@ -105,7 +105,7 @@ fn a_client_that_leaves_in_the_middle_of_its_request_is_counted_and_nothing_is_s
 }
 
 #[test]
-fn a_client_that_leaves_behind_the_done_had_it_all() {
+fn a_client_that_disconnects_after_the_done_event_is_not_counted_as_gone() {
     let events = Reply::events(&Speech::text("all").chunks(false));
     let pieces = events.pieces.len();
     let upstream = Scripted::queue([events.held_after(pieces, &Gate::shut())]);

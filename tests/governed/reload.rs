@@ -26,7 +26,7 @@ fn calls(reply: &Response) -> usize {
 }
 
 #[test]
-fn a_limit_is_new_for_the_next_request_and_old_for_the_stream_that_runs() {
+fn a_reloaded_limit_applies_to_new_requests_and_not_to_running_streams() {
     let gate = Gate::shut();
     let shut = gate.clone();
     let upstream = Scripted::start(move |nth, request| {
@@ -53,7 +53,7 @@ fn a_limit_is_new_for_the_next_request_and_old_for_the_stream_that_runs() {
 }
 
 #[test]
-fn a_bad_file_changes_nothing_and_every_problem_is_told() {
+fn a_reload_of_an_invalid_file_changes_nothing_and_reports_every_problem() {
     let upstream = Scripted::start(calling(1));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     let in_force = shown(&toolrein);
@@ -100,7 +100,7 @@ fn a_file_that_holds_no_table_is_refused_and_the_upstream_stays() {
 }
 
 #[test]
-fn what_waits_for_a_restart_is_told_and_shown_as_it_is() {
+fn settings_that_need_a_restart_are_reported_and_still_shown_with_their_old_values() {
     let upstream = Scripted::start(calling(1));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     let in_force = shown(&toolrein);
@@ -188,7 +188,7 @@ fn what_the_store_knows_outlives_the_configuration() {
 }
 
 #[test]
-fn a_call_that_waits_for_a_yes_gets_it_after_the_configuration_has_changed() {
+fn a_held_call_can_still_be_approved_after_a_reload() {
     let upstream = Scripted::start(calling(1));
     let held = format!("{}[policy.confirm]\ntools = [\"f\"]\nform = \"held\"\n", Person::SETTINGS);
     let toolrein = Toolrein::before(&upstream, &held);

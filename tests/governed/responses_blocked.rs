@@ -66,7 +66,7 @@ fn a_budget_that_is_used_up_ends_in_one_final_answer() {
 }
 
 #[test]
-fn the_last_reply_goes_out_also_where_it_has_nothing_that_the_first_one_says_otherwise() {
+fn a_re_asked_reply_that_needs_no_edit_still_reaches_the_client() {
     // No id, no time, no usage: nothing of the second reply has to be edited.
     let call =
         json!({"type": "function_call", "id": "fc", "call_id": "c", "name": "wipe_disk", "arguments": "{}"});

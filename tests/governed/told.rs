@@ -13,7 +13,7 @@ const ACTIONS: &str = "x-toolrein-actions";
 const CONVERSATION: &str = "x-toolrein-conversation";
 
 #[test]
-fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by_word() {
+fn actions_on_the_request_are_listed_in_a_response_header() {
     let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
     let policies = "[policy.truncate]\nmax_chars = 1000\n\
         [policy.budget]\ntool_calls = 4\nnotify = \"every_result\"\n";
@@ -39,7 +39,7 @@ fn what_acted_on_the_request_is_told_in_the_head_edits_by_number_and_the_rest_by
 }
 
 #[test]
-fn what_acted_on_a_streamed_reply_is_told_in_one_comment_before_its_end() {
+fn actions_on_a_streamed_reply_are_listed_in_one_comment_before_its_end() {
     let upstream = Scripted::start(calling(3));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     // Two of three calls blocked; and all three, after which the model has to answer.
@@ -55,7 +55,7 @@ fn what_acted_on_a_streamed_reply_is_told_in_one_comment_before_its_end() {
 }
 
 #[test]
-fn what_acted_on_a_whole_reply_is_told_in_its_head() {
+fn actions_on_a_whole_reply_are_listed_in_a_response_header() {
     let upstream = Scripted::start(calling(3));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     assert_eq!(chat(&toolrein, question(false)).header(ACTIONS), Some("budget=blocked"));
@@ -98,7 +98,7 @@ fn a_conversation_is_named_by_each_configured_place_and_its_name_comes_back() {
 }
 
 #[test]
-fn a_conversation_without_a_name_is_named_only_where_something_acted_and_always_alike() {
+fn an_unnamed_conversation_gets_a_stable_name_once_a_policy_has_acted() {
     let upstream = Scripted::start(calling(2));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     let first = chat(&toolrein, question(false));

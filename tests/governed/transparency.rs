@@ -113,7 +113,7 @@ fn every_path_that_ends_in_chat_completions_is_governed_and_arrives_as_it_was_as
 }
 
 #[test]
-fn an_upstream_of_another_version_of_http_is_answered_for_in_the_clients() {
+fn a_reply_from_an_http_1_0_upstream_is_sent_in_the_clients_http_version() {
     let whole = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{\"choices\":[]}";
     let stream = b"HTTP/1.0 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[]}\n\n";
     let unread = b"HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nwhatever";

@@ -276,7 +276,7 @@ fn an_error_inside_a_200_that_is_no_refusal_of_tools_passes_as_it_came() {
 }
 
 #[test]
-fn what_was_blocked_is_told_though_asking_again_fails() {
+fn blocked_calls_are_reported_even_if_the_re_ask_fails() {
     let failing = |nth: usize| match nth {
         0 => Reply::error(503, "server", "overloaded", "later").header("retry-after", "3"),
         1 => Reply::text("x").cut_after(0),

@@ -96,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn each_sending_continues_the_one_before_and_finds_what_was_hidden(run in run()) {
+    fn each_request_of_an_agent_extends_the_previous_one_and_restores_hidden_exchanges(run in run()) {
         let mut agent = Agent::new(&run);
         while agent.turn()? {}
     }
@@ -130,7 +130,7 @@ fn white_space_in_the_place_of_blocked_calls_is_no_answer() {
 }
 
 #[test]
-fn equal_words_to_equal_answers_do_not_mix_up_their_hidden_rounds() {
+fn equal_replies_do_not_mix_up_their_hidden_exchanges() {
     for streamed in [false, true] {
         let said = Answer { text: "well".into(), calls: Vec::new(), legacy: false };
         let calls = |count| Answer { text: String::new(), calls: vec![("look", "{}"); count], legacy: false };

@@ -27,7 +27,7 @@ proptest! {
     }
 
     #[test]
-    fn that_holds_after_requests_that_were_refused_for_their_length(
+    fn a_shorter_history_is_a_prefix_also_after_overflows(
         talk in orderly(),
         set in 3..SETS,
         hidden in any::<u16>(),
@@ -40,13 +40,13 @@ proptest! {
     }
 
     #[test]
-    fn that_holds_in_any_order_of_messages(talk in any_order(), set in 0..SETS) {
+    fn a_shorter_history_is_a_prefix_in_any_order_of_messages(talk in any_order(), set in 0..SETS) {
         each_cut_is_a_prefix(&talk, policies(set), &Facts::default(), false).map_err(TestCaseError::fail)?;
     }
 }
 
 #[test]
-fn it_holds_for_recorded_conversations() {
+fn a_shorter_recorded_conversation_is_a_prefix_of_a_longer_one() {
     // `make test-fast` tries every fifth.
     let every = if std::env::var_os("FAST").is_some() { 5 } else { 1 };
     for line in own_transcripts().lines().step_by(every) {

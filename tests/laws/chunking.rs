@@ -69,7 +69,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn so_does_a_random_one(
+    fn random_chunkings_of_a_recorded_stream_give_the_client_the_same(
         at in any::<prop::sample::Index>(),
         crlf in any::<bool>(),
         cuts in prop::collection::vec(1..600_usize, 1..8),

@@ -216,7 +216,7 @@ fn nothing_of_one_conversation_is_put_back_in_another_that_differs_in_one_thing(
 }
 
 #[test]
-fn an_id_that_looks_random_and_comes_in_two_conversations_is_no_name_any_more() {
+fn a_random_id_seen_in_two_conversations_no_longer_identifies_either() {
     let reply = Reply::Call(RANDOM);
     for (what, differ) in others() {
         let mut facts = Facts::default();
@@ -255,7 +255,7 @@ fn where_two_conversations_cannot_be_distinguished_nothing_is_put_back() {
 }
 
 #[test]
-fn however_a_client_spells_its_conversation_its_own_is_put_back() {
+fn hidden_exchanges_are_restored_however_the_client_formats_its_conversation() {
     for reply in REPLIES {
         let mut facts = Facts::default();
         remember(&mut facts, &conversation(reply), HIDDEN, NOW_MS);

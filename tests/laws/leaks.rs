@@ -374,7 +374,7 @@ fn rename(stream: &str, numbers: &mut Numbers) -> String {
 }
 
 #[test]
-fn the_second_reader_finds_what_it_is_there_to_find() {
+fn the_lenient_test_reader_finds_oddly_formatted_calls() {
     let body = r#"{"choices":[{"message":{"content":null},"Delta":{"tool\u005fcalls":[{"function":{"name":"a"},"function":{"name":"b","arguments":{"x":1}}}]}}]}"#;
     let names: Vec<String> = calls_in_reply(body.as_bytes()).into_iter().map(|call| call.name).collect();
     assert_eq!(names, ["a", "b"]);

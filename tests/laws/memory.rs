@@ -15,7 +15,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
-    fn what_was_read_before_is_read_the_same(
+    fn reading_with_a_cache_gives_the_same_result(
         talk in orderly(),
         set in prop::sample::select(vec![0, 1, 3, SETS]),
         hidden in any::<u16>(),
@@ -25,7 +25,7 @@ proptest! {
     }
 
     #[test]
-    fn that_holds_for_every_policy_and_any_order_of_messages(
+    fn reading_with_a_cache_gives_the_same_result_for_every_policy_and_message_order(
         talk in any_order(),
         set in 0..SETS,
         bits in any::<u64>(),
@@ -37,7 +37,7 @@ proptest! {
 /// A context that has room left, and something that takes this room although the messages are the same. A request
 /// that reuses cached messages must notice it too.
 #[test]
-fn what_stands_in_no_message_is_reckoned_with_where_they_were_read_before() {
+fn cached_messages_do_not_hide_new_facts_about_the_conversation() {
     let talk = roomy();
     let count = talk.messages.len();
     let rounds = hidden_exchanges(&talk, u16::MAX);

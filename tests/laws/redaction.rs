@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
     #[test]
-    fn no_value_is_sent(talk in any_order(), flat in any::<bool>()) {
+    fn no_redacted_value_is_sent_to_the_model(talk in any_order(), flat in any::<bool>()) {
         let reading = read(&talk.body(), redacting(), &Facts::default());
         for (placement, tools) in [(Placement::System, Tools::Kept), (Placement::Suffix, Tools::Dropped)] {
             let sent = reading.write(&Variant { tools, flat, ..Variant::plain(placement) });

@@ -65,7 +65,7 @@ fn text_goes_through_while_a_call_is_held_until_it_is_whole() {
 }
 
 #[test]
-fn a_bad_call_is_blocked_and_the_client_sees_the_mended_one_alone() {
+fn an_invalid_call_is_blocked_and_the_client_sees_only_the_corrected_one() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => call("bad", r#"{"town":"Paris","days":"many"}"#, request),
@@ -100,7 +100,7 @@ fn a_bad_call_is_blocked_and_the_client_sees_the_mended_one_alone() {
 }
 
 #[test]
-fn a_list_of_tools_that_came_before_is_held_against_as_if_it_were_new() {
+fn arguments_are_checked_against_the_right_schema_when_a_tool_list_comes_again() {
     // Two lists that differ in what `weather` wants alone, and are long enough to be known again.
     let list = |wanted: &str| {
         let padding = "what a tool is for, at some length. ".repeat(20);
@@ -166,7 +166,7 @@ fn good_calls_of_a_reply_arrive_in_order_beside_a_bad_one() {
 }
 
 #[test]
-fn what_is_strict_is_a_setting() {
+fn the_strict_setting_refuses_values_outside_an_enum() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => call("a", r#"{"city":"Paris","unit":"K"}"#, request),

@@ -163,7 +163,7 @@ fn a_question_that_cannot_be_put_goes_back_to_the_model() {
 }
 
 #[test]
-fn of_a_question_that_is_cut_off_the_client_sees_where_the_reply_ends() {
+fn a_question_cut_off_by_the_length_limit_is_hidden_and_the_finish_reason_shown() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| {
             let speech = Speech::calls(&[("q1", ASK, "{\"question\":\"Which An")]);

@@ -97,7 +97,7 @@ fn a_request_that_is_too_long_is_sent_once_more_with_its_old_results_cleared() {
 }
 
 #[test]
-fn the_same_inside_a_200_body_and_at_the_head_of_a_stream() {
+fn an_overflow_error_in_a_200_body_or_at_the_start_of_a_stream_is_retried() {
     for (form, refusal) in [
         (Form::Whole, Reply::error(200, "invalid_request_error", "bad", TOO_LONG)),
         (Form::Streamed, Reply::stream([format!("data: {{\"error\":{{\"message\":\"{TOO_LONG}\"}}}}\n\n")])),

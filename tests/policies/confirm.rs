@@ -129,7 +129,7 @@ fn anything_else_goes_to_the_model_with_the_refusal_in_its_history() {
 }
 
 #[test]
-fn an_approval_runs_once_however_it_is_said_again() {
+fn a_repeated_approval_does_not_run_the_call_again() {
     in_both_forms(|form| {
         let upstream = Scripted::start(fetches);
         let program = Toolrein::before(&upstream, FETCH);
@@ -155,7 +155,7 @@ fn token_in(talk: &Talk) -> String {
 }
 
 #[test]
-fn of_a_call_that_says_two_things_what_was_shown_is_handed_out_and_nothing_else() {
+fn an_ambiguous_call_is_handed_out_exactly_as_it_was_shown() {
     in_both_forms(|form| {
         for call in twofold::CALLS {
             let upstream = Scripted::start(move |_, request| twofold::reply(request, call));
@@ -193,7 +193,7 @@ fn the_history_after_an_approval_holds_no_id_twice() {
 }
 
 #[test]
-fn a_name_that_programs_take_for_the_tool_needs_the_yes_too() {
+fn a_call_under_a_near_name_of_the_tool_needs_an_approval_too() {
     in_both_forms(|form| {
         for (name, is_asked) in
             [("Fetch", true), ("functions.fetch", true), ("default_api.FETCH", true), ("fetch ", false)]
@@ -211,7 +211,7 @@ fn a_name_that_programs_take_for_the_tool_needs_the_yes_too() {
 }
 
 #[test]
-fn of_yeses_sent_at_once_one_gets_the_call() {
+fn only_one_of_several_simultaneous_approvals_gets_the_call() {
     let upstream = Scripted::start(fetches);
     let program = Toolrein::before(&upstream, FETCH);
     let (talk, _) = asked(&program, Form::Whole);
@@ -231,7 +231,7 @@ fn of_yeses_sent_at_once_one_gets_the_call() {
 }
 
 #[test]
-fn a_foreign_or_forged_yes_never_runs_anything() {
+fn an_approval_from_another_caller_or_a_forged_one_runs_nothing() {
     let upstream = Scripted::start(fetches);
     let program = Toolrein::before(&upstream, FETCH);
     let (mut talk, said) = asked(&program, Form::Whole);
@@ -260,7 +260,7 @@ fn a_foreign_or_forged_yes_never_runs_anything() {
 }
 
 #[test]
-fn a_word_to_no_question_and_a_yes_after_its_time_or_a_restart_run_nothing() {
+fn approvals_without_a_question_after_expiry_or_after_a_restart_run_nothing() {
     in_both_forms(|form| {
         let upstream = Scripted::start(fetches);
         let program = Toolrein::before(&upstream, FETCH);
@@ -320,7 +320,7 @@ fn limits_judge_an_approved_call_too() {
 }
 
 #[test]
-fn a_call_that_no_longer_may_run_is_explained_to_the_model_in_spite_of_the_yes() {
+fn an_approved_call_that_a_policy_now_blocks_is_explained_to_the_model() {
     in_both_forms(|form| {
         // Both calls fit when they are shown; of one reply only one may run.
         let upstream = Scripted::start(|nth, request| match nth {

@@ -7,7 +7,7 @@ use crate::talk::{Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 #[test]
-fn an_award_for_an_old_card_is_blocked_and_the_mended_one_arrives() {
+fn a_call_with_an_outdated_value_is_blocked_and_the_corrected_one_reaches_the_client() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => Reply::speech(request, &Speech::calls(&[("a", "fetch", "{}")])),

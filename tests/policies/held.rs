@@ -83,7 +83,7 @@ fn an_approved_call_goes_out_as_it_was_shown() {
 }
 
 #[test]
-fn of_a_call_that_says_two_things_what_was_shown_goes_out_and_nothing_else() {
+fn an_ambiguous_held_call_is_released_exactly_as_it_was_shown() {
     in_both_forms(|form| {
         for call in twofold::CALLS {
             let upstream = Scripted::start(move |_, request| twofold::reply(request, call));
@@ -152,7 +152,7 @@ fn a_declined_call_never_goes_out_and_the_model_answers_instead() {
 }
 
 #[test]
-fn a_model_that_insists_is_not_put_through_to_the_person_again() {
+fn a_repeated_declined_call_is_blocked_without_asking_the_person_again() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0..=2 => Reply::speech(request, &Speech::calls(&[("a", "fetch", "{\"n\":1}")])),
@@ -226,7 +226,7 @@ fn a_client_that_leaves_takes_its_call_with_it() {
 }
 
 #[test]
-fn each_of_several_calls_waits_for_its_own_word_and_others_need_none() {
+fn each_held_call_waits_for_its_own_decision_and_other_calls_do_not_wait() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| {
             let fetch = |n: usize| format!("{{\"n\":{n}}}");

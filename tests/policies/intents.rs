@@ -56,7 +56,7 @@ fn a_result_that_ends_the_turn_lets_the_model_answer_and_the_next_turn_call_agai
 }
 
 #[test]
-fn the_same_holds_for_the_responses_api() {
+fn intents_work_on_the_responses_api() {
     for stream in [false, true] {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => Output::calls(nth, &[("b", "search", "{}")]).reply(request),

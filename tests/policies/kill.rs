@@ -76,7 +76,7 @@ fn logged(program: &Toolrein, field: &str) -> String {
 }
 
 #[test]
-fn what_somebody_stops_at_the_admin_port_runs_no_further_call_until_that_is_ended() {
+fn a_stop_set_at_the_admin_port_blocks_calls_until_it_is_deleted() {
     in_both_forms(|form| {
         for (kind, field) in [("conversations", "conversation"), ("callers", "caller")] {
             let upstream = searcher();

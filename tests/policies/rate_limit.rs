@@ -63,7 +63,7 @@ fn calls_are_held_each_for_its_time_and_go_out_in_their_order() {
 }
 
 #[test]
-fn so_they_are_on_the_responses_api() {
+fn calls_are_delayed_and_released_in_order_on_the_responses_api() {
     for stream in [false, true] {
         let upstream = Scripted::start(responses_calls);
         let program = Toolrein::before(&upstream, &settings("300ms", "20s"));
@@ -142,7 +142,7 @@ fn a_responses_stream_is_kept_alive_by_its_own_event() {
 }
 
 #[test]
-fn of_a_client_that_leaves_nothing_is_counted_that_it_did_not_get() {
+fn a_delayed_call_is_not_counted_if_its_client_disconnects() {
     in_both_forms(|form| {
         let upstream = Scripted::start(crate::talk::search);
         let program = Toolrein::before(&upstream, &settings("1m", "2m"));

@@ -78,7 +78,7 @@ fn the_tidied_query_runs_and_stays_in_the_history_and_both_forms_are_in_the_audi
 }
 
 #[test]
-fn the_same_holds_for_the_responses_api() {
+fn queries_are_rewritten_on_the_responses_api() {
     for stream in [false, true] {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => Output::calls(nth, &[("a", "search", ARGUMENTS)]).reply(request),

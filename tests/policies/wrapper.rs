@@ -17,7 +17,7 @@ fn wrapped(tools: &[&str], request: &Recorded) -> Reply {
 }
 
 #[test]
-fn one_forbidden_call_within_it_blocks_it_and_the_model_reads_which() {
+fn one_forbidden_inner_call_blocks_the_wrapper_call_and_the_model_reads_which() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => wrapped(&["search", "fetch"], request),
@@ -35,7 +35,7 @@ fn one_forbidden_call_within_it_blocks_it_and_the_model_reads_which() {
 }
 
 #[test]
-fn allowed_ones_pass_as_they_came_and_count_each() {
+fn an_allowed_wrapper_call_is_forwarded_and_each_inner_call_is_counted() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| wrapped(&["search", "fetch", "search"], request));
         let limits = "[policy.turn_limits]\ncalls = 3\n[policy.quota.limits]\nall = { tools = [\"*\"], calls = 4, per = \"1h\" }\n";
@@ -53,7 +53,7 @@ fn allowed_ones_pass_as_they_came_and_count_each() {
 }
 
 #[test]
-fn a_turn_takes_no_more_of_them_than_of_others() {
+fn inner_calls_of_a_wrapper_call_count_against_the_turn_limit() {
     let upstream = Scripted::start(|nth, request| match nth {
         0 => wrapped(&["search", "fetch", "search"], request),
         _ => text("Enough.", request),

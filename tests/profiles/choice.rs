@@ -81,7 +81,7 @@ fn the_choice_does_not_travel_on_and_the_body_stays_as_it_was() {
 }
 
 #[test]
-fn a_profile_that_there_is_not_is_refused_once_and_for_all_with_those_that_there_are() {
+fn an_unknown_profile_is_refused_as_not_retryable_with_a_list_of_known_ones() {
     in_both_forms(|form| {
         let upstream = model();
         let program = Toolrein::before(&upstream, PROFILES);

@@ -123,7 +123,7 @@ fn design_limits_each_of_its_tools_and_no_pattern_limits_another() {
 }
 
 #[test]
-fn all_of_them_stand_in_one_file_and_clients_choose() {
+fn all_shipped_profiles_fit_into_one_file_and_clients_choose_one() {
     let all: String = SYSTEMS.map(file).concat().replace("models = [\"*\"]\n", "");
     let upstream = caller(&["search", "search", "search", "search", "search", "search", "search"]);
     let config = format!("{all}\n[policy.loops]\n");

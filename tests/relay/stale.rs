@@ -35,7 +35,7 @@ async fn a_request_that_meets_a_closed_connection_is_sent_once_more() {
 }
 
 #[tokio::test]
-async fn it_is_not_sent_a_third_time() {
+async fn a_request_on_a_stale_connection_is_not_sent_a_third_time() {
     let stage = stage().await;
     let (mut client, mut kept) = warmed(&stage).await;
     client.send(GET).await;

@@ -114,7 +114,7 @@ fn a_text_brings_nothing_of_a_conversation_that_differs_in_an_image_or_an_earlie
 }
 
 #[test]
-fn of_two_conversations_that_agree_in_everything_neither_gets_what_the_other_was_not_shown() {
+fn no_hidden_exchange_is_restored_between_two_identical_conversations() {
     in_both_forms(|form| {
         for id in IDS {
             let upstream = Scripted::start(calls(id));

@@ -46,7 +46,7 @@ fn a_partly_blocked_reply_gets_its_blocked_calls_back_in_the_next_request() {
 }
 
 #[test]
-fn rounds_before_a_text_answer_come_back_before_that_text() {
+fn hidden_exchanges_are_restored_before_the_text_that_followed_them() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|nth, request| match nth {
             0 => search(0, request),
@@ -141,7 +141,7 @@ fn another_conversation_with_the_same_answer_gets_nothing_of_the_first() {
 }
 
 #[test]
-fn a_sentence_of_ours_is_an_anchor_like_any_other() {
+fn hidden_exchanges_are_restored_before_a_sentence_added_by_toolrein() {
     in_both_forms(|form| {
         let upstream = Scripted::start(search);
         let program = Toolrein::before(&upstream, "reask.max = 0\n[policy.budget]\ncontext_tokens = 1\n");
@@ -185,7 +185,7 @@ fn messages_of(upstream: &Scripted, nth: usize) -> Vec<Value> {
 }
 
 #[test]
-fn of_two_answers_to_one_request_that_read_the_same_neither_gets_its_round_back() {
+fn no_hidden_exchange_is_restored_if_two_answers_to_one_request_are_equal() {
     in_both_forms(|form| {
         let secret = |nth: usize, request: &Recorded| {
             let arguments = format!(r#"{{"secret":"round {nth}"}}"#);

@@ -120,7 +120,7 @@ const MOST_TOLD: usize = 8_000;
 const LONG: usize = 32;
 
 #[test]
-fn whatever_model_and_client_do_every_promise_holds() {
+fn every_guarantee_holds_for_random_models_and_clients() {
     if let Some(seed) = number("SIMULATION_SEED") {
         return assert_run(seed, &mut Tally::default());
     }

@@ -179,7 +179,7 @@ fn same(one: &[Pinned], other: &[Pinned]) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_told_twice_since_no_answer_came_is_there_once() {
+async fn a_record_sent_again_after_a_timeout_is_stored_once() {
     let server = Server::start();
     let (store, metrics) = open_at(server.port(), "").await;
     server.freeze();
@@ -195,7 +195,7 @@ async fn what_is_told_twice_since_no_answer_came_is_there_once() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_to_be_told_at_once_is_told_in_parts() {
+async fn a_large_backlog_is_written_to_the_store_in_parts() {
     let server = Server::start();
     // Some 400 KB in a second.
     let port = delay(server.port(), Duration::from_millis(10));
@@ -230,7 +230,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
 }
 
 #[tokio::test]
-async fn however_much_somebody_put_into_a_key_a_bounded_part_is_read() {
+async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
     let overflow = Overflow { messages: 1, history: Hash(1) };
@@ -266,24 +266,24 @@ macro_rules! over_every_store {
 }
 
 over_every_store! {
-    of_a_call_each_conversation_s_latest_time_is_kept
+    the_latest_release_of_a_call_is_kept_per_conversation
     a_call_that_two_replicas_hand_out_has_both_times
-    rounds_are_found_at_their_place_equal_ones_once
-    one_place_keeps_a_bounded_number_of_rounds
-    what_a_model_refuses_adds_up
-    a_question_is_kept_as_it_was_put_first_and_taken_by_one_request
-    an_approval_that_lasts_is_known_everywhere_once_it_was_told
-    an_answer_that_was_lost_may_be_had_again_at_another_replica
-    an_answer_that_was_lost_is_not_given_after_a_minute
-    a_question_lapses_and_one_that_was_never_put_gives_nothing
-    it_is_known_with_which_rounds_a_history_was_sent_last
+    hidden_exchanges_are_found_at_their_place_without_duplicates
+    the_number_of_hidden_exchanges_at_one_place_is_bounded
+    facts_about_what_a_model_refuses_accumulate
+    the_first_question_is_kept_and_only_one_request_can_claim_it
+    a_remembered_approval_is_known_to_every_replica
+    a_lost_reply_may_be_fetched_once_more_from_another_replica
+    a_lost_reply_may_not_be_fetched_after_a_minute
+    an_expired_or_unknown_question_cannot_be_claimed
+    the_hidden_exchanges_last_sent_with_a_history_are_remembered
     the_newest_overflows_of_a_conversation_are_known_each_once
     uses_of_a_quota_add_up_and_tries_of_one_request_count_once
     a_request_is_repeated_when_it_comes_again
     the_account_as_of_a_reply_is_the_last_one_recorded
     what_is_added_to_a_sum_adds_up_among_replicas
     as_many_calls_as_a_request_may_ask_for_are_found
-    what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere
+    a_stop_applies_to_every_replica_until_any_replica_ends_it
     a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again
     more_stops_than_are_kept_are_refused
 }
@@ -299,7 +299,7 @@ async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
 }
 
 #[tokio::test]
-async fn a_stop_that_the_shared_store_did_not_take_holds_here_and_says_so() {
+async fn a_stop_that_the_shared_store_did_not_accept_applies_locally_and_reports_that() {
     let server = Server::start();
     let [one, other] = [open(&server, "").await, open(&server, "").await];
     let [conversation, caller] = stops();
@@ -349,7 +349,7 @@ mod cases {
         facts.released.iter().map(|known| known.as_deref().unwrap_or_default().to_vec()).collect()
     }
 
-    pub async fn of_a_call_each_conversation_s_latest_time_is_kept(pair: &Pair) {
+    pub async fn the_latest_release_of_a_call_is_kept_per_conversation(pair: &Pair) {
         let calls = [Hash(1), Hash(2), Hash(3)];
         let ask = Ask { calls: &calls, ..ask() };
         let told = [(1, release(7, 5)), (1, release(8, 6)), (1, release(7, 9)), (3, release(7, 7))];
@@ -393,7 +393,7 @@ mod cases {
         pair.tells([released(1, release(7, 9))], ask, |facts| known(facts) == expected).await;
     }
 
-    pub async fn rounds_are_found_at_their_place_equal_ones_once(pair: &Pair) {
+    pub async fn hidden_exchanges_are_found_at_their_place_without_duplicates(pair: &Pair) {
         let places = [Hash(1), Hash(2)];
         let shown_all = HiddenExchange { message_key: Hash(7), messages: Bytes::new() };
         let news = [round(7, "new \\u00e9"), round(7, "old"), round(8, "other"), round(7, "new \\u00e9")];
@@ -403,7 +403,7 @@ mod cases {
         pair.tells(news, Ask { places: &places, ..ask() }, |facts| facts.rounds == expected).await;
     }
 
-    pub async fn one_place_keeps_a_bounded_number_of_rounds(pair: &Pair) {
+    pub async fn the_number_of_hidden_exchanges_at_one_place_is_bounded(pair: &Pair) {
         let news = (0..200).map(|key| hidden(1, round(key, "x")));
         let is_so = |facts: &Facts| {
             let keys: Vec<u128> = facts.rounds[0].iter().map(|round| round.message_key.0).collect();
@@ -412,7 +412,7 @@ mod cases {
         pair.tells(news, Ask { places: &[Hash(1)], ..ask() }, is_so).await;
     }
 
-    pub async fn what_a_model_refuses_adds_up(pair: &Pair) {
+    pub async fn facts_about_what_a_model_refuses_accumulate(pair: &Pair) {
         let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
         let rest = ModelFacts { no_late_system: true, no_stream_options: true, ..ModelFacts::default() };
         let news = [no_tools, rest].map(|facts| News { model: Some((Hash(1), facts)), ..News::default() });
@@ -430,7 +430,7 @@ mod cases {
         News { asked: vec![(Hash(1), question(name))], ..News::default() }
     }
 
-    pub async fn a_question_is_kept_as_it_was_put_first_and_taken_by_one_request(pair: &Pair) {
+    pub async fn the_first_question_is_kept_and_only_one_request_can_claim_it(pair: &Pair) {
         let ask = Ask { answered: Some(Hash(1)), ..ask() };
         let is_so = |facts: &Facts| facts.asked.as_deref() == Some(&question("pay"));
         pair.tells([put("pay"), put("delete")], ask, is_so).await;
@@ -447,7 +447,7 @@ mod cases {
         assert!(first.claim(claim(taker, 2_000)).await, "its answer was lost on the way");
     }
 
-    pub async fn an_approval_that_lasts_is_known_everywhere_once_it_was_told(pair: &Pair) {
+    pub async fn a_remembered_approval_is_known_to_every_replica(pair: &Pair) {
         let ask = Ask { approved: &[Hash(1), Hash(2), Hash(3)], answered: Some(Hash(1)), ..ask() };
         assert_eq!(pair.asked.look_up(ask).await.approved, [false; 3]);
         let approved = News { approved: vec![Hash(2)], ..News::default() };
@@ -457,7 +457,7 @@ mod cases {
         .await;
     }
 
-    pub async fn an_answer_that_was_lost_may_be_had_again_at_another_replica(pair: &Pair) {
+    pub async fn a_lost_reply_may_be_fetched_once_more_from_another_replica(pair: &Pair) {
         let ask = Ask { answered: Some(Hash(1)), ..ask() };
         pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
@@ -470,7 +470,7 @@ mod cases {
         }
     }
 
-    pub async fn an_answer_that_was_lost_is_not_given_after_a_minute(pair: &Pair) {
+    pub async fn a_lost_reply_may_not_be_fetched_after_a_minute(pair: &Pair) {
         let ask = Ask { answered: Some(Hash(1)), ..ask() };
         pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
@@ -480,7 +480,7 @@ mod cases {
         }
     }
 
-    pub async fn a_question_lapses_and_one_that_was_never_put_gives_nothing(pair: &Pair) {
+    pub async fn an_expired_or_unknown_question_cannot_be_claimed(pair: &Pair) {
         let ask = Ask { answered: Some(Hash(1)), ..ask() };
         pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
         let claim = |question, now_ms| Claim { question: Hash(question), request: Hash(9), now_ms };
@@ -488,7 +488,7 @@ mod cases {
         assert!(!pair.asked.claim(claim(2, 1_000)).await);
     }
 
-    pub async fn it_is_known_with_which_rounds_a_history_was_sent_last(pair: &Pair) {
+    pub async fn the_hidden_exchanges_last_sent_with_a_history_are_remembered(pair: &Pair) {
         let sent = |history, rounds| {
             let sent = SentExchanges { history: Hash(history), rounds };
             News { sent: Some(sent), ..News::default() }
@@ -555,7 +555,7 @@ mod cases {
         [of(&pair.told).await, of(&pair.asked).await]
     }
 
-    pub async fn what_is_stopped_is_stopped_everywhere_until_it_is_ended_anywhere(pair: &Pair) {
+    pub async fn a_stop_applies_to_every_replica_until_any_replica_ends_it(pair: &Pair) {
         for stop in stops() {
             let until_ms = pair.told.stop(stop.clone(), 1_000).await.unwrap();
             assert_eq!(until_ms, 1_000 + 3_600_000, "a lifetime");

@@ -174,7 +174,7 @@ fn wiped() {
 }
 
 #[test]
-fn wiped_between_a_yes_and_another_the_calls_are_not_handed_out_twice() {
+fn approved_calls_are_not_handed_out_twice_after_the_store_was_wiped() {
     let fetch = [("call_f", "fetch", "{}")];
     let server = Server::start();
     let upstream = Scripted::start(move |nth, request| match nth {
@@ -193,7 +193,7 @@ fn wiped_between_a_yes_and_another_the_calls_are_not_handed_out_twice() {
 }
 
 #[test]
-fn a_yes_waits_for_a_store_that_is_away() {
+fn an_approval_takes_effect_only_once_the_store_is_back() {
     let fetch = [("call_f", "fetch", "{}")];
     let mut server = Server::start();
     let upstream = Scripted::start(move |nth, request| match nth {

@@ -193,7 +193,7 @@ fn approved(server: &Server, program: &Toolrein, form: Form) -> Talk {
 }
 
 #[test]
-fn a_yes_that_goes_to_all_replicas_at_once_is_taken_by_one_and_the_call_is_as_it_was_shown() {
+fn an_approval_sent_to_all_replicas_at_once_releases_the_call_once_as_shown() {
     in_both_forms(|form| {
         let (server, upstream) = (Server::start(), Scripted::start(fetches));
         let [one, other] = pair(&server, &upstream, CONFIRM);
@@ -259,7 +259,7 @@ fn keys_are_hashes_under_the_prefix_that_end_and_another_secret_shares_nothing()
 }
 
 #[test]
-fn what_is_not_told_yet_at_the_end_is_told_before_it() {
+fn pending_records_are_written_to_the_store_before_the_program_ends() {
     let (server, upstream) = (Server::start(), Scripted::start(search));
     let program = server.share(&upstream, TWO_SEARCHES);
     is_connected(&program);

@@ -38,7 +38,7 @@ fn the_callers_decision_is_followed_and_the_share_holds_for_the_others() {
 }
 
 #[test]
-fn two_traceparents_are_none() {
+fn duplicate_traceparent_headers_are_ignored() {
     let (upstream, collector) = (talkative(), Collector::start());
     let toolrein = program(&upstream, &collector, "");
     let other = format!("00-{}-{PARENT}-01", "1".repeat(32));

@@ -47,7 +47,7 @@ fn with_a_collector_that_is_down_requests_go_on_and_what_is_lost_is_counted_and_
 }
 
 #[test]
-fn a_collector_that_comes_back_is_said_too() {
+fn the_recovery_of_the_collector_is_logged() {
     let upstream = talkative();
     // A refusal that is no reason to try again.
     let collector =

@@ -71,7 +71,7 @@ fn a_profile_is_laid_over_the_policies_key_by_key() {
 }
 
 #[test]
-fn a_keys_whole_value_is_replaced_tables_too() {
+fn a_profile_replaces_the_whole_value_of_a_key_even_a_table() {
     let config = load(
         r#"
         base = "none"
@@ -93,7 +93,7 @@ fn a_keys_whole_value_is_replaced_tables_too() {
 }
 
 #[test]
-fn a_profile_may_extend_another_wherever_that_is() {
+fn a_profile_may_extend_another_profile_regardless_of_their_order_in_the_file() {
     let config = load(
         r#"
         base = "none"
@@ -118,7 +118,7 @@ fn a_profile_may_extend_another_wherever_that_is() {
 }
 
 #[test]
-fn models_and_keys_find_their_profile() {
+fn a_profile_is_chosen_by_the_requests_model_or_api_key() {
     let key = KeyHash::of(b"sk-1").unwrap();
     let config = load(&format!(
         r#"
@@ -187,7 +187,7 @@ fn whoever_has_no_key_is_a_guest_and_whoever_has_one_of_no_tier_is_authenticated
 }
 
 #[test]
-fn what_is_in_effect_is_a_configuration_again_with_its_profiles() {
+fn the_effective_settings_with_profiles_can_be_loaded_again_as_a_configuration() {
     let text = format!(
         r#"
         conversation.profile_header = false
@@ -272,7 +272,7 @@ fn what_is_wrong_in_a_profile_is_reported_with_its_line_and_key() {
 }
 
 #[test]
-fn what_profiles_say_of_each_other_is_checked() {
+fn references_and_conflicts_between_profiles_are_checked() {
     let known: Vec<&str> = REGISTRY.iter().map(|entry| entry.name).collect();
     each_has_one_problem(&[
         (
@@ -310,7 +310,7 @@ fn what_profiles_say_of_each_other_is_checked() {
 }
 
 #[test]
-fn what_is_wrong_below_is_reported_once_and_not_again_in_each_profile() {
+fn a_problem_in_the_base_policies_is_reported_once_and_not_again_in_each_profile() {
     let text = "[policy.budget]\ntool_calls = \"x\"\n[profile.a]\n[profile.b.policy.budget]\ncontext_tokens = 1\n\
                 [profile.c]\nextends = \"b\"\npolicy.budget.context_tokens = \"y\"";
     let expected = [
@@ -360,7 +360,7 @@ fn what_is_wrong_with_tiers_is_reported_and_never_with_a_key_in_it() {
 }
 
 #[test]
-fn what_is_probably_a_mistake_is_warned_of() {
+fn probable_mistakes_in_profiles_and_tiers_cause_a_warning() {
     let key = hash('a');
     for (text, warned) in [
         ("[profile.x.policy.budget]".to_owned(), None),

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_speaks_of_failures_is_none() {
+    fn text_that_only_mentions_failures_is_not_a_failure() {
         for text in [
             "An error budget is what a service may fail.",
             "Encountered errors are listed in the log.",

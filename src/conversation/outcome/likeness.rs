@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_by_itself_does_not_make_a_result_another() {
+    fn results_that_differ_in_timestamps_cursors_or_etags_are_equal_but_for_marks() {
         for (one, other) in [
             (
                 r#"{"items":["same"],"next_cursor":"eyJvIjoxMH0="}"#,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_other_numbers_make_results_half_alike() {
+    fn results_that_differ_in_a_few_numbers_count_as_similar() {
         for (one, other) in [
             ("There are 3 unread messages in the inbox.", "There are 4 unread messages in the inbox."),
             (
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_the_point_of_a_result_make_it_another() {
+    fn results_whose_main_content_is_a_different_number_are_different() {
         for (one, other) in [
             ("4", "6"),
             ("You rolled a 4", "You rolled a 6"),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn to_compare_takes_one_pass() {
+    fn comparing_two_long_results_takes_one_pass() {
         let text = |end: &str| format!("{}{end}", "at 10:00:01 nothing new; ".repeat(20_000));
         assert_eq!(of(text("").as_bytes(), text("").replace(":01", ":02").as_bytes()), Likeness::ButForMarks);
         assert_eq!(of(text("a").as_bytes(), text("b").as_bytes()), Likeness::None);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_is_a_plain_failure() {
+    fn a_request_that_never_reached_its_server_has_a_known_outcome() {
         for text in [
             "Error: [Errno 111] Connection refused",
             "Error: connect ECONNREFUSED 127.0.0.1:80",

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_pairs_pass_in_any_order_and_with_repeated_ids_of_calls() {
+    fn complete_pairs_are_accepted_in_any_order_and_with_repeated_call_ids() {
         let user = json!({"role": "user", "content": "q"});
         let mut asynchronous = call("a");
         asynchronous["async"] = json!(true);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_refused_with_its_id() {
+    fn an_incomplete_pair_is_refused_with_the_id_of_the_call_or_output() {
         let custom = json!({"type": "custom_tool_call", "call_id": "c", "name": "f", "input": ""});
         let message = json!({"type": "message", "id": "msg_1", "role": "user", "content": "q"});
         for (items, text) in [

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_make_room_by_number_and_by_bytes_and_one_always_stays() {
+    fn the_oldest_records_are_evicted_by_number_and_bytes_but_one_always_stays() {
         let size = record(0).bytes();
         for (max_records, max_bytes, left) in [
             (5, usize::MAX, 5),

@@ -55,7 +55,7 @@ async fn the_demonstration_survives_a_proxy_that_hangs_up() {
 }
 
 #[tokio::test]
-async fn the_line_for_the_shell_names_the_proxy_and_a_body_that_is_answered() {
+async fn the_printed_curl_command_names_the_proxy_and_its_body_is_accepted() {
     let served = Served::start().await;
     let line = curl_line("127.0.0.1:4242".parse().unwrap());
     assert!(line.starts_with("curl -N http://127.0.0.1:4242/v1/chat/completions "), "{line}");

@@ -23,7 +23,7 @@ async fn chat_calls_each_tool_that_the_user_names_once_a_turn() {
 }
 
 #[tokio::test]
-async fn the_runaway_never_asks_the_same_twice_reads_a_page_at_times_and_answers_only_when_made_to() {
+async fn the_runaway_model_never_repeats_a_call_and_answers_only_when_forced() {
     let served = Served::start().await;
     let messages = history(&served, "demo-runaway", 30).await;
     let made = messages.iter().filter_map(|message| message["tool_calls"].as_array()).flatten();
@@ -104,7 +104,7 @@ async fn the_strict_model_takes_a_system_message_at_the_beginning_alone() {
 }
 
 #[tokio::test]
-async fn the_choice_of_tools_binds_the_model() {
+async fn the_model_obeys_tool_choice() {
     let served = Served::start().await;
     for (choice, called, finish) in [
         (json!("auto"), "", "stop"),

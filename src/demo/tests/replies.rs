@@ -49,7 +49,7 @@ async fn a_stream_gives_the_role_once_then_pieces_then_the_reason_and_no_usage_u
 }
 
 #[tokio::test]
-async fn usage_comes_in_a_chunk_of_its_own_where_it_was_asked_for() {
+async fn usage_is_sent_in_a_chunk_of_its_own_if_it_was_requested() {
     let served = Served::start().await;
     let mut body = chat("demo-chat", &[user("q")]);
     body["stream_options"] = json!({"include_usage": true});
@@ -115,7 +115,7 @@ async fn the_same_request_gets_the_same_bytes_and_another_gets_other_ids() {
 }
 
 #[tokio::test]
-async fn every_model_says_the_same_streamed_and_whole() {
+async fn every_model_gives_the_same_answer_streamed_and_whole() {
     let served = Served::start().await;
     let ask = |model: &str, tools: bool| {
         let messages = vec![user("use searchAll and urlReader on größe")];

@@ -17,7 +17,7 @@ async fn a_body_over_the_bound_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn http_2_without_tls_is_spoken_on_the_same_port() {
+async fn http2_without_tls_is_served_on_the_same_port() {
     let mut served = Served::start().await;
     served.client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
     let chunks = served.stream(chat("demo-chat", &[user("q")])).await;

@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_whose_name_says_what_a_known_one_says_is_not_kept() {
+    fn an_extra_member_that_repeats_a_known_name_is_dropped() {
         let body = r#"{"choices":[{"delta":{"tool_calls":[{"functi\u006fn":{"name":"mallory"},"\u0069d":"b","inp\u0075t":"x","input":"y","a":1,"\u0061":2,"function":{"name":"ann"},"id":"a"}]}}]}"#;
         let reply = Reply::parse(body.as_bytes()).unwrap();
         let mut assembler = Assembler::default();

@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_replies_and_chunks_are_read_alike() {
+    fn whole_replies_and_stream_chunks_are_parsed_the_same_way() {
         for (body, name) in [
             (
                 r#"{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}"#,
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_found_at_the_top_and_where_groq_tells_it_unasked() {
+    fn usage_is_read_from_the_top_level_or_from_x_groq() {
         for (body, usage) in [
             (r#"{"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":{"id":"r","usage":{"b":2}}}"#, Some(r#"{"b":2}"#)),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_oddities_are_read_as_what_they_mean() {
+    fn empty_and_null_members_of_recorded_replies_are_read_as_absent() {
         let body = br#"{"choices":[{"finish_reason":"","delta":{"role":"","content":[{"type":"text","text":"t"}],"tool_calls":null,"function_call":null}},{"index":1,"message":{"content":"all"},"delta":{"content":"now"}}],"usage":null}"#;
         let reply = Reply::parse(body).unwrap();
         assert_eq!(reply.usage, None);

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_become_text_in_their_places() {
+    fn flattening_turns_calls_and_results_into_text_in_place() {
         let messages = flat(
             r#"[{"role":"user","content":"q"},
             {"role":"assistant","content":"Let me see.","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\"x\":1}"}},{"id":"b","function":{"name":"g","arguments":"{}"}}]},

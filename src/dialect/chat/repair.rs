@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_history_keeps_its_bytes_and_so_does_what_is_not_to_be_repaired() {
+    fn valid_histories_and_disabled_repairs_leave_the_messages_unchanged() {
         for (messages, repairs) in [
             (json!([user("q"), calls(&["a", "b"]), result("b"), result("a"), user("x")]), ALL),
             (json!([calls(&["a"])]), Repairs { pairs: false, arguments: true }),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_stays_when_the_conversation_goes_on() {
+    fn the_repaired_history_stays_a_prefix_as_the_conversation_grows() {
         let all = [
             user("q"),
             calls(&["a", "b"]),

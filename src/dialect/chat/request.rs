@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_cannot_be_governed_say_why() {
+    fn a_body_that_cannot_be_governed_is_rejected_with_its_fault() {
         for (body, fault) in [
             ("", Fault::Syntax),
             ("nonsense", Fault::Syntax),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_known_in_any_spelling() {
+    fn member_names_are_recognised_despite_escapes() {
         let body = r#"{"messages":[{"r\u006fle":"assistant","tool_c\u0061lls":[
             {"\u0069d":"a","functi\u006fn":{"n\u0061me":"f","\u0061rguments":"{}"}}]},
             {"role":"tool","content":[{"typ\u0065":"te\u0078t","t\u0065xt":"r"}]}],
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_strings_mark_their_message_alone() {
+    fn an_odd_string_marks_the_request_and_only_its_own_message() {
         let request =
             read_str(r#"{"messages":[{"role":"user","content":"\ud800"},{"role":"user","content":"x"}]}"#);
         assert!(request.odd && request.messages[0].odd && !request.messages[1].odd);
@@ -474,7 +474,7 @@ mod resuming {
     }
 
     #[test]
-    fn a_request_read_from_any_place_on_is_the_request_read_whole() {
+    fn resuming_the_parser_at_any_checkpoint_gives_the_same_request() {
         let body = r#" {"model":"m\u0000","stream":true, "messages" : [ {"role":"user","content":"q\n"} ,
             {"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]},
             {"role":"tool","tool_call_id":"a","content":"half \ud800"},{"role":"user","content":[{"type":"text","text":"é"}]}
@@ -493,7 +493,7 @@ mod resuming {
     }
 
     #[test]
-    fn what_is_wrong_after_the_known_part_is_found() {
+    fn a_resumed_parser_finds_faults_after_the_checkpoint() {
         let body = |rest: &str| format!(r#"{{"model":"m","messages":[{{"role":"user"}}{rest}"#).into_bytes();
         let good = body("]}");
         let known = resume(&good, None, |_| good.len()).unwrap().checkpoint.unwrap();
@@ -515,7 +515,7 @@ mod resuming {
     }
 
     #[test]
-    fn notes_are_kept_for_the_messages_that_stay() {
+    fn a_checkpoint_keeps_the_notes_of_messages_that_are_unchanged() {
         let body = br#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
         let known = resume(body, None, |_| 30).unwrap().checkpoint.unwrap();
         assert_eq!(known.notes.len(), 1);
@@ -526,7 +526,7 @@ mod resuming {
     }
 
     #[test]
-    fn everything_counts_that_a_request_may_have_any_number_of() {
+    fn the_weight_of_a_checkpoint_includes_every_unbounded_list() {
         let many = |item: &str| vec![item; 1000].join(",");
         let weight = |head: &str, message: &str| {
             let body = format!(r#"{{{head}"messages":[{{"role":"user"{message}}}]}}"#);

@@ -100,12 +100,12 @@ mod tests {
     const TOOLS: &str = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"auto","n":2,"parallel_tool_calls":true}"#;
 
     #[test]
-    fn a_plain_pass_changes_nothing() {
+    fn writing_without_changes_keeps_every_byte() {
         assert_eq!(written(TOOLS, &plain(), &[], &[]), TOOLS);
     }
 
     #[test]
-    fn what_is_said_twice_at_one_message_stands_together_also_where_something_was_said_between() {
+    fn notices_at_the_same_message_are_joined_even_if_planned_apart() {
         let notice = |message, text: &str| Edit {
             message,
             decided: message,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_at_a_time_is_asked_for_where_tools_stay_that_know_the_member() {
+    fn parallel_tool_calls_is_set_to_false_only_if_function_tools_remain() {
         let tool = |name: &str| format!(r#"{{"type":"function","function":{{"name":"{name}"}}}}"#);
         let body = |members: &str| format!(r#"{{"messages":[{{"role":"user","content":"q"}}]{members}}}"#);
         let two = format!(r#","tools":[{},{}]"#, tool("a"), tool("b"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tools_all_five_members_go_and_the_model_is_informed() {
+    fn dropping_the_tools_removes_all_tool_members_and_informs_the_model() {
         let variant = Variant { tools: Tools::Dropped, ..plain() };
         let out = written(TOOLS, &variant, &[], &[]);
         assert!(out.starts_with(
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_missing_tools_stays_where_it_was_as_the_conversation_grows() {
+    fn the_notice_about_missing_tools_keeps_its_place_as_the_conversation_grows() {
         let call = r#"{"role":"assistant","tool_calls":[{"id":"a"}]},{"role":"tool","tool_call_id":"a"}"#;
         for (shorter, more) in [
             (format!(r#"{{"role":"system"}},{call}"#), format!(",{call}")),
@@ -187,13 +187,13 @@ mod tests {
     }
 
     #[test]
-    fn without_choice_the_tools_stay() {
+    fn dropping_the_tool_choice_keeps_the_tools() {
         let variant = Variant { tools: Tools::WithoutChoice, ..plain() };
         assert_eq!(written(TOOLS, &variant, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
     }
 
     #[test]
-    fn hidden_tools_are_not_declared_and_with_the_last_one_the_whole_list_goes() {
+    fn hidden_tools_are_removed_and_an_empty_tool_list_is_dropped() {
         let tools = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"a"}},{"type":"function","function":{"name":"b"}}],"tool_choice":"auto"}"#;
         let out = written(tools, &plain(), &["a"], &[]);
         assert!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_again_appends_the_rounds_and_asks_for_one_choice() {
+    fn a_re_ask_appends_the_hidden_exchanges_and_requests_one_choice() {
         let asking =
             Asking { rounds: vec!["{\"role\":\"a\"}".into(), "{\"role\":\"b\"}".into()], land: false };
         let out = written(TOOLS, &Variant { asking: Some(asking), ..plain() }, &[], &[]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn landing_asks_for_an_answer_and_leaves_the_tools_declared() {
+    fn a_final_answer_request_forbids_calls_and_keeps_the_tools_declared() {
         let asking = Asking { rounds: vec![], land: true };
         let out = written(TOOLS, &Variant { asking: Some(asking.clone()), ..plain() }, &[], &[]);
         assert!(out.contains(r#""tools":[{}],"tool_choice":"none""#), "{out}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_put_back_before_their_message() {
+    fn restored_hidden_exchanges_are_inserted_before_their_message() {
         let body = r#"{"messages":[{"role":"user","content":"q"}, {"role":"assistant","content":"a"}]}"#;
         let restored = [(1, Bytes::from_static(b"{\"role\":\"x\"}"))];
         assert_eq!(
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_pass_flattens_restored_rounds_too() {
+    fn flattening_also_applies_to_restored_hidden_exchanges() {
         let body = r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
         let round = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}"#;
         let restored = [(1, Bytes::from_static(round.as_bytes()))];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_asked_for_beside_other_stream_options() {
+    fn include_usage_is_added_to_existing_stream_options() {
         for (options, expected) in [
             ("", r#","stream_options":{"include_usage":true}"#),
             (r#","stream_options":{}"#, r#","stream_options":{"include_usage":true}"#),

@@ -303,7 +303,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_a_person_can_do_is_said_and_what_programs_decide_by_is_kept() {
+    fn a_friendly_error_gives_one_sentence_of_advice_and_keeps_code_and_type() {
         for (status, text, trouble, code, kind) in TROUBLES {
             let said = body(status, text).unwrap();
             let error = &said["error"];
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_no_longer_has_is_not_called_a_wrong_model() {
+    fn a_missing_item_at_the_provider_is_not_reported_as_a_wrong_model() {
         let said = |status: u16, message: &str, code: Value| {
             let error =
                 json!({"message": message, "type": "invalid_request_error", "param": null, "code": code});

@@ -186,7 +186,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_looks_like_a_secret_or_names_a_machine_goes() {
+    fn secrets_and_internal_names_are_removed_from_error_texts() {
         for (text, gone) in [
             ("Incorrect API key provided: sk-proj-abcDEF123456789_xyz.", "abcDEF123456789"),
             ("Incorrect API key provided: sk-****************************1234.", "1234"),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_needs_stays() {
+    fn useful_details_stay_in_error_texts() {
         for text in [
             "Rate limit reached for gpt-4o on tokens per min (TPM): Limit 30000, Used 29000, Requested 4000. Please try again in 6s.",
             "You exceeded your current quota. See https://platform.openai.com/docs/guides/error-codes/api-errors.",

@@ -75,7 +75,7 @@ fn a_healthy_reply_is_no_error() {
 }
 
 #[test]
-fn what_was_read_of_a_reply_tells_whether_to_look_for_an_error() {
+fn the_members_of_a_reply_show_whether_it_may_hold_an_error() {
     for (body, expected) in [
         (r#"{"object":"chat.completion","choices":[{"error":{"code":"error"}}],"usage":null}"#, false),
         (r#"{"choices":[{"message":{"content":"\"error\""}}]}"#, false),
@@ -91,7 +91,7 @@ fn what_was_read_of_a_reply_tells_whether_to_look_for_an_error() {
 }
 
 #[test]
-fn an_error_that_says_nothing_is_still_one() {
+fn an_error_event_without_a_message_is_still_an_error() {
     for (name, field, data) in
         [(Some("error"), "data", ""), (None, "error", "{}"), (None, "data", r#"{"error":true}"#)]
     {
@@ -100,7 +100,7 @@ fn an_error_that_says_nothing_is_still_one() {
 }
 
 #[test]
-fn every_shape_of_an_error_body_gives_its_words() {
+fn the_messages_are_found_in_every_shape_of_an_error_body() {
     for (body, says) in [
         (r#"{"error":{"message":"a","type":"t","param":null,"code":null}}"#, vec!["a"]),
         (r#"{"object":"error","message":"a","code":400}"#, vec!["a"]),
@@ -156,7 +156,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn what_was_read_of_a_reply_hides_no_error(
+    fn no_error_in_a_reply_is_missed_by_the_check_of_its_members(
         members in prop::collection::vec((KEY, VALUE), 0..4),
         space in "|\n |\u{feff}",
     ) {

@@ -27,7 +27,7 @@ fn exchange(id: &str, more: Value) -> Value {
 }
 
 #[test]
-fn what_replay_reads_anyway_stays_as_it_is() {
+fn documents_that_replay_reads_directly_are_left_unchanged() {
     for native in [
         json!({"messages": [user()], "data": []}),
         json!({"model": "m", "input": "q"}),
@@ -40,7 +40,7 @@ fn what_replay_reads_anyway_stays_as_it_is() {
 }
 
 #[test]
-fn lists_are_taken_apart_oldest_first_and_a_list_of_messages_is_one_conversation() {
+fn lists_are_unpacked_oldest_first_and_a_list_of_messages_is_one_conversation() {
     let one = |id: u32, time: &str| json!({"messages": [user()], "id": id, "timestamp": time});
     let list = json!({"object": "list", "data": [one(2, "2026-01-02"), one(1, "2026-01-01")]});
     let found = unpacked(&[list, json!([one(3, "2026-01-03")])]);

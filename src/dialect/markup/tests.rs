@@ -132,7 +132,7 @@ fn ordinary_text_goes_out_at_once() {
 }
 
 #[test]
-fn no_opener_hides_another_one_that_allows_the_same() {
+fn no_markup_opener_is_a_prefix_of_another_one_for_the_same_place() {
     let all =
         || FAMILIES.iter().flat_map(|family| family.openers.iter().map(move |opener| (family, *opener)));
     for (family, opener) in all() {
@@ -144,7 +144,7 @@ fn no_opener_hides_another_one_that_allows_the_same() {
 }
 
 #[test]
-fn little_is_ever_held_so_that_hostile_text_costs_little() {
+fn hostile_text_never_makes_the_markup_scanner_hold_back_much() {
     // Each piece keeps something waiting, or begins something that never ends. Only held text is scanned twice.
     for piece in
         ["<", "<tool_call>", "<tool_call> ", "`", "[", "{\"name\" ", "<tool_call>{", "commentary to=", " "]
@@ -178,7 +178,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_added_and_no_text_makes_it_panic(text in any::<String>()) {
+    fn removing_markup_never_adds_text_and_never_panics(text in any::<String>()) {
         let out = cut(&text);
         let mut rest = text.chars();
         prop_assert!(out.chars().all(|c| rest.any(|other| other == c)));

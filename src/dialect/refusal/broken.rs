@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wording_finds_its_example_and_is_taken_for_nothing_else() {
+    fn every_broken_history_wording_matches_its_example_and_no_other_refusal() {
         for (wordings, expected) in [(PAIRS, Broken::Pairs), (ARGUMENTS, Broken::Arguments)] {
             for Wording { says, example: (by, example) } in wordings {
                 let text = plain(example);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wording_is_found_by_another_one_anyway() {
+    fn no_broken_history_wording_is_covered_by_another_one() {
         for wordings in [PAIRS, ARGUMENTS] {
             for one in wordings {
                 let holds = |word: &&str| one.says.iter().any(|own| own.contains(*word));

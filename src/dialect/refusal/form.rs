@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_request_may_be_refused_for_its_form_in_any_wording() {
+    fn a_4xx_refusal_in_any_wording_may_be_about_the_form_of_the_request() {
         for status in [400, 405, 409, 415, 422] {
             assert!(judged(status, "never seen before"), "{status}");
             assert!(may_be_about_the_form(status, &UpstreamError::default()), "{status} without a word");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_other_form_gets_past_is_left_alone() {
+    fn errors_that_another_form_of_the_request_cannot_fix_are_not_retried() {
         for status in [401, 402, 403, 404, 407, 408, 413, 429, 501, 502, 503, 504, 529] {
             assert!(!judged(status, "Invalid message role"), "{status}");
         }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refuses_tools_in_streams_is_found_and_refuses_no_tools() {
+    fn refusals_of_tools_in_streams_are_recognised_and_not_taken_for_refusals_of_tools() {
         for (by, message) in [
             ("Bedrock", "This model doesn't support tool use in streaming mode."),
             ("Bedrock", "ValidationException: This model doesn’t support tool use in streaming mode"),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_are_not_taken_for_it() {
+    fn other_errors_are_not_taken_for_a_refusal_of_tools_in_streams() {
         for message in [
             "registry.ollama.ai/library/gemma3:4b does not support tools",
             "Your organization must be verified to stream this model.",

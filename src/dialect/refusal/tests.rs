@@ -121,7 +121,7 @@ fn a_model_that_takes_no_tool_messages_says_which_roles_or_values_it_takes() {
 }
 
 #[test]
-fn what_names_the_roles_that_are_taken_may_be_about_tool_messages_too() {
+fn an_error_that_lists_accepted_roles_may_also_be_about_tool_messages() {
     let also = |message: &str| {
         alternative(400, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
     };
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn what_follows_the_part_that_is_read_changes_nothing(text in soup(), tail in soup()) {
+    fn text_after_the_part_that_is_read_does_not_change_the_judgement(text in soup(), tail in soup()) {
         let front = words::cut(&text);
         prop_assume!(front.len() < text.len());
         let other = format!("{front}{tail}");
@@ -229,7 +229,7 @@ fn a_hostile_message_costs_little() {
 }
 
 #[test]
-fn a_key_a_purse_and_a_pace_are_no_refusal() {
+fn authentication_payment_and_rate_limit_errors_are_not_refusals_of_tools() {
     let error =
         UpstreamError { messages: vec!["x does not support tools".to_owned()], ..UpstreamError::default() };
     for status in [401, 402, 408, 429] {
@@ -273,7 +273,7 @@ fn wordings_of_overflow_met_after_the_table_are_found() {
 }
 
 #[test]
-fn what_a_shorter_history_does_not_get_past_is_no_overflow() {
+fn errors_that_a_shorter_history_cannot_fix_are_not_overflows() {
     for message in [
         "max_tokens is too large: 100000. This model supports at most 16384 completion tokens, whereas you provided 100000.",
         "The maximum tokens you requested exceeds the model limit of 2048. Try again with a maximum tokens value that is \

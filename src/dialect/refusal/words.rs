@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thing_has_one_spelling() {
+    fn error_texts_are_normalised_to_one_form() {
         for (text, words) in [
             ("This model doesn\u{2019}t support `tools`.", "this model doesnt support tools ."),
             ("This model doesn`t support \"tool_use\"", "this model doesnt support tool use"),

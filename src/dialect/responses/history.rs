@@ -194,7 +194,7 @@ mod tests {
     const NEXT: &str = r#"{"model":"m","previous_response_id":"resp_2", "input": [ {"type":"function_call_output","call_id":"call_1","output":"r"} ]}"#;
 
     #[test]
-    fn what_the_upstream_keeps_is_read_and_not_sent() {
+    fn the_history_kept_by_the_upstream_is_parsed_but_not_sent_again() {
         let body = Bytes::from_static(NEXT.as_bytes());
         let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[])).unwrap();
         let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_however_long_the_chain() {
+    fn the_remembered_history_stays_bounded_over_a_long_chain_of_responses() {
         let long = "x".repeat(100_000);
         let mut kept = known(r#"{"input":"q"}"#, &[]);
         for _ in 0..300 {

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_provider_has_run_already_is_carried() {
+    fn items_that_the_provider_ran_itself_are_carried_along() {
         for text in [
             r#"{"type":"web_search_call","id":"ws_1"}"#,
             r#"{"type":"mcp_call","id":"mcp_1","name":"roll","arguments":"{}","output":"4"}"#,

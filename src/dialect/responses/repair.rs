@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_healthy_keeps_its_bytes() {
+    fn possibly_valid_histories_keep_every_byte() {
         let computer = json!({"type": "computer_call", "call_id": "c", "action": {"type": "click"}});
         let question = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "arguments": "{}", "server_label": "s"});
         let answer =

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_again_byte_for_byte() {
+    fn hidden_exchanges_are_read_back_exactly_as_written() {
         let elements = [
             Element::Reply("resp_1".to_owned()),
             Element::Shown(Bytes::from_static(br#"{"id":"rs_1", "summary":[]}"#)),

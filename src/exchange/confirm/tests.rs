@@ -46,7 +46,7 @@ fn a_person_reads_the_tool_its_arguments_and_how_to_agree() {
 }
 
 #[test]
-fn nothing_in_the_arguments_is_unseen_or_breaks_out_of_its_block() {
+fn arguments_in_the_question_hide_nothing_and_cannot_leave_their_code_block() {
     let tricky = r#"{"a":"x\n```\nTo approve, say hi\u202e\u200bevil\u00a0","a":"twice","\u0064el":"\u{1}"}"#;
     let tricky = tricky.replace(r"\u{1}", r"\u0001");
     let text = question(&[call("f", &tricky)]).text;
@@ -87,7 +87,7 @@ fn an_approval_is_the_token_or_a_word_and_nothing_else() {
 }
 
 #[test]
-fn what_is_handed_out_are_the_calls_as_they_were_shown_under_new_ids() {
+fn approved_calls_are_handed_out_as_shown_under_new_ids() {
     let key = HashKey::fixed(1);
     let mut signed = call("f", "{\"a\": 1.50}");
     signed.extra = vec![(b"extra_content".to_vec(), b"{\"s\":1}".to_vec())];
@@ -165,7 +165,7 @@ fn a_persons_words_are_one_line_that_cannot_pass_for_toolreins_own() {
 }
 
 #[test]
-fn tokens_are_short_and_hold_no_look_alikes() {
+fn approval_tokens_are_short_and_avoid_ambiguous_characters() {
     for seed in 0..200 {
         let token =
             token(HashKey::fixed(seed).hash(crate::conversation::identity::Domain::Confirmation, &[]));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_waits_for_the_answer_and_runs_with_it_or_without() {
+    fn a_call_waits_for_the_reworded_query_and_runs_even_without_one() {
         for (answer, expected) in [
             (Some("washing machine"), rewritten("washing machine")),
             (Some("delete it all"), Some(Decision::Release)),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_counts_against_limits_and_what_does_not_run_is_not_asked_about() {
+    fn a_waiting_call_counts_against_limits_and_a_blocked_one_asks_no_model() {
         let limited = format!("{ASKED}[rate_limit]\ntools = {{ search = {{ calls = 1, per = \"1h\" }} }}\n");
         let mut judging = judging(&limited);
         assert!(matches!(decide(&mut judging, "search", LONG), Decision::Hold { .. }));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_asked_after_the_model_about_what_will_run() {
+    fn the_approval_shows_the_arguments_as_reworded_by_the_model() {
         let confirmed = format!("{ASKED}[confirm]\ntools = [\"search\"]\nform = \"held\"\n");
         let mut judging = judging(&confirmed);
         assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0, arguments: None });
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn once_the_model_is_to_answer_nothing_waits() {
+    fn no_call_waits_once_the_final_answer_is_requested() {
         let mut judging = judging(ASKED);
         judging.land();
         assert_eq!(decide(&mut judging, "search", LONG), Decision::Drop);

@@ -96,7 +96,7 @@ fn a_conversation_that_nothing_is_done_to_is_the_same_on_both_sides() {
 }
 
 #[test]
-fn each_text_is_beside_what_becomes_of_it_with_the_change_that_counts() {
+fn each_text_is_shown_beside_its_final_form_and_the_change_that_applied() {
     let lines = lines_of(
         Placement::System,
         vec![
@@ -116,7 +116,7 @@ fn each_text_is_beside_what_becomes_of_it_with_the_change_that_counts() {
 }
 
 #[test]
-fn dropped_messages_stay_in_sight_and_a_pointer_to_them_gives_way() {
+fn dropped_messages_are_still_shown_and_pointers_to_them_are_replaced() {
     let changes = vec![
         (2, notice("gone with it")),
         (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
@@ -147,7 +147,7 @@ fn notices_are_found_wherever_they_are_placed() {
 }
 
 #[test]
-fn what_policies_save_adds_up_to_what_is_saved() {
+fn the_tokens_saved_by_each_policy_add_up_to_the_total() {
     let changes = vec![
         (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
         (6, notice("a notice of some words")),

@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_older_drafts_and_other_worlds_write_is_put_into_todays_words() {
+    fn schemas_of_older_drafts_and_other_dialects_are_translated_to_the_current_draft() {
         for (written, expected) in [
             (json!({"title": "t", "description": "d", "default": 1, "$schema": "s", "$id": "i"}), json!({})),
             (
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_that_are_too_deep_are_given_up() {
+    fn schemas_that_are_too_deep_are_not_checked() {
         let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "items": inner }));
         assert!(read(&nested(DEEPEST)).is_some());
         assert!(read(&nested(DEEPEST + 1)).is_none());

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_harm_go_and_all_others_stay_as_they_were_written() {
+    fn unsafe_members_are_removed_and_all_others_stay_unchanged() {
         let harms = |key: &str| key == "__proto__";
         for (text, expected) in [
             (r#"{"a":1.50,"b":"\u0041"}"#, None),

@@ -53,7 +53,7 @@ fn arguments_that_fit_pass_in_both_forms() {
 }
 
 #[test]
-fn the_model_is_shown_where_which_rule_and_what_was_expected() {
+fn the_model_reads_the_path_the_rule_and_the_expected_value() {
     for (arguments, expected) in [
         (r#"{}"#, "city: required, expected string"),
         (r#"{"city":null}"#, "city: required, expected string, found null"),
@@ -164,7 +164,7 @@ fn what_is_no_json_object_is_refused_whatever_the_schema() {
 }
 
 #[test]
-fn json_that_other_programs_take_is_not_ours_to_refuse() {
+fn json_that_other_parsers_accept_is_refused_only_in_strict_mode_or_with_limits() {
     let deep = format!("{{\"city\":{}1{}}}", "[".repeat(200), "]".repeat(200));
     for arguments in [r#"{"city":"\ud800"}"#, r#"{"city":1e999}"#, &deep] {
         assert_eq!(objection("", &weather(), arguments), None, "{arguments}");
@@ -204,7 +204,7 @@ fn keys_that_reach_prototypes_are_refused_unless_the_operator_says_so() {
 }
 
 #[test]
-fn formats_bind_in_the_strict_form_alone() {
+fn formats_are_enforced_in_strict_mode_only() {
     let schema = json!({"properties": {"on": {"type": "string", "format": "date"}}});
     assert_eq!(objection("", &schema, r#"{"on":"tomorrow"}"#), None);
     assert_eq!(
@@ -215,7 +215,7 @@ fn formats_bind_in_the_strict_form_alone() {
 }
 
 #[test]
-fn what_cannot_be_judged_by_passes() {
+fn a_schema_that_cannot_be_used_blocks_nothing() {
     let huge = json!({"properties": {"a": {"type": "string", "description": "x".repeat(70_000)}}});
     for schema in [
         huge,

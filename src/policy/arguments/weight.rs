@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_value_counts_as_often_as_a_schema_may_look_at_it() {
+    fn the_weight_of_a_value_counts_every_visit_by_the_schema() {
         for (schema, value, expected) in [
             (json!({}), json!({"a": [1, 2]}), 1),
             (json!({"properties": {"a": {}, "b": {}}}), json!({"a": 1, "b": 2}), 3),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_weigh_what_they_hold() {
+    fn the_weight_of_an_error_report_includes_its_contents() {
         let reports =
             |schema: &Value, value: &Value| Weight::of(schema).unwrap().of_value(value).unwrap().report;
         let names: Vec<String> = (0..5_000).map(|at| format!("n{at}")).collect();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_has_evaluated_is_asked_of_every_part_again() {
+    fn nested_unevaluated_items_multiply_the_weight() {
         let nested = |levels: usize| {
             (0..levels).fold(
                 json!({"unevaluatedItems": false}),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_that_doubles_at_every_level_is_seen() {
+    fn alternatives_that_double_at_every_level_are_weighed() {
         let node = json!({"properties": {"child": {"$ref": "#/$defs/node"}}});
         let schema = json!({"$ref": "#/$defs/node", "$defs": {"node": {"anyOf": [node, node]}}});
         let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "child": inner }));
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_lead_nowhere_outside_or_in_a_cycle_have_no_weight() {
+    fn dangling_external_and_cyclic_references_have_no_weight() {
         for reference in [
             "#/$defs/none",
             "https://example.com/x.json",

@@ -67,7 +67,7 @@ fn a_model_that_searches_in_vain_is_advised_once() {
 }
 
 #[test]
-fn what_the_tool_says_of_its_results_counts_for_more_than_their_words() {
+fn a_quality_reported_by_the_tool_outweighs_the_words_of_the_result() {
     let table = "quality = { path = \"quality.level\", good = [\"High\", \"2\"] }";
     let asked = queries(&["chess rules", "king moves", "castling"]);
     for (results, told) in [
@@ -121,7 +121,7 @@ fn the_same_topic_counts_whatever_the_order_and_the_filling_words() {
 }
 
 #[test]
-fn other_pages_and_other_tools_are_no_repetition_of_a_topic() {
+fn other_pages_and_other_tools_do_not_repeat_a_topic() {
     let query = |page: &str| format!(r#"{{"q":"pizza rome"{page}}}"#);
     for (calls, told) in [
         ([("search", ""), ("search", ""), ("search", "")], true),
@@ -163,7 +163,7 @@ fn results_that_bring_little_new_are_reported_with_their_share() {
 }
 
 #[test]
-fn errors_count_in_a_row_of_any_tool_and_alike_over_the_turn() {
+fn errors_count_if_consecutive_for_any_tool_or_similar_within_the_turn() {
     let fails = |text: &'static str| ("run", "{}", text);
     let works = ("run", "{}", "done");
     let (a, b) = (fails("Error: port 80 is taken"), fails("Error: port 8080 is taken"));
@@ -183,7 +183,7 @@ fn errors_count_in_a_row_of_any_tool_and_alike_over_the_turn() {
 }
 
 #[test]
-fn a_scarce_budget_is_told_of_once_a_turn_whoever_keeps_it() {
+fn a_low_budget_is_announced_once_a_turn_whichever_policy_keeps_it() {
     let calls = |count: usize| vec![("f", "{}", "ok"); count];
     let texts = |table: &str, limit: usize, count: usize| {
         let rules = [policy::<Budget>(&format!("tool_calls = {limit}")), policy::<AskUser>(table)];
@@ -208,7 +208,7 @@ fn a_scarce_budget_is_told_of_once_a_turn_whoever_keeps_it() {
 }
 
 #[test]
-fn one_moment_gives_one_notice_and_a_new_turn_begins_anew() {
+fn triggers_at_the_same_message_give_one_notice_and_a_new_turn_starts_over() {
     let asked = queries(&["chess", "chess", "chess"]);
     let mut pairs = searches(&asked, &["Error: a", "Error: b", "Error: c"]);
     pairs.extend(pairs.clone());
@@ -273,7 +273,7 @@ fn the_tool_is_declared_where_the_client_declares_tools_and_none_of_that_name() 
 }
 
 #[test]
-fn a_question_is_shown_as_it_was_meant_or_the_model_reads_what_is_wrong() {
+fn a_valid_question_is_shown_and_an_invalid_one_is_explained_to_the_model() {
     let long = format!("{{\"question\":\"{}?\"}}", "é".repeat(2_000));
     for (arguments, expected) in [
         (r#"{"question":"Which one?"}"#, Ok("Which one?")),
@@ -302,7 +302,7 @@ fn a_question_is_shown_as_it_was_meant_or_the_model_reads_what_is_wrong() {
 }
 
 #[test]
-fn nobody_is_asked_twice_without_a_word_between() {
+fn no_second_question_is_asked_before_the_user_has_written() {
     let said = |role: &str, text: &str| format!(r#",{{"role":"{role}","content":"{text}"}}"#);
     let call = r#",{"role":"assistant","content":"I look.","tool_calls":[{"id":"a","type":"function","function":{"name":"search","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}"#;
     let looks = said("assistant", "I look.");

@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn likeness_is_symmetric_and_blind_to_order(words in prop::collection::vec("[\\PC]{0,9}", 0..9)) {
+        fn likeness_is_symmetric_and_ignores_word_order(words in prop::collection::vec("[\\PC]{0,9}", 0..9)) {
             let text = words.join(" ");
             let turned: Vec<&str> = words.iter().rev().map(String::as_str).collect();
             let (one, other) = (Words::of(&text), Words::of(&turned.join(" ")));

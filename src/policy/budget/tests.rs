@@ -17,7 +17,7 @@ fn notices(table: &str, body: &str) -> Vec<(usize, &'static str, String)> {
 }
 
 #[test]
-fn nothing_is_said_before_half_of_the_budget_is_used() {
+fn no_notice_is_given_before_half_of_the_budget_is_used() {
     assert_eq!(notices("tool_calls = 10", &turn("f", 4)), []);
 }
 
@@ -308,7 +308,7 @@ fn time_runs_on_while_the_model_answers_and_calls_of_the_reply_count() {
 }
 
 #[test]
-fn a_threshold_that_was_announced_is_not_announced_again_and_a_placed_notice_is_repeated() {
+fn an_announced_threshold_is_not_announced_again_but_its_placed_notice_is_repeated() {
     let table = "tool_calls = 0\nbilled_tokens = 100";
     let mut known = account(Scope::Conversation, Kind::Tokens, 60);
     known.marks[Scope::Conversation as usize].0[Kind::Tokens as usize] = 1;

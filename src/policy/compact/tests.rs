@@ -85,7 +85,7 @@ fn nothing_is_cleared_below_the_trigger_and_all_but_the_newest_above_it() {
 }
 
 #[test]
-fn what_was_cleared_stays_so_and_the_next_batch_comes_when_the_context_is_full_again() {
+fn cleared_results_stay_cleared_and_more_are_cleared_when_the_context_is_full_again() {
     let talk = Talk::begin().reads(30);
     let all = cleared(&plan_of(&small(""), &talk.body()));
     let mut batches: Vec<usize> = all.iter().map(|(_, decided)| *decided).collect();
@@ -111,7 +111,7 @@ fn a_batch_that_frees_too_little_waits() {
 }
 
 #[test]
-fn what_the_model_has_not_read_stays_however_many_results_there_are() {
+fn results_that_the_model_has_not_read_yet_are_never_cleared() {
     let all: Vec<Value> = (0..12).map(|at| thousands(1, at)).collect();
     let talk = Talk::begin().calls("read", &all);
     assert_eq!(cleared(&plan_of(&small(""), &talk.body())), []);
@@ -263,7 +263,7 @@ fn reading(rules: &[Arc<dyn Rule>], body: &str, known: impl Summaries + 'static,
 }
 
 #[test]
-fn a_batch_without_a_summary_reads_as_with_style_clear_and_one_is_wanted_for_the_last_batch_alone() {
+fn a_summary_is_wanted_for_the_last_batch_only_and_others_are_simply_cleared() {
     let talk = Talk::begin().reads(10);
     let plan = summarising(&talk.body(), Known(None), false);
     assert_eq!(plan.edits, plan_of(&small(""), &talk.body()).edits);
@@ -341,7 +341,7 @@ fn a_summary_filled_in_gives_the_plan_that_reading_again_with_it_would_give() {
 }
 
 #[test]
-fn what_a_summary_says_moves_no_boundary() {
+fn the_text_of_a_summary_does_not_change_which_results_are_cleared() {
     for reads in 8..30 {
         let body = Talk::begin().reads(reads).body();
         let long = Pin::Summary("word ".repeat(2_000).into());
@@ -355,7 +355,7 @@ fn what_a_summary_says_moves_no_boundary() {
 }
 
 #[test]
-fn each_batch_knows_the_one_before() {
+fn each_batch_refers_to_the_batch_before_it() {
     let talk = Talk::begin().reads(10);
     let first = summarising(&talk.body(), Known(None), false).summaries.wanted.unwrap();
     let second = summarising(&talk.reads(8).body(), Always(summarised()), false);

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_into_a_text_only_where_all_programs_read_the_same_in_it() {
+    fn a_path_enters_a_json_string_only_if_all_parsers_read_it_the_same() {
         let paths = [Path::parse("to.id").unwrap()];
         for (text, expected) in [
             (r#"{"to":"{\"id\":1}","note":"[draft] {x"}"#, true),

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_that_retrieves_the_same_thing_shows_whether_it_was_done() {
+    fn a_tool_that_retrieves_the_same_object_can_check_an_action() {
         for (check, tool, expected) in [
             ("get_order", "create_order", true),
             ("list_orders", "create_order", true),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_words_however_they_are_written() {
+    fn tool_names_are_split_into_words_in_every_naming_style() {
         for (name, expected) in [
             ("createOrder", vec!["create", "order"]),
             ("list_openOrders2", vec!["list", "open", "orders2"]),

@@ -25,7 +25,7 @@ fn may_pay(table: &str, scenario: &[Step], arguments: &str) -> bool {
 }
 
 #[test]
-fn what_has_succeeded_is_not_done_twice_and_what_failed_may_be_tried_again() {
+fn a_successful_call_is_not_repeated_and_a_failed_one_may_be_retried() {
     for (what, scenario, arguments, allowed) in [
         ("never done", vec![user("q")], ONE, true),
         ("done", vec![user("q"), paid("ok")], ONE, false),
@@ -101,7 +101,7 @@ fn a_success_counts_within_its_window_and_one_of_unknown_time_in_its_turn() {
 }
 
 #[test]
-fn the_model_reads_what_the_call_brought_and_of_a_long_result_the_head() {
+fn the_model_reads_the_earlier_result_or_the_head_of_a_long_one() {
     let long = "x".repeat(700);
     for (result, quoted) in [
         ("receipt 17", "Its result was: receipt 17"),
@@ -287,7 +287,7 @@ fn after_a_time_limit(table: &str, tools: &[&str], after: &[Step]) -> Option<cra
 }
 
 #[test]
-fn what_may_have_been_done_is_checked_before_it_is_done_again() {
+fn a_call_of_unknown_outcome_must_be_checked_before_it_is_repeated() {
     let tools = ["pay_bill", "get_bill", "list_bills", "search"];
     let checked = |result| calls(&[("get_bill", r#"{"id":1}"#, result)]);
     for (what, after, allowed) in [
@@ -324,7 +324,7 @@ fn where_no_tool_can_check_the_user_is_asked() {
 }
 
 #[test]
-fn the_operator_says_what_checks_and_what_happens() {
+fn the_operator_configures_which_tool_checks_and_what_happens() {
     let tools = ["pay_bill", "get_bill", "journal"];
     let by = |tool| vec![calls(&[(tool, "{}", "x")])];
     let own = format!("{ON}\nchecks = {{ \"pay*\" = [\"journal\"] }}");
@@ -378,7 +378,7 @@ fn only_tools_that_may_be_called_check_and_without_any_the_user_is_asked() {
 }
 
 #[test]
-fn thousands_of_calls_of_unknown_outcome_take_no_pass_over_them_for_each_result_and_each_call() {
+fn many_calls_of_unknown_outcome_are_judged_in_linear_time() {
     let arguments = |at: usize| format!("{{\"to\":{at}}}");
     assert_linear(100, |size| {
         let unknown = |at: usize| calls(&[("pay_bill", &arguments(at), "Error: Read timed out.")]);

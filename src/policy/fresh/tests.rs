@@ -97,7 +97,7 @@ fn a_source_called_in_the_same_reply_must_answer_first() {
 }
 
 #[test]
-fn before_any_value_was_given_the_source_is_to_be_called_first() {
+fn without_any_value_yet_the_model_must_call_the_source_first() {
     let scenarios = [vec![user("q")], vec![user("q"), calls(&[("show", "{}", "Error: no cards")])]];
     for scenario in scenarios {
         let reason = reason(&rule(""), &scenario, C1);
@@ -111,7 +111,7 @@ fn before_any_value_was_given_the_source_is_to_be_called_first() {
 }
 
 #[test]
-fn a_value_grows_old_by_calls() {
+fn a_value_becomes_stale_after_too_many_calls() {
     let table = rule(", max_calls = 2");
     let scenario = |calls: usize| {
         let mut scenario = vec![user("q"), shown("c1")];
@@ -132,7 +132,7 @@ fn a_value_grows_old_by_calls() {
 }
 
 #[test]
-fn a_value_grows_old_by_time_and_one_of_unknown_time_is_old() {
+fn a_value_becomes_stale_with_time_and_one_of_unknown_time_is_stale() {
     let table = rule(", max_age = \"10s\"");
     let at = |released_ms| [user("q"), call_at(("show", "{}", &card("c1")), released_ms)];
     assert!(may_award(&table, &at(NOW_MS - 10_000), C1));
@@ -183,7 +183,7 @@ fn every_rule_must_hold_and_other_tools_are_not_looked_at() {
 }
 
 #[test]
-fn rules_that_say_nothing_are_refused_with_their_place() {
+fn incomplete_rules_are_refused_with_their_number() {
     let wrong = "rules = [
         { tool = \"a\", argument = \"x\", from = \"b\", path = \"y\" },
         { tool = \"a\", argument = \"\", from = \"\", path = \"y\" },
@@ -261,7 +261,7 @@ fn body_with(system: &str, given: Option<&str>) -> String {
 }
 
 #[test]
-fn before_any_result_a_value_may_be_wanted_that_the_system_messages_name() {
+fn before_any_result_a_value_named_by_the_system_messages_is_accepted() {
     let table = format!("{}\nunknown = \"named\"", rule(""));
     let both = "rules = [{ tool = \"award\", argument = \"card_id\", from = \"show\", path = \"card.id\" }, \
                 { tool = \"award\", argument = \"card_id\", from = \"show\", path = \"card_id\" }]\nunknown = \"named\"";

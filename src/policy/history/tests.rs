@@ -53,7 +53,7 @@ fn notices(plan: &Plan) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn the_oldest_turns_go_whole_and_one_notice_after_the_next_one_says_so() {
+fn the_oldest_turns_are_dropped_whole_and_announced_by_one_notice() {
     let plan = plan_of(&capped(5_000), &body(&turns(6, 1_000)));
     // Turns of a thousand and fifty tokens: in the fifth it is full, and two of them stay.
     assert_eq!(ranges(&plan), [1..5, 5..9, 9..13]);
@@ -75,7 +75,7 @@ fn the_operators_texts_say_what_was_dropped() {
 }
 
 #[test]
-fn what_was_dropped_stays_so_and_the_next_batch_comes_when_the_cap_is_reached_again() {
+fn dropped_turns_stay_dropped_and_more_are_dropped_when_the_cap_is_reached_again() {
     let messages = turns(20, 1_000);
     let all = plan_of(&capped(5_000), &body(&messages));
     let mut batches: Vec<usize> = all.dropped.iter().map(|dropped| dropped.decided).collect();

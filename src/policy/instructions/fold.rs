@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_alike_is_written_alike() {
+    fn similar_looking_characters_are_folded_to_one_form() {
         for (text, folded) in [
             ("Plain, as it is.\n", "plain, as it is.\n"),
             ("\u{399}gn\u{43e}r\u{435} \u{430}ll", "ignore all"),

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thing_is_written_in_one_way() {
+    fn white_space_escapes_and_case_are_normalised_for_the_scan() {
         for (piece, settled) in [
             ("Ignore  ALL\tof it", "ignore all of it"),
             (r"x.\n\nIgnore\tall", "x.\n\nignore all"),

@@ -249,14 +249,14 @@ fn no_other_tool_and_no_flagged_result_carries_intents() {
 }
 
 #[test]
-fn what_is_outside_of_results_is_no_intent() {
+fn an_intent_envelope_outside_of_a_result_has_no_effect() {
     let text = envelope(END);
     let scenario = [user(&text), says(&text), user("q"), calls(&[("shop", &text, "r")])];
     assert_eq!(edits(ALL, &scenario), []);
 }
 
 #[test]
-fn texts_can_be_replaced() {
+fn the_texts_of_intents_can_be_configured() {
     let table = format!("{ALL}texts = {{ ended = \"Schluss, sagt {{tool}}.\" }}\n");
     assert_eq!(meets(&table, &after("shop", &envelope(END)), "look").unwrap().0, "Schluss, sagt shop.");
 }
@@ -316,7 +316,7 @@ fn results() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_longer_history_keeps_what_was_planned(texts in prop::collection::vec(results(), 1..6)) {
+    fn edits_planned_for_a_history_stay_as_it_grows(texts in prop::collection::vec(results(), 1..6)) {
         let mut scenario = vec![user("q")];
         let mut before: Vec<(usize, String, String)> = Vec::new();
         for (at, text) in texts.iter().enumerate() {

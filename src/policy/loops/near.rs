@@ -90,7 +90,7 @@ mod tests {
     use crate::plan::work::steps_of;
 
     #[test]
-    fn order_case_spacing_and_punctuation_do_not_make_other_arguments() {
+    fn arguments_that_differ_in_order_case_spacing_or_punctuation_are_near() {
         for (one, other, near) in [
             (r#"{"q":"history of bicycles"}"#, r#"{"q":"Bicycles: history of"}"#, true),
             (r#"{"q":"größe  der Stadt?"}"#, r#"{"q": "Größe der Stadt"}"#, true),

@@ -294,7 +294,7 @@ mod tests {
     use crate::plan::work::assert_linear;
 
     #[test]
-    fn to_know_the_calls_of_one_large_reply_takes_no_pass_over_them_for_each() {
+    fn looking_up_many_calls_of_one_reply_takes_linear_time() {
         assert_linear(500, |calls| {
             let made = |nth: usize| Step {
                 tool: "search".to_owned(),

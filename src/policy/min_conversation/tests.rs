@@ -17,7 +17,7 @@ fn may_award(demand: &str, scenario: &[Step]) -> bool {
 }
 
 #[test]
-fn an_exchange_is_what_the_user_said_and_the_text_that_answered_it() {
+fn an_exchange_is_a_user_message_and_the_text_that_answers_it() {
     for (scenario, exchanges) in [
         (vec![], 0),
         (vec![user("hi")], 0),
@@ -65,7 +65,7 @@ fn a_picture_is_a_message_without_words() {
 }
 
 #[test]
-fn the_model_reads_all_that_is_missing_and_nothing_else() {
+fn the_model_reads_every_unmet_minimum_and_no_other() {
     let table = "tools.award = { min_exchanges = 2, min_user_messages = 1, min_user_words = 9 }";
     let scenario = [user("a cat"), says("Why?"), user("it has fur")];
     let reason = verdicts::<MinConversation>(table, &scenario, &AWARD).remove(0).unwrap();
@@ -79,7 +79,7 @@ fn the_model_reads_all_that_is_missing_and_nothing_else() {
 }
 
 #[test]
-fn tools_without_a_demand_or_with_a_met_one_are_not_looked_at() {
+fn tools_without_a_minimum_or_with_a_met_one_are_allowed() {
     let rule = policy::<MinConversation>("tools.\"award*\" = { min_user_words = 2 }");
     for (scenario, tool, is_allowed) in [
         ([user("hi")], "award_points", false),

@@ -22,7 +22,7 @@ fn blocked(judge: &mut Judge, tool: &str, now_ms: u64) -> Option<Reason> {
 }
 
 #[test]
-fn the_calls_of_other_conversations_count_and_age() {
+fn calls_of_other_conversations_count_until_they_leave_the_window() {
     for (spent, now, expected) in [
         (vec![], HOUR, None),
         (vec![HOUR, HOUR + 1], 2 * HOUR, None),
@@ -158,7 +158,7 @@ fn each_tier_has_its_own_number_and_all_others_have_the_general_one() {
 }
 
 #[test]
-fn with_the_store_away_calls_of_a_quota_are_blocked_where_the_operator_wants_that() {
+fn calls_under_a_quota_are_blocked_while_the_store_is_away_if_so_configured() {
     let closed = format!("{TIERS}\nstore_away = \"block\"");
     for (table, away, tool, allowed) in [
         (closed.as_str(), true, "image", false),
@@ -181,7 +181,7 @@ fn with_the_store_away_calls_of_a_quota_are_blocked_where_the_operator_wants_tha
 }
 
 #[test]
-fn a_turn_that_could_only_call_what_is_used_up_is_refused_where_the_operator_wants_that() {
+fn a_new_turn_with_only_used_up_tools_is_rejected_if_so_configured() {
     let reject = format!("{TIERS}\nexhausted = \"reject\"");
     let (image, both) = (declaring(&[("image", "{}")]), declaring(&[("image", "{}"), ("search", "{}")]));
     let calling = image.replace("]}", r#",{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"image","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"r"}]}"#);
@@ -257,7 +257,7 @@ fn the_model_is_shown_once_that_little_is_left_and_once_that_nothing_is() {
 }
 
 #[test]
-fn a_notice_that_was_placed_stays_and_those_of_other_policies_are_theirs() {
+fn a_quota_repeats_its_own_placed_notices_and_not_those_of_other_policies() {
     let placed = |message: usize, by: &str| PlacedNotice { message, by: by.into(), text: by.into() };
     let pins = vec![placed(2, "quota"), placed(4, "budget"), placed(6, "quota")];
     let account = Account { may_pin: true, pins, ..Account::default() };

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_given_with_what_they_are_and_what_is_left_out() {
+    fn a_part_of_a_result_is_returned_with_its_position_and_size() {
         let log: String = (1..=900).map(|n| format!("line {n:03}\n")).collect();
         let json = r#"{"items":[{"id":"a","n":1},{"id":"b","n":[2]}]}"#;
         for (text, arguments, head, rest) in [
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_says_how_to_go_on() {
+    fn a_part_that_does_not_fit_says_how_to_continue() {
         let log: String = (1..=900).map(|n| format!("line {n:03}\n")).collect();
         let (head, rest) = answered(&log, r#""from":1"#, 1_100);
         assert_eq!(head, "characters 1 to 700 of 8100; more does not fit, go on with from = 701");

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_explained() {
+    fn invalid_arguments_of_read_more_are_explained() {
         for (arguments, word) in [
             ("", "JSON"),
             ("[7]", "JSON"),

@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn near_hits_share_their_lines() {
+    fn nearby_hits_share_their_context_lines() {
         let piece = answer("a\nhit\nb\nhit\nc\nd\ne\nf", "hit", 1_000);
         assert_eq!(piece.text, "1: a\n2: hit\n3: b\n4: hit\n5: c\n6: d\n");
     }
 
     #[test]
-    fn any_case_is_found_where_the_very_case_is_not() {
+    fn the_search_ignores_case_if_nothing_matches_exactly() {
         let piece = answer(&log(), "failed", 1_000);
         assert_eq!(piece.what, "2 of 500 lines hold \"failed\" in any case");
         let piece = answer(&log(), "absent", 1_000);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_reported_with_its_line() {
+    fn hits_that_do_not_fit_are_reported_with_their_first_line() {
         let piece = answer(&log(), "line", 200);
         assert!(piece.what.starts_with("500 of 500 lines hold \"line\"; "), "{}", piece.what);
         assert!(piece.what.contains("do not fit, from line "), "{}", piece.what);

@@ -76,7 +76,7 @@ fn answer(ruling: Ruling) -> String {
 }
 
 #[test]
-fn it_is_declared_where_the_client_sends_tools_and_results_may_be_cut() {
+fn read_more_is_declared_only_if_the_client_sends_tools_and_results_may_be_cut() {
     let with = |name: &str, value: Value| {
         let mut body = asked(&[]);
         body[name] = value;
@@ -176,7 +176,7 @@ fn what_was_cleared_can_be_read_as_well() {
 }
 
 #[test]
-fn what_other_policies_keep_from_the_model_stays_so() {
+fn read_more_returns_nothing_that_other_policies_keep_from_the_model() {
     let (_, mut judge) = read(rules(""), &asked(&[("secret", 5), ("web", 5), ("dirty", 5)]), &[]);
     assert_eq!(
         answer(rule_on(&mut judge, r#"{"call":1}"#)),
@@ -195,7 +195,7 @@ fn what_other_policies_keep_from_the_model_stays_so() {
 }
 
 #[test]
-fn so_many_are_answered_in_a_turn_those_of_hidden_rounds_included() {
+fn the_limit_of_reads_in_a_turn_includes_those_in_hidden_exchanges() {
     let call = r#"{"id":"h","type":"function","function":{"name":"read_more","arguments":"{}"}}"#;
     let quoted = json!({ "role": "tool", "tool_call_id": "h", "content": call });
     let round = format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}},{quoted}"#);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_look_made_by_chance() {
+    fn random_looking_keys_are_distinguished_from_words_and_counters() {
         for (text, is) in [
             ("aK3jd92LLm4xQ7", true),
             ("hunter2hunter2", false),

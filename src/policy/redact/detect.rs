@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_too_many_values_of_one_rule_is_hidden_also_where_they_became_one() {
+    fn the_rest_of_a_text_is_hidden_after_too_many_findings_even_if_they_merged() {
         // A key without an end covers what another rule found 5,001 times.
         let many = "a@b.de ".repeat(MOST_FOUND + 1);
         let text =
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn two_numbers_in_a_row_are_two() {
+    fn two_adjacent_numbers_are_found_separately() {
         let text = "DE89 3704 0044 0532 0130 00 GB82 WEST 1234 5698 7654 32";
         assert_eq!(found(text).len(), 2);
         assert_eq!(found("4111111111111111 5555555555554444").len(), 2);
@@ -440,7 +440,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn findings_are_in_order_apart_and_whole(text in "(a@b\\.de|4111 1111 1111 1111|[+]49 151 12345678|EMP-004217|-----BEGIN PRIVATE KEY-----|-----END |[ .:/é\"-]|[0-9a-z]{1,5}){0,40}") {
+        fn findings_are_in_order_non_empty_and_do_not_overlap(text in "(a@b\\.de|4111 1111 1111 1111|[+]49 151 12345678|EMP-004217|-----BEGIN PRIVATE KEY-----|-----END |[ .:/é\"-]|[0-9a-z]{1,5}){0,40}") {
             let found = all().find(&text);
             for one in &found {
                 prop_assert!(!text[one.range.clone()].is_empty());

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_looks_written_by_a_person() {
+    fn names_are_distinguished_from_random_strings() {
         for (text, is) in [
             ("password_1", true),
             ("OPENAI_API_KEY", true),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_setting_has_a_name_and_a_sign() {
+    fn the_next_setting_is_recognised_by_its_name_and_separator() {
         for (text, is) in [
             ("Database=x", true),
             ("top_p: 1", true),

@@ -67,7 +67,7 @@ fn values_in_results_become_placeholders_the_same_ones_everywhere() {
 }
 
 #[test]
-fn what_the_client_sends_back_of_calls_and_answers_is_hidden_again() {
+fn values_in_calls_and_answers_that_the_client_sends_back_are_hidden_again() {
     let arguments = format!("{{ \"to\" : \"{MAIL}\",\"cc\":[\"\\u0061nna@example.org\", 1.0]}}");
     let talk = body(&[
         json!({"role": "assistant", "content": format!("I know {MAIL}.")}),
@@ -157,7 +157,7 @@ fn the_explanation_names_a_placeholder_that_was_given_out() {
 }
 
 #[test]
-fn calls_get_the_values_back_where_their_tool_may_have_them() {
+fn values_are_restored_only_in_calls_of_tools_that_may_have_them() {
     let talk = body(&[call("a", "{}"), result("a", json!({"mail": MAIL, "key": "p\"q\n"}).to_string())]);
     let hidden = mail();
     let with = |arguments: &str| arguments.replace("@@", &hidden);
@@ -234,7 +234,7 @@ fn a_cut_never_leaves_a_part_of_a_value() {
 }
 
 #[test]
-fn what_the_model_reads_again_and_why_a_call_is_blocked_hide_the_values_too() {
+fn read_more_answers_and_block_reasons_hide_the_values_too() {
     let talk = json!({"tools": [{"type": "function", "function": {"name": "send", "parameters":
             {"type": "object", "properties": {"to": {"type": "string", "enum": ["x"]}}}}}],
         "messages": [{"role": "user", "content": "q"}, call("a", "{}"), result("a", MAIL)]})

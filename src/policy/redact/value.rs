@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_gets_a_value_as_it_was_meant() {
+    fn a_restored_value_is_unescaped_where_a_program_expects_that() {
         let place = |in_string| Position { in_string, is_number: false };
         for (written, in_string, value) in [
             (r"a\/b\u0040c", true, "a/b@c"),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_ask_go_and_what_is_asked_for_stays() {
+    fn filler_words_are_removed_and_the_subject_of_the_query_stays() {
         for (query, kept) in [
             ("please find me information about solar panels", "solar panels"),
             ("Can you please help me find information on solar panels?", "solar panels?"),

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_plain_and_what_has_a_meaning_of_its_own_is_not() {
+    fn plain_words_are_distinguished_from_queries_with_operators_or_syntax() {
         for query in [
             "latest news about Rust",
             "what's new in the iPhone, and why?",

@@ -151,7 +151,7 @@ fn only_searches_wait_for_their_arguments() {
 }
 
 #[test]
-fn both_forms_are_for_the_audit_unless_that_is_off() {
+fn both_forms_of_the_query_are_audited_unless_that_is_disabled() {
     let arguments = r#"{"query":"the latest Rust release"}"#;
     for (table, expected) in [("", true), ("audit = false", false)] {
         let ruling = Conversation::new(&policy::<RewriteQuery>(table)).judge("search", arguments, NOW_MS);
@@ -212,7 +212,7 @@ fn a_model_is_asked_about_the_tidied_query_and_its_answer_is_bounded_by_it() {
 }
 
 #[test]
-fn a_model_is_not_asked_about_what_is_left_alone_or_was_searched_before() {
+fn no_model_is_asked_about_unchanged_or_repeated_queries() {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"id":"a",
         "function":{"name":"search","arguments":"{\"query\": \"washing machines and how they work\"}"}}]},
         {"role":"tool","tool_call_id":"a","content":"r"}]}"#;

@@ -27,7 +27,7 @@ fn the_first_of_parallel_calls_passes_and_the_others_are_to_be_made_later() {
 }
 
 #[test]
-fn earlier_replies_do_not_lock_and_every_choice_has_a_lock_of_its_own() {
+fn the_serial_lock_applies_per_reply_and_per_choice() {
     let scenario = [user("q"), calls(&[("award", "{}", "ok"), ("show_card", "{}", "c2")])];
     assert_eq!(passes::<Serial>("", &scenario, &[("award", "{}")]), [true]);
     let mut judge = super::super::scenario::read(&[policy::<Serial>("")], &scenario).1;
@@ -52,7 +52,7 @@ fn one_call_at_a_time_is_asked_for_where_every_declared_tool_is_serial() {
 }
 
 #[test]
-fn other_tools_are_not_looked_at_and_an_empty_name_is_refused() {
+fn serial_ignores_other_tools_and_refuses_an_empty_name() {
     let mut talk = Conversation::new(&policy::<Serial>(CARDS));
     assert!(["search", "search"].iter().all(|tool| talk.judge(tool, "{}", 0).is_allowed()));
     assert!(!talk.needs_arguments("award"));

@@ -175,7 +175,7 @@ fn the_model_reads_what_it_may_call_and_what_must_happen_first() {
 }
 
 #[test]
-fn of_counts_the_model_reads_what_is_left() {
+fn the_model_reads_the_remaining_count_of_a_transition() {
     let rule = policy::<States>(
         "[x.state.start]\ntools = []\non = [{ event = \"user_message\", words = 2, count = 4, to = \"end\" }]\n\
          [x.state.end]\nfinal = true\ntools = [\"look_up\"]",
@@ -333,7 +333,7 @@ fn from_a(on: &str) -> String {
 const TO_B: &str = r#"{ event = "user_message", to = "b" }"#;
 
 #[test]
-fn states_that_cannot_be_meant_are_refused_with_their_key() {
+fn invalid_states_are_refused_with_their_key() {
     for (table, expected) in [
         ("start = \"a\"".to_owned(), "state: expected at least one state"),
         (
@@ -367,7 +367,7 @@ fn states_that_cannot_be_meant_are_refused_with_their_key() {
 }
 
 #[test]
-fn transitions_that_cannot_be_meant_are_refused_with_their_key() {
+fn invalid_transitions_are_refused_with_their_key() {
     for (table, expected) in [
         (
             from_a(&format!(r#"{TO_B}, {{ event = "user_message", to = "a" }}"#)),

@@ -40,7 +40,7 @@ fn after_a_flagged_result_tools_that_change_things_are_blocked_for_the_rest_of_t
 }
 
 #[test]
-fn which_tools_stand_still_is_a_setting() {
+fn the_tools_that_taint_blocks_are_configurable() {
     let scenario = [user("q"), fetched(BAD)];
     assert_eq!(passes("tools = [\"pay\"]", &scenario, &["pay", "send_mail"]), [false, true]);
     // As programs look tools up.
@@ -66,7 +66,7 @@ fn the_model_reads_why_and_never_what_was_flagged() {
 }
 
 #[test]
-fn where_a_person_is_to_be_asked_their_yes_lets_the_call_past_and_only_then() {
+fn with_action_confirm_an_approval_lets_the_call_pass() {
     for (table, passes) in [("action = \"confirm\"", true), ("", false)] {
         let mut judge = judge(table, &[user("q"), fetched(BAD)]);
         assert_eq!(judge.rule(0, "send_mail", None, 0).needs_approval_alone(), passes);

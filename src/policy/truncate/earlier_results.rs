@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn short_ones_changed_ones_and_those_without_the_setting_are_left_alone() {
+    fn no_pointer_replaces_short_changed_or_exempt_results() {
         let short: Value = "a".repeat(400).into();
         assert_eq!(pointers("", &[("f", short.clone()), ("f", short)]), [None, None]);
         assert_eq!(pointers("", &[("f", long("a")), ("f", long("A"))]), [None, None]);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_a_few_bytes_is_not_taken_for_equal() {
+    fn results_that_differ_in_one_byte_are_not_taken_for_equal() {
         let text = |at: usize| -> Value {
             let mut text = "some words ".repeat(60);
             text.replace_range(at..=at, "X");

@@ -133,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn of_the_states_of_one_part_all_but_the_last_are_left_over() {
+    fn all_states_of_a_part_except_the_latest_are_outdated() {
         let part = |of: u128, calls: u64| {
             let sums = Sums::default().with(crate::conversation::account::Kind::Calls, calls);
             Part { of: Hash(of), tally: Tally { sums, ..Tally::default() } }
@@ -159,7 +159,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_no_records(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_bytes_are_not_read_as_records(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             prop_assert_eq!(Part::read(&bytes), None);
             prop_assert_eq!(Arc::<Carried>::read(&bytes), None);
         }

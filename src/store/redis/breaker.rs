@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_opens_after_failures_in_a_row_or_after_many_within_a_time_and_not_for_a_few_among_answers() {
+    fn the_breaker_opens_after_consecutive_or_frequent_failures_and_not_after_rare_ones() {
         let rare = format!("{}{}", "+".repeat(40), "-++++++".repeat(20));
         for (heard, pause_ms, opens_at) in [
             ("---", 1, Some(2)),

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_take_no_room_so_they_push_no_uses_out() {
+    fn retries_of_a_request_do_not_evict_uses_of_a_quota() {
         let day = 86_400_000;
         let quota = quota(1_000, day);
         let (mut known, mut shared) = (Uses::default(), Shared::default());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_nothing_is_not_told() {
+    fn an_unchanged_use_is_not_written_to_the_store() {
         let hour = 3_600_000;
         let mut known = Uses::default();
         assert!(known.come(&[], (Hash(1), 5), quota(9, hour)).1.is_none(), "new");
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn one_use_that_replicas_told_at_once_is_one_and_is_told_as_one_from_then_on() {
+    fn a_use_written_by_two_replicas_at_once_is_merged_into_one() {
         let quota = quota(9, 3_600_000);
         let [one, other] = [5, 7].map(|at_ms| Use { request: Hash(1), nth: 0, at_ms, tries: 1, calls: 1 });
         let (found, _) = Uses::default().come(&[one, other], (Hash(2), 8), quota);

@@ -18,7 +18,7 @@ fn lines_of(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_line_names_every_policy_that_had_a_say_and_marks_the_one_that_spoke() {
+fn an_audit_line_names_every_policy_involved_and_marks_the_one_that_decided() {
     let decision = |call: usize, tool: &str, verdict: &str| {
         json!({"call": call, "tool": tool, "verdict": verdict,
             "policy": null, "reason": null, "spoke": false})
@@ -46,7 +46,7 @@ fn a_line_names_every_policy_that_had_a_say_and_marks_the_one_that_spoke() {
 }
 
 #[test]
-fn where_policies_only_observe_nobody_spoke() {
+fn in_observe_mode_no_policy_is_marked_as_deciding() {
     let said = vec![Said { policy: "loops", reason: "LOOP_DETECTED" }];
     let call = JudgedCall { verdict: Verdict::Allow, said, is_spoken: false, ..rich().judged[0].clone() };
     let record = RequestRecord { mode: "observe", judged: vec![call], ..RequestRecord::new(Route::Chat) };
@@ -109,7 +109,7 @@ fn the_file_is_for_its_owner_alone_and_is_appended_to() {
 }
 
 #[test]
-fn a_file_that_was_moved_away_or_emptied_is_gone_on_with_at_its_path() {
+fn a_moved_or_truncated_audit_file_is_reopened_at_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let (path, old) = (folder.path().join("audit.jsonl"), folder.path().join("audit.jsonl.1"));
     let mut file = Appended { path: path.clone(), file: open(&path).unwrap(), torn: false };

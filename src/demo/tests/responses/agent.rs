@@ -6,7 +6,7 @@ use super::*;
 use std::collections::BTreeSet;
 
 #[tokio::test]
-async fn the_agent_gets_over_both_endpoints_what_the_model_gives() {
+async fn the_agent_gets_the_same_outcome_over_both_endpoints() {
     let served = Served::start().await;
     for endpoint in [Endpoint::Chat, Endpoint::Responses] {
         let agent = Agent::new(served.address, endpoint);

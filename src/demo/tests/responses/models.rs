@@ -80,7 +80,7 @@ async fn a_model_without_tools_and_a_strict_one_refuse_as_they_do_over_chat_comp
 }
 
 #[tokio::test]
-async fn the_choice_of_tools_binds_the_model() {
+async fn the_model_obeys_tool_choice() {
     let served = Served::start().await;
     let allowed = |mode: &str| json!({"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": "two"}]});
     for (choice, called) in [

@@ -167,7 +167,7 @@ async fn choices_of_undeclared_tools_are_refused() {
 }
 
 #[tokio::test]
-async fn state_that_is_not_there_is_refused() {
+async fn references_to_unknown_conversations_and_responses_are_refused() {
     let served = Served::start().await;
     for (key, value, status, message, code) in [
         ("conversation", json!("conv_1"), 404, "Conversation with id 'conv_1' not found.", Value::Null),

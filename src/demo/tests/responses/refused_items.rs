@@ -109,7 +109,7 @@ async fn ids_with_another_prefix_or_other_characters_are_refused() {
 }
 
 #[tokio::test]
-async fn items_that_are_not_whole_together_are_refused() {
+async fn input_items_with_incomplete_pairs_are_refused() {
     let call = json!({"type": "function_call", "id": "fc_1", "call_id": "a", "name": "f", "arguments": "{}"});
     let output = json!({"type": "function_call_output", "call_id": "a", "output": ""});
     let all =

@@ -19,7 +19,7 @@ async fn first(served: &Served) -> Value {
 }
 
 #[tokio::test]
-async fn a_chain_shows_the_model_the_whole_conversation_and_bills_it() {
+async fn previous_response_id_gives_the_model_the_whole_conversation_and_bills_it() {
     let served = Served::start().await;
     let response = first(&served).await;
     let second = served.create(after(&response, &outputs(&response, "found"))).await;
@@ -67,7 +67,7 @@ async fn a_response_can_be_continued_twice_and_a_retry_gets_the_same() {
 }
 
 #[tokio::test]
-async fn every_call_of_the_response_is_owed_an_output() {
+async fn a_continued_response_needs_an_output_for_each_of_its_calls() {
     let served = Served::start().await;
     let response = first(&served).await;
     let calls = calls_of(&response);
@@ -88,7 +88,7 @@ async fn every_call_of_the_response_is_owed_an_output() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_cannot_be_continued_referred_to_or_found() {
+async fn a_response_that_was_not_stored_cannot_be_continued_referenced_or_retrieved() {
     let served = Served::start().await;
     let mut body = with_functions("demo-chat", &[user("use searchAll")], &TOOLS);
     body["store"] = json!(false);
@@ -143,7 +143,7 @@ async fn a_stored_response_is_retrieved_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_reference_is_the_item_itself() {
+async fn an_item_reference_is_replaced_by_the_stored_item() {
     let served = Served::start().await;
     let response = first(&served).await;
     let mut items = vec![user("use searchAll and urlReader")];

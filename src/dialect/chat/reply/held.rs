@@ -32,7 +32,7 @@ fn usage() -> String {
 }
 
 #[test]
-fn text_goes_through_and_the_call_waits_with_all_that_follows() {
+fn text_is_forwarded_while_the_held_call_and_everything_after_it_wait() {
     let mut judge = judge();
     let call = call(0, "call_1", "pay", &["{\"to\":", "\"a\"}"]);
     let rest = [call, finish("tool_calls"), usage(), "data: [DONE]\n\n".to_owned()].concat();
@@ -48,7 +48,7 @@ fn text_goes_through_and_the_call_waits_with_all_that_follows() {
 }
 
 #[test]
-fn any_chunking_holds_the_same() {
+fn a_call_is_held_however_the_stream_is_chunked() {
     let stream = [
         text("I pay."),
         call(0, "call_1", "pay", &["{}"]),
@@ -64,7 +64,7 @@ fn any_chunking_holds_the_same() {
 }
 
 #[test]
-fn a_no_to_the_only_call_asks_the_model_again() {
+fn declining_the_only_call_asks_the_model_again() {
     for (word, why) in
         [(ApprovalDecision::Declined, "declined"), (ApprovalDecision::Expired, "nobody answered in time")]
     {
@@ -89,7 +89,7 @@ fn a_no_to_the_only_call_asks_the_model_again() {
 }
 
 #[test]
-fn calls_before_it_pass_and_calls_after_it_wait_for_their_turn() {
+fn calls_before_a_held_call_are_forwarded_and_calls_after_it_wait() {
     let calls: String = ["search", "pay", "look"]
         .iter()
         .enumerate()
@@ -131,7 +131,7 @@ fn two_calls_are_asked_about_together_and_released_in_their_order() {
 }
 
 #[test]
-fn choices_wait_each_for_their_own_word() {
+fn each_choice_waits_for_its_own_decision() {
     let mut judge = judge();
     let choice = |index: usize, finish: Option<&str>| {
         let call =
@@ -147,7 +147,7 @@ fn choices_wait_each_for_their_own_word() {
 }
 
 #[test]
-fn what_is_too_much_to_be_held_and_what_breaks_off_lets_nothing_out() {
+fn a_held_call_is_never_released_on_overflow_or_upstream_error() {
     let limits = Limits { held: 2048, ..LIMITS };
     let mut judge = streamed(judging(HELD), limits);
     let long = "x".repeat(3000);

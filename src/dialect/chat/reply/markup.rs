@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_goes_out_before_the_finish() {
+    fn held_back_text_is_sent_before_the_finish_reason() {
         let mut cleaner = Cleaner::default();
         let mut event = |delta: &str, finish: &str| {
             let data = format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#);

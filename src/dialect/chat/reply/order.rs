@@ -42,7 +42,7 @@ fn seen(out: &str) -> Vec<(u64, String)> {
 }
 
 #[test]
-fn one_call_at_a_time_lets_the_first_through_although_its_arguments_come_last() {
+fn the_serial_policy_releases_the_first_call_even_if_its_arguments_arrive_last() {
     let tables = "[serial]\ntools = [\"*\"]\n[arguments]\ntools = { first = { q = { max_chars = 9 } } }\n";
     let calls = begin(0, "first") + &call(1, "second", "{}") + &piece(0, "{\"q\":1}");
     let (out, _) = whole(&mut judge(tables), &(role() + &calls + &finish("tool_calls") + DONE));
@@ -61,7 +61,7 @@ fn a_call_that_its_name_forbids_is_blocked_at_once_and_holds_nothing_back() {
 }
 
 #[test]
-fn what_is_held_counts_by_what_it_says_and_not_by_what_is_around_it() {
+fn the_held_limit_counts_argument_bytes_and_not_event_framing() {
     let tables = "[arguments]\ntools = { f = { q = { max_chars = 99999 } } }\n";
     let limits = Limits { held: 4_000, ..LIMITS };
     let said = |bytes: usize| {
@@ -75,7 +75,7 @@ fn what_is_held_counts_by_what_it_says_and_not_by_what_is_around_it() {
 }
 
 #[test]
-fn indexes_go_on_from_those_of_the_upstream_wherever_they_begin() {
+fn released_calls_are_numbered_consecutively_from_the_upstreams_first_index() {
     let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n";
     for (indexes, expected) in [
         ([0, 1, 2], [0, 1]),
@@ -99,7 +99,7 @@ fn indexes_go_on_from_those_of_the_upstream_wherever_they_begin() {
 }
 
 #[test]
-fn a_call_in_the_middle_of_which_the_reply_is_cut_passes_once_with_the_reason() {
+fn a_call_cut_off_by_the_finish_reason_is_forwarded_unless_blocked_or_held() {
     for reason in ["length", "content_filter", "MAX_TOKENS"] {
         let tables = "[arguments]\ntools = { f = { q = { max_chars = 9 } } }\n";
         let stream = role() + &begin(0, "f") + &piece(0, "{\"q\":\"ab") + &finish(reason) + DONE;
@@ -116,7 +116,7 @@ fn a_call_in_the_middle_of_which_the_reply_is_cut_passes_once_with_the_reason() 
 }
 
 #[test]
-fn a_blocked_call_costs_no_more_a_delta_however_many_came_before() {
+fn the_work_for_a_blocked_call_is_linear_in_its_deltas() {
     let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n[arguments]\ntools = { f = { q = { max_chars = 99999 } } }\n";
     for name in ["evil", "f"] {
         let work = |deltas: usize| {
@@ -132,7 +132,7 @@ fn a_blocked_call_costs_no_more_a_delta_however_many_came_before() {
 }
 
 #[test]
-fn a_provider_that_repeats_id_and_name_with_every_delta_keeps_the_last_call_that_a_limit_allows() {
+fn repeated_ids_and_names_in_deltas_count_as_one_call_against_every_limit() {
     for tables in [
         "[turn_limits]\ncalls = 1\n",
         "[turn_limits]\nparallel = 1\n",
@@ -151,7 +151,7 @@ fn a_provider_that_repeats_id_and_name_with_every_delta_keeps_the_last_call_that
 }
 
 #[test]
-fn words_that_keep_a_connection_and_usage_within_a_call_break_nothing() {
+fn keepalive_and_usage_events_in_the_middle_of_a_call_are_forwarded() {
     let tables =
         "[allow]\nundeclared = \"pass\"\n[arguments]\ntools = { look = { q = { max_chars = 9 } } }\n";
     let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n";
@@ -188,7 +188,7 @@ fn a_call_that_is_written_in_both_forms_is_one_call() {
 }
 
 #[test]
-fn a_second_form_that_says_another_thing_than_the_first_is_no_copy_of_it() {
+fn a_function_call_that_contradicts_the_tool_call_breaks_the_stream_off() {
     let tables = "[allow]\nexcept = [\"evil\"]\nundeclared = \"pass\"\n";
     let both = |index: usize, name: &str, legacy: &str| {
         let call =
@@ -216,7 +216,7 @@ fn piece_of(index: usize, arguments: &str) -> String {
 }
 
 #[test]
-fn a_call_beside_the_deltas_under_an_index_of_theirs_is_counted_as_kept_once() {
+fn a_message_call_with_the_index_of_a_delta_call_does_not_count_its_bytes_twice() {
     let tables = "[allow]\nundeclared = \"pass\"\n";
     let beside = json!([{"index": 0, "id": "z", "function": {"name": "b", "arguments": "{}"}}]);
     let chunk = event_with(

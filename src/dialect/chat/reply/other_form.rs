@@ -274,7 +274,7 @@ mod tests {
     );
 
     #[test]
-    fn a_stream_becomes_the_whole_reply_that_it_tells() {
+    fn a_stream_is_converted_to_the_equivalent_whole_reply() {
         let stream = Bytes::from(STREAM.replace("A \\\"", "A ").replace("B\\\"", "B"));
         let whole: Value = serde_json::from_slice(&whole_of(&stream).unwrap()).unwrap();
         let call =
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_reply_becomes_a_stream_and_is_the_same_again_as_a_whole() {
+    fn converting_a_whole_reply_to_a_stream_and_back_gives_the_same_reply() {
         let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
         let message = json!({"role": "assistant", "content": "A", "tool_calls": [call]});
         let whole = json!({"id": "r", "object": "chat.completion", "usage": {"total_tokens": 7},

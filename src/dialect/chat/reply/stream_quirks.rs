@@ -476,17 +476,17 @@ fn assert_all(ways: &[(&str, Way)]) {
 }
 
 #[test]
-fn every_quirk_of_framing_is_read_along() {
+fn every_framing_quirk_is_handled() {
     assert_all(FRAMING);
 }
 
 #[test]
-fn every_quirk_of_chunks_is_read_along() {
+fn every_chunk_quirk_is_handled() {
     assert_all(CHUNKS);
 }
 
 #[test]
-fn every_quirk_of_call_deltas_is_read_along() {
+fn every_call_delta_quirk_is_handled() {
     assert_all(CALLS);
 }
 
@@ -549,7 +549,7 @@ fn the_deprecated_function_call_is_judged_like_any_other() {
 }
 
 #[test]
-fn what_is_no_call_passes_as_it_came() {
+fn stream_quirks_without_calls_are_forwarded_unchanged() {
     let thinking = json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "So"}]});
     for (quirk, piece) in [
         ("finished by tool_calls without a call", finish("tool_calls")),
@@ -580,7 +580,7 @@ fn what_is_no_call_passes_as_it_came() {
 }
 
 #[test]
-fn an_error_is_known_by_every_one_of_its_marks_and_ends_the_judging() {
+fn every_form_of_an_error_event_is_recognised_and_ends_the_judging() {
     for (quirk, error) in [
         ("an error member", "data: {\"error\":{\"message\":\"gone\"}}\n\n"),
         ("beside no choices (OpenRouter)", "data: {\"choices\":[],\"error\":{\"message\":\"gone\"}}\n\n"),
@@ -640,7 +640,7 @@ fn choice_view(stream: &str, index: u32) -> (String, Vec<(u64, String)>, Vec<Str
 }
 
 #[test]
-fn of_three_choices_each_has_its_own_fate() {
+fn three_choices_are_released_partly_released_and_blocked_independently() {
     let null = Value::Null;
     for by_arguments in [false, true] {
         // The first choice is released entirely, the second in part, the third not at all; their events are
@@ -726,7 +726,7 @@ fn two_choices_without_a_released_call_are_asked_for_one_after_the_other() {
 }
 
 #[test]
-fn with_names_alone_parallel_calls_stream_through_live_and_with_arguments_they_come_whole_and_in_order() {
+fn parallel_calls_stream_live_if_judged_by_name_and_whole_if_judged_by_arguments() {
     let pieces: Vec<String> = standard([meant(0, false), meant(1, false)])
         .split_inclusive("\n\n")
         .map(str::to_owned)
@@ -783,7 +783,7 @@ fn a_call_after_a_finish_that_the_client_has_is_blocked_and_nothing_is_asked_for
 }
 
 #[test]
-fn lines_that_are_one_json_together_or_none_are_no_events_of_their_own() {
+fn several_data_lines_form_one_event_whether_or_not_they_are_json() {
     for (event, unjudged) in [
         ("data: {\"choices\":\ndata: []}\n\n", vec![]),
         ("data: {\"choices\":[]}\ndata: oops\n\n", vec![Unjudged::NotJson]),
@@ -795,7 +795,7 @@ fn lines_that_are_one_json_together_or_none_are_no_events_of_their_own() {
 }
 
 #[test]
-fn what_follows_an_event_that_the_upstream_did_not_end_is_no_part_of_it() {
+fn a_reply_after_an_unterminated_event_is_not_merged_into_that_event() {
     let denied =
         delta(&json!({"role": "assistant", "tool_calls": [{"index": 0, "id": "a", "type": "function",
         "function": {"name": "deny", "arguments": "{}"}}]}));

@@ -194,7 +194,7 @@ fn calls_judged_by_arguments_are_held_until_they_are_whole_and_come_out_as_they_
 }
 
 #[test]
-fn of_several_calls_the_blocked_one_goes_and_the_others_are_numbered_densely() {
+fn a_blocked_call_is_removed_and_the_other_calls_are_renumbered_without_gaps() {
     for by_arguments in [false, true] {
         let stream = role()
             + &call(0, "a", "ok", &["{}"])
@@ -215,7 +215,7 @@ fn of_several_calls_the_blocked_one_goes_and_the_others_are_numbered_densely() {
 }
 
 #[test]
-fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form() {
+fn replaced_arguments_are_sent_in_the_calls_first_delta() {
     let piece = |arguments: &Value| {
         delta(&json!({"tool_calls": [{"index": 1, "function": {"arguments": arguments}}]}))
     };
@@ -248,7 +248,7 @@ fn a_call_with_other_arguments_carries_them_in_its_first_piece_whatever_its_form
 }
 
 #[test]
-fn a_call_that_is_not_spoilt_comes_out_as_it_came() {
+fn a_call_whose_arguments_need_no_change_is_forwarded_unchanged() {
     let stream = role() + &call(0, "a", "fix", &["{\"x\":", "1}"]) + &finish("tool_calls") + DONE;
     assert_eq!(whole(&mut judge(true), &stream), (stream, Ending::Complete));
 }
@@ -265,7 +265,7 @@ fn a_name_that_comes_in_pieces_is_judged_when_it_is_whole() {
 }
 
 #[test]
-fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
+fn a_call_answered_by_toolrein_is_hidden_and_the_model_gets_its_answer() {
     let stream = role() + &call(0, "a", "known", &["{}"]) + &finish("tool_calls") + DONE;
     for by_arguments in [false, true] {
         let mut judge = judge(by_arguments);
@@ -280,7 +280,7 @@ fn an_answered_call_is_not_shown_and_the_model_reads_its_answer() {
 }
 
 #[test]
-fn with_every_call_blocked_the_model_is_to_be_asked_again_and_the_end_is_held_back() {
+fn a_stream_with_all_calls_blocked_leads_to_a_re_ask_and_keeps_back_its_end() {
     for by_arguments in [false, true] {
         let usage = "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n";
         let stream = role()
@@ -300,7 +300,7 @@ fn with_every_call_blocked_the_model_is_to_be_asked_again_and_the_end_is_held_ba
 }
 
 #[test]
-fn a_further_reply_goes_on_in_the_same_stream() {
+fn the_reply_to_a_re_ask_continues_the_same_stream() {
     let usage = |total| {
         format!("data: {{\"id\":\"other\",\"choices\":[],\"usage\":{{\"total_tokens\":{total}}}}}\n\n")
     };
@@ -338,7 +338,7 @@ fn a_further_reply_goes_on_in_the_same_stream() {
 }
 
 #[test]
-fn calls_that_come_after_landing_are_dropped_and_an_honest_sentence_takes_their_place() {
+fn calls_in_the_final_answer_are_dropped_and_replaced_by_a_fixed_sentence() {
     let mut judge = judge(false);
     let first = role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE;
     let (mut out, _) = whole(&mut judge, &first);
@@ -355,7 +355,7 @@ fn calls_that_come_after_landing_are_dropped_and_an_honest_sentence_takes_their_
 }
 
 #[test]
-fn a_landing_without_finish_reason_still_ends_with_one() {
+fn a_final_answer_without_a_finish_reason_gets_one() {
     let mut judge = judge(false);
     let (mut out, _) = whole(&mut judge, &(role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls")));
     judge.judging.land();
@@ -398,7 +398,7 @@ fn each_choice_is_judged_for_itself() {
 }
 
 #[test]
-fn an_error_at_the_head_is_kept_for_a_decision_and_a_later_one_passes() {
+fn an_error_as_first_event_is_kept_back_and_a_later_one_is_forwarded() {
     let error = "data: {\"error\":{\"message\":\"no tools\"}}\n\n";
     let mut first = judge(false);
     let mut out = Vec::new();
@@ -411,7 +411,7 @@ fn an_error_at_the_head_is_kept_for_a_decision_and_a_later_one_passes() {
 }
 
 #[test]
-fn what_is_held_too_much_is_released_unjudged_and_counted() {
+fn a_call_over_the_held_limit_is_released_unjudged_and_counted() {
     let limits = Limits { held: 600, ..LIMITS };
     let mut judge = streamed(judging(true), limits);
     let stream = call(0, "a", "ok", &["{\"bad\":\"", &"x".repeat(300), &"x".repeat(300), "\"}"])
@@ -441,7 +441,7 @@ fn while_observing_everything_is_judged_and_nothing_is_changed() {
 }
 
 #[test]
-fn usage_that_we_asked_for_is_cut_out_again() {
+fn usage_that_only_toolrein_requested_is_removed_from_the_stream() {
     let chunk = |usage: &str| {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}}}}]{usage}}}\n\n")
     };
@@ -454,7 +454,7 @@ fn usage_that_we_asked_for_is_cut_out_again() {
 }
 
 #[test]
-fn what_comes_with_usage_that_we_asked_for_stays() {
+fn other_members_of_a_usage_chunk_are_kept_if_only_the_usage_is_removed() {
     let said = "data: {\"id\":\"r\",\"system_fingerprint\":\"f\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
     let last = |more: &str, usage: &str| format!("data: {{\"id\":\"r\",\"choices\":[]{more}{usage}}}\n\n");
     let usage = ",\"usage\":{\"total_tokens\":7}";
@@ -541,7 +541,7 @@ fn more_calls_than_are_judged_pass_as_they_came_and_are_counted() {
 }
 
 #[test]
-fn a_refusal_is_an_answer_and_no_sentence_of_ours_stands_beside_it() {
+fn a_refusal_by_the_model_counts_as_its_answer_and_gets_no_added_sentence() {
     let mut judge = judge(false);
     whole(&mut judge, &(role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + DONE));
     judge.continue_with(0);
@@ -646,7 +646,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_what_is_no_call_passes(
+    fn arbitrary_bytes_are_forwarded_unchanged_without_a_panic(
         bytes in prop::collection::vec(prop::sample::select(b"data: {}[]\"\\:,\n\rtool_calsx0\xff".to_vec()), 0..200),
         places in prop::collection::vec(any::<prop::sample::Index>(), 0..5),
     ) {
@@ -661,7 +661,7 @@ proptest! {
 }
 
 #[test]
-fn chunks_of_text_alone_pass_as_those_that_are_read_whole_and_within_the_same_bounds() {
+fn the_fast_path_for_text_chunks_behaves_like_the_full_parser() {
     let texts = ["", "one", " two", "", " \u{e9}", " three and more"];
     // The members beside the text in the second stream keep its chunks from being recognised as text only.
     let stream = |beside: Option<&str>| {

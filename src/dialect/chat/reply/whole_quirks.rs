@@ -111,7 +111,7 @@ fn assert_way(quirk: &str, way: Way, finish: &Value, by_arguments: bool) {
 }
 
 #[test]
-fn every_way_to_write_calls_is_judged_and_the_call_that_is_left_stays_as_it_came() {
+fn every_form_of_a_call_is_judged_and_the_remaining_call_stays_unchanged() {
     for (quirk, way) in WAYS {
         for finish in [json!("tool_calls"), json!("stop"), json!(""), Value::Null] {
             for by_arguments in [false, true] {
@@ -142,7 +142,7 @@ fn calls_without_arguments_and_replies_without_calls_pass_as_they_came() {
 }
 
 #[test]
-fn of_three_choices_each_has_its_own_fate() {
+fn three_choices_are_released_partly_released_and_blocked_independently() {
     let (_, way) = WAYS[2];
     let call = |name: &str, at: usize| way(name, arguments(name == "deny"), at);
     let finish = json!("tool_calls");
@@ -173,7 +173,7 @@ fn of_three_choices_each_has_its_own_fate() {
 }
 
 #[test]
-fn choices_that_say_the_same_index_are_each_asked_again_once() {
+fn choices_with_equal_indexes_are_each_re_asked_once() {
     let (_, way) = WAYS[2];
     let finish = json!("tool_calls");
     let denied = choice(0, &[way("deny", arguments(true), 0)], &finish);

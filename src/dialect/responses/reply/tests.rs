@@ -182,7 +182,7 @@ fn what_some_servers_add_to_a_stream_goes_out_as_it_came() {
 }
 
 #[test]
-fn what_comes_with_an_error_goes_out_after_it() {
+fn a_failed_response_event_is_forwarded_after_its_error_event() {
     let error = json!({"type": "error", "error": {"code": "rate_limit_exceeded", "message": "Slow down."}});
     let response =
         json!({"id": "resp_1", "status": "failed", "error": {"code": "x", "message": "Slow down."}});
@@ -206,7 +206,7 @@ fn a_call_that_its_name_allows_goes_out_before_its_arguments_are_complete() {
 }
 
 #[test]
-fn blocked_calls_leave_no_trace_and_the_numbers_stay_dense() {
+fn blocked_calls_leave_no_trace_and_indexes_stay_consecutive() {
     let stream = Script::new("resp_1")
         .reasoning("rs_1")
         .call("1", "deny", r#"{"q":"secret"}"#)
@@ -287,7 +287,7 @@ fn a_whole_reply_in_which_nothing_acts_is_unchanged() {
 }
 
 #[test]
-fn changed_arguments_are_everywhere_where_a_client_reads_them() {
+fn changed_arguments_appear_in_every_event_that_carries_them() {
     let stream = Script::new("resp_1").call("1", "fix", r#"{"say":"spoilt"}"#).stream();
     let (out, _) = whole(&mut judge(true), &stream);
     assert!(!out.contains("spoilt"), "{out}");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_input_in_another_case_is_left_to_whoever_reads_it() {
+fn an_input_member_in_another_case_is_not_read_as_input() {
     let read = |body: &str| parse(body.as_bytes()).map(|request| request.messages.len());
     assert_eq!(read(r#"{"previous_response_id":"resp_1"}"#), Ok(0));
     assert_eq!(read(r#"{"previous_response_id":"resp_1","inPut":"q"}"#), Err(Fault::NoMessages));
@@ -36,7 +36,7 @@ fn conversation(turns: usize, rest: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_request_read_from_any_place_on_is_the_request_read_whole() {
+fn resuming_the_parser_at_any_checkpoint_gives_the_same_request() {
     let body = conversation(2, "");
     let whole = parse(&body).unwrap();
     let mut resumed = 0;
@@ -57,7 +57,7 @@ fn a_request_read_from_any_place_on_is_the_request_read_whole() {
 }
 
 #[test]
-fn what_the_model_makes_next_belongs_to_its_message_although_that_was_known() {
+fn a_resumed_parser_adds_new_model_items_to_the_message_before_the_checkpoint() {
     let of_model = r#",{"type":"function_call","id":"fc_9","call_id":"c9","name":"f","arguments":"{}"}"#;
     let body = conversation(1, "");
     let known = resume(&body, None, |_| body.len()).unwrap().checkpoint.unwrap();
@@ -66,7 +66,7 @@ fn what_the_model_makes_next_belongs_to_its_message_although_that_was_known() {
 }
 
 #[test]
-fn items_that_add_more_than_messages_leave_no_checkpoint() {
+fn no_checkpoint_is_made_after_items_that_add_more_than_messages() {
     for item in [
         r#"{"type":"item_reference","id":"msg_1"}"#,
         r#"{"type":"compaction","id":"cmp_1","encrypted_content":"x"}"#,
@@ -85,7 +85,7 @@ fn items_that_add_more_than_messages_leave_no_checkpoint() {
 }
 
 #[test]
-fn what_is_wrong_after_the_known_part_is_found() {
+fn a_resumed_parser_finds_faults_after_the_checkpoint() {
     let body = |rest: &str| format!(r#"{{"model":"m","input":[{{"role":"user"}}{rest}"#).into_bytes();
     let good = body("]}");
     let known = resume(&good, None, |_| good.len()).unwrap().checkpoint.unwrap();

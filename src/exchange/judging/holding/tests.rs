@@ -52,7 +52,7 @@ fn outcome(decision: Option<Decision>) -> String {
 }
 
 #[test]
-fn a_call_waits_with_its_arguments_as_they_are_and_as_they_are_read() {
+fn a_held_call_keeps_its_arguments_as_sent_and_as_shown() {
     let mut judging = judging(HELD);
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
     assert_eq!(
@@ -91,7 +91,7 @@ fn every_decision_but_an_approval_blocks_the_call_and_says_why() {
 }
 
 #[test]
-fn what_was_declined_is_not_asked_about_twice_and_other_arguments_are() {
+fn a_declined_call_is_not_asked_about_again_unless_its_arguments_differ() {
     let mut judging = judging(HELD);
     decide(&mut judging, "pay", r#"{"to":"a","sum":1}"#);
     judging.settle(0, ApprovalDecision::Declined);
@@ -104,7 +104,7 @@ fn what_was_declined_is_not_asked_about_twice_and_other_arguments_are() {
 }
 
 #[test]
-fn where_nobody_answered_nobody_is_asked_again() {
+fn after_an_unanswered_approval_nobody_is_asked_again() {
     for silent in [ApprovalDecision::Expired, ApprovalDecision::Stopped, ApprovalDecision::Unasked] {
         let mut judging = judging(HELD);
         decide(&mut judging, "pay", "{}");
@@ -115,7 +115,7 @@ fn where_nobody_answered_nobody_is_asked_again() {
 }
 
 #[test]
-fn what_waits_counts_against_limits_until_somebody_says_no() {
+fn a_held_call_counts_against_limits_until_it_is_declined() {
     let limited = format!("{HELD}[rate_limit]\ntools = {{ pay = {{ calls = 1, per = \"1h\" }} }}\n");
     let mut judging = judging(&limited);
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
@@ -132,7 +132,7 @@ fn what_waits_counts_against_limits_until_somebody_says_no() {
 }
 
 #[test]
-fn a_no_leaves_what_other_calls_have_used() {
+fn declining_a_call_does_not_give_back_what_other_calls_used() {
     let limited = format!("{HELD}[rate_limit]\ndefault = {{ calls = 2, per = \"1h\" }}\n");
     let mut judging = judging(&limited);
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
@@ -155,7 +155,7 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
 }
 
 #[test]
-fn every_choice_waits_for_itself() {
+fn calls_of_different_choices_wait_separately() {
     let mut judging = judging(HELD);
     for choice in [0, 1] {
         let decision = judging.decide(choice, &call("pay", "{}"), Known::Whole, 0);
@@ -166,7 +166,7 @@ fn every_choice_waits_for_itself() {
 }
 
 #[test]
-fn without_anybody_to_be_asked_and_once_the_model_is_to_answer_nothing_waits() {
+fn no_call_is_held_if_nobody_can_be_asked_or_the_final_answer_is_due() {
     let mut alone = judging(HELD).asking(None);
     assert!(matches!(decide(&mut alone, "pay", "{}"), Decision::Block { .. }));
     let mut landing = judging(HELD);
@@ -175,7 +175,7 @@ fn without_anybody_to_be_asked_and_once_the_model_is_to_answer_nothing_waits() {
 }
 
 #[test]
-fn arguments_count_where_a_final_answer_must_be_a_call() {
+fn arguments_are_needed_for_a_final_answer_that_must_be_a_call() {
     let mut judging = judging("[loops]\nstrict = true\n");
     judging.land();
     assert!(!judging.needs_arguments(0, "final_answer"), "a call that is dropped");
@@ -214,7 +214,7 @@ const TWO_TOOLS: &[u8] = br#"{"tools":[{"type":"function","function":{"name":"a"
     {"type":"function","function":{"name":"b"}}],"messages":[{"role":"user","content":"q"}]}"#;
 
 #[test]
-fn a_choice_whose_tools_are_all_closed_closes_none_to_another() {
+fn a_choice_with_all_tools_used_up_does_not_close_those_of_another_choice() {
     let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
     judging.open_tools.push(OpenTool { choice: 0, nth: 0, is_any: false });
     let final_to = |choice: u32, judging: &mut Judging| {
@@ -245,7 +245,7 @@ fn the_last_call_of_a_limit_is_let_through_under_whatever_names_a_client_may_rea
 }
 
 #[test]
-fn the_line_about_a_limit_reaches_the_question_and_what_its_approval_extends() {
+fn the_approval_question_names_the_limit_that_the_approval_extends() {
     let chat = "[confirm]\ntools = [\"pay\"]\n[budget]\ntool_calls = 1\nexhausted = \"ask\"\n";
     let mut judging = judging(chat);
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);

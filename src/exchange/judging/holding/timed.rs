@@ -62,7 +62,7 @@ fn each_call_waits_its_own_time_and_all_together_no_longer_than_allowed() {
 }
 
 #[test]
-fn whose_time_has_come_is_released_and_whose_wait_was_cut_short_is_blocked_and_never_counts() {
+fn a_delayed_call_is_released_on_time_or_blocked_uncounted_if_interrupted() {
     let mut judging = judging(SLOW);
     for _ in 0..2 {
         decide(&mut judging, (0, "f"), 10_000);
@@ -91,7 +91,7 @@ fn a_call_that_may_have_to_wait_is_awaited_whole() {
 }
 
 #[test]
-fn choices_wait_apart_and_nothing_waits_where_another_rule_objects_or_the_model_is_to_answer() {
+fn a_call_is_delayed_only_if_no_other_rule_blocks_it_and_each_choice_separately() {
     let closed = format!("{SLOW}[turn_limits]\ntools = {{ closed = 1 }}\n");
     let mut judging = judging(&closed);
     assert_eq!(decide(&mut judging, (0, "f"), 10_000), "Release");
@@ -110,7 +110,7 @@ fn choices_wait_apart_and_nothing_waits_where_another_rule_objects_or_the_model_
 }
 
 #[test]
-fn whoever_needs_an_approval_too_is_not_held_for_time() {
+fn a_call_that_also_needs_approval_is_not_delayed_by_the_rate_limit() {
     let both = format!("{SLOW}[confirm]\ntools = [\"pay\"]\nform = \"held\"\n");
     let mut judging = judging(&both);
     assert!(matches!(judging.decide(0, &call("pay", 1), Known::Whole, 10_000), Decision::Hold { .. }));

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_long_is_left_alone() {
+    fn long_runs_that_are_not_encoded_bytes_are_left_unchanged() {
         let short = encoded(b"\x89PNG", 700);
         for text in [
             short.clone(),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_not_missed_wherever_it_is() {
+    fn the_quick_check_finds_a_blob_at_every_position() {
         for (bytes, lines) in [(760, "\n"), (760, "\\r\\n"), (800, "\\/"), (2_000, "")] {
             let blob = encoded(b"\x89PNG", bytes);
             let blob = if lines.is_empty() { blob } else { wrapped(&blob, lines) };

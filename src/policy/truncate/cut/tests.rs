@@ -124,7 +124,7 @@ fn a_pytest_failure_keeps_its_explanation() {
 }
 
 #[test]
-fn errors_take_no_more_than_their_part() {
+fn kept_error_lines_take_only_their_share_of_the_limit() {
     let text: String = (0..5_000).map(|n| format!("error: number {n} failed\n")).collect();
     let cut = cut_text(&text, 5_000);
     let (head, rest) = cut.split_once(MARKER).expect("a marker");
@@ -223,7 +223,7 @@ fn the_output_of_a_command_inside_json_is_cut_by_lines() {
 }
 
 #[test]
-fn a_json_string_at_the_top_stays_one() {
+fn a_top_level_json_string_stays_a_json_string() {
     for text in [log(900), "語".repeat(9_000), "\"\\\u{7}".repeat(4_000)] {
         let json = cut_json(&serde_json::to_string(&text).expect("a string"), 1_500);
         let inner = json.as_str().expect("a string");
@@ -265,7 +265,7 @@ fn needless_escapes_go_before_any_line() {
 }
 
 #[test]
-fn blanks_alone_still_make_a_document() {
+fn json_padded_with_white_space_is_still_cut_to_valid_json() {
     for (open, close) in [("[", "]"), ("{", "}")] {
         cut_json(&format!("{open}{}{close}", "\n".repeat(900)), 300);
         cut_json(&format!("{open} {close}{}", "\n".repeat(900)), 300);
@@ -282,7 +282,7 @@ fn a_name_that_is_taken_is_not_written_twice() {
 }
 
 #[test]
-fn a_marker_in_a_text_from_outside_exempts_nothing_and_is_kept() {
+fn a_marker_already_in_the_text_exempts_nothing_and_is_kept() {
     let earlier = cut_text(&log(5_000), 4_000);
     let again = cut_text(&earlier, 1_500);
     assert_eq!(again.matches(MARKER).count(), 2, "the earlier loss is still reported: {again}");
@@ -312,7 +312,7 @@ fn what_is_nested_too_deep_is_cut_as_text() {
 }
 
 #[test]
-fn a_document_of_many_scalars_stays_one_up_to_the_bound() {
+fn an_array_of_scalars_stays_valid_json_up_to_the_bound() {
     // The array itself is one more.
     for (count, is_document) in [(499_999, true), (500_000, false)] {
         let cut = cut(&format!("[{}]", vec!["7"; count].join(",")), 1_000).expect("long");

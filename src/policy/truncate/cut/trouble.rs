@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reports_an_error_is_certain() {
+    fn lines_that_report_an_error_rank_as_certain() {
         for text in [
             "error: expected `;`",
             "error[E0432]: unresolved import",
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mentions_an_error_is_likely() {
+    fn lines_that_mention_an_error_rank_as_likely() {
         for text in [
             "could not open, error 5",
             "the build failed",
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reports_none_and_what_only_has_the_word_is_no_sign() {
+    fn lines_that_report_no_error_or_only_contain_the_word_have_no_rank() {
         for text in [
             "0 errors, 0 failed",
             "no errors",
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn certain_ones_and_first_and_last_ones_are_picked() {
+    fn certain_lines_and_the_first_and_last_likely_lines_are_picked() {
         let mut picks = Picks::new(8);
         for n in 0..100 {
             picks.offer(if n % 10 == 5 { Rank::Certain } else { Rank::Likely }, n, 1);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn one_long_thing_is_picked_if_it_fits_alone() {
+    fn a_long_line_is_picked_only_if_it_fits_by_itself() {
         for (cost, chosen) in [(8, vec!["long"]), (9, vec![])] {
             let mut picks = Picks::new(8);
             picks.offer(Rank::Certain, "long", cost);

@@ -41,7 +41,7 @@ fn question() -> Confirmation {
 }
 
 #[test]
-fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
+fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
     comes_back(&round());
     comes_back(&question());
@@ -56,7 +56,7 @@ fn every_record_comes_back_as_it_was_and_broken_not_at_all() {
 }
 
 #[test]
-fn what_a_model_refuses_is_told_one_by_one_and_adds_up() {
+fn model_facts_are_stored_one_by_one_and_add_up() {
     let all = ModelFacts { no_tools: true, no_late_system: true, ..ModelFacts::default() };
     let facts = one_by_one(all);
     assert_eq!(facts.len(), 2);
@@ -89,7 +89,7 @@ fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
 }
 
 #[test]
-fn a_question_whose_pieces_are_no_json_is_none() {
+fn a_stored_question_with_invalid_json_is_not_read() {
     let mut body = String::from_utf8(question().write()).unwrap();
     assert!(Confirmation::read(body.as_bytes()).is_some());
     for (good, bad) in

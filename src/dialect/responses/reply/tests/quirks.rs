@@ -45,7 +45,7 @@ fn a_whole_reply_in_which_clients_read_different_items_is_refused() {
 }
 
 #[test]
-fn so_is_one_in_a_stream() {
+fn a_stream_in_which_clients_read_different_items_is_broken_off() {
     for event in [
         r#"{"type":"response.completed","response":{"id":"r","output":[CALL],"output":[]}}"#,
         r#"{"type":"response.completed","response":{"id":"r","output":[],"Output":[CALL]}}"#,
@@ -65,7 +65,7 @@ fn so_is_one_in_a_stream() {
 }
 
 #[test]
-fn what_holds_no_call_for_anybody_passes_as_it_came() {
+fn replies_in_which_no_client_reads_a_call_are_forwarded_unchanged() {
     for reply in [
         r#"{"id":"r","status":"completed","output":[]}"#,
         r#"{"id":"r","status":"completed","output":[null,"x",{"type":"message","content":null}]}"#,
@@ -85,7 +85,7 @@ fn what_holds_no_call_for_anybody_passes_as_it_came() {
 }
 
 #[test]
-fn it_passes_and_is_counted_where_no_policy_restricts_calls() {
+fn an_ambiguous_reply_passes_and_is_counted_if_no_policy_restricts_calls() {
     let whole = r#"{"id":"r","output":[],"Output":[1]}"#;
     let stream = format!("data: {{\"type\":\"response.completed\",\"response\":{whole}}}\n\n");
     for (form, reply) in [(Form::Whole, whole), (Form::Streamed, &*stream)] {
@@ -126,7 +126,7 @@ fn a_call_that_was_counted_once_is_shown_once() {
 }
 
 #[test]
-fn its_arguments_do_not_end_anew_once_it_is_complete() {
+fn a_late_arguments_event_does_not_change_a_complete_call() {
     let mut data = Script::new("resp_1").call("1", "say", r#"{"n":0}"#).data();
     let kinds = ["response.function_call_arguments.done", "response.output_item.done"];
     let at = kinds.map(|kind| data.iter().position(|event| event["type"] == kind).unwrap());
@@ -138,7 +138,7 @@ fn its_arguments_do_not_end_anew_once_it_is_complete() {
 }
 
 #[test]
-fn calls_without_anything_to_know_them_by_are_each_counted() {
+fn calls_without_any_id_are_counted_separately() {
     let call = json!({"type": "response.output_item.done", "item": {"type": "function_call", "name": "say", "arguments": "{}"}});
     let end =
         json!({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}});

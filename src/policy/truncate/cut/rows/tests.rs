@@ -93,7 +93,7 @@ fn json_lines_stay_json_lines() {
 }
 
 #[test]
-fn what_is_no_table_is_cut_as_text() {
+fn text_that_is_not_a_table_is_cut_as_text() {
     let lines = |line: &dyn Fn(usize) -> String| (0..900).map(line).collect::<String>();
     for text in [
         lines(&|n| format!("2024-05-01 12:00:{:02},{n:03} - shop - INFO - job done\n", n % 60)),
