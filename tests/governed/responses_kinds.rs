@@ -10,7 +10,20 @@ use crate::talk::BOTH;
 use serde_json::{Value, json};
 
 /// A kind of call: its tool, the name by which policies know it, the call, and the type of its output.
-fn kinds() -> Vec<(Value, &'static str, Value, &'static str)> {
+type Kind = (Value, &'static str, Value, &'static str);
+
+/// Every kind of call, and a call of a function that tool search has found.
+fn kinds() -> Vec<Kind> {
+    let found = json!({"type": "function_call", "id": "fc_a", "call_id": "call_a", "name": "g", "namespace": "g",
+        "arguments": "{}", "status": "completed"});
+    let deferred =
+        json!({"type": "function", "name": "g", "parameters": {"type": "object"}, "defer_loading": true});
+    let mut kinds = kinds_by_type();
+    kinds.push((deferred, "g", found, "function_call_output"));
+    kinds
+}
+
+fn kinds_by_type() -> Vec<Kind> {
     let with = |mut call: Value, more: Value| {
         call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         call["status"] = "completed".into();
@@ -35,12 +48,6 @@ fn kinds() -> Vec<(Value, &'static str, Value, &'static str)> {
             json!({"type": "namespace", "name": "crm", "description": "d", "tools": [tool("g")]}),
             "crm.g",
             call("function_call", "fc_a", json!({"name": "g", "namespace": "crm", "arguments": "{}"})),
-            "function_call_output",
-        ),
-        (
-            json!({"type": "function", "name": "g", "parameters": {"type": "object"}, "defer_loading": true}),
-            "g",
-            call("function_call", "fc_a", json!({"name": "g", "namespace": "g", "arguments": "{}"})),
             "function_call_output",
         ),
         (
