@@ -27,6 +27,8 @@ fn a_dead_upstream_is_a_502_that_may_be_retried() {
     }
     let line = log_line(&toolrein, 0);
     assert_eq!((&line["level"], &line["error"]), (&"warn".into(), &"upstream_unreachable".into()));
+    let detail = line["error_detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("refused"), "the log has the reason: {line}");
 }
 
 #[test]
