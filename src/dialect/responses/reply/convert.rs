@@ -17,10 +17,11 @@ pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
     let (mut items, mut whole): (Vec<Value>, Option<Value>) = (Vec::new(), None);
     let mut read = |piece: Piece| {
         let (Piece::Event(raw) | Piece::Oversized(raw)) = piece;
-        let data = parse_fields(&raw).data.into_owned();
-        let Ok(event) = Event::parse(&data) else { return };
-        let value: Value = serde_json::from_slice(&data).unwrap_or_default();
-        match event.class(&data) {
+        let fields = parse_fields(&raw);
+        let data = &fields.data;
+        let Ok(event) = Event::parse_named(fields.name, data) else { return };
+        let Some(value) = value_of(data) else { return };
+        match event.class(data) {
             Class::Life { ended: true } => whole = Some(value["response"].clone()),
             Class::Done => items.push(value["item"].clone()),
             _ => {}
@@ -47,10 +48,7 @@ pub fn stream_of_response(response: &Bytes) -> Bytes {
 
 /// The events of a stream that says what the whole reply `last` says; `None` if it is nested too deep.
 pub(super) fn stream_of(last: &Last) -> Option<Vec<Bytes>> {
-    let whole: Value = serde_json::from_slice(last.response())
-        .ok()
-        .or_else(|| tolerant_value(&mut Scanner::tolerant(last.response()), MAX_DEPTH))
-        .filter(Value::is_object)?;
+    let whole = value_of(last.response()).filter(Value::is_object)?;
     let mut begun = whole.clone();
     (begun["status"], begun["output"], begun["usage"]) = ("in_progress".into(), json!([]), Value::Null);
     let life = |kind: &str, response: &Value| json!({"type": kind, "response": response});
@@ -82,8 +80,14 @@ pub(super) fn stream_of(last: &Last) -> Option<Vec<Bytes>> {
     Some(numbered.collect())
 }
 
-/// The next value of `scanner`, with at most `levels` of nesting. What serde_json refuses is replaced: half a surrogate
-/// pair by U+FFFD, and a number that JSON does not have by null.
+/// `text` as a value. What serde_json refuses is replaced: half a surrogate pair by U+FFFD, and a number that JSON does
+/// not have by null. `None` if it is nested too deep.
+fn value_of(text: &[u8]) -> Option<Value> {
+    let strict = serde_json::from_slice(text).ok();
+    strict.or_else(|| tolerant_value(&mut Scanner::tolerant(text), MAX_DEPTH))
+}
+
+/// The next value of `scanner`, with at most `levels` of nesting.
 fn tolerant_value(scanner: &mut Scanner<'_>, levels: u32) -> Option<Value> {
     let (kind, below) = (scanner.peek().ok()?, levels.checked_sub(1)?);
     match kind {
@@ -135,6 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_stream_becomes_a_whole_reply_also_where_serde_json_refuses_it_or_only_the_event_line_names_its_type()
+    {
+        let end = |line: &str, kind: &str| {
+            format!("{line}data: {{{kind}\"response\":{{\"id\":\"r \\ud83d\",\"output\":[]}}}}\n\n")
+        };
+        for stream in [end("", "\"type\":\"response.completed\","), end("event: response.completed\n", "")] {
+            let whole = whole_of(&stream.clone().into()).unwrap_or_default();
+            let whole: Value = serde_json::from_slice(&whole).unwrap_or_default();
+            assert_eq!(whole["id"], "r \u{fffd}", "{stream}");
+        }
+    }
+
+    #[test]
     fn a_whole_reply_that_serde_json_refuses_becomes_a_stream_all_the_same() {
         let part = r#"{"type":"output_text","text":"Fine \ud83d"}"#;
         let message = format!(r#"{{"type":"message","id":"m","role":"assistant","content":[{part}]}}"#);
@@ -146,6 +163,8 @@ mod tests {
             text.contains("\"temperature\":null") && text.contains("event: response.completed"),
             "{text}"
         );
+        let whole = whole_of(&stream).unwrap();
+        assert!(String::from_utf8_lossy(&whole).contains("Fine \u{fffd}"), "{whole:?}");
         let deep = format!("{{\"id\":NaN,\"output\":[],\"x\":{}1{}}}", "[".repeat(200), "]".repeat(200));
         assert!(stream_of_response(&deep.into()).is_empty());
     }
