@@ -21,7 +21,7 @@ pub(super) struct Bodies {
 
 struct Body {
     nth: u64,
-    /// Of the conversation's own: its next body, which is a little longer, mostly finds room in it.
+    /// Kept for the conversation's next body, which is mostly a little longer and fits in too.
     buffer: Vec<u8>,
 }
 
