@@ -68,7 +68,7 @@ impl Shown {
         if !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden) {
             let question = self.question.as_ref();
             let result = |decision: &Decision| decision.hidden_result(question);
-            self.hidden = elements(self.reply_id.as_deref(), items, &result);
+            self.hidden = elements(self.reply_id.as_deref(), items, judging, &result);
         }
     }
 
