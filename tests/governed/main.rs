@@ -24,6 +24,7 @@ mod friendly;
 mod headers;
 mod hidden;
 mod in_flight;
+mod kept;
 mod kinds;
 mod leaving;
 mod live;
