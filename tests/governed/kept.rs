@@ -190,26 +190,21 @@ fn a_late_approval_goes_on() {
 #[test]
 fn a_budget_that_a_person_extends_goes_on() {
     for (stream, chain) in BOTH.into_iter().flat_map(|stream| CHAINS.map(|chain| (stream, chain))) {
-        let upstream = keeping(runs_f_when_asked);
+        let upstream = keeping(|nth, items, request| {
+            match items.iter().filter(|item| item["output"] == "ran").count() {
+                0 | 1 => Output::new(nth).thinks().call(&nth.to_string(), "f", "{\"a\":1}").reply(request),
+                _ => Output::text(nth, "It ran.").reply(request),
+            }
+        });
         let policy = "[policy.confirm]\ntools = []\n[policy.budget]\ntool_calls = 1\nexhausted = \"ask\"\n";
         let toolrein = Toolrein::before(&upstream, policy);
         let mut client = Client::new(&toolrein, stream, chain);
-        let first = client.say("run it");
-        assert_eq!(client.run(&first).said(), "It ran.");
-        // A second call in the same turn: the model is brought to it by the output.
-        let again = client.say("run it");
-        let (mut answer, mut asked) = (again, 0);
-        for _ in 0..4 {
-            if answer.items().iter().any(|item| item["type"] == "function_call") {
-                answer = client.run(&answer);
-            } else if answer.said().contains("yes") {
-                asked += 1;
-                answer = client.say("yes");
-            } else {
-                break;
-            }
-        }
-        assert!(asked < 4 && answer.said() == "It ran.", "{}", answer.text());
+        let first = client.say("run it twice");
+        let asked = client.run(&first);
+        assert_eq!(asked.kinds().last().map(String::as_str), Some("assistant"), "{:?}", asked.kinds());
+        let handed = client.say("yes");
+        assert_eq!(client.run(&handed).said(), "It ran.", "{chain:?}");
+        assert_eq!(client.say("And?").said(), "It ran.");
         upstream.assert_clean();
     }
 }
