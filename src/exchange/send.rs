@@ -74,6 +74,7 @@ impl Running {
             judge,
             mut restored,
             context,
+            context_without_ids,
             model,
             model_name,
             length,
@@ -107,6 +108,7 @@ impl Running {
         Self {
             restored,
             context,
+            context_without_ids,
             model,
             length,
             variant,
@@ -284,14 +286,23 @@ impl Running {
         }
     }
 
+    /// The part of the request that the keys of its reply depend on.
+    fn request_context<'a>(&self, core: &'a Core) -> RequestContext<'a> {
+        RequestContext {
+            root: core.identity.root(),
+            context: self.context,
+            context_without_ids: self.context_without_ids,
+            memo: &*core.shared.memo,
+        }
+    }
+
     /// Stores what the client was handed and what was hidden from it.
     pub(super) fn remember(&mut self, core: &mut Core, choices: &[&dyn ShownChoice], now_ms: u64) {
         // Where no call can be blocked, nothing can be hidden before a text.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
         }
-        let request =
-            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let request = self.request_context(core);
         let (observe, identity, reasks) = (core.is_observing(), &*core.identity, &self.reasks);
         let remembers =
             core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
@@ -337,8 +348,7 @@ impl Running {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
         let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
-        let request =
-            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let request = self.request_context(core);
         let news = open_account.report(spent, &request, &core.identity, &shown, now_ms, is_last);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
