@@ -336,12 +336,20 @@ impl Plan {
         self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
     }
 
-    /// Whether it drops or clears more of the conversation than `other` does. What is cleared in a turn that is
+    /// Whether it drops, clears or cuts more of the conversation than `other` does. What is cleared in a turn that is
     /// dropped saves nothing more.
     pub fn leaves_out_more_than(&self, other: &Self) -> bool {
         let left_out = |plan: &Self| {
             let cleared = plan.cleared().filter(|edit| !plan.drops(edit.message));
-            (plan.dropped.len(), cleared.count())
+            let cut: usize = plan
+                .edits
+                .iter()
+                .filter_map(|edit| match &edit.change {
+                    Change::Shorten { gone_chars, .. } => Some(gone_chars),
+                    _ => None,
+                })
+                .sum();
+            (plan.dropped.len(), cleared.count(), cut)
         };
         left_out(self) > left_out(other)
     }

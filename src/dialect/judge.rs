@@ -18,6 +18,13 @@ pub trait CallJudge: Send {
     /// Whether the model was asked for its final answer.
     fn is_landing(&self) -> bool;
 
+    /// Whether the request declares a tool of this name.
+    fn declares(&self, name: &str) -> bool;
+
+    /// Whether a call of the conversation before this reply has this id. `false` where the upstream keeps the conversation: it
+    /// knows its calls by their own ids.
+    fn has_call_id(&self, id: &str) -> bool;
+
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
     /// name goes on from it.
     fn is_complete_name(&self, call: &Assembled) -> bool;

@@ -5,6 +5,7 @@
 //! To add one: a folder with a type that implements [`Dialect`], and a line in
 //! `proxy/handler.rs` that chooses it.
 
+pub mod accepted;
 pub mod chat;
 pub mod content;
 pub mod edit;
@@ -20,6 +21,7 @@ pub mod refusal;
 pub mod repair;
 pub mod reply;
 pub mod responses;
+pub mod short;
 pub mod summary;
 pub mod usage;
 pub mod usage_sum;
@@ -113,6 +115,12 @@ pub trait Dialect<J>: Send + Sync {
 
     /// The items of a hidden exchange as a history has them, separated by commas: for recordings.
     fn hidden_items(&self, exchange: &Bytes) -> Bytes;
+
+    /// A hidden exchange with its calls and results as plain text, for an upstream that refuses them.
+    fn plain_exchange(&self, exchange: &Bytes) -> Bytes;
+
+    /// A hidden exchange with short arguments and results, for a request that would be too long otherwise.
+    fn short_exchange(&self, exchange: &Bytes) -> Bytes;
 }
 
 /// See [`Dialect::reply_items`].

@@ -92,6 +92,9 @@ pub trait Reply<J>: Send {
     /// Sets the form and the HTTP status of the next reply.
     fn begin(&mut self, form: Form, status: u16);
 
+    /// The next reply is toolrein's own, in the model's place: no request can continue from it at the upstream.
+    fn expect_own(&mut self) {}
+
     /// Changes the form of the client's reply. Only before anything was judged.
     fn turn_to(&mut self, form: Form);
 

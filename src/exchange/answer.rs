@@ -13,7 +13,7 @@ use super::error::ProxyError;
 use super::notes::{ReaskCause, label};
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::dialect::error::parse_in_200;
+use crate::dialect::error::{UpstreamError, parse_in_200};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
 use crate::exchange::judging::Judging;
@@ -117,6 +117,7 @@ impl Running {
             core.record.streamed = true;
             core.outputs.push_back(Output::BeginStream { own: true });
         }
+        replies.judge.expect_own();
         self.judge_body(core, &mut replies, form, OK, body, now);
         Replying::Judged(replies)
     }
@@ -212,11 +213,11 @@ impl Running {
         let is_success = is_success(status);
         replies.status = status;
         if replies.is_stream() && !is_success {
-            return self.refused_stream(core, replies, &body.unwrap_or_default());
+            return self.refused_stream(core, replies, &body.unwrap_or_default(), now);
         }
         let body = match body {
             Ok(body) => body,
-            Err(why) => return self.unread(core, replies, id, is_success, why),
+            Err(why) => return self.unread(core, replies, (id, is_success), why, now),
         };
         if self.variant.asking.is_none() {
             replies.source = Source::Upstream(id);
@@ -255,13 +256,13 @@ impl Running {
         &mut self,
         core: &mut Core,
         replies: &mut Replies,
-        id: u32,
-        is_success: bool,
+        (id, is_success): (u32, bool),
         why: &'static str,
+        now: Now,
     ) {
         if self.variant.asking.is_some() {
-            if self.lands_bare(core, replies.status) {
-                return self.ask(core, replies);
+            if self.handles_refused_reask(core, replies, replies.status, &UpstreamError::default(), now) {
+                return;
             }
             if is_success {
                 // It would go to the client unjudged.
@@ -346,15 +347,16 @@ impl Running {
     /// is sent instead, or since the error was the whole reply. Otherwise the error goes to the client.
     fn asks_anew(&mut self, core: &mut Core, replies: &mut Replies, now: Now) -> bool {
         let Some(refusal) = replies.judge.refusal() else { return false };
-        let error = &refusal.error;
+        let error = refusal.error.clone();
         let is_success = is_success(replies.status);
         let said = error.status.filter(|_| is_success);
-        let again = match self.variant.asking {
+        if self.variant.asking.is_some() {
             // An error without a status is a refusal of what was asked.
-            Some(_) => self.lands_bare(core, said.unwrap_or(if is_success { 400 } else { replies.status })),
-            None => self.falls_back(core, said.unwrap_or(replies.status), error),
-        };
-        if again {
+            let status = said.unwrap_or(if is_success { 400 } else { replies.status });
+            if self.handles_refused_reask(core, replies, status, &error, now) {
+                return true;
+            }
+        } else if self.falls_back(core, said.unwrap_or(replies.status), &error) {
             replies.judge.set_options(self.options(core));
             self.ask(core, replies);
             return true;

@@ -213,13 +213,6 @@ fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Refu
     classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
 }
 
-/// Whether to send the final-answer request without tools, after the upstream refused it.
-pub fn lands_bare(status: u16, variant: &Variant) -> bool {
-    let landing = variant.asking.as_ref().is_some_and(|asking| asking.land);
-    // A rate limit or a server error is no refusal.
-    landing && matches!(status, 400 | 404 | 405 | 422) && variant.tools != Tools::Dropped
-}
-
 /// What a model is known to refuse, after it accepted a request with the fallbacks `tried`.
 pub fn learned(tried: &[Fallback]) -> ModelFacts {
     ModelFacts {

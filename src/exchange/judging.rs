@@ -18,6 +18,7 @@ use crate::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
 use crate::policy::about::Confirming;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -121,6 +122,10 @@ pub struct Judging {
     pub record: Vec<Judged>,
     /// What was written anew, of calls that run or that a person is asked about.
     pub reworded: Vec<RewordedCall>,
+    /// The request's body; empty where the upstream keeps the conversation.
+    body: Bytes,
+    /// The hidden exchanges that the model sees with it.
+    hidden: Vec<Bytes>,
 }
 
 impl Judging {
@@ -140,7 +145,26 @@ impl Judging {
             extended,
             record,
             reworded: Vec::new(),
+            body: Bytes::new(),
+            hidden: Vec::new(),
         }
+    }
+
+    /// Sets the request's body, whose calls have ids that no blocked call may repeat.
+    pub fn set_body(&mut self, body: Bytes) {
+        self.body = body;
+    }
+
+    /// As [`Self::set_body`], where a body is set already: an equal one that takes less memory.
+    pub fn replace_body(&mut self, body: &Bytes) {
+        if !self.body.is_empty() {
+            self.body = body.clone();
+        }
+    }
+
+    /// Adds a hidden exchange that the model sees before the next reply.
+    pub fn add_hidden(&mut self, exchange: Bytes) {
+        self.hidden.push(exchange);
     }
 
     /// Lets calls pass that cannot be judged, also where policies restrict calls.

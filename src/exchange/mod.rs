@@ -17,6 +17,7 @@ mod notes;
 pub mod offline;
 mod plan;
 pub mod reasks;
+mod refused_reask;
 pub mod restore;
 mod running;
 mod send;
@@ -288,6 +289,9 @@ impl Exchange {
     pub fn shrink(&mut self) {
         if self.core.body.len() < COPIED_BYTES {
             self.core.body = Bytes::copy_from_slice(&self.core.body);
+            if let Phase::Running(running) = &mut self.phase {
+                running.replace_body(&self.core.body);
+            }
         }
     }
 

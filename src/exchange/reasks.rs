@@ -39,6 +39,13 @@ impl Reasks {
         Asking { rounds: self.of(choice), land }
     }
 
+    /// Writes every hidden exchange anew.
+    pub fn rewrite(&mut self, write: impl Fn(&Bytes) -> Bytes) {
+        for (_, round) in &mut self.rounds {
+            *round = write(round);
+        }
+    }
+
     /// All hidden exchanges before what the client is shown of `choice`, oldest first.
     pub fn hidden_before(&self, choice: &dyn ShownChoice) -> Vec<Bytes> {
         let mut rounds = self.of(choice.index());

@@ -7,6 +7,7 @@ use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
+use super::refused_reask::ExchangeForm;
 use super::store::{News, SentExchanges};
 use super::{ApprovalRequest, AskedModel, Core, Input, Now, Output};
 use crate::config::Tell;
@@ -46,6 +47,8 @@ pub(super) struct Running {
     pub(super) fallbacks: Fallbacks,
     pub(super) tried: Vec<Fallback>,
     pub(super) reasks: Reasks,
+    /// The form in which hidden exchanges are written.
+    pub(super) exchange_form: ExchangeForm,
     /// The variant before the tools were removed for a final answer.
     pub(super) before_bare: Option<Box<Variant>>,
     /// The upstream has refused a final-answer request with tools.
@@ -308,6 +311,15 @@ impl Running {
             Replying::Nothing(judging) => Some(judging),
             Replying::Judged(replies) => Some(replies.judge.judging()),
             Replying::Over => None,
+        }
+    }
+
+    /// See [`Judging::replace_body`].
+    pub(super) fn replace_body(&mut self, body: &Bytes) {
+        match &mut self.replying {
+            Replying::Nothing(judging) => judging.replace_body(body),
+            Replying::Judged(replies) => replies.judge.judging_mut().replace_body(body),
+            Replying::Over => {}
         }
     }
 

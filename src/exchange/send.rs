@@ -1,10 +1,11 @@
 //! The phase send: the request in its present variant, the next variant after a refusal, and the re-ask after blocked
 //! calls. Decides when the final-answer request is sent.
 
-use super::fallback::{Fallbacks, Subject, lands_bare, learned, placement};
+use super::fallback::{Fallbacks, Subject, learned, placement};
 use super::hidden_values::hide_in;
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
+use super::refused_reask::ExchangeForm;
 use super::running::{Replying, Running};
 use super::store::{News, Overflow, ReplyContext, Spent};
 use super::{Core, Output};
@@ -101,9 +102,13 @@ impl Running {
             restored.clear();
         }
         variant.ask_usage = asks_usage;
-        let judging = Judging::new(judge, answers, observes)
+        let mut judging = Judging::new(judge, answers, observes)
             .asking(token)
             .passing_unjudged(config.upstream.unjudged == Unjudged::Pass);
+        if core.request.continues.is_none() && !observes {
+            judging.set_body(core.body.clone());
+            restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
+        }
         core.note_left_out(&variant);
         Self {
             restored,
@@ -115,6 +120,7 @@ impl Running {
             fallbacks,
             tried: Vec::new(),
             reasks: Reasks::default(),
+            exchange_form: ExchangeForm::default(),
             before_bare: None,
             refuses_landing: false,
             keeps_tools,
@@ -196,7 +202,7 @@ impl Running {
     }
 
     /// Notes fallbacks at once, since the client may leave before the end.
-    fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
+    pub(super) fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
         self.tried.extend(fallbacks);
         core.record.fallbacks.extend(fallbacks);
     }
@@ -236,6 +242,10 @@ impl Running {
         self.taken(core);
         // An approval is for one reply.
         judging.approve(None);
+        let hidden = self.exchange_form.write(core, &hidden);
+        if core.request.continues.is_none() {
+            judging.add_hidden(hidden.clone());
+        }
         let mut asking = self.reasks.again(choice, next, hidden, core.shared.config.reask.max);
         if let Some((_, values)) = core.plan.hidden_values() {
             asking.rounds.iter_mut().for_each(|round| *round = hide_in(round, values, usize::MAX));
@@ -260,18 +270,8 @@ impl Running {
         self.variant.asking = Some(asking);
     }
 
-    /// After the upstream refused the final-answer request: true if it is to be sent once more without tools and with
-    /// the history as text.
-    pub(super) fn lands_bare(&mut self, core: &mut Core, status: u16) -> bool {
-        let lands = lands_bare(status, &self.variant);
-        if lands {
-            self.refuses_landing = true;
-            self.go_bare(core);
-        }
-        lands
-    }
-
-    fn go_bare(&mut self, core: &mut Core) {
+    /// Prepares to ask for a final answer without tools and with the history as text.
+    pub(super) fn go_bare(&mut self, core: &mut Core) {
         self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
         (self.variant.tools, self.variant.flat) = (Tools::Dropped, true);
         self.variant.placement = self.variant.placement.of_last_try();

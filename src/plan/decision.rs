@@ -2,6 +2,7 @@
 
 use super::approval::{Question, Unasked, put_off};
 use super::{Reason, envelope};
+use serde_json::json;
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +48,25 @@ impl Decision {
         Some(match self {
             Self::Block { policy, reason } => envelope(policy, reason),
             Self::Ask { policy, reason, .. } => envelope(policy, &put_off(reason, question)),
+            // Some providers refuse an empty text.
+            Self::Answer { content, .. } if content.trim().is_empty() => EMPTY_ANSWER.to_owned(),
             Self::Answer { content, .. } => content.clone(),
             Self::Clarify { asked, .. } if matches!(question, Some(Ok(_))) => asked.clone(),
             Self::Clarify { put_off, .. } => put_off.clone(),
             Self::Release | Self::Rewrite { .. } | Self::Hold { .. } | Self::Drop => return None,
         })
     }
+}
+
+/// What the model reads where the result of a call is empty.
+const EMPTY_ANSWER: &str = "(empty)";
+
+/// The result of a call of the model that neither the client nor, until then, the model has seen: an upstream that keeps the
+/// reply wants a result for every call, and reasoning must not be separated from the call after it.
+pub fn dropped_result() -> String {
+    let message = "The call was not run: it came where no more calls were run.";
+    let error = json!({"type": "NOT_RUN", "message": message, "retryable": false});
+    json!({"ok": false, "error": error, "meta": {"by": "toolrein", "policy": "final_answer"}}).to_string()
 }
 
 /// How much of a call is known when it is judged.

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod accepted;
 mod audit;
 mod bad_input;
 mod bills;
@@ -23,6 +24,7 @@ mod friendly;
 mod headers;
 mod hidden;
 mod in_flight;
+mod kept;
 mod kinds;
 mod leaving;
 mod live;

@@ -81,3 +81,43 @@ fn a_picture_becomes_a_note_and_json_around_it_stays_json() {
         assert_eq!(read_by_model(form, off, &[result.clone(), result.clone()]).0, [result.clone(), result]);
     });
 }
+
+#[test]
+fn a_result_larger_than_the_known_context_window_is_cut_although_its_tool_has_no_limit() {
+    in_both_forms(|form| {
+        let settings = "[policy.truncate]\nmax_chars = 0\nduplicates = false\n[model.\"gpt-4o\"]\ncontext_window = 4096\n";
+        let huge = "one line of many words\n".repeat(4_000);
+        let large = "one line of many words\n".repeat(400);
+        let (read, _) = read_by_model(form, settings, &[huge, large.clone(), "short".to_owned()]);
+        assert!(read[0].chars().count() <= 4_096, "{}", read[0].chars().count());
+        assert!(read[0].contains("[toolrein: cut "), "{}", read[0]);
+        assert_eq!(read[1..], [large, "short".to_owned()], "what has room stays");
+    });
+}
+
+#[test]
+fn an_unread_result_with_which_a_request_was_too_long_is_cut_and_stays_so() {
+    in_both_forms(|form| {
+        let message = "This model's maximum context length is 50000 tokens. However, your messages resulted in 80000 tokens.";
+        let upstream = Scripted::start(move |nth, request| match (nth, request.body.len() > 200_000) {
+            (_, true) => Reply::error(400, "invalid_request_error", "context_length_exceeded", message),
+            (0, _) => Reply::speech(request, &Speech::calls(&[("c0", "search", "{}")])),
+            _ => text("Done.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.truncate]\nmax_chars = 0\n");
+        let mut talk = Talk::new(form);
+        let said = talk.ask(&program);
+        talk.add(&said);
+        talk.messages.last_mut().unwrap()["content"] = json!("one line of many words\n".repeat(16_000));
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "Done.");
+        let read = results(&upstream.request(2));
+        assert!(read[0].contains("[toolrein: cut "), "{}", &read[0][..200]);
+        talk.add(&said);
+        talk.say("And?");
+        assert_eq!(talk.ask(&program).text, "Done.");
+        assert_eq!(results(&upstream.request(3)), read, "known from now on: nothing is refused again");
+        upstream.assert_clean();
+    });
+}

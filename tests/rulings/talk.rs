@@ -79,7 +79,8 @@ impl Talk {
                 json!({"type": "function", "id": id, "function": {"arguments": spaced, "name": name}})
             })
             .collect();
-        let mut message = json!({"role": "assistant", "content": said.text});
+        let text = (!said.text.is_empty() || calls.is_empty()).then_some(&said.text);
+        let mut message = json!({"role": "assistant", "content": text});
         if !calls.is_empty() {
             message["tool_calls"] = json!(calls);
         }

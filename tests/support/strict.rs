@@ -2,6 +2,7 @@
 //! that need each other. Only rules that recorded refusals show; it knows no other provider and no model.
 
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What is wrong with a body, in OpenAI's words where those are known; nothing for a body that passes.
 pub fn violations(body: &[u8]) -> Vec<String> {
@@ -68,6 +69,7 @@ fn names_of_tools<'a>(body: &'a Value, found: &mut Vec<String>) -> Vec<&'a str> 
 /// Calls must be answered at once and completely, and answers must answer a call.
 fn conversation(messages: &[Value], found: &mut Vec<String>) {
     let mut open: Vec<&str> = Vec::new();
+    unique_ids(messages, found);
     for (at, message) in messages.iter().enumerate() {
         shape(at, message, found);
         if message["role"] == "tool" {
@@ -86,6 +88,18 @@ fn conversation(messages: &[Value], found: &mut Vec<String>) {
         open = calls.iter().filter_map(|call| call["id"].as_str()).collect();
     }
     unanswered(messages.len(), &mut open, found);
+}
+
+/// Gateways find a result's call by its id alone. Models and clients repeat ids all the same; toolrein must not.
+fn unique_ids(messages: &[Value], found: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for message in messages.iter().filter(|message| message["role"] == "tool") {
+        let id = message["tool_call_id"].as_str().unwrap_or_default();
+        let is_ours = message["content"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#));
+        if !seen.insert(id) && is_ours {
+            found.push(format!("Duplicate tool call id '{id}'"));
+        }
+    }
 }
 
 fn unanswered(at: usize, open: &mut Vec<&str>, found: &mut Vec<String>) {
@@ -111,6 +125,10 @@ fn shape(at: usize, message: &Value, found: &mut Vec<String>) {
             }
             if let Some(calls) = message.get("tool_calls").filter(|calls| !calls.is_null()) {
                 calls_of(calls, &mut refuse);
+                // Anthropic and Bedrock.
+                if content.as_str().is_some_and(|text| text.trim().is_empty()) {
+                    refuse("the text of an assistant message is blank: it must be non-empty".into());
+                }
             }
         }
         "tool" if !message["tool_call_id"].is_string() => refuse("missing 'tool_call_id'".into()),
@@ -137,7 +155,16 @@ fn calls_of(calls: &Value, refuse: &mut impl FnMut(String)) {
         if !is_name(&call["function"]["name"]) || !call["function"]["arguments"].is_string() {
             refuse(format!("a call needs a function's name and arguments as a string: {call}"));
         }
+        if !is_object(&call["function"]["arguments"]) {
+            refuse(format!("arguments must be a JSON object: {call}"));
+        }
     }
+}
+
+/// Whether a text is a JSON object; any other value is refused elsewhere.
+fn is_object(arguments: &Value) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object());
+    arguments.as_str().is_none_or(read)
 }
 
 /// `^[a-zA-Z0-9_-]{1,64}$`

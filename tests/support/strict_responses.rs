@@ -50,6 +50,7 @@ pub fn violations(body: &[u8]) -> Vec<String> {
         shape(at, item, &mut found);
     }
     ids(items, &mut found);
+    call_ids(items, &mut found);
     pairs(items, is_stateful(&body), &mut found);
     reasoning(items, &mut found);
     found
@@ -117,6 +118,17 @@ fn is_name(name: &Value) -> bool {
     name.as_str().is_some_and(|text| (1..=128).contains(&text.len()) && text.bytes().all(allowed))
 }
 
+/// A name in the history: gateways hand it on to providers that accept at most 64 characters.
+fn is_item_name(name: &Value) -> bool {
+    is_name(name) && name.as_str().is_some_and(|name| name.len() <= 64)
+}
+
+/// Whether a text is a JSON object; any other value is refused elsewhere.
+fn is_object(arguments: &Value) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_object());
+    arguments.as_str().is_none_or(read)
+}
+
 fn kind(item: &Value) -> &str {
     match item["type"].as_str() {
         Some(kind) => kind,
@@ -148,8 +160,14 @@ fn shape(at: usize, item: &Value, found: &mut Vec<String>) {
     if *kind == "reasoning" && !item["summary"].is_array() {
         found.push(format!("Missing required parameter: 'input[{at}].summary'."));
     }
-    if *kind == "function_call" && !(item["arguments"].is_string() && is_name(&item["name"])) {
+    if *kind == "function_call" && !(item["arguments"].is_string() && is_item_name(&item["name"])) {
         found.push(format!("Invalid type for 'input[{at}]': a call needs a name and arguments as a string."));
+    }
+    if *kind == "function_call" && !is_object(&item["arguments"]) {
+        found.push(format!("Invalid 'input[{at}].arguments': expected a JSON object."));
+    }
+    if kind.ends_with("_call") && item["call_id"].as_str().is_some_and(str::is_empty) {
+        found.push(format!("Invalid 'input[{at}].call_id': empty string."));
     }
 }
 
@@ -162,6 +180,18 @@ fn ids(items: &[Value], found: &mut Vec<String>) {
             found.push(format!(
                 "Duplicate item found with id {id}. Remove duplicate items from your input and try again."
             ));
+        }
+    }
+}
+
+/// Calls and outputs are found by their ids alone. Models and clients repeat ids all the same; toolrein must not.
+fn call_ids(items: &[Value], found: &mut Vec<String>) {
+    let mut seen = BTreeSet::new();
+    for item in items.iter().filter(|item| kind(item).ends_with("_output")) {
+        let Some(id) = item["call_id"].as_str() else { continue };
+        let is_ours = item["output"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#));
+        if !seen.insert((kind(item), id)) && is_ours {
+            found.push(format!("Duplicate {} for call_id '{id}'.", kind(item)));
         }
     }
 }

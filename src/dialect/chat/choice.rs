@@ -7,6 +7,7 @@ pub use self::deciding::AddedCall;
 
 use self::deciding::{Counts, Mark, Repeats};
 use crate::conversation::assembled::Assembled;
+use crate::conversation::message::Content;
 use crate::dialect::chat::approved::written;
 use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
@@ -27,6 +28,8 @@ const MOST_CARRIED: usize = 16;
 struct Said {
     /// The text, escapes as written.
     text: Vec<u8>,
+    /// Its message has a `content`, whatever that is.
+    has_content: bool,
     /// Member names and JSON values, as written, of members such as `reasoning_content`.
     carried: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -99,6 +102,7 @@ impl ChoiceState {
 
     /// Adds what a delta contains besides calls.
     pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
+        self.said.has_content |= delta.content != Content::Absent;
         for piece in delta.content.texts() {
             self.said.text.extend_from_slice(piece.raw(text));
         }
@@ -333,17 +337,17 @@ impl ShownChoice for ChoiceState {
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {
-        let calls = self.assembler.calls().iter().zip(&self.decisions);
+        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&self.marks);
         let blocked: Vec<Blocked> = calls
-            .filter_map(|(call, decision)| {
+            .filter_map(|((call, decision), mark)| {
                 let result = decision.as_ref()?.hidden_result(self.question.as_ref())?;
-                Some(Blocked { call: call.clone(), result })
+                Some(Blocked { call: mark.accepted.of(call), result })
             })
             .collect();
         if blocked.is_empty() {
             return None;
         }
-        Some(write_hidden_exchange(&self.said.carried, &blocked))
+        Some(write_hidden_exchange(self.said.has_content, &self.said.carried, &blocked))
     }
 
     fn next(&self) -> Next {

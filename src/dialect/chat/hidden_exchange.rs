@@ -1,10 +1,14 @@
 //! The writer of hidden exchanges: an assistant message with the blocked calls and a synthetic result for each, for the
 //! re-ask and for every later request. Writes JSON; decides nothing.
 
+use super::flatten::flatten;
 use crate::conversation::assembled::Assembled;
 use crate::dialect::repair::{harmless_arguments, is_object};
+use crate::dialect::short::{short_arguments, short_result, short_text};
 use crate::wire::json::escape_into;
+use crate::wire::splice::Splices;
 use bytes::Bytes;
+use serde_json::Value;
 
 /// A call that the client was not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,10 +23,13 @@ pub struct Blocked {
 pub type Carried = [(Vec<u8>, Vec<u8>)];
 
 /// The hidden exchange as messages joined by commas, without brackets. It has no text: the client was shown what the
-/// model said beside its calls, and the visible answer that follows contains it. Every chat template accepts the empty
-/// text: some refuse null, others want the member.
-pub fn write_hidden_exchange(carried: &Carried, blocked: &[Blocked]) -> Bytes {
-    let mut out = br#"{"role":"assistant","content":"""#.to_vec();
+/// model said beside its calls, and the visible answer that follows contains it. Providers refuse an empty text, and chat
+/// templates differ on null; so the message has a null `content` where the model's reply `has_content`, and else none.
+pub fn write_hidden_exchange(has_content: bool, carried: &Carried, blocked: &[Blocked]) -> Bytes {
+    let mut out = br#"{"role":"assistant""#.to_vec();
+    if has_content {
+        out.extend_from_slice(br#","content":null"#);
+    }
     for (key, value) in carried {
         out.extend_from_slice(b",\"");
         out.extend_from_slice(key);
@@ -44,6 +51,61 @@ pub fn write_hidden_exchange(carried: &Carried, blocked: &[Blocked]) -> Bytes {
     #[cfg(test)]
     work::add(out.len());
     out.into()
+}
+
+/// The hidden exchange as text: the calls as an assistant's message, the results as a user's message.
+pub fn plain_exchange(exchange: &Bytes) -> Bytes {
+    let body: Bytes = [BEFORE, exchange, AFTER].concat().into();
+    let Ok(request) = super::parse(&body) else { return exchange.clone() };
+    let mut splices = Splices::default();
+    flatten(&request, &body, &mut splices);
+    without_envelope(&splices.apply(&body).join())
+}
+
+/// The hidden exchange with short arguments, results and reasoning.
+pub fn short_exchange(exchange: &Bytes) -> Bytes {
+    let list = [b"[", &exchange[..], b"]"].concat();
+    let Ok(mut messages) = serde_json::from_slice::<Vec<Value>>(&list) else { return exchange.clone() };
+    for message in messages.iter_mut().filter_map(Value::as_object_mut) {
+        let is_result = message.get("role").is_some_and(|role| role == "tool" || role == "function");
+        for (name, value) in message.iter_mut() {
+            match (name.as_str(), value) {
+                ("content", Value::String(text)) if is_result => *text = short_result(text),
+                ("function_call", call) => shorten_call(call),
+                ("tool_calls", Value::Array(calls)) => calls.iter_mut().for_each(shorten_calls),
+                (name, Value::String(text)) if name.starts_with("reasoning") => *text = short_text(text),
+                _ => {}
+            }
+        }
+    }
+    let messages: Vec<String> = messages.iter().map(Value::to_string).collect();
+    messages.join(",").into()
+}
+
+/// Shortens an element of `tool_calls`.
+fn shorten_calls(call: &mut Value) {
+    for kind in ["function", "custom"] {
+        if let Some(call) = call.get_mut(kind) {
+            shorten_call(call);
+        }
+    }
+}
+
+fn shorten_call(call: &mut Value) {
+    if let Some(Value::String(text)) = call.get_mut("arguments") {
+        *text = short_arguments(text);
+    }
+    if let Some(Value::String(text)) = call.get_mut("input") {
+        *text = short_text(text);
+    }
+}
+
+/// What surrounds a hidden exchange so that it can be read as a request.
+const BEFORE: &[u8] = br#"{"messages":["#;
+const AFTER: &[u8] = b"]}";
+
+fn without_envelope(body: &Bytes) -> Bytes {
+    body.slice(BEFORE.len()..body.len().saturating_sub(AFTER.len()))
 }
 
 /// Counts work, for the tests of growth.
@@ -130,7 +192,7 @@ mod tests {
     }
 
     fn round(carried: &Carried, calls: &[Blocked]) -> Vec<Value> {
-        let text = String::from_utf8(write_hidden_exchange(carried, calls).to_vec()).unwrap();
+        let text = String::from_utf8(write_hidden_exchange(true, carried, calls).to_vec()).unwrap();
         serde_json::from_str(&format!("[{text}]")).unwrap()
     }
 
@@ -139,7 +201,7 @@ mod tests {
         let carried = [(b"reasoning_content".to_vec(), b"\"why\"".to_vec())];
         let messages = round(&carried, &[blocked(r#"{\"q\":1}"#), blocked("")]);
         assert_eq!(messages.len(), 3);
-        assert_eq!(messages[0]["content"], "");
+        assert_eq!(messages[0]["content"], Value::Null);
         assert_eq!(messages[0]["reasoning_content"], "why");
         assert_eq!(messages[0]["tool_calls"][0]["function"]["arguments"], r#"{"q":1}"#);
         assert_eq!(messages[0]["tool_calls"][0]["extra_content"]["s"], "+");
@@ -158,7 +220,7 @@ mod tests {
         let messages = round(&[], &[blocked(r#"{\"q\":"#)]);
         let arguments = messages[0]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
         assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], r#"{"q":"#);
-        assert_eq!(messages[0]["content"], "");
+        assert_eq!(messages[0]["content"], Value::Null);
     }
 
     #[test]

@@ -93,4 +93,12 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
     fn hidden_items(&self, exchange: &Bytes) -> Bytes {
         exchange.clone()
     }
+
+    fn plain_exchange(&self, exchange: &Bytes) -> Bytes {
+        hidden_exchange::plain_exchange(exchange)
+    }
+
+    fn short_exchange(&self, exchange: &Bytes) -> Bytes {
+        hidden_exchange::short_exchange(exchange)
+    }
 }

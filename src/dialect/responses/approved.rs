@@ -1,6 +1,7 @@
 //! Replies of the Responses API that no upstream made: approved calls or a text in the model's place, and recorded
 //! replies for replays.
 
+use super::OWN_ID;
 use super::item::CallKind;
 use super::reply::convert::stream_of_response;
 use super::reply::written::{judged_call, message};
@@ -22,7 +23,7 @@ pub fn approved(form: Form, confirmation: &Confirmation, handed: &Handed<'_>) ->
 
 /// A reply that is this text alone.
 pub fn says(form: Form, text: &str, handed: &Handed<'_>) -> Bytes {
-    response(form, &[message(&format!("msg_{}", handed.question), text)], handed)
+    response(form, &[message(&format!("{OWN_ID}{}", handed.question), text)], handed)
 }
 
 fn response(form: Form, output: &[Value], handed: &Handed<'_>) -> Bytes {

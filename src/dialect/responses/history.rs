@@ -21,11 +21,12 @@ const MOST_CHARS: usize = 1_000;
 /// What is known of a conversation after one reply.
 #[derive(Serialize, Deserialize)]
 pub struct Known {
-    /// The id of the upstream's last reply.
+    /// The id of the upstream's last reply; empty where the upstream has none of the conversation.
     pub upstream_id: String,
     /// What the client sent and was shown, oldest first.
     pub items: Vec<Box<RawValue>>,
-    /// Results of blocked calls that the upstream waits for.
+    /// Items that the upstream needs before those that the client sends next: results of blocked calls, and what was said
+    /// since its last reply.
     pub owed: Vec<Box<RawValue>>,
 }
 
@@ -52,7 +53,31 @@ impl Known {
 
 /// The upstream's id of the last reply, from what is known of a conversation.
 pub fn upstream_id(known: &[u8]) -> Option<String> {
-    serde_json::from_slice::<Known>(known).ok().map(|known| known.upstream_id)
+    let known: Known = serde_json::from_slice(known).ok()?;
+    Some(known.upstream_id).filter(|id| !id.is_empty())
+}
+
+/// The state of the upstream after a request that was not sent to it: the id of its last reply, empty where it has none, and
+/// the items that it needs next, those of the request included.
+pub fn continued_by(request: &Request, body: &[u8]) -> (String, Vec<Bytes>) {
+    let history = request.upstream_history.as_deref();
+    let named = request.value(body, "previous_response_id");
+    let named: Option<String> = named.and_then(|id| serde_json::from_slice(id.of(body)).ok());
+    let id = history.and_then(|history| history.upstream_id.clone()).or(named).unwrap_or_default();
+    let owed = history.map(|history| [b"[", &history.owed[..], b"]"].concat());
+    let owed: Vec<Box<RawValue>> =
+        owed.and_then(|list| serde_json::from_slice(&list).ok()).unwrap_or_default();
+    let mut owed: Vec<Bytes> =
+        owed.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes())).collect();
+    if request.messages_span.of(body).starts_with(b"\"") {
+        owed.push(user_message(request.messages_span.of(body)));
+        return (id, owed);
+    }
+    let known_end = history.map_or(0, |history| history.span.end);
+    let items = super::restore::items_of(request, body);
+    let new = items.iter().filter(|item| item.span.start >= known_end);
+    owed.extend(new.map(|item| Bytes::copy_from_slice(item.span.of(body))));
+    (id, owed)
 }
 
 fn raw(item: &[u8]) -> Option<Box<RawValue>> {

@@ -96,6 +96,14 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn hidden_items(&self, exchange: &Bytes) -> Bytes {
         rounds::items(exchange)
     }
+
+    fn plain_exchange(&self, exchange: &Bytes) -> Bytes {
+        rounds::plain_exchange(exchange)
+    }
+
+    fn short_exchange(&self, exchange: &Bytes) -> Bytes {
+        rounds::short_exchange(exchange)
+    }
 }
 
 /// Whether the request belongs to a conversation that the upstream keeps under one name.

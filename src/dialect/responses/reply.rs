@@ -6,6 +6,7 @@ pub mod convert;
 mod event;
 mod hidden;
 mod items;
+mod kept;
 mod last;
 mod settling;
 mod shown;
@@ -17,6 +18,7 @@ pub mod written;
 pub use words::NO_ANSWER;
 
 use self::items::{CHOICE, OutItem, decide, release_rest};
+use self::kept::Kept;
 use self::last::Last;
 use self::shown::Shown;
 use self::stream::Held;
@@ -65,6 +67,7 @@ pub struct ReplyJudge<J> {
     in_progress: Option<Bytes>,
     /// This is not the first reply.
     continued: bool,
+    kept: Kept,
     usage: Usages,
     carried: Vec<&'static str>,
     unjudged: Vec<Unjudged>,
@@ -116,6 +119,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             head: Vec::new(),
             in_progress: None,
             continued: false,
+            kept: Kept::default(),
             usage: Usages::default(),
             carried: Vec::new(),
             unjudged: Vec::new(),
@@ -287,8 +291,13 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
         };
         self.phase = Phase::Head;
+        self.kept.begin_reply();
         (self.rest, self.has_head) = (Bytes::new(), !self.head.is_empty());
         (self.last, self.after) = (None, Vec::new());
+    }
+
+    fn expect_own(&mut self) {
+        self.kept.expect_own();
     }
 
     fn turn_to(&mut self, form: Form) {
@@ -333,6 +342,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     }
 
     fn continue_with(&mut self, _choice: u32) {
+        self.kept.end_reply(&self.shown);
         self.shown.begin_next_reply(&mut self.items, self.last.as_ref());
         self.usage.begin_next_reply();
         self.numbers.rewrite();
@@ -394,26 +404,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     }
 
     fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
-        let upstream_id = self.shown.reply_id.clone()?;
-        if !request.may_be_continued || !self.shown.is_finished || matches!(self.phase, Phase::Failed) {
-            return None;
-        }
-        let first = self.head.iter().find(|(name, _)| name == b"id");
-        let shown_id = first.and_then(|(_, id)| serde_json::from_slice::<String>(id).ok());
-        // In a conversation the name stays the same.
-        let conversation = request.continues.clone().filter(|_| super::in_conversation(request, body));
-        let name = conversation.or(shown_id)?;
-        let results =
-            crate::dialect::responses::rounds::read(&self.shown.hidden_exchange().unwrap_or_default());
-        let owed = results.into_iter().filter_map(|element| match element {
-            super::rounds::Element::Result(item) => Some(item),
-            _ => None,
-        });
-        let items = self.items.iter().filter(|item| item.is_shown()).filter_map(|item| item.done.clone());
-        let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(items).collect();
-        let owed: Vec<Bytes> = owed.collect();
-        let known = super::history::Known::after(request, body, upstream_id, &shown, &owed);
-        Some((name, known.to_bytes()))
+        self.kept_history(request, body)
     }
 
     fn carried(&self) -> &[&'static str] {

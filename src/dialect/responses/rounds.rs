@@ -2,14 +2,20 @@
 //! the client was shown too: only beside them is a blocked call accepted again, since reasoning must not be separated
 //! from the item after it.
 
+use super::item::parse_item;
+use crate::dialect::short::{short_arguments, short_result, short_text};
+use crate::wire::body::Scanner;
+use crate::wire::json::{decode, quote};
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// One element of a hidden exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// The reply's id: a request that continues from it begins here.
+    /// The reply's id: a request that continues from it begins here. It is empty where no request can continue from it:
+    /// toolrein made the reply, or its calls are written as text.
     Reply(String),
     /// An item that the client was shown, as JSON.
     Shown(Bytes),
@@ -24,7 +30,7 @@ pub fn write(elements: &[Element]) -> Bytes {
     let mut out = Vec::new();
     for element in elements {
         let (name, value) = match element {
-            Element::Reply(id) => ("reply", Bytes::from(crate::wire::json::quote(id))),
+            Element::Reply(id) => ("reply", Bytes::from(quote(id))),
             Element::Shown(item) => ("shown", item.clone()),
             Element::Hidden(item) => ("hidden", item.clone()),
             Element::Result(item) => ("result", item.clone()),
@@ -71,9 +77,96 @@ pub fn items(exchange: &[u8]) -> Bytes {
     read(exchange).into_iter().filter_map(item).collect::<Vec<_>>().join(&b","[..]).into()
 }
 
+/// The hidden exchange with its calls as text in an assistant's messages, and their results as text in a user's messages.
+pub fn plain_exchange(exchange: &[u8]) -> Bytes {
+    let mut names: HashMap<String, String> = HashMap::new();
+    let plain = read(exchange).into_iter().map(|element| match element {
+        Element::Reply(_) => Element::Reply(String::new()),
+        Element::Shown(item) => Element::Shown(item),
+        Element::Hidden(item) => Element::Hidden(plain_call(&item, &mut names).unwrap_or(item)),
+        Element::Result(item) => Element::Result(plain_result(&item, &names).unwrap_or(item)),
+    });
+    write(&plain.collect::<Vec<_>>())
+}
+
+fn plain_call(item: &Bytes, names: &mut HashMap<String, String>) -> Option<Bytes> {
+    let call = parse_item(&mut Scanner::new(item)).ok()?.call;
+    let name = call.full_name(item)?.into_owned();
+    let text = format!("[called {name} with {}]", call.arguments.text(item));
+    names.insert(decode(call.id?, item).into_owned(), name);
+    Some(message("assistant", &text))
+}
+
+fn plain_result(item: &Bytes, names: &HashMap<String, String>) -> Option<Bytes> {
+    let read = parse_item(&mut Scanner::new(item)).ok()?;
+    let name = names.get(&*decode(read.call.id?, item)).map_or("a tool", String::as_str);
+    let texts: Vec<_> = read.content.as_ref()?.texts().map(|text| decode(text, item)).collect();
+    Some(message("user", &format!("[result of {name}]\n{}", texts.join("\n"))))
+}
+
+fn message(role: &str, text: &str) -> Bytes {
+    format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, quote(text)).into()
+}
+
+/// The hidden exchange with short arguments and results.
+pub fn short_exchange(exchange: &[u8]) -> Bytes {
+    let short = read(exchange).into_iter().map(|element| match element {
+        Element::Hidden(item) => Element::Hidden(short_item(&item).unwrap_or(item)),
+        Element::Result(item) => Element::Result(short_item(&item).unwrap_or(item)),
+        other => other,
+    });
+    write(&short.collect::<Vec<_>>())
+}
+
+fn short_item(item: &Bytes) -> Option<Bytes> {
+    let mut item: Map<String, Value> = serde_json::from_slice(item).ok()?;
+    for (name, value) in &mut item {
+        match (name.as_str(), value) {
+            ("arguments", Value::String(text)) => *text = short_arguments(text),
+            ("input" | "reason", Value::String(text)) => *text = short_text(text),
+            ("output", Value::String(text)) => *text = short_result(text),
+            ("operation", Value::Object(members)) => members.values_mut().for_each(shorten),
+            ("output", Value::Array(parts)) => {
+                parts.iter_mut().filter_map(|part| part.get_mut("stderr")).for_each(|text| {
+                    if let Value::String(text) = text {
+                        *text = short_result(text);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+    Some(Value::Object(item).to_string().into())
+}
+
+fn shorten(value: &mut Value) {
+    if let Value::String(text) = value {
+        *text = short_text(text);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plain_exchange_has_no_call_and_continues_from_no_reply() {
+        let elements = [
+            Element::Reply("resp_1".to_owned()),
+            Element::Hidden(Bytes::from_static(
+                br#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#,
+            )),
+            Element::Result(Bytes::from_static(
+                br#"{"type":"function_call_output","call_id":"c","output":"no"}"#,
+            )),
+        ];
+        let items = items(&plain_exchange(&write(&elements)));
+        assert_eq!(
+            items,
+            r#"{"type":"message","role":"assistant","content":"[called f with {}]"},{"type":"message","role":"user","content":"[result of f]\nno"}"#
+        );
+        assert_eq!(read(&plain_exchange(&write(&elements)))[0], Element::Reply(String::new()));
+    }
 
     #[test]
     fn hidden_exchanges_are_read_back_exactly_as_written() {

@@ -44,17 +44,19 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         forget_own_ids(request, body, &mut splices);
     }
     let rounds = variant.asking.as_ref().map_or(&[][..], |asking| &asking.rounds);
-    match rounds.last().filter(|_| is_stateful(request, body)) {
-        Some(round) => continue_upstream(request, body, &read(round), &mut splices),
-        None => write_input(source, variant, rounds, &mut splices),
-    }
-    if let Some(history) = &request.upstream_history {
-        let open = if variant.repairs.pairs { open_upstream(request, body) } else { Vec::new() };
-        let is_changed = !open.is_empty() || !history.owed.is_empty() || history.upstream_id.is_some();
-        if splices.is_empty() && !is_changed {
-            return Rope::whole(history.original.clone());
+    let last = rounds.last().filter(|_| is_stateful(request, body)).map(|round| read(round));
+    if let Some(round) = last.filter(|round| may_continue(round)) {
+        continue_upstream(request, body, &round, &mut splices);
+    } else {
+        write_input(source, variant, rounds, &mut splices);
+        if let Some(history) = &request.upstream_history {
+            let open = if variant.repairs.pairs { open_upstream(request, body) } else { Vec::new() };
+            let is_changed = !open.is_empty() || !history.owed.is_empty() || history.upstream_id.is_some();
+            if splices.is_empty() && !is_changed {
+                return Rope::whole(history.original.clone());
+            }
+            leave_out(request, body, history, &open, &mut splices);
         }
-        leave_out(request, body, history, &open, &mut splices);
     }
     let mut rope = splices.apply(body);
     if variant.repairs.any() {
@@ -77,9 +79,13 @@ fn leave_out(
     let owed: Vec<Bytes> = owed.into_iter().filter(|items| !items.is_empty()).collect();
     let comma: &[u8] = if owed.is_empty() || is_last { b"" } else { b"," };
     splices.replace(history.span, [&owed.join(&b","[..])[..], comma].concat());
-    if let (Some(id), Some(span)) = (&history.upstream_id, request.value(body, "previous_response_id")) {
-        splices.insert(span.start, quote(id));
-        splices.replace(span, "");
+    match (&history.upstream_id, request.value(body, "previous_response_id")) {
+        (Some(id), Some(_)) if id.is_empty() => without(request, body, &["previous_response_id"], splices),
+        (Some(id), Some(span)) => {
+            splices.insert(span.start, quote(id));
+            splices.replace(span, "");
+        }
+        _ => {}
     }
 }
 
@@ -167,6 +173,11 @@ fn continue_upstream(request: &Request, body: &[u8], round: &[Element], splices:
         Some(span) => splices.replace(span, input),
         None => splices.insert(request.span.end - 1, [b",\"input\":", input.as_slice()].concat()),
     }
+}
+
+/// Whether a request can continue from the reply of this hidden exchange.
+fn may_continue(round: &[Element]) -> bool {
+    round.iter().any(|element| matches!(element, Element::Reply(id) if !id.is_empty()))
 }
 
 fn result(element: &Element) -> Option<&[u8]> {

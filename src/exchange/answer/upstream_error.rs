@@ -1,13 +1,16 @@
 //! Final errors of the upstream, as the client gets them: unchanged, or, if the operator wants that, with the status
 //! that the error means and with a text for people. Handles no calls and no text.
 
-use super::{Replies, Source, Upstream};
+use super::{OK, Replies, Source, Upstream};
 use crate::config::{ErrorIn200, Errors};
+use crate::dialect::Handed;
+use crate::dialect::edit::NO_ANSWER;
 use crate::dialect::error::friendly::{body_of_event, friendly_body, status_of};
 use crate::dialect::error::{UpstreamError, parse};
 use crate::dialect::reply::{Form, Refusal};
+use crate::exchange::refused_reask::AfterRefusal;
 use crate::exchange::running::Running;
-use crate::exchange::{Answer, Break, Core, Output};
+use crate::exchange::{Answer, Break, Core, Now, Output};
 use bytes::Bytes;
 
 /// Whether a status is a success.
@@ -44,12 +47,13 @@ impl Core {
 
 impl Running {
     /// The upstream refuses by its status to be asked again in the middle of a stream.
-    pub(super) fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8]) {
-        let status = replies.status;
-        let again = self.lands_bare(core, status)
-            || (self.variant.asking.is_none()
-                && self.falls_back(core, status, &parse(body).unwrap_or_default()));
-        if again {
+    pub(super) fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8], now: Now) {
+        let (status, error) = (replies.status, parse(body).unwrap_or_default());
+        if self.variant.asking.is_some() {
+            if self.handles_refused_reask(core, replies, status, &error, now) {
+                return;
+            }
+        } else if self.falls_back(core, status, &error) {
             replies.judge.set_options(self.options(core));
             return self.ask(core, replies);
         }
@@ -61,6 +65,37 @@ impl Running {
         core.outputs.push_back(Output::Emit(replies.judge.error_event(status, &body)));
         core.outputs.push_back(Output::BreakOff(Break::Upstream));
         replies.upstream = Upstream::Over;
+    }
+
+    /// The upstream refused to be asked again; false where the client gets its error.
+    pub(super) fn handles_refused_reask(
+        &mut self,
+        core: &mut Core,
+        replies: &mut Replies,
+        status: u16,
+        error: &UpstreamError,
+        now: Now,
+    ) -> bool {
+        match self.after_refused_reask(core, replies.judge.judging_mut(), status, error) {
+            AfterRefusal::AskAgain => {
+                replies.judge.set_options(self.options(core));
+                self.ask(core, replies);
+            }
+            AfterRefusal::SayNoAnswer => self.say_no_answer(core, replies, now),
+            AfterRefusal::GiveError => return false,
+        }
+        true
+    }
+
+    /// Ends the reply with toolrein's own sentence, as if the upstream had said it.
+    fn say_no_answer(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+        let model = core.request.model_name(&core.body).into_owned();
+        let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
+        let handed = Handed { question: self.context, key, model: &model, created, usage };
+        let body = core.dialect.says(replies.form, NO_ANSWER, &handed);
+        replies.status = OK;
+        replies.judge.expect_own();
+        self.judge_body(core, replies, replies.form, OK, &body, now);
     }
 }
 

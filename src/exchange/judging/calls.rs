@@ -3,6 +3,7 @@
 use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
 use crate::conversation::assembled::Assembled;
+use crate::dialect::accepted::has_id;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::confirm::ask;
 use crate::plan::Reason;
@@ -22,6 +23,14 @@ impl CallJudge for Judging {
 
     fn is_landing(&self) -> bool {
         self.landing
+    }
+
+    fn declares(&self, name: &str) -> bool {
+        self.judge.declares_name(name)
+    }
+
+    fn has_call_id(&self, id: &str) -> bool {
+        has_id(&self.body, id) || self.hidden.iter().any(|exchange| has_id(exchange, id))
     }
 
     fn is_complete_name(&self, call: &Assembled) -> bool {

@@ -10,6 +10,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::Release;
+use crate::dialect::responses::rounds::read as read_elements;
 use crate::exchange::store::HiddenExchange;
 use crate::plan::Extends;
 use crate::plan::approval::Confirmation;
@@ -367,17 +368,22 @@ impl KeptCall {
     }
 }
 
-/// Whether these are messages joined by commas, as in a hidden exchange: they go into requests as they are.
+/// Whether these are the messages or elements of a hidden exchange, joined by commas: they go into requests as they are.
 fn is_hidden_exchange(messages: &[u8]) -> bool {
+    let list = [b"[", messages, b"]"].concat();
+    // Of the Responses API.
+    if is_json(&list) && !read_elements(messages).is_empty() {
+        return true;
+    }
     #[derive(Deserialize)]
     struct Message<'a> {
         #[serde(borrow)]
         role: Cow<'a, str>,
     }
-    let list = [b"[", messages, b"]"].concat();
     let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
     let roles = read.unwrap_or_default();
-    let known = roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function"));
+    let known =
+        roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function" | "user"));
     known && roles.first().is_some_and(|message| message.role == "assistant")
 }
 

@@ -4,6 +4,7 @@
 use super::{ChoiceState, is_released};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::call::ToolCall;
+use crate::dialect::accepted::AcceptedForm;
 use crate::dialect::chat::assemble::Added;
 use crate::dialect::judge::CallJudge;
 use crate::plan::approval::Question;
@@ -39,7 +40,7 @@ pub struct AddedCall {
 }
 
 /// How a call was decided on.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Mark {
     /// By its arguments too.
     pub(super) with_arguments: bool,
@@ -47,6 +48,8 @@ pub(super) struct Mark {
     pub(super) name_passes: bool,
     /// The index that the client sees, where calls before it are not released.
     pub(super) shifted: Option<u64>,
+    /// The name and the id of a call that the client does not see, for the history.
+    pub(super) accepted: AcceptedForm,
 }
 
 /// A call that a stream contains in both forms, as `tool_calls` and as `function_call`.
@@ -256,6 +259,18 @@ impl ChoiceState {
         }
         if self.question.is_none() {
             self.question = Question::of(&self.decisions, || judging.question(self.assembler.calls()));
+        }
+        self.accept_forms(judging);
+    }
+
+    /// Chooses the names and the ids under which calls go into the history that the client does not see, or may not see.
+    fn accept_forms(&mut self, judging: &dyn CallJudge) {
+        let decided = self.assembler.calls().iter().zip(&self.decisions);
+        let calls: Vec<_> = decided.map(|(call, decision)| (call, is_released(decision))).collect();
+        for at in 0..calls.len() {
+            if !judging.observes() && !calls[at].1 {
+                self.marks[at].accepted = AcceptedForm::new(&calls, at, judging);
+            }
         }
     }
 

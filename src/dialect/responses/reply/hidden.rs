@@ -1,33 +1,126 @@
-//! The hidden exchange of one reply: its items in order, and a synthetic result for each blocked call after them.
+//! The hidden exchange of one reply: its items in order, and a synthetic result for each blocked call after them. Blocked calls
+//! are written in the form that every provider accepts.
 
-use super::items::OutItem;
+use super::items::{Call, OutItem};
 use super::written::{judged_call, synthetic_result};
+use crate::conversation::assembled::Assembled;
+use crate::dialect::accepted::{AcceptedForm, accepted_name, is_accepted_name};
+use crate::dialect::judge::CallJudge;
+use crate::dialect::repair::{harmless_arguments, is_object};
+use crate::dialect::responses::item::CallKind;
+use crate::dialect::responses::restore::without_id;
 use crate::dialect::responses::rounds::Element;
 use crate::plan::decision::Decision;
+use crate::wire::body::Span;
+use crate::wire::json::{decode_bytes, escape_into, escaped};
+use crate::wire::members::members_of;
+use crate::wire::splice::Splices;
+use bytes::Bytes;
 
 /// The elements of the reply `id` with these items.
 pub fn elements(
     id: Option<&str>,
     items: &[OutItem],
+    judging: &dyn CallJudge,
     result: &dyn Fn(&Decision) -> Option<String>,
 ) -> Vec<Element> {
     let (mut elements, mut results) = (Vec::new(), Vec::new());
     elements.extend(id.map(|id| Element::Reply(id.to_owned())));
+    let calls: Vec<(&Assembled, bool)> = items
+        .iter()
+        .filter_map(|item| item.call.as_ref())
+        .map(|call| (&call.assembled, call.is_released()))
+        .collect();
+    let mut nth = 0;
     for item in items.iter().filter(|item| !item.own) {
         let Some(call) = &item.call else {
             elements.extend(item.done.clone().map(Element::Shown));
             continue;
         };
-        let written = || judged_call(call.kind, &call.assembled, item.done.as_ref());
-        let as_made = || item.done.clone().filter(|_| !call.differs).unwrap_or_else(written);
+        let at = nth;
+        nth += 1;
         if call.is_released() {
-            elements.push(Element::Shown(if call.is_written() { written() } else { as_made() }));
+            elements.push(Element::Shown(if call.is_written() {
+                written(item, call)
+            } else {
+                as_made(item, call)
+            }));
         } else if let Some(text) = call.decision.as_ref().and_then(result) {
-            elements.push(Element::Hidden(as_made()));
-            let result = synthetic_result(call.kind, &call.assembled, item.done.as_ref(), &text);
+            let form = AcceptedForm::new(&calls, at, judging);
+            elements.push(Element::Hidden(accepted(item, call, &form, judging)));
+            let result = synthetic_result(call.kind, &form.of(&call.assembled), item.done.as_ref(), &text);
             results.extend(result.map(Element::Result));
         }
     }
     elements.extend(results);
     elements
+}
+
+/// The synthetic results under the ids by which the upstream knows the calls.
+pub fn results(items: &[OutItem], result: &dyn Fn(&Decision) -> Option<String>) -> Vec<Bytes> {
+    let calls = items.iter().filter(|item| !item.own).filter_map(|item| Some((item, item.call.as_ref()?)));
+    let results = calls.filter_map(|(item, call)| {
+        let text = call.decision.as_ref().and_then(result)?;
+        synthetic_result(call.kind, &call.assembled, item.done.as_ref(), &text)
+    });
+    results.collect()
+}
+
+fn written(item: &OutItem, call: &Call) -> Bytes {
+    judged_call(call.kind, &call.assembled, item.done.as_ref())
+}
+
+fn as_made(item: &OutItem, call: &Call) -> Bytes {
+    item.done.clone().filter(|_| !call.differs).unwrap_or_else(|| written(item, call))
+}
+
+/// A blocked call in the form that every provider accepts; as the model made it where that is accepted.
+fn accepted(item: &OutItem, call: &Call, form: &AcceptedForm, judging: &dyn CallJudge) -> Bytes {
+    let made = as_made(item, call);
+    let made = if item.id.is_empty() || judging.has_call_id(&item.id) { without_id(&made) } else { made };
+    let has_name = matches!(call.kind, CallKind::Function | CallKind::Custom);
+    let name = form.name.as_ref().filter(|_| has_name);
+    let arguments = call.assembled.arguments();
+    let is_broken = call.kind == CallKind::Function && !is_object(&arguments);
+    let is_text = call.kind != CallKind::Function || has_text_arguments(&made);
+    if name.is_none() && form.id.is_none() && !is_broken && is_text {
+        return made;
+    }
+    let mut sound = form.of(&call.assembled);
+    sound.name.clone_from(&call.assembled.name);
+    if is_broken {
+        sound.arguments.clear();
+        escape_into(&harmless_arguments(&arguments), &mut sound.arguments);
+    }
+    let made = match name {
+        Some(_) => with_accepted_name(&made, &mut sound),
+        None => made,
+    };
+    judged_call(call.kind, &sound, Some(&made))
+}
+
+/// Whether the arguments of this item are a string, as providers want them, and not an object.
+fn has_text_arguments(item: &Bytes) -> bool {
+    let members = members_of(item, Span::new(0, item.len()));
+    let arguments = members.iter().find(|member| *decode_bytes(member.key, item) == *b"arguments");
+    arguments.is_some_and(|member| member.value.of(item).starts_with(b"\""))
+}
+
+/// Gives `call` an accepted name, and removes the item's namespace where providers refuse that.
+fn with_accepted_name(item: &Bytes, call: &mut Assembled) -> Bytes {
+    let name = call.name();
+    let members = members_of(item, Span::new(0, item.len()));
+    let namespace = members.iter().find(|member| *decode_bytes(member.key, item) == *b"namespace");
+    let namespace: Option<String> =
+        namespace.and_then(|member| serde_json::from_slice(member.value.of(item)).ok());
+    let kept = namespace.as_deref().filter(|namespace| is_accepted_name(namespace));
+    if let Some(own) = kept.and_then(|namespace| name.strip_prefix(&format!("{namespace}."))) {
+        let own = if is_accepted_name(own) { own.to_owned() } else { accepted_name(own) };
+        call.name = escaped(&format!("{}.{own}", kept.unwrap_or_default()));
+        return item.clone();
+    }
+    call.name = escaped(&accepted_name(&name));
+    let mut splices = Splices::default();
+    splices.remove_members(&members, |member| *decode_bytes(member.key, item) == *b"namespace");
+    splices.apply(item).join()
 }

@@ -10,7 +10,7 @@ use crate::dialect::error::may_be_in_200;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
+use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
 use crate::wire::members::{Member, all_members, may_be_read_as, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
@@ -206,7 +206,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             };
         }
         let id = last.value("id").and_then(|id| serde_json::from_slice(id).ok());
-        self.shown.reply_id = id.or(self.shown.reply_id.take());
+        self.shown.reply_id = id.or(self.shown.reply_id.take()).filter(|_| !self.kept.is_own());
         if self.form == Form::Whole {
             self.say_preface(out);
         }
@@ -346,6 +346,14 @@ impl<J: CallJudge> ReplyJudge<J> {
         for member in &last.members {
             let key = decode_bytes(member.key, &last.data);
             let first = self.head.iter().find(|(name, _)| **name == *key).map(|(_, value)| value);
+            if *key == *b"id"
+                && let Some(id) = self.shown_id().map(|id| quote(&id))
+            {
+                if id.as_bytes() != member.value.of(&last.data) {
+                    splices.replace(member.value, id);
+                }
+                continue;
+            }
             if let Some(first) = first.filter(|first| **first != *member.value.of(&last.data)) {
                 splices.replace(member.value, first.clone());
             }

@@ -1,7 +1,7 @@
 //! The client's view of the replies to its request, and what goes back to the model if calls are blocked. Writes no
 //! bytes to the client.
 
-use super::hidden::elements;
+use super::hidden::{elements, results};
 use super::items::{CHOICE, OutItem};
 use super::last::Last;
 use super::written;
@@ -9,10 +9,10 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::message::Content;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
-use crate::dialect::responses::item::parse_item;
+use crate::dialect::responses::item::{ItemKind, parse_item};
 use crate::dialect::responses::rounds::{Element, write};
 use crate::plan::approval::{Question, Unasked};
-use crate::plan::decision::{Decision, Next};
+use crate::plan::decision::{Decision, Next, dropped_result};
 use crate::wire::body::Scanner;
 use crate::wire::json::decode;
 use bytes::Bytes;
@@ -34,6 +34,8 @@ pub struct Shown {
     decisions: Vec<Option<Decision>>,
     /// The present reply's hidden exchange; empty where nothing is hidden.
     hidden: Vec<Element>,
+    /// The results that the upstream waits for, where it keeps the reply.
+    pub owed: Vec<Bytes>,
     question: Option<Result<Question, Unasked>>,
     asked: bool,
     /// The id of the present reply.
@@ -65,10 +67,27 @@ impl Shown {
                 call.decision.as_ref().is_some_and(|it| *it != Decision::Release) || call.is_written()
             });
         self.hidden.clear();
-        if !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden) {
-            let question = self.question.as_ref();
-            let result = |decision: &Decision| decision.hidden_result(question);
-            self.hidden = elements(self.reply_id.as_deref(), items, &result);
+        self.owed.clear();
+        let is_unseen = |decision: &Decision| decision.is_hidden() || *decision == Decision::Drop;
+        if !judging.observes() && self.decisions.iter().flatten().any(is_unseen) {
+            self.hide(items, judging);
+        }
+    }
+
+    /// Writes the hidden exchange. A call that was dropped goes into it beside reasoning alone, which would be refused
+    /// without the call.
+    fn hide(&mut self, items: &[OutItem], judging: &dyn CallJudge) {
+        let question = self.question.as_ref();
+        let result = |decision: &Decision| match decision {
+            Decision::Drop => Some(dropped_result()),
+            decision => decision.hidden_result(question),
+        };
+        self.owed = results(items, &result);
+        let reasons = items.iter().any(|item| item.kind == ItemKind::Reasoning);
+        if reasons || self.decisions.iter().flatten().any(Decision::is_hidden) {
+            let shown =
+                |decision: &Decision| result(decision).filter(|_| reasons || *decision != Decision::Drop);
+            self.hidden = elements(self.reply_id.as_deref(), items, judging, &shown);
         }
     }
 

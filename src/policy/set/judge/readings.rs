@@ -26,10 +26,15 @@ impl Judge {
         self.names().meant(name).is_some()
     }
 
+    /// Whether the request declares a tool of exactly this name.
+    pub fn declares_name(&self, name: &str) -> bool {
+        self.declared.iter().any(|tool| tool == name)
+    }
+
     /// Whether `name` is that of a declared tool, and is not the beginning of another declared name.
     pub fn is_complete(&self, name: &str) -> bool {
         let goes_on = |tool: &String| tool != name && tool.starts_with(name);
-        self.declared.iter().any(|tool| tool == name) && !self.declared.iter().any(goes_on)
+        self.declares_name(name) && !self.declared.iter().any(goes_on)
     }
 
     /// The tools that the model may call, if toolrein knows all of them.

@@ -1,0 +1,95 @@
+//! Replies that the upstream keeps: from which of them a later request can continue, which items the upstream then needs first,
+//! and under which id the client knows the reply. The upstream does not keep replies of toolrein's own, so the next request
+//! brings their items.
+
+use super::shown::Shown;
+use super::{Form, Phase, ReplyJudge};
+use crate::conversation::request::Request;
+use crate::dialect::judge::CallJudge;
+use crate::dialect::responses::history::{Known, continued_by};
+use crate::dialect::responses::in_conversation;
+use crate::dialect::responses::restore::without_id;
+use bytes::Bytes;
+
+/// What is known of the replies of one client request as the upstream keeps them.
+#[derive(Default)]
+pub struct Kept {
+    /// The next reply is toolrein's own.
+    is_next_own: bool,
+    /// The present one is.
+    is_own: bool,
+    /// The last reply of the upstream before the present reply.
+    before: Option<KeptReply>,
+}
+
+/// A reply that the upstream keeps.
+struct KeptReply {
+    id: String,
+    /// The results that the upstream waits for.
+    owed: Vec<Bytes>,
+}
+
+impl Kept {
+    pub fn expect_own(&mut self) {
+        self.is_next_own = true;
+    }
+
+    pub fn begin_reply(&mut self) {
+        self.is_own = std::mem::take(&mut self.is_next_own);
+    }
+
+    /// Whether the present reply is toolrein's own.
+    pub fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// The present reply, as `shown`, has ended, and another one follows.
+    pub fn end_reply(&mut self, shown: &Shown) {
+        if let Some(id) = shown.reply_id.clone().filter(|_| !self.is_own) {
+            self.before = Some(KeptReply { id, owed: shown.owed.clone() });
+        }
+    }
+
+    /// The id of the upstream's last reply, where the present one is toolrein's own.
+    fn last_id(&self) -> Option<&str> {
+        self.before.as_ref().filter(|_| self.is_own).map(|before| &*before.id)
+    }
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// The id under which the client has the reply. Where toolrein's own reply ends it and its head was not sent before, it is
+    /// that of the upstream's last reply, so that the upstream knows it whatever is forgotten here.
+    pub(super) fn shown_id(&self) -> Option<String> {
+        let last = self.kept.last_id().filter(|_| self.form == Form::Whole);
+        let first = || {
+            let (_, id) = self.head.iter().find(|(name, _)| name == b"id")?;
+            serde_json::from_slice(id).ok()
+        };
+        last.map(str::to_owned).or_else(first)
+    }
+
+    /// See [`Reply::history`](crate::dialect::reply::Reply::history).
+    pub(super) fn kept_history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
+        let is_failed = matches!(self.phase, Phase::Failed);
+        if !request.may_be_continued || !self.shown.is_finished || is_failed {
+            return None;
+        }
+        // In a conversation the name stays the same.
+        let conversation = request.continues.clone().filter(|_| in_conversation(request, body));
+        let name = conversation.or_else(|| self.shown_id())?;
+        let items = self.items.iter().filter(|item| item.is_shown()).filter_map(|item| item.done.clone());
+        let present: Vec<Bytes> = items.collect();
+        let (upstream_id, owed) = if !self.kept.is_own {
+            (self.shown.reply_id.clone()?, self.shown.owed.clone())
+        } else {
+            let (id, mut owed) = match &self.kept.before {
+                Some(before) => (before.id.clone(), before.owed.clone()),
+                None => continued_by(request, body),
+            };
+            owed.extend(present.iter().map(without_id));
+            (id, owed)
+        };
+        let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(present).collect();
+        Some((name, Known::after(request, body, upstream_id, &shown, &owed).to_bytes()))
+    }
+}

@@ -1,0 +1,264 @@
+//! What toolrein writes into a conversation passes an upstream that accepts only what every provider accepts, at once and in
+//! every later request: names, arguments and ids of blocked calls. Such an upstream refuses anything else with status 400.
+
+use crate::responses_kit;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
+use crate::support::scripted::{Recorded, Scripted};
+use crate::support::{strict, strict_responses};
+use crate::talk::{BOTH, chat};
+use serde_json::{Value, json};
+
+/// An upstream that refuses what some provider refuses, and else answers by `script`.
+fn strict_upstream(script: impl Fn(usize, &Recorded) -> Reply + Send + Sync + 'static) -> Scripted {
+    Scripted::start(move |nth, request| {
+        let found = match request.path.ends_with("/responses") {
+            true => strict_responses::violations(&request.body),
+            false => strict::violations(&request.body),
+        };
+        if found.is_empty() {
+            return script(nth, request);
+        }
+        Reply::error(400, "invalid_request_error", "invalid_value", &found.join("; "))
+    })
+}
+
+fn long_name() -> String {
+    "open_".repeat(20)
+}
+
+/// Names that some provider refuses.
+fn refused_names() -> Vec<String> {
+    ["browser.tabs.open", "  ", "öffne", "a b", "multi:tool/use"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([long_name()])
+        .collect()
+}
+
+const BROKEN: &str = r#"{"path":"a.txt","text":"he said "hi""}"#;
+
+/// A client of chat completions that declares `search` and `write_file`.
+struct Chat {
+    body: Value,
+}
+
+impl Chat {
+    fn new(stream: bool) -> Self {
+        let tool = |name: &str| {
+            json!({"type": "function", "function": {"name": name, "parameters": {"type": "object",
+            "properties": {"path": {"type": "string"}}}}})
+        };
+        let messages = json!([{"role": "user", "content": "q"}]);
+        Self {
+            body: json!({"model": "m", "stream": stream, "messages": messages, "tools": [tool("search"), tool("write_file")]}),
+        }
+    }
+
+    fn add(&mut self, message: Value) {
+        self.body["messages"].as_array_mut().unwrap().push(message);
+    }
+
+    fn ask(&self, toolrein: &Toolrein) -> String {
+        let response = chat(toolrein, self.body.to_string());
+        assert_eq!(response.status, 200, "{}", response.text());
+        assert!(!response.text().contains("\"error\""), "{}", response.text());
+        match self.body["stream"] == true {
+            true => response.streamed_text(),
+            false => {
+                response.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()
+            }
+        }
+    }
+}
+
+fn messages(request: &Recorded) -> Vec<Value> {
+    request.json()["messages"].as_array().cloned().unwrap_or_default()
+}
+
+/// Asks once, and then twice more: the later requests begin with what the first one ended with.
+fn talk_on(upstream: &Scripted, toolrein: &Toolrein, stream: bool, asks: usize) -> Vec<Value> {
+    let mut client = Chat::new(stream);
+    let text = client.ask(toolrein);
+    assert_eq!(text, "Done.");
+    let shown = messages(&upstream.request(asks - 1));
+    for _ in 0..2 {
+        client.add(json!({"role": "assistant", "content": "Done."}));
+        client.add(json!({"role": "user", "content": "And?"}));
+        let nth = upstream.requests().len();
+        client.ask(toolrein);
+        assert_eq!(
+            messages(&upstream.request(nth))[..shown.len()],
+            shown[..],
+            "the same bytes at the same place"
+        );
+    }
+    upstream.assert_clean();
+    shown
+}
+
+#[test]
+fn chat_a_name_that_providers_refuse_becomes_an_accepted_one_and_the_model_is_told_which_does_not_exist() {
+    for stream in BOTH {
+        for name in refused_names() {
+            let made = name.clone();
+            let upstream = strict_upstream(move |nth, request| match nth {
+                0 => Reply::speech(request, &Speech::calls(&[("call_a", &made, "{\"u\":1}")])),
+                _ => Reply::speech(request, &Speech::text("Done.")),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let shown = talk_on(&upstream, &toolrein, stream, 2);
+            let result = shown[2]["content"].as_str().unwrap();
+            let begin: String = name.chars().take(40).collect();
+            assert!(result.contains(&begin), "{name}: {result}");
+            assert_eq!(shown[1]["content"], Value::Null);
+        }
+    }
+}
+
+#[test]
+fn chat_a_call_that_repeats_an_id_or_has_none_gets_an_id_of_its_own() {
+    for stream in BOTH {
+        for ids in [["call_1", "call_1"], ["", ""], ["old_1", "old_1"]] {
+            let upstream = strict_upstream(move |nth, request| match ids.get(nth) {
+                Some(id) => {
+                    Reply::speech(request, &Speech::calls(&[(id, "wipe", "{}"), (id, "wipe", "{\"a\":1}")]))
+                }
+                None => Reply::speech(request, &Speech::text("Done.")),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let mut client = Chat::new(stream);
+            let call =
+                json!({"id": "old_1", "type": "function", "function": {"name": "search", "arguments": "{}"}});
+            client.add(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            client.add(json!({"role": "tool", "tool_call_id": "old_1", "content": "r"}));
+            assert_eq!(client.ask(&toolrein), "Done.", "{ids:?}");
+            let shown = messages(&upstream.request(2));
+            client.add(json!({"role": "assistant", "content": "Done."}));
+            client.add(json!({"role": "user", "content": "And?"}));
+            client.ask(&toolrein);
+            assert_eq!(messages(&upstream.request(3))[..shown.len()], shown[..]);
+            upstream.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn chat_broken_arguments_are_wrapped_in_an_object() {
+    for stream in BOTH {
+        let upstream = strict_upstream(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("call_a", "write_file", BROKEN)])),
+            _ => Reply::speech(request, &Speech::text("Done.")),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.arguments]\n");
+        let shown = talk_on(&upstream, &toolrein, stream, 2);
+        let arguments = shown[1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], BROKEN);
+    }
+}
+
+#[test]
+fn chat_a_name_that_the_request_declares_is_kept() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("call_a", "files.wipe", "{}")])),
+            _ => Reply::speech(request, &Speech::text("Done.")),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"files.wipe\"]\n");
+        let mut client = Chat::new(stream);
+        client.body["tools"][1]["function"]["name"] = "files.wipe".into();
+        assert_eq!(client.ask(&toolrein), "Done.");
+        assert_eq!(messages(&upstream.request(1))[1]["tool_calls"][0]["function"]["name"], "files.wipe");
+    }
+}
+
+#[test]
+fn chat_a_blocked_call_beside_a_released_one_is_accepted_in_every_later_request() {
+    for stream in BOTH {
+        let upstream = strict_upstream(|nth, request| match nth {
+            0 => {
+                let calls = [
+                    ("call_a", "search", "{}"),
+                    ("call_a", "browser.tabs.open", "{\"a\":"),
+                    ("", "  ", "[1]"),
+                ];
+                Reply::speech(request, &Speech::calls(&calls))
+            }
+            _ => Reply::speech(request, &Speech::text("Done.")),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+        let mut client = Chat::new(stream);
+        client.ask(&toolrein);
+        let call =
+            json!({"id": "call_a", "type": "function", "function": {"name": "search", "arguments": "{}"}});
+        client.add(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        client.add(json!({"role": "tool", "tool_call_id": "call_a", "content": "r"}));
+        assert_eq!(client.ask(&toolrein), "Done.");
+        let shown = messages(&upstream.request(1));
+        assert_eq!(shown.len(), 1 + 3 + 2, "two blocked calls are back: {shown:?}");
+        client.add(json!({"role": "assistant", "content": "Done."}));
+        client.add(json!({"role": "user", "content": "And?"}));
+        client.ask(&toolrein);
+        assert_eq!(messages(&upstream.request(2))[..shown.len()], shown[..]);
+        upstream.assert_clean();
+    }
+}
+
+/// A reply of the Responses API that reasons and then makes one call.
+fn output(nth: usize, tool: &str, arguments: &str) -> Output {
+    Output::new(nth).thinks().call(&nth.to_string(), tool, arguments)
+}
+
+#[test]
+fn responses_names_and_arguments_that_providers_refuse_become_accepted_ones() {
+    let cases = refused_names().into_iter().map(|name| (name, "{}".to_owned()));
+    let broken = [BROKEN, "", "[1]", "7"].map(|arguments| ("write_file".to_owned(), arguments.to_owned()));
+    for (name, arguments) in cases.chain(broken) {
+        for stream in BOTH {
+            let made = (name.clone(), arguments.clone());
+            let upstream = strict_upstream(move |nth, request| match nth {
+                0 => output(0, &made.0, &made.1).reply(request),
+                _ => Output::text(nth, "Done.").reply(request),
+            });
+            let policies = "[policy.allow]\nexcept = [\"write_file\"]\n";
+            let toolrein = Toolrein::before(&upstream, policies);
+            let tools = json!([responses_kit::tool("f"), responses_kit::tool("write_file")]);
+            let mut talk = responses_kit::Talk::new(stream).with_tools(tools);
+            let answer = talk.ask(&toolrein);
+            assert_eq!(answer.said(), "Done.", "{name} {arguments}");
+            let shown = responses_kit::input(&upstream.request(1));
+            let result = shown.last().unwrap()["output"].as_str().unwrap();
+            let begin: String = name.chars().take(40).collect();
+            assert!(result.contains(&begin), "{name}: {result}");
+            talk.go_on(&answer).say("And?").ask(&toolrein);
+            assert_eq!(responses_kit::input(&upstream.request(2))[..shown.len()], shown[..]);
+            upstream.assert_clean();
+        }
+    }
+}
+
+#[test]
+fn responses_a_call_that_repeats_an_id_or_has_none_gets_an_id_of_its_own() {
+    for id in ["call_old", "call_again", ""] {
+        for stream in BOTH {
+            let upstream = strict_upstream(move |nth, request| match nth {
+                0 | 1 => {
+                    let call = json!({"type": "function_call", "status": "completed", "call_id": id, "name": "wipe",
+                        "arguments": "{}", "id": "fc_again"});
+                    Output::new(nth).item(call).reply(request)
+                }
+                _ => Output::text(nth, "Done.").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let mut talk = responses_kit::Talk::new(stream);
+            talk.called("old", "{}", &json!("r"));
+            let answer = talk.ask(&toolrein);
+            assert_eq!(answer.said(), "Done.", "{id}");
+            let shown = responses_kit::input(&upstream.request(2));
+            talk.go_on(&answer).say("And?").ask(&toolrein);
+            assert_eq!(responses_kit::input(&upstream.request(3))[..shown.len()], shown[..]);
+            upstream.assert_clean();
+        }
+    }
+}
