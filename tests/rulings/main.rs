@@ -16,3 +16,4 @@ mod placement;
 mod repair;
 mod restoring;
 mod talk;
+mod wordings;
