@@ -17,7 +17,7 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
-use crate::dialect::variant::{Source, Tools, Variant};
+use crate::dialect::variant::{Added, Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
@@ -152,17 +152,26 @@ impl Running {
             return self.makes_room(core);
         }
         let broken = |of| core.dialect.broken(&core.request, &core.body, of);
-        let repaired = self.fallbacks.after_broken(status, error, &self.variant, broken);
-        let next = repaired.or_else(|| self.fallbacks.after(status, error, &self.variant));
+        if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
+            self.try_next(core, &repaired);
+            core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+            if core.is_observing() {
+                return false;
+            }
+            self.variant = variant;
+            return true;
+        }
+        let added = self.added(core);
+        let next = self.fallbacks.after(status, error, &self.variant, added);
         let Some((variant, fallback)) = next else { return false };
         self.try_next(core, &[fallback]);
         match fallback {
             Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
             // Neither the client nor the model notices it.
-            Fallback::StreamOptions => {}
-            Fallback::Pairs | Fallback::Arguments => {
-                core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
-            }
+            Fallback::StreamOptions
+            | Fallback::ParallelMember
+            | Fallback::HiddenTools
+            | Fallback::OwnTools => {}
             other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
         }
         if core.is_observing() {
@@ -170,6 +179,15 @@ impl Running {
         }
         self.variant = variant;
         true
+    }
+
+    /// What toolrein wrote into the request that was refused, beside its messages.
+    fn added(&self, core: &Core) -> Added {
+        let Core { dialect, body, request, plan, .. } = core;
+        let source = Source { body, request, plan, restored: &self.restored };
+        let sent = dialect.write(&source, &self.variant).join();
+        let read = dialect.read(&sent);
+        read.map_or_else(|_| Added::default(), |read| Added::of((request, body), (&read, &sent)))
     }
 
     /// Shortens the request after the upstream refused it for its length; true if that was possible.
