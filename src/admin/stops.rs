@@ -151,9 +151,7 @@ fn stop(what: Stopped, id: &str) -> Option<Stop> {
         Stopped::Caller => id.to_ascii_lowercase(),
     };
     let is_id = match what {
-        Stopped::Conversation => {
-            (1..=MOST_ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-        }
+        Stopped::Conversation => (1..=MOST_ID_BYTES).contains(&id.len()) && !id.chars().any(char::is_control),
         Stopped::Caller => id.len() == HASH_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit()),
     };
     is_id.then_some(Stop { what, id })

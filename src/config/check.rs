@@ -318,11 +318,18 @@ impl Checker<'_> {
                 self.checked.problems.push(self.document.problem_within(&key, text));
             }
         }
-        if !file.caller.is_empty() && file.conversation.caller == Caller::Jwt {
-            self.warn(
-                "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys ([caller.NAME])"
-                    .to_owned(),
-            );
+        if file.conversation.caller == Caller::Jwt {
+            let warning = match file.caller.is_empty() {
+                true => {
+                    "conversation.caller: \"jwt\" verifies no token: whoever can send a request to listen.proxy chooses \
+                     whose limits and approvals count, unless a gateway or the upstream verifies its token"
+                }
+                false => {
+                    "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys \
+                     ([caller.NAME])"
+                }
+            };
+            self.warn(warning.to_owned());
         }
     }
 

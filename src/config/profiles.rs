@@ -3,6 +3,7 @@
 
 mod checks;
 mod draft;
+mod laxness;
 #[cfg(test)]
 mod tests;
 

@@ -359,8 +359,7 @@ impl Default for Conversation {
             "x-litellm-session-id",
             "x-claude-code-session-id",
         ];
-        let body: [&[&str]; 3] =
-            [&["prompt_cache_key"], &["metadata", "session_id"], &["metadata", "conversation_id"]];
+        let body: [&[&str]; 2] = [&["metadata", "session_id"], &["metadata", "conversation_id"]];
         Self {
             caller: Caller::Credential,
             headers: headers.map(HeaderName::from_static).into(),

@@ -2,7 +2,7 @@
 //! the key of each call, and the digest of what the model saw before it. Knows no policy and no time of its own.
 
 use super::Notes;
-use super::context::{content_hash, context_after};
+use super::context::{content_hash, context_after, context_without_ids_after};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
@@ -27,6 +27,8 @@ pub struct Call {
     pub key: CallKey,
     /// The digest of what the model saw before it made the call.
     pub context: Hash,
+    /// The same without ids: see [`PairedCalls::context_without_ids`].
+    context_without_ids: Hash,
     /// As bytes, since it is only compared and hashed; empty where it has none.
     id: Box<[u8]>,
     /// The tool that it means: a declared one if the name is near ([`DeclaredNames::meant`]), else the name as the model wrote it.
@@ -80,6 +82,8 @@ pub struct PairedCalls {
     pub root: Hash,
     /// The digest of all messages: what the model sees before its next reply.
     pub context: Hash,
+    /// The same without the ids of calls and results, which some clients number anew in every request.
+    pub context_without_ids: Hash,
     /// For each message: what was before it, and the first of its own calls or of the call it answers.
     by_message: Vec<MessageCalls>,
 }
@@ -105,9 +109,10 @@ impl PairedCalls {
     ) -> Self {
         let root = identity.root();
         let by_message = Vec::with_capacity(request.messages.len());
-        let calls: usize = request.messages.iter().map(|message| message.calls.len()).sum();
-        let mut paired = Self { calls: Vec::with_capacity(calls), root, context: root, by_message };
-        let declared = request.tools.iter().filter(|_| calls > 0);
+        let count: usize = request.messages.iter().map(|message| message.calls.len()).sum();
+        let calls = Vec::with_capacity(count);
+        let mut paired = Self { calls, root, context: root, context_without_ids: root, by_message };
+        let declared = request.tools.iter().filter(|_| count > 0);
         let declared = DeclaredNames::new(declared.filter_map(|tool| tool.full_name(body)));
         // The unanswered calls of the last assistant message.
         let mut open: VecDeque<usize> = VecDeque::new();
@@ -124,6 +129,7 @@ impl PairedCalls {
                         call.arguments = Hash(*arguments);
                         call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
                         call.context = place.context_before;
+                        call.context_without_ids = paired.context_without_ids;
                         (call.message, call.position) = (index, position);
                         call.mean(&declared);
                         call.ordinal = paired.calls.len() + 1;
@@ -143,13 +149,24 @@ impl PairedCalls {
                 _ => {}
             }
             place.end = paired.calls.len();
-            let keys = paired.calls[place.first..].iter().map(|call| call.key);
             let content =
                 notes.of(request, index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
-            paired.context = context_after(paired.context, Hash(*content), keys, &identity.key);
+            paired.add_to_contexts(place, Hash(*content), &identity.key);
             paired.by_message.push(place);
         }
         paired
+    }
+
+    /// Adds a message with this content to the digests of what the model saw. A result belongs to the call that it
+    /// answers.
+    fn add_to_contexts(&mut self, place: MessageCalls, content: Hash, key: &HashKey) {
+        let made = &self.calls[place.first..place.end];
+        let keys = made.iter().chain(place.answers.map(|call| &self.calls[call])).map(|call| call.key);
+        self.context = context_after(self.context, content, keys, key);
+        let calls = made.iter().map(|call| (call.written_name(), call.arguments));
+        let answered = place.answers.map(|call| ("", Hash(self.calls[call].position as u128)));
+        let calls = calls.chain(answered);
+        self.context_without_ids = context_without_ids_after(self.context_without_ids, content, calls);
     }
 
     /// The calls that the assistant message at `index` made.
@@ -180,7 +197,12 @@ impl PairedCalls {
         self.made_by(last.message).iter().rev().map(|call| self.nameless_key(call, identity)).collect()
     }
 
-    /// The key that `call` has without its id.
+    /// The key under which `call` is found whatever id it has now.
+    pub fn key_without_id(&self, call: &Call, identity: &Identity) -> CallKey {
+        identity.key_without_id(call.context_without_ids, call.written_name(), call.arguments)
+    }
+
+    /// The key that `call` has if the upstream gave it no id.
     pub fn nameless_key(&self, call: &Call, identity: &Identity) -> CallKey {
         identity.call_key(self.root, b"", call.written_name(), call.arguments)
     }
@@ -235,6 +257,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
         ordinal: 0,
         key: Hash::default(),
         context: Hash::default(),
+        context_without_ids: Hash::default(),
         id: call.id.map_or_else(Box::default, |id| decode_bytes(id, body).into()),
         name: call.full_name(body).map_or_else(String::new, Cow::into_owned),
         written_name: None,

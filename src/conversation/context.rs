@@ -25,7 +25,22 @@ pub(super) fn context_after(
     key.hash(Domain::Context, &[&bytes])
 }
 
-/// The hash of a message's content, without its calls.
+/// As [`context_after`], equal for conversations that differ in the ids of calls alone. `calls`: the name and the hash of
+/// the arguments of each. Its parts are keyed hashes, so they are combined by arithmetic, in a tenth of a hash's time.
+pub(super) fn context_without_ids_after<'a>(
+    before: Hash,
+    content: Hash,
+    calls: impl Iterator<Item = (&'a str, Hash)>,
+) -> Hash {
+    /// An odd number with as many ones as zeros: 2^128 divided by the golden ratio.
+    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+    let combine = |before: u128, part: u128| (before ^ part).wrapping_mul(FACTOR).rotate_left(64);
+    let name = |name: &str| name.bytes().fold(1, |before, byte| combine(before, byte.into()));
+    let after = combine(before.0, content.0);
+    Hash(calls.fold(after, |before, (tool, arguments)| combine(combine(before, arguments.0), name(tool))))
+}
+
+/// The hash of a message's content, without its calls and without ids.
 pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Hash {
     let named = |tag: &'static [u8], text: Option<_>| {
         text.map(|text| [Piece::Borrowed(tag), decode_bytes(text, body)]).into_iter().flatten()
@@ -44,7 +59,6 @@ pub(super) fn content_hash(message: &Message, body: &[u8], key: &HashKey) -> Has
         }
         Role::Tool => {
             pieces.push(b"tool".into());
-            pieces.extend(named(b"id", message.tool_call_id));
             // The deprecated form has no id.
             pieces.extend(named(b"name", message.name.filter(|_| message.tool_call_id.is_none())));
             match &message.content {

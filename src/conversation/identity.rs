@@ -198,6 +198,13 @@ impl Identity {
         self.key.hash(Domain::Call, &[&root, id, name.as_bytes(), &arguments])
     }
 
+    /// The key of a call whatever its id: some clients number their calls anew in every request. `context`: see
+    /// [`super::calls::PairedCalls::context_without_ids`].
+    pub fn key_without_id(&self, context: Hash, name: &str, arguments: Hash) -> CallKey {
+        let (context, arguments) = (context.0.to_le_bytes(), arguments.0.to_le_bytes());
+        self.key.hash(Domain::Call, &[b"without id", &context, name.as_bytes(), &arguments])
+    }
+
     /// The key under which a person's approval of a call is kept that was made after `context`.
     pub fn approval(&self, call: CallKey, context: Hash) -> Hash {
         let (call, context) = (call.0.to_le_bytes(), context.0.to_le_bytes());

@@ -11,17 +11,23 @@
 use crate::dialect::error::UpstreamError;
 
 mod broken;
+mod choice;
 mod foreign;
 mod form;
 mod groups;
+mod history;
+mod length;
 mod overflow;
 mod pattern;
 mod rules;
+mod simple;
 mod streams;
 mod words;
 
 pub use broken::{Broken, breaks};
+pub use choice::{objects_to_choice, objects_to_member};
 pub use form::may_be_about_the_form;
+pub use history::{is_nondescript, suspects};
 pub use overflow::overflows;
 use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 pub use streams::refuses_streamed_tools;
@@ -86,11 +92,11 @@ fn is_about_the_caller(status: u16) -> bool {
 
 /// Errors about what the user wrote. They may quote it, and no variant of the request avoids them.
 fn is_about_content(error: &UpstreamError) -> bool {
-    const CODES: [&str; 8] = [
+    // `invalid_prompt` is none of them: OpenRouter gives it to every request that it cannot read.
+    const CODES: [&str; 7] = [
         "content_filter",
         "content_policy_violation",
         "data_inspection_failed",
-        "invalid_prompt",
         "moderation",
         "moderation_blocked",
         "responsibleaipolicyviolation",
@@ -137,7 +143,8 @@ pub fn misses_tools(error: &UpstreamError) -> bool {
 pub fn refuses_stream_options(status: u16, error: &UpstreamError) -> bool {
     let mut texts = error.messages.iter().take(MESSAGES).chain(&error.param);
     let names = |text: &String| STREAM_OPTIONS.iter().any(|(name, _)| text.contains(name));
-    !is_about_the_caller(status) && texts.any(names)
+    !is_about_the_caller(status)
+        && (texts.any(names) || objects_to_member(status, error, "stream options|include usage"))
 }
 
 /// The texts to classify: the messages, a `code` that is a phrase, and both again with the parameter that they blame

@@ -1,9 +1,17 @@
-//! Broken histories: calls without a result, results without a call, and arguments that are no JSON object. Finds them, and
-//! holds the texts that take their place; each dialect writes them. Strict upstreams refuse such histories; they come
-//! from clients that trim their history, stop in the middle of a turn, or keep what a model wrote badly.
+//! Broken histories: calls without a result, results without a call, arguments that are no JSON object, and in the modules
+//! below names and ids of calls that are refused, and pictures in results. Finds them, and holds the texts that take their
+//! place; each dialect writes them. Strict upstreams refuse such histories; they come from clients that trim their history,
+//! stop in the middle of a turn, change the provider, or keep what a model wrote badly.
 //!
 //! Everything depends on the messages up to the end of a group of results alone, so that a group that is followed by
 //! something else is repaired in the same way in every later request.
+
+mod ids;
+mod names;
+mod pictures;
+
+pub use names::accepted_name;
+pub use pictures::{PartsForm, move_pictures};
 
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Message, Role};
@@ -11,6 +19,7 @@ use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
 use crate::wire::body::{Kind, Scanner};
 use crate::wire::json::{decode, quote};
+use crate::wire::splice::Splices;
 use serde_json::json;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -46,6 +55,9 @@ pub trait Pairing {
 
     /// Whether the API wants a call for this result.
     fn wants_call(&self, result: &Message) -> bool;
+
+    /// Whether the call has a name and an id that may be replaced.
+    fn may_rename(&self, call: &ToolCall) -> bool;
 }
 
 /// The broken groups of a history, in order: results count only directly after their calls.
@@ -98,9 +110,33 @@ fn paired(
 /// What is broken in a history, as far as `of` asks; `values`: arguments that are no text are broken too.
 pub fn broken(request: &Request, body: &[u8], pairing: &dyn Pairing, of: Repairs, values: bool) -> Repairs {
     let calls = || request.messages.iter().flat_map(|message| &message.calls);
+    let pictures = (of.pictures || of.without_pictures) && pictures::has_pictures(request);
+    let has_ids = |of: Repairs| !ids::new_ids(request, body, pairing, of).is_empty();
+    let none = Repairs::default();
     Repairs {
         pairs: of.pairs && !broken_groups(request, body, pairing).is_empty(),
         arguments: of.arguments && calls().any(|call| sound_arguments(call, body, values).is_some()),
+        names: of.names && !names::new_names(request, body, pairing).is_empty(),
+        ids: of.ids && has_ids(Repairs { ids: true, ..none }),
+        id_forms: of.id_forms && has_ids(Repairs { id_forms: true, ..none }),
+        pictures: of.pictures && pictures,
+        without_pictures: of.without_pictures && pictures,
+    }
+}
+
+/// Replaces the names and ids of calls that are refused, as far as `of` asks; their results follow.
+pub fn rename_calls(
+    request: &Request,
+    body: &[u8],
+    pairing: &dyn Pairing,
+    of: Repairs,
+    splices: &mut Splices,
+) {
+    if of.names {
+        names::rename(request, body, pairing, splices);
+    }
+    if of.ids || of.id_forms {
+        ids::renumber(request, body, pairing, of, splices);
     }
 }
 

@@ -48,6 +48,12 @@ pub struct Variant {
     pub whole: bool,
     /// The stream is to end with usage, although the client did not ask for it.
     pub ask_usage: bool,
+    /// The model is not asked for one call at a time, although a policy wants it: the member is refused.
+    pub any_calls: bool,
+    /// Hidden tools leave the declarations where they can: the choice that would keep them from the model is refused.
+    pub undeclares_hidden: bool,
+    /// toolrein's own tools are not declared.
+    pub undeclares_own: bool,
     pub asking: Option<Asking>,
 }
 
@@ -66,18 +72,91 @@ pub struct Repairs {
     pub pairs: bool,
     /// Arguments of calls that are no JSON object.
     pub arguments: bool,
+    /// Names of called tools that are empty, too long, or not of letters, digits, `_` and `-`.
+    pub names: bool,
+    /// Ids of calls that an earlier call has.
+    pub ids: bool,
+    /// Ids of calls that are empty, too long, or of other characters than names.
+    pub id_forms: bool,
+    /// Results with something else than text, such as a picture: it goes into a user's message after them.
+    pub pictures: bool,
+    /// Likewise, with a note in its place.
+    pub without_pictures: bool,
 }
 
 impl Repairs {
+    /// All that may be suspected: what goes for good is only left out after it was refused in another place too.
+    pub const ALL: Self = Self {
+        pairs: true,
+        arguments: true,
+        names: true,
+        ids: true,
+        id_forms: true,
+        pictures: true,
+        without_pictures: false,
+    };
+
     /// Whether there is anything to repair.
     pub fn any(self) -> bool {
-        self.pairs || self.arguments
+        self != Self::default()
     }
 
-    /// The repairs that are in both.
+    /// The repairs that are in one or the other.
     #[must_use]
-    pub fn of_both(self, other: Self) -> Self {
-        Self { pairs: self.pairs && other.pairs, arguments: self.arguments && other.arguments }
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            pairs: self.pairs || other.pairs,
+            arguments: self.arguments || other.arguments,
+            names: self.names || other.names,
+            ids: self.ids || other.ids,
+            id_forms: self.id_forms || other.id_forms,
+            pictures: self.pictures || other.pictures,
+            without_pictures: self.without_pictures || other.without_pictures,
+        }
+    }
+
+    /// The repairs that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self {
+            pairs: self.pairs && !other.pairs,
+            arguments: self.arguments && !other.arguments,
+            names: self.names && !other.names,
+            ids: self.ids && !other.ids,
+            id_forms: self.id_forms && !other.id_forms,
+            pictures: self.pictures && !other.pictures,
+            without_pictures: self.without_pictures && !other.without_pictures,
+        }
+    }
+}
+
+/// The members that toolrein wrote into a request beside its messages, and that the client did not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// The choice of tool.
+    pub choice: bool,
+    /// `parallel_tool_calls`.
+    pub parallel: bool,
+    /// Tools beside the client's.
+    pub tools: bool,
+}
+
+impl Added {
+    /// What `sent` has that the client's `request` has not, or not so.
+    pub fn of(request: (&Request, &[u8]), sent: (&Request, &[u8])) -> Self {
+        let value = |(request, body): (&Request, &[u8]), name: &str| {
+            request.value(body, name).map(|value| value.of(body).to_vec())
+        };
+        let is_new = |name: &str| {
+            let written = value(sent, name);
+            written.is_some() && written != value(request, name)
+        };
+        let choice = is_new("tool_choice") || is_new("function_call");
+        Self {
+            choice,
+            parallel: is_new("parallel_tool_calls"),
+            tools: sent.0.tools.len() > request.0.tools.len(),
+        }
     }
 }
 
@@ -100,6 +179,9 @@ impl Variant {
             repairs: Repairs::default(),
             whole: false,
             ask_usage: false,
+            any_calls: false,
+            undeclares_hidden: false,
+            undeclares_own: false,
             asking: None,
         }
     }

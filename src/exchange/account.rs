@@ -398,7 +398,12 @@ mod tests {
         (transcript.spent, transcript.now_ms) = (vec![spent.to_vec()], now_ms);
         let plan = policies.read(&transcript).0;
         let (_, pinned) = open.pin(&transcript, &plan);
-        let context = RequestContext { root: identity.root(), context: Hash(0), memo: &NoMemo };
+        let context = RequestContext {
+            root: identity.root(),
+            context: Hash(0),
+            context_without_ids: Hash(0),
+            memo: &NoMemo,
+        };
         let news = open.report(Spent::default(), &context, &identity, &[], now_ms, true);
         let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
         let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));

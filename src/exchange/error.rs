@@ -35,7 +35,7 @@ pub enum ProxyError {
     WebSocketNotGoverned,
     /// The operator serves known callers alone, and the request carries the key of none.
     UnknownCaller,
-    /// Several different credentials, so that the caller is unknown. `caller`: the setting that says how callers are
+    /// Several credentials that differ, or several lines of the header that names the caller: the caller is unknown. `caller`: the setting that says how callers are
     /// identified.
     AmbiguousCredentials { caller: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
@@ -169,6 +169,10 @@ impl ProxyError {
                  path, or set responses.websocket = \"pass\" to relay WebSockets without governing them."
                     .into()
             }
+            Self::AmbiguousCredentials { caller } if caller.starts_with("header:") => format!(
+                "The request carries the header that identifies its caller more than once (conversation.caller = \
+                 {caller:?}). Send it once; a gateway that sets it must replace what its client sent."
+            ),
             Self::AmbiguousCredentials { caller } => format!(
                 "The request carries more than one credential, so toolrein cannot identify the caller \
                  (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \

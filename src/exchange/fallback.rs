@@ -1,16 +1,21 @@
 //! Fallbacks: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
-//! the tool history as text or repaired, with notices placed elsewhere, without asking for usage, or without streaming.
-//! Chooses the variant; sends nothing.
+//! the tool history as text or repaired, with notices placed elsewhere, without a member that toolrein wrote, or without
+//! streaming. Chooses the variant; sends nothing.
+
+mod facts;
+mod repairs;
+
+pub use facts::learned;
 
 use crate::config::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
 use crate::conversation::message::Role;
 use crate::conversation::request::{Choice, Request};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{
-    Broken, Refusal, alternative, breaks, classify, may_be_about_the_form, misses_tools,
-    refuses_stream_options, refuses_streamed_tools,
+    Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
+    objects_to_member, refuses_stream_options, refuses_streamed_tools,
 };
-use crate::dialect::variant::{Placement, Repairs, Tools, Variant};
+use crate::dialect::variant::{Added, Placement, Tools, Variant};
 use crate::exchange::store::ModelFacts;
 use crate::plan::Plan;
 use crate::policy::pattern::Pattern;
@@ -31,6 +36,10 @@ pub struct Fallbacks {
     unstreamed: bool,
     /// Tools may be taken away.
     tools: bool,
+    /// The choice of tool may be taken away.
+    choice: bool,
+    /// That choice forces a call.
+    is_forced: bool,
     declares_tools: bool,
     has_history: bool,
     has_choice: bool,
@@ -64,6 +73,8 @@ impl Fallbacks {
             repair: subject.broken_history == BrokenHistory::Repair && !request.odd,
             unstreamed: subject.mode == ToolsUnsupported::Retry && request.stream && request.declares_tools,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
+            choice: subject.mode == ToolsUnsupported::Retry,
+            is_forced: request.choice == Choice::Forced,
             declares_tools: request.declares_tools,
             has_history: subject.restored
                 || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
@@ -75,48 +86,21 @@ impl Fallbacks {
     /// The variant to begin with, by what is known of the model.
     pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Variant {
         let mut variant = Variant::plain(placement);
+        let no_choice = if self.is_forced { known.no_forced_choice } else { known.no_tool_choice };
         if self.tools && request.declares_tools && known.no_tools {
             variant.tools = Tools::Dropped;
-        } else if self.tools && request.declares_tools && known.no_tool_choice {
+        } else if self.choice
+            && request.declares_tools
+            && (no_choice || (known.no_tool_choice && self.is_forced))
+        {
             variant.tools = Tools::WithoutChoice;
         }
+        variant.any_calls = known.no_parallel_member;
+        variant.undeclares_hidden = known.no_narrow_choice;
+        variant.undeclares_own = known.no_own_tools;
         variant.flat = self.tools && self.has_history && known.no_tool_history;
         variant.whole = self.unstreamed && known.no_streamed_tools && variant.tools != Tools::Dropped;
         variant
-    }
-
-    /// What of a broken history to repair from the start, by what is known of the model.
-    pub fn first_repairs(&self, known: ModelFacts) -> Repairs {
-        let known = Repairs { pairs: known.no_broken_pairs, arguments: known.no_broken_arguments };
-        if self.repair { known } else { Repairs::default() }
-    }
-
-    /// The variant to try after the upstream refused a broken history, and the fallback's name; `None` if there is none.
-    /// `broken`: which of these is broken in this history.
-    pub fn after_broken(
-        &mut self,
-        status: u16,
-        error: &UpstreamError,
-        variant: &Variant,
-        broken: impl FnOnce(Repairs) -> Repairs,
-    ) -> Option<(Variant, Fallback)> {
-        if !self.repair || variant.flat {
-            return None;
-        }
-        let none = Repairs::default();
-        let (refused, fallback) = match breaks(status, error)? {
-            Broken::Pairs => (Repairs { pairs: true, ..none }, Fallback::Pairs),
-            Broken::Arguments => (Repairs { arguments: true, ..none }, Fallback::Arguments),
-        };
-        // An error about a history that is not broken in this way means something else.
-        if variant.repairs.of_both(refused).any() || !broken(refused).any() {
-            return None;
-        }
-        self.left = self.left.checked_sub(1)?;
-        let mut next = variant.clone();
-        next.repairs.pairs |= refused.pairs;
-        next.repairs.arguments |= refused.arguments;
-        Some((next, fallback))
     }
 
     /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
@@ -126,7 +110,11 @@ impl Fallbacks {
         status: u16,
         error: &UpstreamError,
         variant: &Variant,
+        added: Added,
     ) -> Option<(Variant, Fallback)> {
+        if let Some(next) = self.take_back(status, error, variant, added) {
+            return Some(next);
+        }
         if self.unstreamed
             && refuses_streamed_tools(status, error)
             && let Some(next) = self.next(Refusal::StreamedTools, variant)
@@ -137,14 +125,68 @@ impl Fallbacks {
         if let Some(next) = refusal.and_then(|refusal| self.next(refusal, variant)) {
             return Some(next);
         }
+        let is_of_choice = self.is_forced && objects_to_choice(status, error);
+        if let Some(next) = is_of_choice.then_some(Refusal::ToolChoice).and_then(|it| self.next(it, variant))
+        {
+            return Some(next);
+        }
         if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, variant)) {
             return Some(next);
         }
         // Templates refuse a message in more wordings than are known, and the client did not write toolrein's messages.
         let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
-        let may_be_ours =
-            is_other && self.places_late_system(variant) && may_be_about_the_form(status, error);
-        if may_be_ours { self.next(Refusal::LateSystem, variant) } else { None }
+        if !is_other || !may_be_about_the_form(status, error) {
+            return None;
+        }
+        if self.places_late_system(variant) {
+            return self.next(Refusal::LateSystem, variant);
+        }
+        // Too many tools, or one whose name or schema is not accepted: the client's own may be sound.
+        if added.tools && refusal.is_none() && objects_to_member(status, error, "tool|function") {
+            self.left = self.left.checked_sub(1)?;
+            return Some((Variant { undeclares_own: true, ..variant.clone() }, Fallback::OwnTools));
+        }
+        // Likewise of the choice by which hidden tools are kept from the model: few servers know lists of allowed tools.
+        if added.choice && !variant.undeclares_hidden {
+            return self.keep_hidden(variant);
+        }
+        match is_nondescript(status, error) {
+            true if variant.ask_usage => self.next(Refusal::StreamOptions, variant),
+            true if added.parallel && !variant.any_calls => self.allow_parallel(variant),
+            _ => None,
+        }
+    }
+
+    /// The variant in which the model is not asked for one call at a time.
+    fn allow_parallel(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+        self.left = self.left.checked_sub(1)?;
+        Some((Variant { any_calls: true, ..variant.clone() }, Fallback::ParallelMember))
+    }
+
+    /// The variant without a member that toolrein had written and the error objects to.
+    fn take_back(
+        &mut self,
+        status: u16,
+        error: &UpstreamError,
+        variant: &Variant,
+        added: Added,
+    ) -> Option<(Variant, Fallback)> {
+        const PARALLEL: &str = "parallel tool call|parallel call|parallel function|parallel tool use";
+        const CHOICE: &str = "tool choice|allowed tools";
+        if added.parallel && !variant.any_calls && objects_to_member(status, error, PARALLEL) {
+            return self.allow_parallel(variant);
+        }
+        let is_choice = || objects_to_member(status, error, CHOICE) || objects_to_choice(status, error);
+        if added.choice && is_choice() { self.keep_hidden(variant) } else { None }
+    }
+
+    /// The variant in which hidden tools are kept from the model without a choice of tool.
+    fn keep_hidden(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+        if variant.undeclares_hidden || variant.tools != Tools::Kept {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some((Variant { undeclares_hidden: true, ..variant.clone() }, Fallback::HiddenTools))
     }
 
     /// The variant to try after `refusal` of `variant`, and the fallback's name; `None` if the refusal is final.
@@ -155,9 +197,9 @@ impl Fallbacks {
                 (next.tools, next.whole) = (Tools::Dropped, false);
                 Fallback::Tools
             }
-            Refusal::ToolChoice if self.tools && self.has_choice && variant.tools == Tools::Kept => {
+            Refusal::ToolChoice if self.choice && self.has_choice && variant.tools == Tools::Kept => {
                 next.tools = Tools::WithoutChoice;
-                Fallback::ToolChoice
+                if self.is_forced { Fallback::ForcedChoice } else { Fallback::ToolChoice }
             }
             // Where no tools are declared, the refusal can only mean those of the history.
             Refusal::Tools if self.declares_tools => return None,
@@ -211,20 +253,6 @@ fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Refu
     // A request without its tools may be refused for the calls left in its history.
     let bare = variant.tools == Tools::Dropped && !variant.flat;
     classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
-}
-
-/// What a model is known to refuse, after it accepted a request with the fallbacks `tried`.
-pub fn learned(tried: &[Fallback]) -> ModelFacts {
-    ModelFacts {
-        no_tools: tried.contains(&Fallback::Tools),
-        no_tool_choice: tried.contains(&Fallback::ToolChoice) && !tried.contains(&Fallback::Tools),
-        no_tool_history: tried.contains(&Fallback::Flattened),
-        no_late_system: tried.contains(&Fallback::Placement),
-        no_stream_options: tried.contains(&Fallback::StreamOptions),
-        no_broken_pairs: tried.contains(&Fallback::Pairs),
-        no_broken_arguments: tried.contains(&Fallback::Arguments),
-        no_streamed_tools: tried.contains(&Fallback::Streaming),
-    }
 }
 
 /// Where notices go for `model`.
@@ -309,12 +337,12 @@ mod tests {
         let error = UpstreamError { messages, ..UpstreamError::default() };
         let plain = Variant::plain(Placement::System);
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        let (next, first) = fallbacks.after(500, &error, &plain).unwrap();
-        let (last, second) = fallbacks.after(500, &error, &next).unwrap();
+        let (next, first) = fallbacks.after(500, &error, &plain, Added::default()).unwrap();
+        let (last, second) = fallbacks.after(500, &error, &next, Added::default()).unwrap();
         assert_eq!((first, second), (Fallback::Placement, Fallback::Flattened));
-        assert_eq!(fallbacks.after(500, &error, &last), None);
+        assert_eq!(fallbacks.after(500, &error, &last, Added::default()), None);
         let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.after(500, &error, &plain).unwrap().1, Fallback::Flattened);
+        assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Fallback::Flattened);
     }
 
     #[test]
@@ -345,48 +373,22 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_history_is_repaired_once_if_it_is_broken_in_the_way_that_was_refused() {
-        let (pairs, arguments) = (
-            said("No tool output found for function call call_1."),
-            said("Failed to parse tool call arguments as JSON"),
-        );
-        let plain = Variant::plain(Placement::System);
-        let all = |of: Repairs| of;
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        let (next, first) = fallbacks.after_broken(400, &pairs, &plain, all).unwrap();
-        assert_eq!(fallbacks.after_broken(400, &pairs, &next, all), None, "once");
-        let (last, second) = fallbacks.after_broken(500, &arguments, &next, all).unwrap();
-        assert_eq!((first, second), (Fallback::Pairs, Fallback::Arguments));
-        assert_eq!(last.repairs, Repairs { pairs: true, arguments: true });
-        assert!(learned(&[first]).no_broken_pairs && !learned(&[first]).no_broken_arguments);
-        let healthy = |_| Repairs::default();
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        assert_eq!(fallbacks.after_broken(400, &pairs, &plain, healthy), None);
-        let flat = Variant { flat: true, ..plain.clone() };
-        assert_eq!(fallbacks.after_broken(400, &pairs, &flat, all), None, "there are no calls any more");
-        let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
-        assert_eq!(Fallbacks::new(&with_tools(), subject).after_broken(400, &pairs, &plain, all), None);
-        let odd = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":"\u0000"}]}"#);
-        assert_eq!(Fallbacks::new(&odd, RETRY).after_broken(400, &pairs, &plain, all), None);
-    }
-
-    #[test]
     fn a_refusal_of_tools_in_streams_is_retried_as_a_whole_reply_with_tools() {
         let refusal = said("This model doesn't support tool use in streaming mode.");
         let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
         let plain = Variant::plain(Placement::System);
         for forced in [false, true] {
             let mut fallbacks = Fallbacks::new(&streamed, Subject { forced, notices: false, ..RETRY });
-            let (next, fallback) = fallbacks.after(400, &refusal, &plain).unwrap();
+            let (next, fallback) = fallbacks.after(400, &refusal, &plain, Added::default()).unwrap();
             assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Fallback::Streaming));
-            assert_eq!(fallbacks.after(400, &refusal, &next), None, "once");
+            assert_eq!(fallbacks.after(400, &refusal, &next, Added::default()), None, "once");
         }
         let known = learned(&[Fallback::Streaming]);
         assert!(Fallbacks::new(&streamed, RETRY).first(&streamed, Placement::System, known).whole);
         for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
             let mut fallbacks = Fallbacks::new(&other, RETRY);
             assert!(!fallbacks.first(&other, Placement::System, known).whole);
-            let next = fallbacks.after(400, &refusal, &plain).map(|(_, fallback)| fallback);
+            let next = fallbacks.after(400, &refusal, &plain, Added::default()).map(|(_, fallback)| fallback);
             assert_ne!(next, Some(Fallback::Streaming));
         }
     }
@@ -434,11 +436,60 @@ mod tests {
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
             let mut fallbacks = Fallbacks::new(&with_tools(), subject);
-            for refusal in [Refusal::Tools, Refusal::ToolChoice, Refusal::ToolHistory] {
+            for refusal in [Refusal::Tools, Refusal::ToolHistory] {
                 assert_eq!(fallbacks.next(refusal, &plain), None);
             }
             let no_tools = ModelFacts { no_tools: true, no_tool_history: true, ..ModelFacts::default() };
             assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
+        }
+    }
+
+    #[test]
+    fn a_forced_choice_that_is_refused_goes_and_the_tools_stay() {
+        let forced =
+            request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"required"}"#);
+        let plain = Variant::plain(Placement::System);
+        let refusal = said("tool_choice 'required' is incompatible with thinking enabled");
+        let subject = Subject { forced: true, notices: false, ..RETRY };
+        let (next, fallback) =
+            Fallbacks::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
+        assert_eq!((next.tools, fallback), (Tools::WithoutChoice, Fallback::ForcedChoice));
+        let known = learned(&[fallback]);
+        assert!(known.no_forced_choice && !known.no_tool_choice);
+        let first = |request: &Request, forced| {
+            Fallbacks::new(request, Subject { forced, ..RETRY })
+                .first(request, Placement::System, known)
+                .tools
+        };
+        assert_eq!((first(&forced, true), first(&with_tools(), false)), (Tools::WithoutChoice, Tools::Kept));
+        let passing = Subject { mode: ToolsUnsupported::Pass, ..subject };
+        assert_eq!(Fallbacks::new(&forced, passing).after(400, &refusal, &plain, Added::default()), None);
+    }
+
+    #[test]
+    fn a_refused_member_that_toolrein_wrote_is_taken_back_once() {
+        let plain = Variant::plain(Placement::System);
+        let subject = Subject { mode: ToolsUnsupported::Pass, notices: false, ..RETRY };
+        let parallel = said("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.");
+        let choice = said("Invalid value: 'allowed_tools'. Supported values are: 'function'.");
+        let other = said("'dict' has no member");
+        let tools = said("Invalid 'tools': array too long. Expected an array with maximum length 128.");
+        for (error, added, expected) in [
+            (&parallel, Added { parallel: true, ..Added::default() }, Some(Fallback::ParallelMember)),
+            (&parallel, Added::default(), None),
+            (&choice, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
+            (&other, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
+            (&choice, Added::default(), None),
+            (&tools, Added { tools: true, ..Added::default() }, Some(Fallback::OwnTools)),
+            (&tools, Added::default(), None),
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            let next = fallbacks.after(400, error, &plain, added);
+            assert_eq!(next.as_ref().map(|(_, fallback)| *fallback), expected, "{error:?}");
+            if let Some((next, _)) = next {
+                // What was taken back is no longer there.
+                assert_eq!(fallbacks.after(400, error, &next, Added::default()), None, "once");
+            }
         }
     }
 

@@ -246,7 +246,7 @@ fn said_of(judged: &Judged) -> Vec<Said> {
 pub(super) fn action(fallback: Fallback) -> &'static str {
     match fallback {
         Fallback::Tools => "dropped",
-        Fallback::ToolChoice => "choice_dropped",
+        Fallback::ToolChoice | Fallback::ForcedChoice => "choice_dropped",
         other => other.as_str(),
     }
 }

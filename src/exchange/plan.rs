@@ -53,6 +53,8 @@ pub(super) struct Planned {
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
     pub(super) context: Hash,
+    /// The same without the ids of calls and results.
+    pub(super) context_without_ids: Hash,
     /// The model at its upstream.
     pub(super) model: Hash,
     pub(super) model_name: String,
@@ -169,7 +171,7 @@ impl Core {
             overflows: transcript.overflows.clone(),
             account: transcript.account.clone(),
         };
-        let context = transcript.calls.context;
+        let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
         self.pin(&plan, conversation, now);
         if let Some((_, values)) = plan.hidden_values() {
             for (message, exchange) in &mut restored {
@@ -186,6 +188,7 @@ impl Core {
             judge,
             restored,
             context,
+            context_without_ids,
             model,
             model_name,
             length,

@@ -215,6 +215,21 @@ pub fn released_keys(
     shown.chain(made).collect()
 }
 
+/// The keys of the same calls whatever their ids.
+pub fn keys_without_ids(
+    request: &RequestContext<'_>,
+    identity: &Identity,
+    choice: &dyn ShownChoice,
+) -> Vec<Hash> {
+    let key = |name: &str, arguments: &str| {
+        let arguments = arguments_hash(arguments, identity, request.memo);
+        identity.key_without_id(request.context_without_ids, name, arguments)
+    };
+    let released = || choice.released().into_iter();
+    let shown = released().map(|call| key(&call.name(), &call.arguments()));
+    shown.chain(released().flat_map(made_of).map(|made| key(&made.name, &made.arguments))).collect()
+}
+
 /// The record that calls were handed out at `at_ms`, after the exchange `messages`.
 pub fn release(request: &RequestContext<'_>, identity: &Identity, messages: &Bytes, at_ms: u64) -> Release {
     Release { context: request.context, hidden: hidden_digest(messages, &identity.key), at_ms }
@@ -226,6 +241,8 @@ pub struct RequestContext<'a> {
     pub root: Hash,
     /// The digest of all that the model saw of the conversation.
     pub context: Hash,
+    /// The same without ids.
+    pub context_without_ids: Hash,
     pub memo: &'a dyn Memo,
 }
 
@@ -308,7 +325,7 @@ mod tests {
             let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
             let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
             let (root, context) = (transcript.calls.root, transcript.calls.context_before(1));
-            let shown_in = RequestContext { root, context, memo: &NoMemo };
+            let shown_in = RequestContext { root, context, context_without_ids: context, memo: &NoMemo };
             let keys = first_keys(&shown_in, &identity, &Shown(call.clone()));
             let made = transcript.calls.made_by(1)[0].key;
             assert!(keys.iter().any(|first| first.key == made), "{name}");

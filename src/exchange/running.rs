@@ -38,6 +38,8 @@ pub(super) struct Running {
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
     pub(super) context: Hash,
+    /// The same without the ids of calls and results.
+    pub(super) context_without_ids: Hash,
     /// The model at its upstream.
     pub(super) model: Hash,
     pub(super) length: Length,

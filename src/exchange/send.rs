@@ -17,7 +17,7 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
-use crate::dialect::variant::{Source, Tools, Variant};
+use crate::dialect::variant::{Added, Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
@@ -75,6 +75,7 @@ impl Running {
             judge,
             mut restored,
             context,
+            context_without_ids,
             model,
             model_name,
             length,
@@ -112,6 +113,7 @@ impl Running {
         Self {
             restored,
             context,
+            context_without_ids,
             model,
             length,
             variant,
@@ -150,17 +152,26 @@ impl Running {
             return self.makes_room(core);
         }
         let broken = |of| core.dialect.broken(&core.request, &core.body, of);
-        let repaired = self.fallbacks.after_broken(status, error, &self.variant, broken);
-        let next = repaired.or_else(|| self.fallbacks.after(status, error, &self.variant));
+        if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
+            self.try_next(core, &repaired);
+            core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+            if core.is_observing() {
+                return false;
+            }
+            self.variant = variant;
+            return true;
+        }
+        let added = self.added(core);
+        let next = self.fallbacks.after(status, error, &self.variant, added);
         let Some((variant, fallback)) = next else { return false };
         self.try_next(core, &[fallback]);
         match fallback {
             Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
             // Neither the client nor the model notices it.
-            Fallback::StreamOptions => {}
-            Fallback::Pairs | Fallback::Arguments => {
-                core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
-            }
+            Fallback::StreamOptions
+            | Fallback::ParallelMember
+            | Fallback::HiddenTools
+            | Fallback::OwnTools => {}
             other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
         }
         if core.is_observing() {
@@ -168,6 +179,15 @@ impl Running {
         }
         self.variant = variant;
         true
+    }
+
+    /// What toolrein wrote into the request that was refused, beside its messages.
+    fn added(&self, core: &Core) -> Added {
+        let Core { dialect, body, request, plan, .. } = core;
+        let source = Source { body, request, plan, restored: &self.restored };
+        let sent = dialect.write(&source, &self.variant).join();
+        let read = dialect.read(&sent);
+        read.map_or_else(|_| Added::default(), |read| Added::of((request, body), (&read, &sent)))
     }
 
     /// Shortens the request after the upstream refused it for its length; true if that was possible.
@@ -284,14 +304,23 @@ impl Running {
         }
     }
 
+    /// The part of the request that the keys of its reply depend on.
+    fn request_context<'a>(&self, core: &'a Core) -> RequestContext<'a> {
+        RequestContext {
+            root: core.identity.root(),
+            context: self.context,
+            context_without_ids: self.context_without_ids,
+            memo: &*core.shared.memo,
+        }
+    }
+
     /// Stores what the client was handed and what was hidden from it.
     pub(super) fn remember(&mut self, core: &mut Core, choices: &[&dyn ShownChoice], now_ms: u64) {
         // Where no call can be blocked, nothing can be hidden before a text.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
         }
-        let request =
-            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let request = self.request_context(core);
         let (observe, identity, reasks) = (core.is_observing(), &*core.identity, &self.reasks);
         let remembers =
             core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
@@ -337,8 +366,7 @@ impl Running {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
         let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
-        let request =
-            RequestContext { root: core.identity.root(), context: self.context, memo: &*core.shared.memo };
+        let request = self.request_context(core);
         let news = open_account.report(spent, &request, &core.identity, &shown, now_ms, is_last);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));

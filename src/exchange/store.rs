@@ -203,6 +203,24 @@ pub struct ModelFacts {
     pub no_broken_arguments: bool,
     /// Tools in a stream.
     pub no_streamed_tools: bool,
+    /// A choice of tool that forces a call.
+    pub no_forced_choice: bool,
+    /// `parallel_tool_calls`, with which toolrein asks for one call at a time.
+    pub no_parallel_member: bool,
+    /// A choice of tool with which toolrein keeps hidden tools from the model.
+    pub no_narrow_choice: bool,
+    /// Tools that toolrein declares beside the client's.
+    pub no_own_tools: bool,
+    /// Calls whose names are not of letters, digits, `_` and `-`, or are too long.
+    pub no_broken_names: bool,
+    /// Calls with the id of an earlier call.
+    pub no_repeated_ids: bool,
+    /// Calls with ids of such a form.
+    pub no_broken_ids: bool,
+    /// Results that hold more than text.
+    pub no_result_pictures: bool,
+    /// Pictures of results in a user's message.
+    pub no_pictures: bool,
 }
 
 impl ModelFacts {
@@ -216,6 +234,15 @@ impl ModelFacts {
         no_broken_pairs: true,
         no_broken_arguments: true,
         no_streamed_tools: true,
+        no_forced_choice: true,
+        no_parallel_member: true,
+        no_narrow_choice: true,
+        no_own_tools: true,
+        no_broken_names: true,
+        no_repeated_ids: true,
+        no_broken_ids: true,
+        no_result_pictures: true,
+        no_pictures: true,
     };
 
     /// The union of both.
@@ -230,6 +257,15 @@ impl ModelFacts {
             no_broken_pairs: self.no_broken_pairs || other.no_broken_pairs,
             no_broken_arguments: self.no_broken_arguments || other.no_broken_arguments,
             no_streamed_tools: self.no_streamed_tools || other.no_streamed_tools,
+            no_forced_choice: self.no_forced_choice || other.no_forced_choice,
+            no_parallel_member: self.no_parallel_member || other.no_parallel_member,
+            no_narrow_choice: self.no_narrow_choice || other.no_narrow_choice,
+            no_own_tools: self.no_own_tools || other.no_own_tools,
+            no_broken_names: self.no_broken_names || other.no_broken_names,
+            no_repeated_ids: self.no_repeated_ids || other.no_repeated_ids,
+            no_broken_ids: self.no_broken_ids || other.no_broken_ids,
+            no_result_pictures: self.no_result_pictures || other.no_result_pictures,
+            no_pictures: self.no_pictures || other.no_pictures,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! timeout. Nothing is read into memory here (that is `read`), and the bytes are not interpreted.
 
 use super::Served;
+use super::headers::strip_own;
 use super::idle_timeout::{IdleTimeout, UploadClock};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
@@ -253,7 +254,13 @@ impl Body for ReplyBody {
             };
             match ready!(frame) {
                 Some(Err(error)) => this.breaking = Some((error, Box::pin(sleep(BREAK_PAUSE)))),
-                frame => return Poll::Ready(frame),
+                Some(Ok(mut frame)) => {
+                    if let Some(trailers) = frame.trailers_mut() {
+                        strip_own(trailers);
+                    }
+                    return Poll::Ready(Some(Ok(frame)));
+                }
+                None => return Poll::Ready(None),
             }
         }
         let Some((error, pause)) = &mut this.breaking else { return Poll::Ready(None) };

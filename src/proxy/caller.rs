@@ -1,7 +1,7 @@
 //! Caller and conversation identification, from a request's headers, query and body. The caller is a keyed hash of its
 //! credential, which is not kept; nothing is stored.
 
-use super::credential::Credentials;
+use super::credential::{Credentials, carries};
 use super::error::ProxyError;
 use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
@@ -10,17 +10,18 @@ use crate::conversation::request::Request;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::decode;
 use hyper::http::{HeaderMap, HeaderName};
+use std::borrow::Cow;
 
 /// The header with the client's own id for its conversation; also sent back in replies.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
-/// The longest conversation id; a longer one is ignored.
+/// The longest conversation id that logs and replies show. In place of a longer one they show its hash.
 const MAX_ID_BYTES: usize = 256;
 
 /// The caller: a keyed hash of the one credential that `config` names. A known caller is identified by its name, so
 /// it stays the same when its key changes.
 ///
 /// # Errors
-/// The request carries several credentials that differ. It is not known which of them the upstream uses, so a caller
+/// The request carries several credentials that differ, or the caller's header in several lines. It is not known which of them the upstream uses, so a caller
 /// could give itself any number of identities. In observe mode nothing is refused: there the first credential counts.
 pub(crate) fn caller_of(
     key: &HashKey,
@@ -45,7 +46,18 @@ pub(crate) fn caller_of(
             let subject = jwt::subject(all.first());
             Ok(subject.map_or(own, |subject| key.hash(Domain::Caller, &subject.parts())))
         }
-        Caller::Header(name) => named(&Credentials::in_header(headers, name)),
+        Caller::Header(name) if carries(name.as_str().as_bytes()) => {
+            named(&Credentials::in_header(headers, name))
+        }
+        Caller::Header(name) => {
+            let mut lines = headers.get_all(name).iter();
+            let line = lines.next().map_or(&b""[..], |value| value.as_bytes().trim_ascii());
+            if lines.next().is_some() && config.mode != Mode::Observe {
+                let caller = config.conversation.caller.to_string();
+                return Err(ProxyError::AmbiguousCredentials { caller });
+            }
+            Ok(key.hash(Domain::Caller, &[line]))
+        }
     }
 }
 
@@ -60,17 +72,28 @@ pub(crate) fn identify(
 ) -> Identity {
     let by_header = || {
         let names = std::iter::once(&CONVERSATION).chain(&settings.headers);
-        names.filter_map(|name| headers.get(name)?.to_str().ok()).find_map(id)
+        names.filter_map(|name| headers.get(name)).find_map(|value| id(&header_text(value.as_bytes())))
     };
     let by_body = || settings.body.iter().find_map(|path| id(&text_at(request, body, path)?));
     Identity { key: key.clone(), caller, explicit: by_header().or_else(by_body) }
 }
 
+/// A client's conversation id without surrounding white space; `None` if nothing is left. An id that is too long to
+/// show, or that holds control characters, is replaced by its hash, which is the same in every process.
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
-    let fits =
-        (1..=MAX_ID_BYTES).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    fits.then(|| text.to_owned())
+    let is_shown = text.len() <= MAX_ID_BYTES && !text.chars().any(char::is_control);
+    let shown = || match is_shown {
+        true => text.to_owned(),
+        false => HashKey::fixed(0).hash(Domain::Conversation, &[text.as_bytes()]).to_hex(),
+    };
+    (!text.is_empty()).then(shown)
+}
+
+/// A header's value as text: UTF-8, or ISO 8859-1 where it is no UTF-8 (RFC 9110, section 5.5).
+fn header_text(value: &[u8]) -> Cow<'_, str> {
+    let latin = || value.iter().copied().map(char::from).collect::<String>().into();
+    std::str::from_utf8(value).map_or_else(|_| latin(), Cow::Borrowed)
 }
 
 /// The string at `path` in the body.
@@ -107,10 +130,7 @@ mod tests {
         Conversation {
             holdout: 0,
             headers: vec![HeaderName::from_static("x-session-id")],
-            body: vec![
-                vec!["prompt_cache_key".to_owned()],
-                vec!["metadata".to_owned(), "session_id".to_owned()],
-            ],
+            body: vec![vec!["session_key".to_owned()], vec!["metadata".to_owned(), "session_id".to_owned()]],
             ..Conversation::default()
         }
     }
@@ -128,20 +148,38 @@ mod tests {
     #[test]
     fn the_conversation_is_named_by_the_first_place_that_names_it() {
         let metadata = r#","metadata":{"session_id":"in metadata"}"#;
-        let key = r#","prompt_cache_key":"key","metadata":{"session_id":"in metadata"}"#;
+        let key = r#","session_key":"key","metadata":{"session_id":"in metadata"}"#;
         for (headers, members, expected) in [
             (&[("x-toolrein-conversation", "ours"), ("x-session-id", "theirs")][..], key, Some("ours")),
             (&[("x-session-id", "theirs")], key, Some("theirs")),
             (&[("x-session-id", "  ")], key, Some("key")),
             (&[], metadata, Some("in metadata")),
-            (&[], r#","metadata":{"session_id":7},"prompt_cache_key":null"#, None),
+            (&[], r#","metadata":{"session_id":7},"session_key":null"#, None),
             (&[], r#","metadata":"session_id""#, None),
             (&[], "", None),
         ] {
             assert_eq!(explicit(headers, members).as_deref(), expected, "{members}");
         }
-        let long = format!(r#","prompt_cache_key":"{}""#, "x".repeat(300));
-        assert_eq!(explicit(&[], &long), None);
+    }
+
+    #[test]
+    fn conversation_ids_of_any_alphabet_and_length_are_distinguished() {
+        let body = |id: &str| explicit(&[], &format!(r#","session_key":{}"#, serde_json::json!(id)));
+        let header = |id: &[u8]| {
+            let request = crate::dialect::chat::parse(br#"{"messages":[]}"#).unwrap();
+            let mut map = HeaderMap::new();
+            map.insert("x-session-id", HeaderValue::from_bytes(id).unwrap());
+            identify(&HashKey::fixed(1), Hash::default(), &map, &request, b"{}", &settings()).explicit
+        };
+        for id in ["Gespräch", "会话-1", "a b", "🙂"] {
+            assert_eq!((body(id).as_deref(), header(id.as_bytes()).as_deref()), (Some(id), Some(id)));
+        }
+        assert_eq!(header(b"Gespr\xe4ch").as_deref(), Some("Gespräch"), "ISO 8859-1");
+        let [long, longer] = [300, 301].map(|length| body(&"x".repeat(length)).unwrap());
+        assert!(long != longer && long.len() == 32 && longer.len() == 32, "{long} {longer}");
+        let odd = body("a\u{7}b").unwrap();
+        assert!(odd.len() == 32 && body("a\u{8}b").unwrap() != odd, "{odd}");
+        assert_eq!(body(" \u{3000} "), None);
     }
 
     fn loaded(text: &str) -> Config {
@@ -184,7 +222,44 @@ mod tests {
         assert_eq!(name(&[user, a, b]), name(&[user]));
         assert_ne!(name(&[user]), name(&[("x-user", "v")]));
         assert_eq!(name(&[a]), name(&[b]));
-        assert!(of(1, &[user, ("x-user", "v")], &config).is_err(), "two users");
+        for second in ["v", "u"] {
+            assert!(of(1, &[user, ("x-user", second)], &config).is_err(), "two lines");
+        }
+        let observing = loaded("mode = \"observe\"\nconversation.caller = \"header:x-user\"");
+        assert_eq!(of(1, &[user, ("x-user", "v")], &observing), of(1, &[user], &observing));
+    }
+
+    #[test]
+    fn a_header_that_names_the_caller_is_compared_whole() {
+        let config = loaded("conversation.caller = \"header:x-user\"");
+        let name = |value: &[u8]| {
+            let mut map = HeaderMap::new();
+            map.insert("x-user", HeaderValue::from_bytes(value).unwrap());
+            let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), &config).unwrap()
+        };
+        let users: [&[u8]; 11] = [
+            b"Anna Smith",
+            b"Anna Jones",
+            b"Anna",
+            b"anna",
+            b"Doe, John",
+            b"Doe, Jane",
+            "王伟".as_bytes(),
+            "李娜".as_bytes(),
+            "Ольга".as_bytes(),
+            b"J\xf6rg",
+            b"Bearer Anna",
+        ];
+        for (nth, one) in users.iter().enumerate() {
+            for other in &users[..nth] {
+                assert_ne!(name(one), name(other), "{} {}", one.escape_ascii(), other.escape_ascii());
+            }
+            assert_eq!(name(one), name(&[b"\t ", *one, b" "].concat()), "{}", one.escape_ascii());
+        }
+        let config = loaded("conversation.caller = \"header:authorization\"");
+        let key = |value| of(1, &[("authorization", value)], &config).unwrap();
+        assert_eq!(key("Bearer a"), key("bearer  a"), "a header with a credential is compared as one");
     }
 
     #[test]

@@ -8,18 +8,24 @@ use hyper::http::header::{
 };
 use hyper::http::{Method, Request, Version};
 
-/// The prefix of request headers addressed to toolrein.
+/// The prefix of toolrein's own headers, in requests and in responses.
 const OWN_PREFIX: &str = "x-toolrein-";
 
-/// Removes what belongs to the connection: `connection` and all that it names, `keep-alive`, `proxy-*`,
-/// `transfer-encoding`, `upgrade`, and `te` except `trailers`.
-pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
-    strip(headers, |name, value| !is_hop_by_hop(name, value));
+/// Removes from an upstream's response what belongs to the connection: `connection` and all that it names,
+/// `keep-alive`, `proxy-*`, `transfer-encoding`, `upgrade`, and `te` except `trailers`. Removes `x-toolrein-*` too: a
+/// client trusts these headers, so only toolrein may set them.
+pub fn strip_response(headers: &mut HeaderMap) {
+    strip(headers, |name, value| !name.starts_with(OWN_PREFIX) && !is_hop_by_hop(name, value));
 }
 
-/// As [`strip_hop_by_hop`], and removes `x-toolrein-*` and `expect`: the server side has answered the expectation, so
-/// it must not reach the upstream. `is_http1`: the next hop speaks HTTP/1.1 too, so `connection: keep-alive` stays
-/// true. Almost every client sends it, and removing it means building the whole map anew.
+/// Removes `x-toolrein-*` from the trailers of a response: only toolrein sets these.
+pub(super) fn strip_own(trailers: &mut HeaderMap) {
+    retain(trailers, |name, _| !name.as_str().starts_with(OWN_PREFIX));
+}
+
+/// Removes from a client's request what belongs to the connection, `x-toolrein-*`, and `expect`: the server side has
+/// answered the expectation, so it must not reach the upstream. `is_http1`: the next hop speaks HTTP/1.1 too, so
+/// `connection: keep-alive` stays true. Almost every client sends it, and removing it means building the whole map anew.
 pub fn strip_request(headers: &mut HeaderMap, is_http1: bool) {
     strip(headers, |name, value| match name {
         // Half of what clients of OpenAI send; no other rule concerns it.
@@ -193,7 +199,7 @@ mod tests {
             ("trailer", "checksum"),
             ("c", "3"),
         ]);
-        strip_hop_by_hop(&mut headers);
+        strip_response(&mut headers);
         let expected = map(&[
             ("a", "1"),
             ("set-cookie", "one"),
@@ -208,10 +214,10 @@ mod tests {
     #[test]
     fn te_keeps_trailers_and_nothing_else() {
         let mut headers = map(&[("te", "deflate;q=0.5, Trailers"), ("connection", "TE")]);
-        strip_hop_by_hop(&mut headers);
+        strip_response(&mut headers);
         assert_eq!(lines(&headers), lines(&map(&[("te", "trailers")])));
         let mut headers = map(&[("te", "deflate")]);
-        strip_hop_by_hop(&mut headers);
+        strip_response(&mut headers);
         assert!(headers.is_empty());
     }
 
@@ -219,7 +225,7 @@ mod tests {
     fn host_and_length_stay_though_connection_names_them() {
         let mut headers =
             map(&[("host", "h"), ("content-length", "3"), ("connection", "host, content-length")]);
-        strip_hop_by_hop(&mut headers);
+        strip_response(&mut headers);
         assert_eq!(headers.len(), 2);
     }
 
@@ -304,7 +310,7 @@ mod tests {
                 _ => false,
             };
             let before: Vec<_> = lines(&headers).into_iter().filter(|(name, _)| stays(name)).collect();
-            strip_hop_by_hop(&mut headers);
+            strip_response(&mut headers);
             let after: Vec<_> = lines(&headers).into_iter().filter(|(name, _)| name != "te").collect();
             prop_assert_eq!(before, after);
         }

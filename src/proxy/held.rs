@@ -59,7 +59,7 @@ impl Held {
             since,
             expires,
         };
-        let ticket = app.held.hold(shown, until);
+        let ticket = app.held.hold(record.caller.as_deref().unwrap_or_default(), shown, until);
         let step = record.trace.as_ref().map(|trace| trace.child(StepKind::Webhook));
         app.telemetry.live.approval_asked(record, &tool);
         let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {

@@ -183,7 +183,7 @@ pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap, explicit
         headers.insert(ACTIONS, value);
     }
     let conversation = explicit.or(data.conversation.as_deref().filter(|_| acted.is_some()));
-    if let Some(value) = conversation.and_then(|name| HeaderValue::from_str(name).ok()) {
+    if let Some(value) = conversation.and_then(|name| HeaderValue::from_bytes(name.as_bytes()).ok()) {
         headers.insert(&super::caller::CONVERSATION, value);
     }
 }

@@ -6,7 +6,7 @@
 use super::body::{ReplyBody, UpBody};
 use super::connection_limit::ConnectionPermit;
 use super::error::ProxyError;
-use super::headers::{self, strip_hop_by_hop};
+use super::headers::{self, strip_response};
 use super::relay::reply;
 use super::respond::error_response;
 use super::upstream::Upstream;
@@ -43,7 +43,7 @@ pub(super) async fn upgrade(
         Err(error) => return error_response(&error),
     };
     if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        strip_hop_by_hop(response.headers_mut());
+        strip_response(response.headers_mut());
         return reply(response, idle, guard);
     }
     let agreed = response.headers().get(UPGRADE).cloned();
@@ -60,7 +60,7 @@ pub(super) async fn upgrade(
         }
         drop((guard, permit));
     });
-    strip_hop_by_hop(response.headers_mut());
+    strip_response(response.headers_mut());
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     response.headers_mut().insert(UPGRADE, agreed);
     response.map(|_| ReplyBody::empty())

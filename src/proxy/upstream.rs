@@ -164,7 +164,7 @@ impl Upstream {
             let detail = "it switched protocols without being asked".into();
             return Err(ProxyError::UpstreamCut { host: self.name().to_owned(), detail });
         }
-        headers::strip_hop_by_hop(response.headers_mut());
+        headers::strip_response(response.headers_mut());
         Ok(response)
     }
 
@@ -184,6 +184,8 @@ impl Upstream {
     /// The request for the upstream.
     pub(super) fn prepare(&self, request: Request<UpBody>) -> Result<Request<UpBody>, ProxyError> {
         let (mut parts, body) = request.into_parts();
+        headers::strip_request(&mut parts.headers, self.is_http1);
+        // Not before: the client's `connection` may name the header that holds the key.
         if let Some(key) = &self.key {
             key.put(&mut parts);
         }
@@ -193,7 +195,6 @@ impl Upstream {
         parts.uri = self.base.url(self.base.target(path)?);
         parts.version = Version::HTTP_11;
         parts.extensions.remove::<OnUpgrade>();
-        headers::strip_request(&mut parts.headers, self.is_http1);
         if self.is_http1 {
             parts.headers.insert(HOST, self.base.host());
         }

@@ -12,8 +12,10 @@ use std::time::SystemTime;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-/// The most calls that wait at once: each is a client's connection, and an entry that somebody has to read.
-const MOST_WAITING: usize = 1000;
+/// The most calls that wait at once: each is a client's connection, and an entry that somebody has to read. A caller
+/// gets a place only while it has fewer than are free, so one caller alone has at most half of them, and another one
+/// always finds some.
+const MOST_WAITING: usize = 2000;
 /// For how many ended calls the result is kept, for late answers.
 const MOST_ENDED: usize = 1000;
 /// The longest arguments that are kept with a result.
@@ -75,7 +77,7 @@ pub enum End {
     Left,
     /// The process is shutting down.
     Stopped,
-    /// Too many waited already.
+    /// Too many waited already, of this caller or in all.
     Refused,
 }
 
@@ -99,6 +101,8 @@ struct Inner {
 
 struct Waiting {
     nth: u64,
+    /// The caller whose call it is, as logs name it.
+    caller: String,
     shown: Shown,
     answer: oneshot::Sender<Spoken>,
 }
@@ -139,19 +143,19 @@ impl HeldCalls {
         Pause { until, stopping: self.stopping.subscribe() }
     }
 
-    /// Lets a call wait until `until`.
-    pub fn hold(self: &Arc<Self>, shown: Shown, until: Instant) -> Ticket {
+    /// Lets a call of `caller` wait until `until`.
+    pub fn hold(self: &Arc<Self>, caller: &str, shown: Shown, until: Instant) -> Ticket {
         let token = random_key().hash(Domain::Confirmation, &[]).to_string();
         let (sender, answer) = oneshot::channel();
         let mut inner = self.lock();
-        let end = match (inner.stopped, inner.waiting.len() < MOST_WAITING) {
+        let end = match (inner.stopped, inner.has_place_for(caller)) {
             (true, _) => Some(End::Stopped),
             (false, false) => Some(End::Refused),
             (false, true) => None,
         };
         if end.is_none() {
             inner.count += 1;
-            let waiting = Waiting { nth: inner.count, shown, answer: sender };
+            let waiting = Waiting { nth: inner.count, caller: caller.to_owned(), shown, answer: sender };
             inner.waiting.insert(token.clone(), waiting);
         }
         drop(inner);
@@ -240,6 +244,12 @@ impl Ended {
 }
 
 impl Inner {
+    /// See [`MOST_WAITING`].
+    fn has_place_for(&self, caller: &str) -> bool {
+        let own = self.waiting.values().filter(|waiting| waiting.caller == caller).count();
+        own < MOST_WAITING.saturating_sub(self.waiting.len())
+    }
+
     fn end(&mut self, token: &str, end: Ended) {
         if self.ended.len() >= MOST_ENDED {
             self.ended.pop_front();
@@ -308,7 +318,7 @@ mod tests {
     }
 
     fn held(calls: &Arc<HeldCalls>, tool: &str) -> (Ticket, String) {
-        let ticket = calls.hold(shown(tool), later());
+        let ticket = calls.hold("ann", shown(tool), later());
         let token = ticket.token.clone();
         (ticket, token)
     }
@@ -367,7 +377,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_answers_a_call_whose_time_is_over_or_whose_client_left() {
         let calls = Arc::<HeldCalls>::default();
-        let mut brief = calls.hold(shown("pay"), Instant::now() + Duration::from_millis(5));
+        let mut brief = calls.hold("ann", shown("pay"), Instant::now() + Duration::from_millis(5));
         let token = brief.token.clone();
         assert_eq!(brief.decision().await, End::Expired);
         assert_eq!(why(calls.answer(&token, true)), Some(End::Expired));
@@ -401,9 +411,23 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_caller_cannot_take_the_places_of_all_others() {
+        let calls = Arc::<HeldCalls>::default();
+        let _anns: Vec<Ticket> = (0..MOST_WAITING).map(|_| held(&calls, "pay").0).collect();
+        assert_eq!(calls.count(), MOST_WAITING as u64 / 2);
+        let mut bobs = calls.hold("bob", shown("pay"), later());
+        let token = bobs.token.clone();
+        calls.answer(&token, true).unwrap();
+        assert_eq!(bobs.decision().await, End::Approved);
+        let crowd = (0..MOST_WAITING).map(|nth| calls.hold(&format!("caller {nth}"), shown("pay"), later()));
+        let crowd: Vec<Ticket> = crowd.collect();
+        assert_eq!((calls.count(), crowd.len()), (MOST_WAITING as u64, MOST_WAITING));
+    }
+
+    #[tokio::test]
     async fn a_stop_ends_every_wait_and_too_many_do_not_wait() {
         let calls = Arc::<HeldCalls>::default();
-        let mut tickets: Vec<Ticket> = (0..MOST_WAITING).map(|_| held(&calls, "pay").0).collect();
+        let mut tickets: Vec<Ticket> = (0..MOST_WAITING / 2).map(|_| held(&calls, "pay").0).collect();
         assert_eq!(held(&calls, "pay").0.decision().await, End::Refused);
         calls.stop();
         assert_eq!(tickets[0].decision().await, End::Stopped);

@@ -47,6 +47,23 @@ fn the_key_replaces_whatever_the_client_sent_on_every_route() {
 }
 
 #[test]
+fn a_connection_header_of_the_client_cannot_remove_the_operators_key() {
+    let upstream = answering();
+    for (settings, header, value) in [
+        ("", "authorization", format!("Bearer {OWN}")),
+        ("upstream.api_key_header = \"x-api-key\"\n", "x-api-key", OWN.to_owned()),
+    ] {
+        let toolrein = before(&upstream, settings);
+        let named = [("connection", "keep-alive, Authorization, X-API-Key"), ("authorization", "Bearer c")];
+        for url in [toolrein.chat_url(), format!("{}/embeddings", toolrein.base_url())] {
+            assert_eq!(post(&url, &named).send().status, 200);
+            let seen = upstream.request(upstream.requests().len() - 1);
+            assert_eq!(seen.header(header), Some(value.as_str()), "{url}");
+        }
+    }
+}
+
+#[test]
 fn the_key_is_in_the_header_that_the_upstream_wants() {
     let upstream = answering();
     let toolrein = before(&upstream, "upstream.api_key_header = \"api-key\"\n");

@@ -75,7 +75,6 @@ fn a_conversation_is_named_by_each_configured_place_and_its_name_comes_back() {
         (Some("helicone-session-id"), json!({})),
         (Some("x-litellm-session-id"), json!({})),
         (Some("x-claude-code-session-id"), json!({})),
-        (None, json!({"prompt_cache_key": "talk-9"})),
         (None, json!({"metadata": {"session_id": "talk-9"}})),
         (None, json!({"metadata": {"user": "u", "conversation_id": "talk-9"}})),
     ];

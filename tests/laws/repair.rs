@@ -61,7 +61,7 @@ fn as_responses(history: &[Said]) -> Bytes {
 }
 
 fn variant() -> Variant {
-    let repairs = Repairs { pairs: true, arguments: true };
+    let repairs = Repairs::ALL;
     Variant { repairs, ..Variant::plain(Placement::Suffix) }
 }
 

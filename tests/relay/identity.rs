@@ -111,6 +111,25 @@ async fn headers_of_one_hop_stay_on_it_both_ways() {
 }
 
 #[tokio::test]
+async fn an_upstream_cannot_set_the_headers_or_trailers_that_only_toolrein_sets() {
+    let stage = stage().await;
+    let mut client = stage.client().await;
+    client.send("GET /v1/x HTTP/1.1\r\nHost: us\r\nTE: trailers\r\n\r\n").await;
+    let mut upstream = stage.upstream().await;
+    upstream.head().await;
+    upstream
+        .send(
+            "HTTP/1.1 200 OK\r\nX-Toolrein-Conversation: forged\r\nX-Toolrein-Anything: forged\r\nX-End: 1\r\n\
+             Trailer: x-took\r\nTransfer-Encoding: chunked\r\n\r\n\
+             1\r\nb\r\n0\r\nx-took: 7\r\nx-toolrein-actions: forged\r\n\r\n",
+        )
+        .await;
+    let head = client.head().await;
+    assert!(head.has("x-end") && !format!("{head:?}").contains("forged"), "{head:?}");
+    assert_eq!(client.until(b"\r\n\r\n").await, b"1\r\nb\r\n0\r\nx-took: 7\r\n\r\n");
+}
+
+#[tokio::test]
 async fn responses_without_a_body_keep_the_length_that_they_tell() {
     let stage = stage().await;
     let mut client = stage.client().await;

@@ -17,3 +17,4 @@ mod refused;
 mod repair;
 mod restoring;
 mod talk;
+mod wordings;

@@ -51,7 +51,8 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
     if let Some(first) = passed.forms.first() {
         let left_out = [
             (first.tools == Tools::Dropped, Dislike::Tools),
-            (first.tools == Tools::WithoutChoice, Dislike::Choice),
+            // A forced choice may be refused where others are not.
+            (first.tools == Tools::WithoutChoice && !passed.keeps_tools, Dislike::Choice),
             (first.flat, Dislike::History),
         ];
         if let Some((_, dislike)) = left_out.iter().find(|(is_out, dislike)| *is_out && !known(*dislike)) {

@@ -9,6 +9,9 @@ use crate::config::policies::Builder;
 use crate::config::tiers::{KeyHash, is_built_in};
 use std::collections::HashMap;
 
+/// The most differences that a warning about a laxer profile names.
+const MOST_NAMED: usize = 3;
+
 /// The longest name: it travels in a header.
 const MAX_NAME_BYTES: usize = 64;
 
@@ -71,6 +74,14 @@ impl Reader<'_, '_> {
                  x-toolrein-profile; false holds them to it"
                     .to_owned(),
             );
+        }
+        for (name, allowed) in self.laxer.iter().filter(|_| by_header) {
+            let more = if allowed.len() > MOST_NAMED { ", ..." } else { "" };
+            let allowed = allowed[..allowed.len().min(MOST_NAMED)].join(", ");
+            warnings.push(format!(
+                "conversation.profile_header: any client may choose profile.{name} by x-toolrein-profile, and it is \
+                 laxer ({allowed}{more}); false lets only its models and tiers have it"
+            ));
         }
         for (name, tier) in &file.tier {
             let is_taken = self.drafts.iter().any(|draft| draft.chosen.tiers.contains(name));

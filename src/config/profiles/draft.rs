@@ -2,6 +2,7 @@
 //! checks the rules between them.
 
 use super::checks::is_name;
+use super::laxness::allowed_beyond;
 use super::{Chosen, Profile, Profiles};
 use crate::config::document::{Entry, MOST_PROBLEMS, in_order, read_as};
 use crate::config::error::Problem;
@@ -27,7 +28,7 @@ pub(crate) fn build<'a>(builder: &Builder<'a>, base: &Layer<'a>, file: &File) ->
     let mut tiers: Vec<String> = tiers.into_iter().map(|tier| tier.name).collect();
     let built_in = [GUEST, AUTH].into_iter().filter(|name| !tiers.iter().any(|tier| tier == name));
     tiers.extend(built_in.map(str::to_owned).collect::<Vec<_>>());
-    let mut reader = Reader { builder, tiers, drafts: Vec::new(), problems: Vec::new() };
+    let mut reader = Reader { builder, tiers, drafts: Vec::new(), laxer: Vec::new(), problems: Vec::new() };
     reader.read_drafts();
     for at in 0..reader.drafts.len() {
         if reader.problems.len() < MOST_PROBLEMS {
@@ -52,6 +53,8 @@ pub(super) struct Reader<'b, 'a> {
     /// The names of all tiers, also of those with problems, and those that there always are.
     pub(super) tiers: Vec<String>,
     pub(super) drafts: Vec<Draft<'a>>,
+    /// The profiles that allow more than the policies outside of profiles, each with what it allows.
+    pub(super) laxer: Vec<(String, Vec<String>)>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -94,7 +97,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn profiles(&mut self, base: &Layer<'a>, file: &File) -> Profiles {
         let mut layers: HashMap<&str, Layer<'a>> = HashMap::new();
-        let mut problems = Vec::new();
+        let (mut problems, mut laxer) = (Vec::new(), Vec::new());
         let (roots, others): (Vec<_>, Vec<_>) =
             self.drafts.iter().partition(|draft| draft.chosen.extends.is_none());
         for draft in roots.into_iter().chain(others) {
@@ -106,6 +109,10 @@ impl<'a> Reader<'_, 'a> {
             let (layer, found) =
                 self.builder.build(&path, &draft.tables, under.unwrap_or(base), &draft.chosen.off);
             problems.extend(found);
+            let allowed = allowed_beyond(base, &layer);
+            if !allowed.is_empty() {
+                laxer.push((draft.name.clone(), allowed));
+            }
             layers.insert(&draft.name, layer);
         }
         let mut profiles = Profiles::default();
@@ -129,6 +136,7 @@ impl<'a> Reader<'_, 'a> {
             }
         }
         self.problems.extend(problems);
+        self.laxer = laxer;
         profiles
     }
 

@@ -385,6 +385,32 @@ fn probable_mistakes_in_profiles_and_tiers_cause_a_warning() {
             "[policy.budget]\n[profile.x]\n[conversation]\nprofile_header = false".to_owned(),
             Some("profile.x: it is never used: no model, tier or header selects it"),
         ),
+        (
+            "[policy.budget]\ntool_calls = 50\n[profile.x.policy.budget]\ntool_calls = 20".to_owned(),
+            None,
+        ),
+        (
+            "[policy.budget]\ntool_calls = 50\n[profile.x.policy.budget]\ntool_calls = 500".to_owned(),
+            Some(
+                "conversation.profile_header: any client may choose profile.x by x-toolrein-profile, and it is laxer \
+                 (policy.budget.tool_calls is 500 instead of 50); false lets only its models and tiers have it",
+            ),
+        ),
+        (
+            "[policy.allow]\nexcept = [\"pay\"]\n[policy.confirm]\ntools = [\"a\", \"b\"]\n\
+             [profile.x]\noff = [\"allow\"]\npolicy.confirm.tools = [\"a\"]"
+                .to_owned(),
+            Some(
+                "conversation.profile_header: any client may choose profile.x by x-toolrein-profile, and it is laxer \
+                 (policy.allow is off, policy.confirm.tools lacks names); false lets only its models and tiers have it",
+            ),
+        ),
+        (
+            "[policy.budget]\ntool_calls = 50\n[profile.x]\nmodels = [\"*\"]\npolicy.budget.tool_calls = 0\n\
+             [conversation]\nprofile_header = false"
+                .to_owned(),
+            None,
+        ),
     ] {
         let warnings = load(&text).unwrap().warnings;
         assert_eq!(warnings.iter().map(String::as_str).collect::<Vec<_>>(), warned.as_slice(), "{text}");

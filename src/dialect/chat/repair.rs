@@ -1,12 +1,14 @@
 //! Repair of a broken history: a missing result becomes an honest synthetic one, a result without a call a user's message,
-//! and arguments that are no JSON object are wrapped in one. The rest of the history keeps its bytes.
+//! arguments that are no JSON object are wrapped in one, refused names and ids of calls are replaced, and pictures leave
+//! the results. The rest of the history keeps its bytes.
 
 use super::flatten::flat_results;
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
 use crate::dialect::repair::{
-    BrokenGroup, Pairing, UNKNOWN_CALL, broken_groups, sound_arguments, unknown_result,
+    BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
+    sound_arguments, unknown_result,
 };
 use crate::dialect::variant::Repairs;
 use crate::wire::body::Span;
@@ -26,7 +28,13 @@ impl Pairing for Pairs {
     fn wants_call(&self, _result: &Message) -> bool {
         true
     }
+
+    fn may_rename(&self, _call: &ToolCall) -> bool {
+        true
+    }
 }
+
+const PARTS: PartsForm = PartsForm { head: r#"{"role":"user","content":["#, text_type: "text" };
 
 /// What is broken in a history, as far as `of` asks.
 pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
@@ -35,22 +43,38 @@ pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
 
 /// The request with its history repaired; `None` if it cannot be read.
 pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
+    let mut rope = edited(body, |request, splices| repair_calls(request, body, repairs, splices))?;
+    if repairs.pairs {
+        let body = rope.join();
+        rope = edited(&body, |request, splices| {
+            for group in broken_groups(request, &body, &Pairs) {
+                repair(&group, request, &body, splices);
+            }
+        })?;
+    }
+    if repairs.pictures || repairs.without_pictures {
+        let body = rope.join();
+        let left_out = repairs.without_pictures;
+        rope = edited(&body, |request, splices| move_pictures(request, &body, &PARTS, left_out, splices))?;
+    }
+    Some(rope)
+}
+
+/// The body with what `edit` replaces in it.
+fn edited(body: &Bytes, edit: impl FnOnce(&Request, &mut Splices)) -> Option<Rope> {
     let request = super::parse(body).ok()?;
     let mut splices = Splices::default();
-    if repairs.arguments {
-        for call in request.messages.iter().flat_map(|message| &message.calls) {
-            if let (Some(place), Some(sound)) = (place_of(&call.arguments), sound_arguments(call, body, true))
-            {
-                splices.replace(place, sound);
-            }
-        }
-    }
-    if repairs.pairs {
-        for group in broken_groups(&request, body, &Pairs) {
-            repair(&group, &request, body, &mut splices);
-        }
-    }
+    edit(&request, &mut splices);
     Some(splices.apply(body))
+}
+
+fn repair_calls(request: &Request, body: &[u8], repairs: Repairs, splices: &mut Splices) {
+    rename_calls(request, body, &Pairs, repairs, splices);
+    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| repairs.arguments) {
+        if let (Some(place), Some(sound)) = (place_of(&call.arguments), sound_arguments(call, body, true)) {
+            splices.replace(place, sound);
+        }
+    }
 }
 
 /// The span of arguments, with the quotation marks of a string.
@@ -104,7 +128,18 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const ALL: Repairs = Repairs { pairs: true, arguments: true };
+    const ALL: Repairs = Repairs::ALL;
+    const NONE: Repairs = Repairs {
+        pairs: false,
+        arguments: false,
+        names: false,
+        ids: false,
+        id_forms: false,
+        pictures: false,
+        without_pictures: false,
+    };
+    /// Ids keep their places in these cases.
+    const PAIRS: Repairs = Repairs { pairs: true, arguments: true, ..NONE };
 
     fn repaired_as(messages: &Value, repairs: Repairs) -> Vec<Value> {
         let body = Bytes::from(json!({ "model": "m", "messages": messages }).to_string());
@@ -164,7 +199,7 @@ mod tests {
             (json!([calls(&["", ""]), result(""), result("")]), "calls  "),
             (json!([]), ""),
         ] {
-            let out = repaired_as(&messages, ALL);
+            let out = repaired_as(&messages, PAIRS);
             assert_eq!(shape(&out), expected, "{messages}");
         }
     }
@@ -173,7 +208,7 @@ mod tests {
     fn valid_histories_and_disabled_repairs_leave_the_messages_unchanged() {
         for (messages, repairs) in [
             (json!([user("q"), calls(&["a", "b"]), result("b"), result("a"), user("x")]), ALL),
-            (json!([calls(&["a"])]), Repairs { pairs: false, arguments: true }),
+            (json!([calls(&["a"])]), Repairs { pairs: false, ..ALL }),
             (
                 json!([{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
                     {"role": "function", "name": "f", "content": "r"}, user("q")]),
@@ -233,5 +268,85 @@ mod tests {
             let longer = repaired_as(&json!(&all[..pair[1]]), ALL);
             assert_eq!(longer[..shorter.len()], shorter, "{pair:?}");
         }
+    }
+
+    #[test]
+    fn names_that_providers_refuse_are_replaced_in_calls_and_results() {
+        let called = |name: &str| {
+            json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": name, "arguments": "{}"}}]})
+        };
+        let answered =
+            |name: &str| json!({"role": "tool", "tool_call_id": "a", "name": name, "content": "r"});
+        for (name, expected) in [("browser.tabs.open", "browser_tabs_open"), ("", "unknown_tool"), ("f", "f")]
+        {
+            let out = repaired_as(&json!([called(name), answered(name)]), Repairs { names: true, ..NONE });
+            assert_eq!(out, [called(expected), answered(expected)]);
+        }
+        let legacy = json!([{"role": "assistant", "function_call": {"name": "a.b", "arguments": "{}"}},
+            {"role": "function", "name": "a.b", "content": "r"}]);
+        let out = repaired_as(&legacy, ALL);
+        assert_eq!((&out[0]["function_call"]["name"], &out[1]["name"]), (&json!("a_b"), &json!("a_b")));
+    }
+
+    #[test]
+    fn the_second_call_with_an_id_gets_its_own_and_its_result_the_same() {
+        let only = Repairs { ids: true, ..NONE };
+        let history = json!([
+            calls(&["t:0"]),
+            result("t:0"),
+            calls(&["t:0", "b", "b"]),
+            result("b"),
+            result("t:0"),
+            result("b")
+        ]);
+        let out = repaired_as(&history, only);
+        assert_eq!(out[..2], history.as_array().unwrap()[..2], "the first pair keeps its bytes");
+        let id = |at: usize| out[2]["tool_calls"][at]["id"].as_str().unwrap().to_owned();
+        let (new, kept, other) = (id(0), id(1), id(2));
+        assert_eq!(kept, "b");
+        assert!(new != "t:0" && other != "b" && new != other, "{new} {other}");
+        let answered: Vec<&str> =
+            out[3..].iter().map(|result| result["tool_call_id"].as_str().unwrap()).collect();
+        assert_eq!(answered, ["b", &*new, &*other], "by the order of the calls");
+        assert_eq!(out[4]["content"], "result \"t:0\"");
+        let longer = json!([
+            history[0],
+            history[1],
+            history[2],
+            history[3],
+            history[4],
+            history[5],
+            calls(&["t:0"]),
+            result("t:0")
+        ]);
+        let longer = repaired_as(&longer, only);
+        assert_eq!(longer[..6], out[..], "what was renumbered stays");
+        assert_eq!(longer[6]["tool_calls"][0]["id"], longer[7]["tool_call_id"]);
+        let forms = json!([calls(&["", "t:0", "ok"]), result("t:0"), result(""), result("ok")]);
+        let out = repaired_as(&forms, Repairs { id_forms: true, ..NONE });
+        let ids: Vec<&Value> =
+            out[0]["tool_calls"].as_array().unwrap().iter().map(|call| &call["id"]).collect();
+        assert_eq!([&out[1]["tool_call_id"], &out[2]["tool_call_id"]], [ids[1], ids[0]]);
+        assert_eq!(ids[2], "ok");
+        assert!(ids[0].as_str().unwrap().len() == 9);
+    }
+
+    #[test]
+    fn pictures_of_results_go_into_a_users_message_after_the_group_or_a_note_takes_their_place() {
+        let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}});
+        let shot =
+            json!({"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}, image]});
+        let history = json!([calls(&["a", "b"]), shot, result("b"), user("well?")]);
+        let out = repaired_as(&history, Repairs { pictures: true, ..NONE });
+        assert_eq!(out.len(), 5);
+        assert!(out[1]["content"].as_str().unwrap().starts_with("see\n[an image"), "{}", out[1]);
+        assert_eq!((&out[2], &out[4]), (&history[2], &history[3]));
+        assert_eq!((&out[3]["role"], &out[3]["content"][1]), (&json!("user"), &image));
+        let out = repaired_as(&history, Repairs { without_pictures: true, ..NONE });
+        assert_eq!(out.len(), 4);
+        assert!(out[1]["content"].as_str().unwrap().contains("an image was here"));
+        let text = json!([calls(&["a"]), {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}]}]);
+        assert_eq!(json!(repaired_as(&text, ALL)), text);
     }
 }

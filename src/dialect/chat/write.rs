@@ -21,9 +21,14 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
             let has_rounds = variant.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
             let restored = !source.restored.is_empty() || has_rounds;
             is_closed = hide(source.request, source.body, &source.plan.hidden, restored, &mut splices);
+            is_closed &= !variant.undeclares_hidden;
             annotate_tools(source.request, source.plan, &mut splices);
-            declare(source.request, source.body, &source.plan.declared, &mut splices);
-            ask_for_one_call(source.request, source.body, source.plan, &mut splices);
+            if !variant.undeclares_own {
+                declare(source.request, source.body, &source.plan.declared, &mut splices);
+            }
+            if !variant.any_calls {
+                ask_for_one_call(source.request, source.body, source.plan, &mut splices);
+            }
             if variant.tools == Tools::WithoutChoice {
                 without_choice(source.request, source.body, &mut splices);
             }

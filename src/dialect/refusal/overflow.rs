@@ -1,11 +1,13 @@
 //! Context overflow errors: how upstreams refuse a request that is longer than the model's context.
 //!
-//! Recognises them by their wording, as data with an example each. Deliberately ignores what a shorter history does not
+//! Recognises them by their wording, as data with an example each, and in other words by their structure (`length`).
+//! Deliberately ignores what a shorter history does not
 //! avoid, or avoids only by accident: too many output tokens asked for, tokens per minute, a body of too many bytes, a
 //! single text or list that is too long.
 
 use super::super::error::UpstreamError;
-use super::words::cut;
+use super::length::says_too_long;
+use super::words::{cut, without_quotes};
 
 /// Whether the error says that the request is longer than the model's context. `status`: the HTTP status that it came
 /// with, 200 inside a stream.
@@ -14,11 +16,14 @@ pub fn overflows(status: u16, error: &UpstreamError) -> bool {
     if matches!(status, 401 | 402 | 403 | 407 | 408 | 429) {
         return false;
     }
-    let texts = error.messages.iter().map(String::as_str).chain(error.code.as_deref());
-    texts.take(super::MESSAGES).any(|text| {
-        let text = cut(text).to_lowercase();
+    let names = error.code.as_deref().into_iter().chain(error.kind.as_deref());
+    let mut texts = error.messages.iter().map(String::as_str).take(super::MESSAGES).chain(names);
+    texts.any(|text| {
+        let written = without_quotes(cut(text));
+        let text = written.to_lowercase();
         let says = |words: &[&str]| words.iter().all(|word| text.contains(word));
-        WORDINGS.iter().any(|wording| says(wording.says)) && !PACE.iter().any(|word| text.contains(word))
+        let is_known = || WORDINGS.iter().any(|wording| says(wording.says));
+        !PACE.iter().any(|word| text.contains(word)) && (is_known() || says_too_long(&written))
     })
 }
 

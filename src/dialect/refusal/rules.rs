@@ -83,11 +83,28 @@ pub(super) const RULES: &[Rule] = &[
     rule(Tools, "TOOLS ~ NOT ~ SUPPORTED", "Tool calling is not supported for model: mistralai/x")
         .not_before(KIND)
         .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS with|and|or TOOLS ~ NOT ~ SUPPORTED",
+        "Function calling and tool use are not available with model foo-7b",
+    )
+    .not_before(KIND)
+    .not_after(CONDITION),
+    rule(Tools, "unsupported|unavailable|missing feature|capability ~ TOOLS", "Unsupported feature: tool use")
+        .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS with|and|or TOOLS ~ UNSUPPORTED",
+        "Tool use with function calling is unsupported",
+    )
+    .not_before(KIND)
+    .not_after(CONDITION),
     rule(Tools, "TOOLS ~ UNSUPPORTED", "Tool calling is disabled on this server")
         .not_before(KIND)
         .not_after(CONDITION),
     rule(Tools, "UNKNOWN ~ PARAMETER … tools|functions", "Unrecognized request argument supplied: functions")
         .not_after(CONDITION)
+        .not_beside(&["invalid value|values"])
         .not_before(&["invalid"]),
     rule(
         Tools,

@@ -14,6 +14,8 @@ const CORPUS: &str = include_str!("../../../tests/data/refusals/corpus.jsonl");
 const RESPONSES: &str = include_str!("../../../tests/data/refusals/responses.jsonl");
 const HELDOUT: &str = include_str!("../../../tests/data/refusals/heldout.jsonl");
 
+const STRUCTURE: &str = include_str!("../../../tests/data/refusals/structure.jsonl");
+
 const FRESH: &str = include_str!("../../../tests/data/refusals/fresh.jsonl");
 
 /// A line of `tests/data/refusals`.
@@ -197,7 +199,7 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in any::<String>(), code in any::<Option<String>>(), param in any::<Option<String>>()) {
         let error = UpstreamError { messages: vec![text], code, param, ..UpstreamError::default() };
-        let _ = (classify(400, &error), misses_tools(&error));
+        let _ = (classify(400, &error), misses_tools(&error), kinds(400, &error));
     }
 
     #[test]
@@ -225,6 +227,7 @@ fn a_hostile_message_costs_little() {
     for word in words {
         let error = UpstreamError { messages: vec![word.repeat(10_000); 16], ..UpstreamError::default() };
         assert_eq!(classify(400, &error), None, "{word}");
+        kinds(400, &error);
     }
 }
 
@@ -306,4 +309,40 @@ fn an_upstream_that_takes_no_stream_options_is_recognised_by_their_name() {
     }
     let other = error(r#"{"error":{"message":"Unknown parameter: 'stream'.","param":"stream"}}"#);
     assert!(!refuses_stream_options(400, &other));
+}
+
+/// What the error may refuse, by all that judges it in the order of the fallbacks.
+fn kinds(status: u16, error: &UpstreamError) -> Vec<&'static str> {
+    if overflows(status, error) {
+        return vec!["overflow"];
+    }
+    let known = classify(status, error);
+    let suspected = suspects(status, error);
+    let is_guess = known.is_none();
+    let found = [
+        ("tools", known == Some(Tools)),
+        ("tool_choice", known == Some(ToolChoice) || objects_to_choice(status, error)),
+        ("pairs", breaks(status, error) == Some(Broken::Pairs) || (is_guess && suspected.pairs)),
+        ("arguments", breaks(status, error) == Some(Broken::Arguments) || (is_guess && suspected.arguments)),
+        ("names", is_guess && suspected.names),
+        ("ids", is_guess && (suspected.ids || suspected.id_forms)),
+        ("pictures", is_guess && suspected.pictures),
+        ("other", matches!(known, Some(ToolHistory | LateSystem))),
+    ];
+    found.into_iter().filter(|(_, is_found)| *is_found).map(|(kind, _)| kind).collect()
+}
+
+#[test]
+fn refusals_in_words_that_no_list_has_are_recognised_by_their_structure_and_near_misses_are_not() {
+    let mut wrong = Vec::new();
+    for line in STRUCTURE.lines() {
+        let case: Value = serde_json::from_str(line).expect("a case");
+        let status = u16::try_from(case["status"].as_u64().unwrap()).unwrap();
+        let found = kinds(status, &parse(case["body"].to_string().as_bytes()).unwrap_or_default());
+        let is_right = case["expect"].as_str().map_or(found.is_empty(), |kind| found.contains(&kind));
+        if !is_right {
+            wrong.push(format!("{:?}, not {}: {}", found, case["expect"], case["body"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -29,7 +29,7 @@ pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) {
 }
 
 fn said(role: &str, text: &str) -> String {
-    format!(r#"{{"role":"{role}","content":{}}}"#, quote(text))
+    format!(r#"{{"type":"message","role":"{role}","content":{}}}"#, quote(text))
 }
 
 fn calls(message: &Message, body: &[u8]) -> String {
@@ -71,7 +71,7 @@ mod tests {
         flatten(&request, &body, &mut splices);
         assert_eq!(
             splices.apply(&body).join(),
-            r#"{"input":[{"role":"user","content":"q"},{"role":"assistant","content":"[called f with {}]"},{"role":"user","content":"[result of f]\nr"}]}"#
+            r#"{"input":[{"role":"user","content":"q"},{"type":"message","role":"assistant","content":"[called f with {}]"},{"type":"message","role":"user","content":"[result of f]\nr"}]}"#
         );
     }
 }

@@ -152,7 +152,7 @@ pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
     let items = known.items.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
     let (at, prefix, suffix) = match input.of(body).first() {
         Some(b'[') => (input.start as usize + 1, String::new(), ""),
-        Some(b'"') => (input.start as usize, "[".to_owned(), r#"{"role":"user","content":"#),
+        Some(b'"') => (input.start as usize, "[".to_owned(), r#"{"type":"message","role":"user","content":"#),
         // The client sends nothing new: the upstream continues by itself.
         _ => return None,
     };
@@ -249,7 +249,7 @@ mod tests {
         let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[owed])).unwrap();
         let out: Value = serde_json::from_str(&sent(&all, &request)).unwrap();
         assert_eq!(out["input"][0]["call_id"], "call_9");
-        assert_eq!(out["input"][1], json!({"role": "user", "content": "and now?"}));
+        assert_eq!(out["input"][1], json!({"type": "message", "role": "user", "content": "and now?"}));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Repair of a broken history: a missing output becomes an honest synthetic one, an output without a call a user's message,
-//! and arguments that are no JSON object are wrapped in one. The rest of the history keeps its bytes. Where the upstream
+//! arguments that are no JSON object are wrapped in one, refused names and ids of calls are replaced, and pictures leave
+//! the outputs. The rest of the history keeps its bytes. Where the upstream
 //! keeps the conversation, only the calls of its last reply are looked at, if they are known: what else seems to lack its
 //! other half may have it there.
 
@@ -11,7 +12,8 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Content, Message};
 use crate::conversation::request::Request;
 use crate::dialect::repair::{
-    BrokenGroup, Pairing, UNKNOWN_CALL, broken_groups, sound_arguments, unknown_result,
+    BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
+    sound_arguments, unknown_result,
 };
 use crate::dialect::variant::Repairs;
 use crate::wire::body::{Scanner, Span};
@@ -34,15 +36,27 @@ impl Pairing for Pairs<'_> {
     fn wants_call(&self, result: &Message) -> bool {
         find(result.span.of(self.0), b"_output\"").is_some()
     }
+
+    /// Not of calls whose item is their id, or that are the provider's.
+    fn may_rename(&self, call: &ToolCall) -> bool {
+        let item = parse_item(&mut Scanner::new(call.span.of(self.0)));
+        let kind = item.map(|item| item.kind).unwrap_or_default();
+        matches!(kind, ItemKind::Call(CallKind::Function | CallKind::Custom))
+            && find(call.span.of(self.0), b"\"call_id\"").is_some()
+    }
 }
+
+const PARTS: PartsForm =
+    PartsForm { head: r#"{"type":"message","role":"user","content":["#, text_type: "input_text" };
 
 /// What is broken in a history, as far as `of` asks.
 pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
     if !is_stateful(request, body) {
         return crate::dialect::repair::broken(request, body, &Pairs(body), of, false);
     }
-    let arguments = Repairs { pairs: false, ..of };
-    let found = crate::dialect::repair::broken(request, body, &Pairs(body), arguments, false);
+    // The upstream has calls with ids that are not known here.
+    let others = Repairs { pairs: false, ids: false, id_forms: false, ..of };
+    let found = crate::dialect::repair::broken(request, body, &Pairs(body), others, false);
     Repairs { pairs: of.pairs && !open_upstream(request, body).is_empty(), ..found }
 }
 
@@ -62,22 +76,41 @@ pub fn open_upstream(request: &Request, body: &[u8]) -> Vec<Bytes> {
 
 /// The request with its history repaired; `None` if it cannot be read.
 pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
+    let mut rope = edited(body, |request, splices| repair_calls(request, body, repairs, splices))?;
+    if repairs.pairs {
+        let body = rope.join();
+        rope = edited(&body, |request, splices| {
+            let groups = broken_groups(request, &body, &Pairs(&body));
+            for group in groups.iter().filter(|_| !is_stateful(request, &body)) {
+                repair(group, request, &body, splices);
+            }
+        })?;
+    }
+    if repairs.pictures || repairs.without_pictures {
+        let body = rope.join();
+        let left_out = repairs.without_pictures;
+        rope = edited(&body, |request, splices| move_pictures(request, &body, &PARTS, left_out, splices))?;
+    }
+    Some(rope)
+}
+
+/// The body with what `edit` replaces in it.
+fn edited(body: &Bytes, edit: impl FnOnce(&Request, &mut Splices)) -> Option<Rope> {
     let request = super::parse(body).ok()?;
     let mut splices = Splices::default();
-    if repairs.arguments {
-        for call in request.messages.iter().flat_map(|message| &message.calls) {
-            if let (Arguments::Text(text), Some(sound)) = (call.arguments, sound_arguments(call, body, false))
-            {
-                splices.replace(text.quoted(), sound);
-            }
-        }
-    }
-    if repairs.pairs && !is_stateful(&request, body) {
-        for group in broken_groups(&request, body, &Pairs(body)) {
-            repair(&group, &request, body, &mut splices);
-        }
-    }
+    edit(&request, &mut splices);
     Some(splices.apply(body))
+}
+
+fn repair_calls(request: &Request, body: &[u8], repairs: Repairs, splices: &mut Splices) {
+    let ids = !is_stateful(request, body);
+    let of = Repairs { ids: repairs.ids && ids, id_forms: repairs.id_forms && ids, ..repairs };
+    rename_calls(request, body, &Pairs(body), of, splices);
+    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| repairs.arguments) {
+        if let (Arguments::Text(text), Some(sound)) = (call.arguments, sound_arguments(call, body, false)) {
+            splices.replace(text.quoted(), sound);
+        }
+    }
 }
 
 /// Puts the synthetic outputs after the other ones of their group, and the texts of outputs without a call after them.
@@ -130,7 +163,7 @@ fn as_text(result: &Message, body: &[u8]) -> String {
         }
         _ => {}
     }
-    format!(r#"{{"role":"user","content":[{}]}}"#, parts.join(","))
+    format!(r#"{{"type":"message","role":"user","content":[{}]}}"#, parts.join(","))
 }
 
 #[cfg(test)]
@@ -138,7 +171,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const ALL: Repairs = Repairs { pairs: true, arguments: true };
+    const ALL: Repairs = Repairs::ALL;
 
     fn repaired_as(body: &Value) -> Value {
         let body = Bytes::from(body.to_string());
@@ -232,5 +265,47 @@ mod tests {
         assert_eq!(arguments, json!({"invalid_arguments": "{\"q\":"}));
         assert_eq!(out["input"][2]["content"][2], image);
         assert_eq!(out["input"][2]["content"][1]["text"], "see");
+    }
+
+    #[test]
+    fn refused_names_and_repeated_ids_are_replaced_and_each_output_stays_with_its_call() {
+        let named =
+            |name: &str| json!({"type": "function_call", "call_id": "n", "name": name, "arguments": "{}"});
+        let input = json!([
+            call("t:0"),
+            output("t:0"),
+            user(),
+            call("t:0"),
+            output("t:0"),
+            named("a.b"),
+            output("n"),
+            named(""),
+            output("n")
+        ]);
+        let body = Bytes::from(json!({ "input": input }).to_string());
+        let of = Repairs { names: true, ids: true, id_forms: false, ..Repairs::ALL };
+        let out: Value = serde_json::from_slice(&repaired(&body, of).unwrap().join()).unwrap();
+        let out = out["input"].as_array().unwrap();
+        assert_eq!(out[..3], input.as_array().unwrap()[..3], "the first pair keeps its bytes");
+        for (call, output) in [(3, 4), (5, 6), (7, 8)] {
+            assert_eq!(out[call]["call_id"], out[output]["call_id"]);
+        }
+        assert!(out[3]["call_id"] != "t:0" && out[5]["call_id"] == "n" && out[7]["call_id"] != "n");
+        assert_eq!(out[4]["output"], "result t:0");
+        assert_eq!((&out[5]["name"], &out[7]["name"]), (&json!("a_b"), &json!("unknown_tool")));
+        let chained = json!({"input": [call("t:0"), output("t:0"), call("t:0"), output("t:0")], "previous_response_id": "r"});
+        let body = Bytes::from(chained.to_string());
+        assert_eq!(repaired(&body, Repairs { ids: true, ..Repairs::default() }).unwrap().join(), body);
+    }
+
+    #[test]
+    fn pictures_of_outputs_go_into_a_users_message_after_the_group() {
+        let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AA"});
+        let shot = json!({"type": "function_call_output", "call_id": "a", "output": [{"type": "input_text", "text": "see"}, image]});
+        let out = repaired_as(&json!({"input": [call("a"), call("b"), shot, output("b"), user()]}));
+        assert!(out["input"][2]["output"].as_str().unwrap().starts_with("see\n[an image"));
+        assert_eq!(out["input"][3], output("b"));
+        assert_eq!((&out["input"][4]["type"], &out["input"][4]["content"][1]), (&json!("message"), &image));
+        assert_eq!(out["input"][5], user());
     }
 }

@@ -12,6 +12,7 @@ use crate::dialect::edit::{
 };
 use crate::dialect::variant::{Asking, Source, Tools, Variant};
 use crate::plan::Plan;
+use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, quote};
 use crate::wire::members::members_of;
 use crate::wire::splice::{Rope, Splices};
@@ -32,8 +33,10 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     }
     if variant.tools != Tools::Dropped {
         annotate_tools(request, plan, &mut splices);
-        declare(request, body, plan, &mut splices);
-        if plan.one_at_a_time && !request.tools.is_empty() {
+        if !variant.undeclares_own {
+            declare(request, body, plan, &mut splices);
+        }
+        if plan.one_at_a_time && !request.tools.is_empty() && !variant.any_calls {
             set_member(request, body, "parallel_tool_calls", "false", &mut splices);
         }
     }
@@ -105,17 +108,21 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
     if !request.declares_tools && !request.declares_elsewhere {
         return;
     }
+    let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
+    let hides = !plan.hidden.is_empty() && request.choice == Choice::Auto && is_open;
+    if hides && variant.undeclares_hidden {
+        let is_empty = undeclare(request, body, plan, splices);
+        if is_empty || !lands {
+            return;
+        }
+    }
     if lands {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
     }
-    let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
-    if plan.hidden.is_empty() || request.choice != Choice::Auto || !is_open {
+    if !hides {
         return;
     }
-    let is_hidden = |tool: &&Tool| {
-        let name = tool.full_name(body);
-        name.is_some_and(|name| plan.hidden.iter().any(|(_, hidden)| *hidden == name))
-    };
+    let is_hidden = |tool: &&Tool| is_hidden(tool, body, plan);
     if request.tools.iter().all(|tool| is_hidden(&tool)) {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
     }
@@ -127,6 +134,52 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
         request.tools.iter().filter(|tool| !is_hidden(tool)).map(|tool| reference(tool, body)).collect();
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
     set_member(request, body, "tool_choice", choice.to_string(), splices);
+}
+
+fn is_hidden(tool: &Tool, body: &[u8], plan: &Plan) -> bool {
+    let name = tool.full_name(body);
+    name.is_some_and(|name| plan.hidden.iter().any(|(_, hidden)| *hidden == name))
+}
+
+/// Takes the hidden tools out of the declarations, for an upstream that takes no list of allowed tools; with the last
+/// one everything about tools goes. True if no tool is left.
+fn undeclare(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) -> bool {
+    if request.tools.iter().all(|tool| is_hidden(tool, body, plan)) {
+        without(request, body, &TOOL_MEMBERS, splices);
+        return true;
+    }
+    let Some(list) = request.value(body, "tools") else { return false };
+    let is_gone = |span: Span| {
+        let mut within = request.tools.iter().filter(|tool| is_inside(tool.span, span)).peekable();
+        within.peek().is_some() && within.all(|tool| is_hidden(tool, body, plan))
+    };
+    let declared = elements(body, list);
+    splices.remove_items(&declared, |span| *span, |span| is_gone(*span));
+    // Those of a namespace are in a list within.
+    for space in declared.iter().filter(|span| !is_gone(**span)) {
+        let inner = members_of(body, *space).into_iter().find(|member| member.key.raw(body) == b"tools");
+        let inner = inner.map(|member| elements(body, member.value)).unwrap_or_default();
+        splices.remove_items(&inner, |span| *span, |span| is_gone(*span));
+    }
+    false
+}
+
+fn is_inside(inner: Span, outer: Span) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// The spans of a list's elements.
+fn elements(body: &[u8], list: Span) -> Vec<Span> {
+    let mut scanner = Scanner::within(body, list);
+    let mut found = Vec::new();
+    if !list.of(body).starts_with(b"[") || scanner.array().is_err() {
+        return found;
+    }
+    while let Ok(true) = scanner.element() {
+        let Ok(span) = scanner.skip() else { break };
+        found.push(span);
+    }
+    found
 }
 
 /// The tool as a list of allowed tools names it.
@@ -224,7 +277,7 @@ fn append(request: &Request, body: &[u8], items: &[Bytes], splices: &mut Splices
             splices.insert(span.end - 1, [comma, &items].concat());
         }
         Some(b'"') => {
-            splices.insert(span.start, &b"[{\"role\":\"user\",\"content\":"[..]);
+            splices.insert(span.start, &b"[{\"type\":\"message\",\"role\":\"user\",\"content\":"[..]);
             splices.insert(span.end, [b"},", items.as_slice(), b"]"].concat());
         }
         Some(_) => splices.replace(span, [b"[", items.as_slice(), b"]"].concat()),

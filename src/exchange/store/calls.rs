@@ -1,5 +1,5 @@
-//! Store keys of a request's calls, and the release times that calls take over from calls without ids: clients that
-//! need ids invent some where the upstream gave none. Also which known overflows are prefixes of the present request.
+//! Store keys of a request's calls, and the release times that calls with unknown ids take over: clients that need ids
+//! invent some where the upstream gave none, and some number their calls anew in every request. Also which known overflows are prefixes of the present request.
 //! No I/O.
 
 use super::{Facts, MOST_LOOKED_UP, News, Overflow};
@@ -10,7 +10,8 @@ use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.
 pub struct CallNames {
-    /// Newest first, followed by the keys that the newest ones have if their upstream gave them no ids.
+    /// The calls' own keys, newest first; then as many keys without ids, in the same order; then the keys that the
+    /// newest calls have if their upstream gave them no ids.
     keys: Vec<CallKey>,
     /// How many are the calls' own keys.
     named: usize,
@@ -21,6 +22,8 @@ impl CallNames {
     pub fn newest(transcript: &Transcript<'_>) -> Self {
         let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let named = keys.len();
+        let without_id = |call| transcript.calls.key_without_id(call, transcript.identity);
+        keys.extend(transcript.newest_calls(MOST_LOOKED_UP).map(without_id));
         keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
         Self { keys, named }
     }
@@ -30,10 +33,16 @@ impl CallNames {
         &self.keys
     }
 
-    /// Gives calls with ids that the client invented the facts of the calls that were handed out without ids. Returns
-    /// the update for the state store, which is asked by the new keys from now on.
+    /// Gives calls with unknown ids the facts of the same calls under other ids, or of the calls that were handed out
+    /// without ids. Returns the update for the state store, which is asked by the new keys of the latter from now on.
     pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript<'_>) -> News {
-        let nameless = facts.released.split_off(self.named.min(facts.released.len()));
+        let mut others = facts.released.split_off(self.named.min(facts.released.len()));
+        let nameless = others.split_off(self.named.min(others.len()));
+        let renumbered = transcript.newest_calls(self.named).zip(&mut facts.released).zip(others);
+        for ((call, known), same) in renumbered.filter(|((_, known), _)| known.is_none()) {
+            let own = |release: &Release| Release { context: call.context, ..*release };
+            *known = same.map(|same| same.iter().map(own).collect());
+        }
         let mut news = News::default();
         let newest = transcript.newest_calls(self.named).zip(&mut facts.released).zip(nameless);
         for ((call, known), nameless) in newest.filter(|((_, known), _)| known.is_none()) {

@@ -5,7 +5,9 @@ use super::News;
 use crate::conversation::identity::Identity;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::reasks::Reasks;
-use crate::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
+use crate::exchange::restore::{
+    RequestContext, joined, keys_without_ids, release, released_keys, remembered,
+};
 use crate::plan::approval::Confirmation;
 
 /// What a reply belongs to: the request, its caller, and the re-asks.
@@ -32,7 +34,8 @@ impl News {
             let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(*choice) };
             let hidden = joined(&hidden);
             let release = release(request, identity, &hidden, *now_ms);
-            let keys = released_keys(request, identity, *choice);
+            let mut keys = released_keys(request, identity, *choice);
+            keys.extend(keys_without_ids(request, identity, *choice));
             news.released.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
                 let text = identity.text_key(request.context, &choice.text());

@@ -138,7 +138,7 @@ impl Record for ModelFacts {
 
 type Refused = fn(&mut ModelFacts) -> &mut bool;
 
-const REFUSED: [(&str, Refused); 8] = [
+const REFUSED: [(&str, Refused); 17] = [
     ("tools", |facts| &mut facts.no_tools),
     ("choice", |facts| &mut facts.no_tool_choice),
     ("tool_history", |facts| &mut facts.no_tool_history),
@@ -147,6 +147,15 @@ const REFUSED: [(&str, Refused); 8] = [
     ("broken_pairs", |facts| &mut facts.no_broken_pairs),
     ("broken_arguments", |facts| &mut facts.no_broken_arguments),
     ("tools_in_streams", |facts| &mut facts.no_streamed_tools),
+    ("forced_choice", |facts| &mut facts.no_forced_choice),
+    ("parallel_member", |facts| &mut facts.no_parallel_member),
+    ("narrow_choice", |facts| &mut facts.no_narrow_choice),
+    ("own_tools", |facts| &mut facts.no_own_tools),
+    ("broken_names", |facts| &mut facts.no_broken_names),
+    ("repeated_ids", |facts| &mut facts.no_repeated_ids),
+    ("broken_ids", |facts| &mut facts.no_broken_ids),
+    ("result_pictures", |facts| &mut facts.no_result_pictures),
+    ("pictures", |facts| &mut facts.no_pictures),
 ];
 
 /// The same facts, one at a time.
