@@ -17,6 +17,7 @@ mod notes;
 pub mod offline;
 mod plan;
 pub mod reasks;
+mod repeats;
 pub mod restore;
 mod running;
 mod send;

@@ -20,6 +20,7 @@ use crate::dialect::variant::{Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
+use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
 use crate::plan::decision::Next;
 use crate::plan::{Plan, tokens_of};
@@ -104,7 +105,9 @@ impl Running {
             .asking(token)
             .passing_unjudged(config.upstream.unjudged == Unjudged::Pass);
         core.note_left_out(&variant);
+        let blocked = BlockedCalls::new(core, &restored, &judging);
         Self {
+            blocked,
             restored,
             context,
             model,

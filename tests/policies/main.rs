@@ -36,6 +36,7 @@ mod quota;
 mod rate_limit;
 mod read_more;
 mod redact;
+mod repeats;
 mod rewrite_query;
 mod serial;
 mod states;

@@ -93,4 +93,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
     fn hidden_items(&self, exchange: &Bytes) -> Bytes {
         exchange.clone()
     }
+
+    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
+        super::calls_in(&[br#"{"messages":["#, &exchange[..], b"]}"].concat(), parse)
+    }
 }

@@ -11,6 +11,7 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::item::parse_item;
 use crate::dialect::responses::rounds::{Element, write};
+use crate::plan::Reason;
 use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::body::Scanner;
@@ -34,6 +35,8 @@ pub struct Shown {
     decisions: Vec<Option<Decision>>,
     /// The present reply's hidden exchange; empty where nothing is hidden.
     hidden: Vec<Element>,
+    /// The calls of the present reply that were blocked.
+    blocked: Vec<(Assembled, Reason)>,
     question: Option<Result<Question, Unasked>>,
     asked: bool,
     /// The id of the present reply.
@@ -65,10 +68,16 @@ impl Shown {
                 call.decision.as_ref().is_some_and(|it| *it != Decision::Release) || call.is_written()
             });
         self.hidden.clear();
+        self.blocked.clear();
         if !judging.observes() && self.decisions.iter().flatten().any(Decision::is_hidden) {
             let question = self.question.as_ref();
             let result = |decision: &Decision| decision.hidden_result(question);
             self.hidden = elements(self.reply_id.as_deref(), items, &result);
+            let calls = items.iter().filter_map(|item| item.call.as_ref());
+            let blocked = calls.filter_map(|call| {
+                Some((call.assembled.clone(), call.decision.as_ref()?.block_reason()?.clone()))
+            });
+            self.blocked = blocked.collect();
         }
     }
 
@@ -183,6 +192,10 @@ impl ShownChoice for Shown {
     fn is_wholly_blocked(&self) -> bool {
         let is_hidden = self.decisions.iter().flatten().any(Decision::is_hidden);
         is_hidden && !self.releases && !self.is_asking() && !self.is_waiting()
+    }
+
+    fn blocked(&self) -> Vec<(&Assembled, &Reason)> {
+        self.blocked.iter().map(|(call, reason)| (call, reason)).collect()
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {
