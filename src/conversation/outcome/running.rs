@@ -166,8 +166,14 @@ pub(super) fn says_text(text: &str) -> bool {
     if is_long || has_line(JobState::Running) {
         return has_line(JobState::Running);
     }
+    match state_of_segments(text) {
+        JobState::Over => return false,
+        JobState::Running => return true,
+        JobState::Unknown => {}
+    }
     let words = words(text);
-    says_in_progress(&words)
+    has_running_row(text)
+        || says_in_progress(&words)
         || is_unfinished(&words)
         || asks_to_wait(&words)
         || goes_on(&words)
@@ -195,6 +201,34 @@ fn state_of_line(line: &str) -> Option<JobState> {
     }
 }
 
+/// The state that a short text names between marks: "Build 12 - Running (2m)", "[QUEUED] build 7", "Job 7: pending, at 3".
+fn state_of_segments(text: &str) -> JobState {
+    if text.len() > LONGEST_BARE {
+        return JobState::Unknown;
+    }
+    let marks = ['\n', ':', ',', ';', '|', '(', ')', '[', ']', '<', '>', '–', '—', '•'];
+    let segments = text.split(marks).flat_map(|segment| segment.split(" - "));
+    let mut found = JobState::Unknown;
+    for segment in segments.filter(|segment| !says_share(segment)) {
+        let words = words(segment);
+        match of_words(&words) {
+            _ if words.len() > 3 => {}
+            JobState::Over => return JobState::Over,
+            JobState::Running if words.iter().any(|word| is_job_verb(word)) => found = JobState::Running,
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether a table with a column of states has one that runs, as those of command lines do.
+fn has_running_row(text: &str) -> bool {
+    let mut lines = text.lines();
+    let is_state = |word: &str| matches!(word, "STATUS" | "STATE" | "PHASE" | "STAGE");
+    let has_states = lines.next().is_some_and(|head| head.split_whitespace().any(is_state));
+    has_states && lines.any(|line| words(line).iter().any(|word| is_running(word)))
+}
+
 /// "Still running", "is building", "are being created", "currently queued".
 fn goes_on(words: &[String]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
@@ -211,13 +245,15 @@ fn goes_on(words: &[String]) -> bool {
 
 /// Verbs of what jobs do: "it is raining" is no job.
 fn is_job_verb(word: &str) -> bool {
-    const VERBS: [&str; 34] = [
+    const VERBS: [&str; 36] = [
         "running",
+        "pending",
+        "progress",
+        "enqueued",
         "processing",
         "building",
         "deploying",
         "executing",
-        "pending",
         "queued",
         "starting",
         "initializing",
@@ -321,6 +357,10 @@ mod tests {
             "Progress: 45%",
             "45% complete",
             "Your images are being generated.",
+            "Build #12 — Running (2m 13s)",
+            "[QUEUED] build 7",
+            "Job 7: pending, position 3 of 12",
+            "NAME    READY   STATUS              RESTARTS   AGE\nweb-7d   0/1     ContainerCreating   0          5s",
         ] {
             assert!(says(text), "{text}");
         }
@@ -349,6 +389,10 @@ mod tests {
             "Status: completed",
             "State: FAILED\nStill running: 0",
             "Nothing new at 10:00:07.",
+            "Build #12 — Failed (2m 13s)",
+            "Paris: raining",
+            "Best running shoes of the year, for men",
+            "NAME    READY   STATUS    RESTARTS   AGE\nweb-7d   1/1     Completed   0          5s",
             "No messages.",
             "The string is missing.",
             "Saved.",

@@ -201,6 +201,8 @@ mod tests {
             (format!(r#"{{"requestId":"{a}"}}"#), format!(r#"{{"requestId":"{b}"}}"#), Nearness::Noise),
             (r#"{"ts":1764000000}"#.to_owned(), r#"{"ts":1764000013}"#.to_owned(), Nearness::Noise),
             (r#"{"note":"attempt 1"}"#.to_owned(), r#"{"note":"Attempt #7"}"#.to_owned(), Nearness::Noise),
+            (r#"{"q":"x, 2nd try"}"#.to_owned(), r#"{"q":"x, third try"}"#.to_owned(), Nearness::Noise),
+            (r#"{"t":1764000001.5}"#.to_owned(), r#"{"t":1764000013.25}"#.to_owned(), Nearness::Count),
             (
                 r#"{"q":"news (try 2 of 9)"}"#.to_owned(),
                 r#"{"q":"news (try 3 of 9)"}"#.to_owned(),

@@ -84,9 +84,14 @@ fn lower(name: &str) -> String {
 pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
     let Some(noise) = noise else { return text.to_owned() };
     let (mut out, mut last, mut before) = (String::with_capacity(text.len()), 0, String::new());
-    for token in tokens(text) {
+    let mut tokens = tokens(text).peekable();
+    while let Some(token) = tokens.next() {
         let word = &text[token.clone()];
-        if is_noise(word, &before, noise) {
+        let counts_next = || {
+            let next = tokens.peek().map_or_else(String::new, |next| lower(&text[next.clone()]));
+            is_ordinal(word) && COUNTING.contains(&next.as_str())
+        };
+        if is_noise(word, &before, noise) || counts_next() {
             out.push_str(&text[last..token.start]);
             last = token.end;
         }
@@ -124,11 +129,22 @@ fn is_noise(word: &str, before: &str, noise: Noise) -> bool {
         || (noise >= Noise::Id && is_random_id(word))
 }
 
+/// "7th", "second": before a word for a try.
+fn is_ordinal(word: &str) -> bool {
+    const ORDINALS: [&str; 10] =
+        ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+    let digits = word.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_ending = matches!(&word[digits.len()..], "st" | "nd" | "rd" | "th");
+    (is_number && is_ending) || ORDINALS.contains(&lower(word).as_str())
+}
+
 /// A time with seconds that are not 0, or seconds or milliseconds since 1970: nobody asks for these.
 fn is_exact_time(word: &str) -> bool {
-    let is_epoch = matches!(word.len(), 10 | 13) && word.starts_with('1');
-    if is_epoch && word.bytes().all(|byte| byte.is_ascii_digit()) {
-        return !word.ends_with("00");
+    let whole = word.split('.').next().unwrap_or_default();
+    let is_epoch = matches!(whole.len(), 10 | 13) && whole.starts_with('1');
+    if is_epoch && whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return word.len() > whole.len() || !whole.ends_with("00");
     }
     let clock = word.split(['T', 't']).next_back().unwrap_or_default();
     let mut parts = clock.split(':');
