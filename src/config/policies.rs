@@ -157,7 +157,11 @@ impl<'a> Builder<'a> {
         let default = self.defaults.iter().find(|default| default.name == entry.name);
         let default = default.map(|default| &default.value);
         if let Some((below, merges_tables)) = below {
+            let (own, shipped) = (plain(table.get_ref()), default.map(|default| plain(default.get_ref())));
             complete(&mut table, below, merges_tables);
+            if let Some(shipped) = shipped {
+                remove_overruled(&mut table, &own, &shipped, entry.overruled);
+            }
         }
         let mut reading = self.document.read(path, table.clone(), |mut table| {
             if let Some(default) = default {
@@ -187,6 +191,26 @@ fn complete<'a>(table: &mut Spanned<DeValue<'a>>, default: &Spanned<DeValue<'a>>
             None => drop(own.insert(key.clone(), value.clone())),
             Some(own) if merges_tables => complete(own, value, true),
             Some(_) => {}
+        }
+    }
+}
+
+/// Removes from `table` the settings of the `shipped` one that the operator's `own` table overrules.
+fn remove_overruled(
+    table: &mut Spanned<DeValue<'_>>,
+    own: &Value,
+    shipped: &Value,
+    overruled: policy::Overruled,
+) {
+    for [inner, key] in overruled(own, shipped) {
+        let at = |value: &Value| value.get(&inner).and_then(|inner| inner.get(&key)).cloned();
+        let DeValue::Table(members) = table.get_mut() else { return };
+        let Some(DeValue::Table(entries)) = members.get_mut(inner.as_str()).map(Spanned::get_mut) else {
+            continue;
+        };
+        let is_shipped = entries.get(key.as_str()).map(|value| plain(value.get_ref())) == at(shipped);
+        if is_shipped && at(own).is_none() {
+            entries.remove(key.as_str());
         }
     }
 }

@@ -159,6 +159,34 @@ fn a_limit_that_a_file_adds_leaves_the_shipped_ones_in_force() {
 }
 
 #[test]
+fn a_default_limit_holds_for_the_tools_of_shipped_patterns_that_allow_more() {
+    let patterns = |text: &str| -> Vec<String> {
+        let config = load(text).unwrap();
+        let (_, settings) =
+            config.policy_settings.iter().find(|(name, _)| *name == "rate_limit").unwrap().clone();
+        settings.into_iter().filter(|line| line.starts_with("tools.")).collect()
+    };
+    let all = patterns("");
+    let set = "[policy.rate_limit]\ndefault = ";
+    assert_eq!(patterns(&format!("{set}{{ calls = 5, per = \"60s\" }}")), [""; 0]);
+    assert_eq!(patterns(&format!("{set}{{ calls = 100, per = \"1h\" }}")), [""; 0]);
+    assert_eq!(patterns(&format!("{set}{{ calls = 5 }}")), [""; 0]);
+    for keeps in
+        ["{ calls = 60, per = \"60s\" }", "{ calls = 0, per = \"60s\" }", "{ calls = 5, per = \"1s\" }"]
+    {
+        assert_eq!(patterns(&format!("{set}{keeps}")), all, "{keeps}");
+    }
+    let some = patterns(&format!("{set}{{ calls = 18, per = \"60s\" }}"));
+    assert!(some.iter().all(|line| line.contains("calls = 15") || line.contains("calls = 10")), "{some:?}");
+    assert_eq!(some.len(), 7);
+    // What a file says itself holds, also where it says what is shipped.
+    let own = format!(
+        "{set}{{ calls = 5, per = \"60s\" }}\n[policy.rate_limit.tools]\n\"*search*\" = {{ calls = 30, per = \"60s\" }}\nmine = {{ calls = 40, per = \"60s\" }}"
+    );
+    assert_eq!(patterns(&own).len(), 2);
+}
+
+#[test]
 fn enabled_switches_a_policy_on_or_off_and_its_table_is_checked_either_way() {
     let shipped: Vec<&str> = load("").unwrap().policies.names().collect();
     let names = |text: &str| load(text).unwrap().policies.names().collect::<Vec<_>>();

@@ -116,6 +116,18 @@ fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
     kept
 }
 
+/// Whether two parts in `body` that are not text have equal members, whatever their order and marks for the provider's
+/// cache.
+pub(super) fn is_same_part(one: Span, other: Span, body: &[u8]) -> bool {
+    let (raw, other_raw) = (one.of(body), other.of(body));
+    if raw == other_raw {
+        return true;
+    }
+    // Two pictures are long, and a cache mark is short.
+    let longest_mark = 128;
+    raw.len().abs_diff(other_raw.len()) <= longest_mark && part_pieces(one, body) == part_pieces(other, body)
+}
+
 /// The members of a part that is not text, sorted by name: clients write them in different orders. Cache marks are
 /// left out, since they move with the conversation.
 fn part_pieces(part: Span, body: &[u8]) -> Vec<Piece<'_>> {

@@ -48,6 +48,11 @@ impl Content {
         self.texts().any(|text| !text.span.is_empty())
     }
 
+    /// Whether it has parts that are not text, such as pictures.
+    pub fn has_other_parts(&self) -> bool {
+        matches!(self, Self::Parts { parts, .. } if parts.iter().any(|part| part.text.is_none()))
+    }
+
     /// Bytes of text in it, escapes as written.
     pub fn text_bytes(&self) -> usize {
         self.texts().map(|text| text.span.len()).sum()

@@ -3,19 +3,21 @@
 //! only, failures from both ends of long ones. Nothing is kept, because that is cheaper than hashing each result and
 //! looking it up. Decides nothing.
 
+mod answer;
 mod failure;
 mod likeness;
+mod running;
+mod state_word;
 mod unknown;
 
+pub use self::answer::{Answer, Following};
 pub use self::likeness::Likeness;
 
 use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
 use crate::conversation::message::Content;
-use crate::wire::body::Span;
 use crate::wire::json::decode;
 use serde_json::{Map, Value};
-use std::iter;
 
 /// The longest text that can be empty, in bytes as written. The frame of a search without hits takes some 200 bytes;
 /// more is content.
@@ -44,57 +46,6 @@ impl Emptiness for NothingElse {
 
     fn holds_results(&self, key: &str) -> bool {
         matches!(key, "results" | "items" | "data" | "hits" | "matches" | "documents" | "rows")
-    }
-}
-
-/// The position of a result's content in its request's body: its texts and its other parts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
-    /// Most have but one.
-    first: Option<Span>,
-    others: Vec<Span>,
-}
-
-impl Answer {
-    /// The content of the message in `view`.
-    pub fn of(view: &View<'_>) -> Self {
-        match &view.message.content {
-            Content::Absent | Content::Null(_) => Self::default(),
-            Content::Text(text) => Self { first: Some(text.span), others: Vec::new() },
-            Content::Parts { parts, .. } => {
-                let mut spans = parts.iter().map(|part| part.text.map_or(part.span, |text| text.span));
-                Self { first: spans.next(), others: spans.collect() }
-            }
-            Content::Other(span) => Self { first: Some(*span), others: Vec::new() },
-        }
-    }
-
-    /// Whether two results in `body` are equal. A text is equal as one part or as a plain string, whatever a client
-    /// notes beside it, such as a mark for the provider's cache.
-    pub fn equals(&self, other: &Self, body: &[u8]) -> bool {
-        let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
-        count(self) == count(other)
-            && iter::zip(self.spans(), other.spans()).all(|(one, other)| one.of(body) == other.of(body))
-    }
-
-    /// In what two results in `body` differ.
-    pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
-        if self.others.is_empty()
-            && other.others.is_empty()
-            && let (Some(one), Some(other)) = (&self.first, &other.first)
-        {
-            return likeness::of(one.of(body), other.of(body));
-        }
-        if self.equals(other, body) { Likeness::Equal } else { Likeness::None }
-    }
-
-    /// How long it is, in bytes as written.
-    pub fn bytes(&self) -> usize {
-        self.spans().map(|span| span.len()).sum()
-    }
-
-    fn spans(&self) -> impl Iterator<Item = &Span> {
-        self.first.iter().chain(&self.others)
     }
 }
 
@@ -146,6 +97,22 @@ pub fn has_failed(view: &View<'_>) -> bool {
     }
     let text = decode(first, view.body);
     reports_failure(&text, &text) || json_reports_failure(&text)
+}
+
+/// Whether the result in `view` says that what it reports on is not finished: a job that runs, waits or is to be asked
+/// about again later.
+pub fn says_running(view: &View<'_>) -> bool {
+    let Some(first) = view.message.content.texts().next() else { return false };
+    let raw = first.raw(view.body);
+    if raw.len() > running::LONGEST_JSON {
+        let (head, tail) = ends_of(raw);
+        return !reports_failure(&head, "") && (running::says_text(&head) || running::says_text(&tail));
+    }
+    let text = decode(first, view.body);
+    match running::in_json(&text) {
+        Some(is_running) => is_running,
+        None => !reports_failure(&text, &text) && running::says_text(&text),
+    }
 }
 
 /// Whether the result in `view` leaves open whether the tool has acted: a failure that says so, such as a time limit or
@@ -453,7 +420,7 @@ mod tests {
             ("7".to_owned(), "7".to_owned(), true),
         ] {
             let found = with_views(&[content(&one), content(&other)], |views| {
-                Answer::of(&views[0]).equals(&Answer::of(&views[1]), views[0].body)
+                Answer::of(&views[0]).likeness(&Answer::of(&views[1]), views[0].body) == Likeness::Equal
             });
             assert_eq!(found, same, "{one} {other}");
         }

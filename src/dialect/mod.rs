@@ -121,6 +121,20 @@ pub trait Dialect<J>: Send + Sync {
 
     /// A hidden exchange with short arguments and results, for a request that would be too long otherwise.
     fn short_exchange(&self, exchange: &Bytes) -> Bytes;
+
+    /// The calls of a hidden exchange: names and arguments as JSON.
+    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)>;
+}
+
+/// The calls in the request `body`, as names and arguments.
+fn calls_in(body: &[u8], read: impl Fn(&[u8]) -> Result<Request, Fault>) -> Vec<(String, String)> {
+    let Ok(request) = read(body) else { return Vec::new() };
+    let calls = request.messages.iter().flat_map(|message| &message.calls);
+    let named = calls.map(|call| {
+        let name = call.full_name(body).unwrap_or_default();
+        (name.into_owned(), call.arguments.text(body).into_owned())
+    });
+    named.collect()
 }
 
 /// See [`Dialect::reply_items`].

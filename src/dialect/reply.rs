@@ -5,6 +5,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::request::Request;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::usage::Usage;
+use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, Question};
 use crate::plan::decision::Next;
 use bytes::Bytes;
@@ -210,6 +211,9 @@ pub trait ShownChoice {
 
     /// Whether all its calls were blocked.
     fn is_wholly_blocked(&self) -> bool;
+
+    /// The calls of the present reply that were blocked, with the reasons.
+    fn blocked(&self) -> Vec<(&Assembled, &Reason)>;
 
     /// The blocked calls with their results, as items of the history; `None` where there are none.
     fn hidden_exchange(&self) -> Option<Bytes>;

@@ -15,7 +15,7 @@ use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::{UpstreamError, parse_in_200};
 use crate::dialect::judge::CallJudge;
-use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged, next_of};
+use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged};
 use crate::exchange::judging::Judging;
 use crate::wire::sniff;
 use bytes::Bytes;
@@ -403,7 +403,7 @@ impl Running {
                 let usage = replies.judge.total_usage();
                 self.reask_causes
                     .extend(ReaskCause::of(replies.judge.judging(), usage.prompt + usage.completion));
-                let next = next_of(&replies.judge.shown(), choice);
+                let next = self.next_step(&replies.judge.shown(), choice, replies.judge.judging());
                 self.ask_again(core, choice, next, hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);
                 self.ask(core, replies);

@@ -12,6 +12,7 @@ use self::holding::Holding;
 pub(crate) use self::holding::tests as holding_tests;
 use self::names::OpenTool;
 use crate::conversation::account::SCOPES;
+use crate::conversation::identity::Hash;
 use crate::conversation::request::{Choice, Request};
 use crate::plan::decision::Decision;
 use crate::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
@@ -179,6 +180,11 @@ impl Judging {
     pub fn asking(mut self, token: Option<String>) -> Self {
         self.token = token;
         self
+    }
+
+    /// The tool that a call of `name` means, and its canonical arguments.
+    pub(super) fn call_name(&self, name: &str, arguments: &str) -> (String, Hash) {
+        (self.judge.meant(name).into_owned(), self.judge.arguments_hash(arguments))
     }
 
     /// Whether some calls need a person's approval.

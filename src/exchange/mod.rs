@@ -18,6 +18,7 @@ pub mod offline;
 mod plan;
 pub mod reasks;
 mod refused_reask;
+mod repeats;
 pub mod restore;
 mod running;
 mod send;

@@ -297,6 +297,10 @@ mod tests {
         fn is_wholly_blocked(&self) -> bool {
             false
         }
+        fn blocked(&self) -> Vec<(&crate::conversation::assembled::Assembled, &crate::plan::Reason)> {
+            Vec::new()
+        }
+
         fn hidden_exchange(&self) -> Option<Bytes> {
             None
         }

@@ -21,6 +21,7 @@ use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::confirm::plain_words;
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
+use crate::exchange::repeats::BlockedCalls;
 use crate::plan::ModelQuestion;
 use crate::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use crate::policy::about::Confirming;
@@ -46,6 +47,8 @@ pub(super) struct Running {
     pub(super) variant: Variant,
     pub(super) fallbacks: Fallbacks,
     pub(super) tried: Vec<Fallback>,
+    /// The blocked calls that the model may repeat.
+    pub(super) blocked: BlockedCalls,
     pub(super) reasks: Reasks,
     /// The form in which hidden exchanges are written.
     pub(super) exchange_form: ExchangeForm,

@@ -21,6 +21,7 @@ use crate::dialect::variant::{Added, Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
+use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
 use crate::plan::decision::Next;
 use crate::plan::{Plan, tokens_of};
@@ -110,7 +111,9 @@ impl Running {
             restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
         }
         core.note_left_out(&variant);
+        let blocked = BlockedCalls::new(core, &restored, &judging);
         Self {
+            blocked,
             restored,
             context,
             context_without_ids,

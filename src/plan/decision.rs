@@ -37,6 +37,11 @@ impl Decision {
         matches!(self, Self::Release | Self::Rewrite { .. })
     }
 
+    /// Why the call is blocked, if it is.
+    pub fn block_reason(&self) -> Option<&Reason> {
+        if let Self::Block { reason, .. } = self { Some(reason) } else { None }
+    }
+
     /// Whether the model, and nobody else, gets a result of ours for the call.
     pub fn is_hidden(&self) -> bool {
         matches!(self, Self::Block { .. } | Self::Ask { .. } | Self::Answer { .. } | Self::Clarify { .. })

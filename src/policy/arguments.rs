@@ -7,8 +7,9 @@
 //! call that does not fit is blocked; the model reads where the problem is, which rule was broken and what was
 //! expected, and may correct the call.
 //!
-//! The lenient form accepts harmless deviations: null for an optional parameter, a value outside an enum, a string
-//! that parses to the expected type, a number or boolean where a string was expected. `strict` accepts none of them.
+//! The lenient form accepts harmless deviations: null or an empty text for an optional parameter, a value outside an
+//! enum, a string that parses to the expected type, a number or boolean where a string was expected. `strict` accepts
+//! none of them. What is accepted reaches the client as it came.
 //!
 //! # Why
 //! Models get arguments wrong, and clients fail on them in ways that no model can correct. Schemas are sloppy too: of
@@ -151,6 +152,9 @@ impl Policy for Arguments {
         if let Some(Ok(Value::Object(clean))) = stripped.as_deref().map(serde_json::from_str) {
             value = Value::Object(clean);
         }
+        let limits = limits.map_or(&[][..], Vec::as_slice);
+        // An empty text counts as absent for the schema alone: what the operator asks for holds for it.
+        let blanks = if limits.is_empty() { Value::Null } else { blanks_of(&value) };
         // First, since it corrects what the lenient form accepts: the later checks see what the tool will get.
         let unfit = validator.map_or_else(Vec::new, |validator| validator.problems(&mut value));
         let mut problems = Vec::new();
@@ -159,8 +163,10 @@ impl Policy for Arguments {
             find_keys(&value, &mut String::new(), &harms, &mut problems);
         }
         problems.extend(unfit);
-        let limits = limits.map_or(&[][..], Vec::as_slice);
-        problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
+        for limit in limits {
+            let found = limit.problems(&value);
+            problems.extend(if found.is_empty() { limit.problems(&blanks) } else { found });
+        }
         match (problems.is_empty(), stripped) {
             (true, None) => Verdict::Allow,
             (true, Some(text)) => Verdict::Modify(text),
@@ -240,6 +246,18 @@ fn parse(text: &str) -> Parsed {
                 Err(_) => Parsed::Wrong(Problem::not_json(&error)),
             }
         }
+    }
+}
+
+/// `value` with its empty texts alone, at their places; everything else in it is null.
+fn blanks_of(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.trim().is_empty() => value.clone(),
+        Value::Array(items) => items.iter().map(blanks_of).collect(),
+        Value::Object(members) => {
+            Value::Object(members.iter().map(|(key, value)| (key.clone(), blanks_of(value))).collect())
+        }
+        _ => Value::Null,
     }
 }
 

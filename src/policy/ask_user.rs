@@ -36,6 +36,7 @@ use super::path::Path;
 use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
+use crate::conversation::outcome::Following;
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Verdict};
 use ask::{Asking, asked_as_written};
@@ -218,6 +219,12 @@ impl Policy for AskUser {
             Event::TurnBegins(_) => state.turn = Turn::default(),
             Event::Result(result) => self.add(result, &mut state.turn),
             Event::ResultsComplete(_) => self.tell(state, plan),
+            // Clients send there the pictures that a tool message cannot hold: the searches have brought something.
+            Event::User(view) | Event::System(view) => {
+                let mut following = Following::default();
+                following.add(view);
+                state.turn.poor = if following.shows_something() { 0 } else { state.turn.poor };
+            }
             _ => {}
         }
     }

@@ -5,9 +5,14 @@
 //! blocked. The same holds for cycles of two or three calls, and for larger replies of parallel calls that are
 //! repeated: a notice comes after `notice - 1` full rounds, and calls are blocked from the one that begins the
 //! `block`-th round. Arguments are the same as JSON, whatever the order of their keys, or if they have the same words and
-//! numbers. Results are the same if they differ only in times, ids, cursors and counts of attempts
-//! ([`Likeness`](crate::conversation::outcome::Likeness)). Repetitions that may be progress count half: results that
-//! differ in a few other numbers, and equal long results of one tool for other arguments.
+//! numbers, or differ only in what means nothing to a tool: counts of attempts, nonces, timestamps. Results are the same if
+//! they differ only in times, ids, cursors and counts of attempts
+//! ([`Likeness`](crate::conversation::outcome::Likeness)); pictures, and what the client sends after the results, belong to
+//! them. Repetitions that may be progress count half: results that differ in a few other numbers, equal long results of one
+//! tool for other arguments, and arguments that differ in what may be a mere count.
+//!
+//! Waiting is no loop: repetitions whose results say that something still runs do not count where the calls are ten seconds
+//! apart, and else a twentieth, so that a model that asks hundreds of times at once is stopped.
 //!
 //! After `empty` empty results in a row comes a notice, and from the `empty_block`-th on the tools that gave them are
 //! blocked, whatever the arguments, until the turn ends or another call brings something. Tools in `exempt` (thinking,
@@ -33,6 +38,7 @@
 
 mod near;
 mod trail;
+mod turn;
 mod words;
 
 use super::about::{About, NO_LIMITS};
@@ -40,16 +46,14 @@ use super::pattern::{Pattern, any_concerns, exact_among};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
-use crate::conversation::identity::Hash;
-use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent};
-use crate::conversation::{Event, ToolResult, View};
-use crate::plan::work::step;
+use crate::conversation::outcome::{Answer, Emptiness, has_failed, is_empty, is_silent, says_running};
+use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use near::Worded;
 use serde::Deserialize;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use trail::{Kind, Next, Step, Trail};
+use trail::{Kind, Next};
+use turn::{Made, Turn};
 
 /// See the module.
 pub struct Loops {
@@ -142,7 +146,7 @@ impl Default for Config {
             empty: 2,
             empty_block: 5,
             strict: false,
-            exempt: ["think", "wait*"].map(Pattern::new).to_vec(),
+            exempt: ["think", "wait*", "sleep*"].map(Pattern::new).to_vec(),
             quiet: QUIET.map(Pattern::new).to_vec(),
             empty_texts: owned(&["none", "no results*", "no matches*", "nothing found*"]),
             empty_keys: owned(&[
@@ -167,38 +171,6 @@ struct Nothing {
     /// In lower case.
     texts: Vec<Pattern>,
     keys: Vec<String>,
-}
-
-/// The part of a turn that was read.
-#[derive(Clone, Default)]
-pub struct Turn {
-    /// The calls of the last reply; those that are exempt have no step.
-    reply: Vec<Made>,
-    trail: Trail,
-    empty: EmptyRun,
-    /// How often each call was made; counted where the policy is strict.
-    equal: HashMap<(String, Hash), usize>,
-}
-
-/// A call of a reply whose results are coming.
-#[derive(Clone)]
-struct Made {
-    tool: String,
-    arguments: Hash,
-    /// Its arguments as they are written.
-    text: Option<Arc<Worded>>,
-    answer: Option<(Answer, Kind)>,
-}
-
-/// Empty results in a row.
-#[derive(Clone, Default)]
-struct EmptyRun {
-    results: usize,
-    /// The number of results at the last notice.
-    noticed: usize,
-    /// The tools that gave them, each once, in their order; and the same to look them up.
-    tools: Vec<String>,
-    known: HashSet<String>,
 }
 
 impl Policy for Loops {
@@ -247,12 +219,16 @@ impl Policy for Loops {
             Event::Call(call) => self.add_call(call, turn),
             Event::Result(result) => self.add_result(result, turn),
             Event::ResultsComplete(view) => {
-                self.add_reply(view, turn);
-                if !self.strict {
+                if turn.complete_reply(view.body) {
                     self.tell(turn, plan);
                 }
             }
-            Event::System(_) | Event::User(_) | Event::Hidden { .. } => {}
+            Event::System(view) | Event::User(view) => {
+                if turn.add_following(view) {
+                    self.tell(turn, plan);
+                }
+            }
+            Event::Hidden { .. } => {}
         }
     }
 
@@ -271,7 +247,7 @@ impl Policy for Loops {
 
     fn release(&self, call: &Proposed<'_>, turn: &mut Turn) {
         // Its result is not known yet, so nothing after it can be the next round of a cycle.
-        turn.trail.clear();
+        turn.progress.trail.clear();
         if let Some(arguments) = call.arguments_hash.filter(|_| self.strict && !self.is_exempt(call.name)) {
             turn.count(call.name, arguments);
         }
@@ -286,7 +262,7 @@ impl Loops {
     /// The cycles whose next round is blocked.
     fn closed<'a>(&self, turn: &'a Turn) -> impl Iterator<Item = trail::Cycle<'a>> {
         let block = self.block;
-        turn.trail.cycles(move |length| match length {
+        turn.progress.trail.cycles(move |length| match length {
             1 if block > 0 => block - 1,
             _ => enough(block, length),
         })
@@ -296,8 +272,18 @@ impl Loops {
         if self.strict && !self.is_exempt(&call.name) {
             turn.count(&call.name, call.arguments);
         }
-        let text = Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments))));
-        turn.reply.push(Made { tool: call.name.to_string(), arguments: call.arguments, text, answer: None });
+        // Only calls that are compared with others of their tool are looked at so closely.
+        let is_compared = turn.progress.trail.knows_tool(&call.name)
+            || turn.reply.iter().rev().take(trail::LONGEST).any(|made| made.tool == call.name);
+        turn.reply.push(Made {
+            tool: call.name.to_string(),
+            arguments: call.arguments,
+            text: Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments)))),
+            released_ms: call.released_ms,
+            acts: is_compared && any_concerns(&self.quiet, &call.name),
+            is_exempt: self.is_exempt(&call.name),
+            answer: None,
+        });
     }
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
@@ -305,9 +291,13 @@ impl Loops {
         let Some(made) = result.call.and_then(|call| turn.reply.get_mut(call.position)) else { return };
         let counts_empty = self.empty > 0 || self.empty_block > 0;
         let is_quiet = || is_silent(view) && any_concerns(&self.quiet, &made.tool);
-        let kind = if counts_empty && is_empty(view, &self.words) && !is_quiet() {
+        let trail = &turn.progress.trail;
+        let is_empty = counts_empty && is_empty(view, &self.words) && !is_quiet();
+        let kind = if (is_empty || trail.knows_tool(&made.tool)) && says_running(view) {
+            Kind::Running
+        } else if is_empty {
             Kind::Empty
-        } else if turn.trail.knows(&made.tool, made.arguments) && has_failed(view) {
+        } else if trail.knows(&made.tool, made.arguments) && has_failed(view) {
             Kind::Failed
         } else {
             Kind::Useful
@@ -315,36 +305,24 @@ impl Loops {
         made.answer = Some((Answer::of(view), kind));
     }
 
-    /// The last reply is answered: adds its steps to the trail, in the order of the calls.
-    fn add_reply(&self, last: &View<'_>, turn: &mut Turn) {
-        let mut steps = Vec::new();
-        for made in turn.reply.drain(..) {
-            let Some((answer, kind)) = made.answer.filter(|_| !self.is_exempt(&made.tool)) else {
-                turn.trail.clear();
-                turn.empty = EmptyRun::default();
-                steps.clear();
-                continue;
-            };
-            turn.empty.add(&made.tool, kind);
-            steps.push(Step { tool: made.tool, arguments: made.arguments, text: made.text, answer, kind });
-        }
-        turn.trail.add_reply(steps, last.body);
-    }
-
     /// Gives a notice of the cycle that the model is in: when it becomes one, before its last round, and at intervals
     /// where it is not stopped. Else of its empty results.
     fn tell(&self, turn: &mut Turn, plan: &mut Plan) {
+        if self.strict {
+            return;
+        }
         let (notice, block) = (self.notice, self.block);
-        let nothing_again = self.empty > 0 && turn.empty.results >= turn.empty.noticed + self.empty;
+        let turn::Progress { trail, empty, .. } = &mut turn.progress;
+        let nothing_again = self.empty > 0 && empty.results >= empty.noticed + self.empty;
         if nothing_again {
-            turn.empty.noticed = turn.empty.results;
+            empty.noticed = empty.results;
         }
         let is_last = |rounds: usize| block > 0 && rounds + 1 >= block;
         let again = |rounds: usize, noticed| rounds + 1 == block || rounds >= noticed + notice;
-        if let Some(cycle) = turn.trail.tell(|length| enough(notice, length), again) {
+        if let Some(cycle) = trail.tell(|length| enough(notice, length), again) {
             plan.notice("notice", words::notice(&self.texts, &cycle, is_last(cycle.rounds)));
         } else if nothing_again {
-            plan.notice("empty", words::notice_empty(&self.texts, turn.empty.results, &turn.empty.tools));
+            plan.notice("empty", words::notice_empty(&self.texts, empty.results, &empty.tools));
         }
     }
 
@@ -369,7 +347,7 @@ impl Loops {
 
     /// The reason where the tool has found nothing so often that its next call is blocked.
     fn empty_reason(&self, call: &Proposed<'_>, turn: &Turn) -> Option<Reason> {
-        let empty = &turn.empty;
+        let empty = &turn.progress.empty;
         let strict = self.strict && self.empty > 0 && empty.results >= self.empty;
         let often = self.empty_block > 0 && empty.results + 1 >= self.empty_block;
         if !(strict || often) || !empty.known.contains(call.name) {
@@ -392,40 +370,6 @@ fn enough(setting: usize, length: usize) -> usize {
 
 fn reason(message: String, numbers: Vec<(&'static str, u64)>) -> Reason {
     Reason::new(ReasonKind::LoopDetected, message).with(numbers)
-}
-
-impl Turn {
-    /// A reply begins. If the one before it was never answered in full, it breaks every cycle.
-    fn begin_reply(&mut self) {
-        if !self.reply.is_empty() {
-            self.reply.clear();
-            self.trail.clear();
-            self.empty = EmptyRun::default();
-        }
-    }
-
-    fn count(&mut self, tool: &str, arguments: Hash) {
-        *self.equal.entry((tool.to_owned(), arguments)).or_default() += 1;
-    }
-
-    fn count_of(&self, tool: &str, arguments: Hash) -> usize {
-        self.equal.get(&(tool.to_owned(), arguments)).copied().unwrap_or_default()
-    }
-}
-
-impl EmptyRun {
-    fn add(&mut self, tool: &str, kind: Kind) {
-        if kind != Kind::Empty {
-            *self = Self::default();
-            return;
-        }
-        self.results += 1;
-        step();
-        if !self.known.contains(tool) {
-            self.known.insert(tool.to_owned());
-            self.tools.push(tool.to_owned());
-        }
-    }
 }
 
 impl Emptiness for Nothing {
@@ -755,10 +699,10 @@ mod tests {
     fn a_clock_a_cursor_or_an_etag_does_not_make_a_result_new() {
         for result in [
             (|nth| format!("No new messages at 12:00:{nth:02}.")) as fn(usize) -> String,
-            |nth| format!(r#"{{"status":"pending","request_id":"r-{nth}","took_ms":{nth}}}"#),
+            |nth| format!(r#"{{"status":"unchanged","request_id":"r-{nth}","took_ms":{nth}}}"#),
             |nth| format!(r#"{{"items":["the same item"],"next_cursor":"c{nth}="}}"#),
             |nth| format!("ETag: \"{nth}a\"\nNothing has changed."),
-            |nth| format!("Not ready yet (attempt {nth})"),
+            |nth| format!("The inbox is empty (attempt {nth})"),
         ] {
             let messages = |calls| growing("check", &["{}"], result, calls);
             assert_eq!(places("", &messages(4)), [(6, "notice"), (8, "notice")], "{}", result(1));
@@ -769,6 +713,25 @@ mod tests {
             .remove(0)
             .2;
         assert!(said.contains("gave the same result each time, but for times, ids or counts."), "{said}");
+    }
+
+    #[test]
+    fn waiting_counts_a_twentieth_and_less_where_the_calls_are_apart() {
+        let body = |pairs: &[Pair]| format!(r#"{{"model":"m","messages":[{}]}}"#, one_by_one(pairs));
+        let running = ("look", "{}", r#"{"state":"running"}"#);
+        let pause = ("bash", r#"{"command":"sleep 5"}"#, "");
+        for (pairs, calls) in [(vec![running; 61], 61), ([running, pause].repeat(61), 122)] {
+            let told = places("", &one_by_one(&pairs));
+            assert_eq!(told.len(), 2, "{told:?}");
+            assert_eq!(allowed("", &one_by_one(&pairs), &[running]), [false], "{calls}");
+            assert_eq!(allowed("", &one_by_one(&pairs[..calls - 2]), &[running]), [true], "{calls}");
+        }
+        // Half a minute apart.
+        let released: Vec<Option<u64>> = (0..200).map(|nth| Some(1_000 + 30_000 * nth)).collect();
+        let rule = policy::<Loops>("");
+        let (plan, mut judge) = read(&rule, &body(&vec![running; 200]), &released);
+        assert!(plan.edits.is_empty());
+        assert!(judge.rule(0, "look", Some("{}"), 0).is_allowed());
     }
 
     #[test]

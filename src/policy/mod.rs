@@ -58,6 +58,7 @@ use crate::plan::{Plan, Proposed, Usage, Verdict};
 use about::About;
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use set::{Rule, RuleOf};
 use std::sync::Arc;
 use texts::Text;
@@ -116,6 +117,12 @@ pub trait Policy: Sized + Send + Sync + 'static {
     type Config: DeserializeOwned;
     /// The fold's state of one conversation, rebuilt for each request and forked for each choice of its reply.
     type State: Default + Clone + Send + Sync + 'static;
+
+    /// The settings of the shipped table `shipped` that the operator's table `own`, as written, overrules although it
+    /// does not repeat them: each as the key of an inner table and the key in it.
+    fn overruled(_own: &Value, _shipped: &Value) -> Vec<[String; 2]> {
+        Vec::new()
+    }
 
     /// Checks the settings.
     ///
@@ -190,6 +197,8 @@ pub struct Entry {
     pub scope: Option<&'static str>,
     /// See [`Policy::TEXTS`].
     pub texts: &'static [Text],
+    /// See [`Policy::overruled`].
+    pub overruled: Overruled,
     /// Builds the policy from its table.
     pub build: Build,
 }
@@ -200,13 +209,23 @@ pub const OF_WHOLE_HISTORIES: Option<&str> = Some(
      across a compaction, a program or an MCP item",
 );
 
+/// See [`Policy::overruled`].
+pub type Overruled = fn(&Value, &Value) -> Vec<[String; 2]>;
+
 /// How a policy is built from its table in the file.
 pub type Build = fn(toml::de::ValueDeserializer<'_>) -> Result<Arc<dyn Rule>, BuildError>;
 
 impl Entry {
     /// The entry of the policy `P`.
     pub const fn of<P: Policy>() -> Self {
-        Self { name: P::NAME, summary: P::SUMMARY, scope: P::SCOPE, texts: P::TEXTS, build: build::<P> }
+        Self {
+            name: P::NAME,
+            summary: P::SUMMARY,
+            scope: P::SCOPE,
+            texts: P::TEXTS,
+            overruled: P::overruled,
+            build: build::<P>,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ use crate::conversation::Event;
 use crate::conversation::names::dispatch_form;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -73,6 +74,14 @@ pub struct Limit {
     per: Period,
 }
 
+impl Limit {
+    /// Whether it allows fewer calls in the same time.
+    fn is_tighter(self, other: Self) -> bool {
+        let calls_in = |calls: usize, per: Period| calls as u128 * u128::from(per.millis());
+        calls_in(self.calls, other.per) < calls_in(other.calls, self.per)
+    }
+}
+
 /// When each tool's calls were handed out, in ms since the epoch, in the order of the calls; by the tool's name as programs
 /// look it up, with the name that was called first.
 #[derive(Clone, Default)]
@@ -84,6 +93,22 @@ impl Policy for RateLimit {
     const TEXTS: &'static [Text] = &[BLOCKED];
     type Config = Config;
     type State = Released;
+
+    /// A default that is tighter than a shipped pattern holds for the tools of that pattern too: who writes that every tool may
+    /// be called five times a minute does not mean thirty.
+    fn overruled(own: &Value, shipped: &Value) -> Vec<[String; 2]> {
+        let shipped_default = shipped.pointer("/default/per");
+        let of = |limit: &Value, per: Option<&Value>| {
+            let per = Period::deserialize(limit.get("per").or(per)?).ok()?;
+            Some(Limit { calls: usize::deserialize(limit.get("calls")?).ok()?, per })
+        };
+        let default = own.get("default").and_then(|default| of(default, shipped_default));
+        let Some(default) = default.filter(|default| default.calls > 0) else { return Vec::new() };
+        let patterns = shipped.get("tools").and_then(Value::as_object).into_iter().flatten();
+        let laxer =
+            patterns.filter(|(_, limit)| of(limit, None).is_some_and(|limit| default.is_tighter(limit)));
+        laxer.map(|(pattern, _)| ["tools".to_owned(), pattern.clone()]).collect()
+    }
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let all = config.default.iter().map(|limit| ("default.per".to_owned(), limit));

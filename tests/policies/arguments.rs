@@ -1,9 +1,11 @@
 //! `arguments`: calls that fit arrive as they were made, calls that do not are explained to the model, which
 //! fixes them, and the client sees the fixed call alone.
 
+use crate::responses_kit::Talk as Responses;
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Gate, Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
@@ -198,4 +200,70 @@ fn unsafe_keys_are_stripped_where_the_operator_asked_for_it_and_the_next_request
         program.wait_for_metric("toolrein_actions_total{policy=\"arguments\",action=\"rewritten\"}", 1.0);
         program.wait_for_metric("toolrein_tool_calls_total{tool=\"weather\",verdict=\"modify\"}", 1.0);
     });
+}
+
+/// A tool whose optional parameters have no place for an empty text.
+fn optional_parameters() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "minLength": 1},
+            "days": {"type": "integer"},
+            "since": {"type": "string", "format": "date", "pattern": "^[0-9]{4}"},
+            "unit": {"enum": ["C", "F"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "place": {"anyOf": [{"type": "object"}, {"type": "number"}]},
+            "more": {"type": "object", "properties": {"hour": {"type": "integer"}}},
+        },
+        "required": ["city"],
+        "additionalProperties": false,
+    })
+}
+
+#[test]
+fn an_empty_text_for_an_optional_parameter_counts_as_absent_and_arrives_as_it_came() {
+    let passing =
+        r#"{"city":"Paris","days":"","since":"","unit":"","tags":"", "place":" ","more":{"hour":""}}"#;
+    let blocked =
+        [r#"{"city":"","days":1}"#, r#"{"city":"Paris","other":""}"#, r#"{"city":"Paris","days":"many"}"#];
+    for streamed in [false, true] {
+        for (arguments, passes) in std::iter::once((passing, true)).chain(blocked.map(|it| (it, false))) {
+            let form = if streamed { Form::Streamed } else { Form::Whole };
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => call("a", arguments, request),
+                _ => text("As you like.", request),
+            });
+            let mut talk = weather(form);
+            talk.members["tools"][0]["function"]["parameters"] = optional_parameters();
+            let said = talk.ask(&Toolrein::before(&upstream, ON));
+            said.assert_coherent(form);
+            let calls: Vec<&str> = said.calls.iter().map(|(.., arguments)| arguments.as_str()).collect();
+            assert_eq!(calls, Vec::from_iter(passes.then_some(arguments)), "{arguments}");
+
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Output::calls(nth, &[("0", "weather", arguments)]).reply(request),
+                _ => Output::text(nth, "As you like.").reply(request),
+            });
+            let tool = json!({"type": "function", "name": "weather", "parameters": optional_parameters()});
+            let talk = Responses::new(streamed).with_tools(json!([tool]));
+            let answer = talk.ask(&Toolrein::before(&upstream, ON));
+            let calls: Vec<&str> =
+                answer.items().iter().filter_map(|item| item["arguments"].as_str()).collect();
+            assert_eq!(calls, Vec::from_iter(passes.then_some(arguments)), "{arguments}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_text_is_no_way_round_the_operator_s_limits_or_the_strict_form() {
+    let limited = "[policy.arguments]\ntools = { weather = { since = { pattern = \"^2\" } } }\n";
+    for (settings, passes) in [(ON, true), (limited, false), ("[policy.arguments]\nstrict = true\n", false)] {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => call("a", r#"{"city":"Paris","since":""}"#, request),
+            _ => text("As you like.", request),
+        });
+        let mut talk = weather(Form::Whole);
+        talk.members["tools"][0]["function"]["parameters"] = optional_parameters();
+        assert_eq!(!talk.ask(&Toolrein::before(&upstream, settings)).calls.is_empty(), passes, "{settings}");
+    }
 }

@@ -215,3 +215,34 @@ fn while_observing_nothing_waits() {
     let body = Responses::new(false).body.to_string();
     assert_eq!(Request::post(&url(&program), body).send().json()["output"].as_array().unwrap().len(), 4);
 }
+
+#[test]
+fn a_default_below_a_shipped_pattern_holds_for_the_tools_of_that_pattern() {
+    in_both_forms(|form| {
+        for (settings, ran) in [
+            ("[policy.rate_limit]\ndefault = { calls = 2, per = \"60s\" }\n", 2),
+            (
+                "[policy.rate_limit]\ndefault = { calls = 2, per = \"60s\" }\n\
+                 tools = { \"*search*\" = { calls = 3, per = \"60s\" } }\n",
+                3,
+            ),
+            ("", 6),
+        ] {
+            let upstream =
+                Scripted::start(|_, request| match request.json().to_string().contains("RATE_LIMIT") {
+                    true => text("As you like.", request),
+                    false => {
+                        let ids: Vec<String> = (0..6).map(|nth| format!("{nth}")).collect();
+                        let arguments: Vec<String> =
+                            (0..6).map(|nth| format!("{{\"q\":\"{nth}\"}}")).collect();
+                        let calls: Vec<_> = (0..6)
+                            .map(|nth| (ids[nth].as_str(), "search", arguments[nth].as_str()))
+                            .collect();
+                        Reply::speech(request, &Speech::calls(&calls))
+                    }
+                });
+            let program = Toolrein::before(&upstream, &format!("base = \"shipped\"\n{settings}"));
+            assert_eq!(Talk::new(form).ask(&program).calls.len(), ran, "{settings}");
+        }
+    });
+}

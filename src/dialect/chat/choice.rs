@@ -13,6 +13,7 @@ use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
 use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
+use crate::plan::Reason;
 use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::json::{escape_into, unescape};
@@ -334,6 +335,11 @@ impl ShownChoice for ChoiceState {
     fn is_wholly_blocked(&self) -> bool {
         let is_hidden = self.has_blocked() && !self.is_asking() && !self.is_waiting();
         is_hidden && self.counts.released == 0
+    }
+
+    fn blocked(&self) -> Vec<(&Assembled, &Reason)> {
+        let decided = self.assembler.calls().iter().zip(&self.decisions);
+        decided.filter_map(|(call, decision)| Some((call, decision.as_ref()?.block_reason()?))).collect()
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {

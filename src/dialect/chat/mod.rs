@@ -101,4 +101,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
     fn short_exchange(&self, exchange: &Bytes) -> Bytes {
         hidden_exchange::short_exchange(exchange)
     }
+
+    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
+        super::calls_in(&[br#"{"messages":["#, &exchange[..], b"]}"].concat(), parse)
+    }
 }

@@ -104,6 +104,10 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     fn short_exchange(&self, exchange: &Bytes) -> Bytes {
         rounds::short_exchange(exchange)
     }
+
+    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
+        super::calls_in(&[br#"{"input":["#, &rounds::items(exchange)[..], b"]}"].concat(), parse)
+    }
 }
 
 /// Whether the request belongs to a conversation that the upstream keeps under one name.

@@ -1,5 +1,5 @@
-//! The lenient form of validation: what a schema forbids but the tools accept: null for an absent parameter, values
-//! outside an enum, values whose text or whose parsed text has the right type.
+//! The lenient form of validation: what a schema forbids but the tools accept: null or an empty text for an absent
+//! parameter, values outside an enum, values whose text or whose parsed text has the right type.
 
 use super::problem::{parent, schema_of};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -11,25 +11,34 @@ use serde_json::Value;
 pub struct Fix {
     /// The JSON pointer of the value.
     pub path: String,
-    /// What the value becomes; `None`: it is absent.
-    value: Option<Value>,
+    correction: Correction,
+}
+
+/// What a value becomes.
+enum Correction {
+    Value(Value),
+    /// It is absent; what it was is shown to the model where it is required.
+    Absent(&'static str),
 }
 
 impl Fix {
-    /// Whether it takes a value away.
-    pub fn removes(&self) -> bool {
-        self.value.is_none()
+    /// What is taken away, as a reader is shown it; `None`: nothing is.
+    pub fn removed(&self) -> Option<&'static str> {
+        match self.correction {
+            Correction::Value(_) => None,
+            Correction::Absent(found) => Some(found),
+        }
     }
 
     /// Changes `arguments`.
     pub fn apply(self, arguments: &mut Value) {
-        match self.value {
-            Some(value) => {
+        match self.correction {
+            Correction::Value(value) => {
                 if let Some(found) = arguments.pointer_mut(&self.path) {
                     *found = value;
                 }
             }
-            None => {
+            Correction::Absent(_) => {
                 if let Some((within, key)) = parent(&self.path)
                     && let Some(Value::Object(members)) = arguments.pointer_mut(within)
                 {
@@ -43,22 +52,32 @@ impl Fix {
 /// The correction where `error` against `schema` is accepted, which may be none; `None` where it is not accepted.
 /// `arguments` are what was validated.
 pub fn excuse(error: &ValidationError<'_>, schema: &Value, arguments: &Value) -> Option<Vec<Fix>> {
-    use ValidationErrorKind::{
-        AnyOf, Constant, Enum, OneOfMultipleValid, OneOfNotValid, RegexEngineFailure, Type,
-    };
+    use ValidationErrorKind::{AnyOf, Constant, Enum, OneOfNotValid, Type};
     let (found, path) = (error.instance().as_ref(), error.instance_path().as_str());
     let judges_value = matches!(
         error.kind(),
         Type { .. } | Enum { .. } | Constant { .. } | AnyOf { .. } | OneOfNotValid { .. }
     );
     // Whether the parameter is optional shows when it is removed: then `required` objects.
+    let absent = |found| Some(vec![Fix { path: path.to_owned(), correction: Correction::Absent(found) }]);
     if judges_value && found.is_null() && is_member(path, arguments) {
-        return Some(vec![Fix { path: path.to_owned(), value: None }]);
+        return absent("null");
     }
+    let is_blank = || found.as_str().is_some_and(|text| text.trim().is_empty()) && is_member(path, arguments);
+    // Models fill parameters that they leave out with an empty text, of whatever type these are.
+    excuse_value(error, schema, arguments).or_else(|| is_blank().then(|| absent("an empty text")).flatten())
+}
+
+/// The same, for a value that is not taken for absent.
+fn excuse_value(error: &ValidationError<'_>, schema: &Value, arguments: &Value) -> Option<Vec<Fix>> {
+    use ValidationErrorKind::{
+        AnyOf, Constant, Enum, OneOfMultipleValid, OneOfNotValid, RegexEngineFailure, Type,
+    };
     match error.kind() {
         Type { kind } => {
-            let value = Some(coerced(found, types_of(kind))?);
-            Some(vec![Fix { path: path.to_owned(), value }])
+            let value = coerced(error.instance().as_ref(), types_of(kind))?;
+            let path = error.instance_path().as_str().to_owned();
+            Some(vec![Fix { path, correction: Correction::Value(value) }])
         }
         Enum { options } => {
             let options = options.as_array().map_or(&[][..], Vec::as_slice);

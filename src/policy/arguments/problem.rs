@@ -7,7 +7,7 @@ use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// The most problems that are reported at once.
 const MOST_REPORTED: usize = 3;
@@ -61,8 +61,13 @@ impl Problem {
         Self::new("", "schema", "what the tool's parameters declare")
     }
 
-    /// The message for `error` against `schema`. `nulls` are the paths of null values that were taken for absent.
-    pub fn of(error: &ValidationError<'_>, schema: &Value, nulls: &HashSet<String>) -> Vec<Self> {
+    /// The message for `error` against `schema`. `removed`: what values were, by path, that were taken for
+    /// absent.
+    pub fn of(
+        error: &ValidationError<'_>,
+        schema: &Value,
+        removed: &HashMap<String, &'static str>,
+    ) -> Vec<Self> {
         use ValidationErrorKind::{
             AdditionalProperties, AnyOf, OneOfNotValid, Required, UnevaluatedProperties,
         };
@@ -71,14 +76,14 @@ impl Problem {
         let (path, expected) = match kind {
             AnyOf { context } | OneOfNotValid { context } => {
                 if let Some(branch) = meant(context, path) {
-                    return branch.iter().flat_map(|error| Self::of(error, schema, nulls)).collect();
+                    return branch.iter().flat_map(|error| Self::of(error, schema, removed)).collect();
                 }
                 (path.to_owned(), union(context, error.instance()))
             }
             Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 let path = join(path, name);
-                let found = if nulls.contains(&path) { ", found null" } else { "" };
+                let found = removed.get(&path).map_or_else(String::new, |found| format!(", found {found}"));
                 let declared = declared_types(owner, name).unwrap_or_else(|| "a value".to_owned());
                 (path, format!("{declared}{found}"))
             }

@@ -8,7 +8,7 @@ use super::weight::Weight;
 use crate::policy::compile::compile;
 use jsonschema::ValidationError;
 use serde_json::{Map, Value};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// The longest schema that is compiled, in bytes: the longest in the corpus of real tools has 9 KB.
@@ -74,8 +74,8 @@ impl Validator {
     /// The problems of `value`. The lenient form corrects what it accepts, so that `value` becomes what the tool will
     /// make of it.
     pub fn problems(&self, value: &mut Value) -> Vec<Problem> {
-        // Values that the lenient form takes for absent, to be distinguished from absent ones.
-        let mut nulls = HashSet::new();
+        // Values that the lenient form takes for absent, to be distinguished from absent ones: what they were, by path.
+        let mut removed = HashMap::new();
         let mut problems = Vec::new();
         for _ in 0..ROUNDS {
             let Some(looks) = self.weight.of_value(value).filter(|looks| looks.verdict <= MOST_LOOKS) else {
@@ -89,14 +89,14 @@ impl Validator {
             }
             let errors: Vec<_> = self.compiled.iter_errors(value).collect();
             problems.clear();
-            let fixes = self.judge(&errors, value, &nulls, &mut problems);
+            let fixes = self.judge(&errors, value, &removed, &mut problems);
             drop(errors);
             if fixes.is_empty() {
                 break;
             }
             for fix in fixes {
-                if fix.removes() {
-                    nulls.insert(fix.path.clone());
+                if let Some(found) = fix.removed() {
+                    removed.insert(fix.path.clone(), found);
                 }
                 fix.apply(value);
             }
@@ -109,14 +109,14 @@ impl Validator {
         &self,
         errors: &[ValidationError<'_>],
         value: &Value,
-        nulls: &HashSet<String>,
+        removed: &HashMap<String, &'static str>,
         problems: &mut Vec<Problem>,
     ) -> Vec<Fix> {
         let mut fixes = Vec::new();
         for error in errors {
             match if self.strict { None } else { excuse(error, &self.schema, value) } {
                 Some(more) => fixes.extend(more),
-                None => problems.extend(Problem::of(error, &self.schema, nulls)),
+                None => problems.extend(Problem::of(error, &self.schema, removed)),
             }
         }
         fixes

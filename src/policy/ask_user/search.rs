@@ -41,8 +41,9 @@ impl Quality {
         if has_failed || is_empty(view, &Nothing) {
             return Some(false);
         }
-        // What holds no text cannot be compared.
-        let is_text = view.message.content.texts().next().is_some();
+        // What holds no text cannot be compared, nor can a text beside a picture.
+        let content = &view.message.content;
+        let is_text = content.texts().next().is_some() && !content.has_other_parts();
         let compares = self.overlap > 0.0 && is_text && !query.is_empty();
         Some(!compares || query.share_in(&Words::of(&text_of(view, MOST_RESULT))) >= self.overlap)
     }

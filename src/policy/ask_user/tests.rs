@@ -86,6 +86,31 @@ fn a_quality_reported_by_the_tool_outweighs_the_words_of_the_result() {
 }
 
 #[test]
+fn searches_that_are_answered_by_pictures_have_brought_something() {
+    let picture = r#"{"type":"image_url","image_url":{"url":"u"}}"#;
+    let step = |at: usize, content: &str, after: &str| {
+        let call = format!(
+            r#"{{"id":"c{at}","type":"function","function":{{"name":"search","arguments":"{{\"q\":\"cat {at}\"}}"}}}}"#
+        );
+        format!(
+            r#",{{"role":"assistant","tool_calls":[{call}]}},{{"role":"tool","tool_call_id":"c{at}","content":{content}}}{after}"#
+        )
+    };
+    let after = format!(r#",{{"role":"user","content":[{picture}]}}"#);
+    let beside = format!(r#"[{{"type":"text","text":"See below."}},{picture}]"#);
+    let text = r#""See below.""#;
+    for (content, after, told) in [(text, "", 1), (text, after.as_str(), 0), (beside.as_str(), "", 0)] {
+        let steps: String = (0..4).map(|at| step(at, content, after)).collect();
+        let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"q"}}{steps}]}}"#);
+        assert_eq!(
+            plan_of(&policy::<AskUser>("diminishing = 0"), &body).edits.len(),
+            told,
+            "{content} {after}"
+        );
+    }
+}
+
+#[test]
 fn a_lookup_that_has_no_query_may_find_nothing() {
     let route = |from: &str| format!(r#"{{"origin":"{from}","destination":"JFK"}}"#);
     let routes = ["SEA", "LAX", "SFO"].map(route);

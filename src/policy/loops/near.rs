@@ -1,8 +1,12 @@
-//! Arguments that differ in form alone: the same words and numbers, whatever their order, case, spacing and punctuation.
-//! Compares two texts; decides nothing. No number is left out: another page is another call.
+//! Arguments that ask for the same: the same words and numbers in another form (order, case, spacing, punctuation), or
+//! the same but for what a model varies without meaning: counts of attempts, nonces, times, random ids. Compares two
+//! texts; decides nothing. No other number is left out: another page is another call.
+
+mod noise;
 
 use crate::conversation::call::WrittenArguments;
 use crate::plan::work::step;
+use noise::{Noise, is_counter_name, is_noise_name, without_noise};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +20,28 @@ pub struct Worded {
     words: OnceLock<Option<Words>>,
 }
 
+/// How far two different arguments ask for the same. A greater one is a greater difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Nearness {
+    /// The same words and numbers in another form.
+    Form,
+    /// And other counts of attempts, nonces or timestamps, which say by their names that they mean nothing.
+    Noise,
+    /// And a count or a time that may mean something.
+    Count,
+    /// And another random id.
+    Id,
+}
+
 /// What arguments say, whatever their form.
 #[derive(Debug)]
 pub struct Words {
     /// The length of the arguments as they are written, in bytes.
     bytes: usize,
-    /// Each text as its words in order.
-    value: Value,
+    /// Each text as its words in order: as it is, and without what [`Nearness`] leaves out.
+    forms: [Value; 4],
+    /// The counts that [`Nearness::Count`] leaves out, in the order of their names.
+    counts: Vec<(String, i64)>,
 }
 
 impl Worded {
@@ -31,9 +50,9 @@ impl Worded {
         Self { written, words: OnceLock::new() }
     }
 
-    /// Whether these and the `other` arguments have the same words in the same members.
-    pub fn is_near(&self, other: Option<&Words>) -> bool {
-        self.words().zip(other).is_some_and(|(one, other)| one.is_near(other))
+    /// How near these and the `other` arguments are; `None` where they ask for different things.
+    pub fn nearness(&self, other: Option<&Words>) -> Option<Nearness> {
+        self.words()?.nearness(other?)
     }
 
     /// `None` where they are not compared.
@@ -49,24 +68,82 @@ impl Words {
             return None;
         }
         step();
-        let mut value = serde_json::from_str(arguments).ok()?;
-        put_in_order(&mut value);
-        Some(Self { bytes: arguments.len(), value })
+        let value: Value = serde_json::from_str(arguments).ok()?;
+        let mut counts = Vec::new();
+        let levels = [None, Some(Noise::Named), Some(Noise::Count), Some(Noise::Id)];
+        let forms = levels.map(|noise| {
+            let mut value = value.clone();
+            counts.clear();
+            put_in_order(&mut value, noise, &mut counts);
+            value
+        });
+        Some(Self { bytes: arguments.len(), forms, counts })
     }
 
-    fn is_near(&self, other: &Self) -> bool {
+    fn nearness(&self, other: &Self) -> Option<Nearness> {
+        let is_equal = |at: usize| self.forms[at] == other.forms[at];
         // As many letters and digits, give or take what is written in another way.
-        self.bytes.abs_diff(other.bytes) <= self.bytes / 2 && self.value == other.value
+        if self.bytes.abs_diff(other.bytes) <= self.bytes / 2 && is_equal(0) {
+            return Some(Nearness::Form);
+        }
+        if is_equal(1) {
+            return Some(Nearness::Noise);
+        }
+        if !self.counts_on_to(other) {
+            return None;
+        }
+        if is_equal(2) {
+            return Some(Nearness::Count);
+        }
+        is_equal(3).then_some(Nearness::Id)
+    }
+
+    /// Whether the counts are equal or one apart: others are chosen.
+    fn counts_on_to(&self, other: &Self) -> bool {
+        self.counts.len() == other.counts.len()
+            && self
+                .counts
+                .iter()
+                .zip(&other.counts)
+                .all(|((name, one), (other_name, other))| name == other_name && one.abs_diff(*other) <= 1)
     }
 }
 
-/// Replaces each text by its words in order: two texts of the same words are equal then, and no others.
-fn put_in_order(value: &mut Value) {
+/// Replaces each text by its words in order, without `noise`: two texts of the same words are equal then, and no others.
+fn put_in_order(value: &mut Value, noise: Option<Noise>, counts: &mut Vec<(String, i64)>) {
     match value {
-        Value::String(text) => *text = words(text).join(" "),
-        Value::Array(values) => values.iter_mut().for_each(put_in_order),
-        Value::Object(members) => members.values_mut().for_each(put_in_order),
+        Value::String(text) => *text = words(&without_noise(text, noise)).join(" "),
+        Value::Array(values) => values.iter_mut().for_each(|value| put_in_order(value, noise, counts)),
+        Value::Object(members) => {
+            members.retain(|name, value| !is_noise(name, value, noise, counts));
+            members.values_mut().for_each(|value| put_in_order(value, noise, counts));
+        }
+        Value::Number(number) if noise >= Some(Noise::Count) => {
+            let text = number.to_string();
+            if without_noise(&text, noise).is_empty() {
+                *value = Value::Null;
+            }
+        }
         _ => {}
+    }
+}
+
+/// Whether a member is `noise` as a whole; a count is added to `counts`.
+fn is_noise(name: &str, value: &Value, noise: Option<Noise>, counts: &mut Vec<(String, i64)>) -> bool {
+    let is_scalar = value.is_string() || value.is_number();
+    if noise.is_none() || !is_scalar {
+        return false;
+    }
+    if is_noise_name(name) {
+        return true;
+    }
+    let count = value.as_i64().or_else(|| value.as_str()?.trim().parse().ok());
+    match count.filter(|_| noise >= Some(Noise::Count) && is_counter_name(name)) {
+        Some(count) => {
+            counts.push((name.to_owned(), count));
+            true
+        }
+        None => false,
     }
 }
 
@@ -89,6 +166,11 @@ mod tests {
     use crate::conversation::memo::NoMemo;
     use crate::plan::work::steps_of;
 
+    fn nearness(one: &str, other: &str) -> Option<Nearness> {
+        let [one, other] = [one, other].map(Words::of);
+        one.zip(other).and_then(|(one, other)| one.nearness(&other))
+    }
+
     #[test]
     fn arguments_that_differ_in_order_case_spacing_or_punctuation_are_near() {
         for (one, other, near) in [
@@ -104,11 +186,60 @@ mod tests {
             (r#"{"q":"+"}"#, r#"{"q":"-"}"#, false),
             ("not JSON", "not  JSON", false),
         ] {
-            let [one_words, other_words] = [one, other].map(Words::of);
-            let is_near = one_words.zip(other_words).is_some_and(|(one, other)| one.is_near(&other));
-            assert_eq!(is_near, near, "{one} {other}");
+            assert_eq!(nearness(one, other), near.then_some(Nearness::Form), "{one} {other}");
         }
         assert!(Words::of(&format!("{{\"q\":\"{}\"}}", "x ".repeat(LONGEST))).is_none());
+    }
+
+    #[test]
+    fn counters_nonces_times_and_random_ids_are_no_other_question() {
+        let [a, b] = ["0b8e7d6c-1f2a-4c3d-9e8f-001122334455", "9b8e7d6c-1f2a-4c3d-9e8f-00112233445f"];
+        for (one, other, near) in [
+            (r#"{"q":"a","attempt":1}"#.to_owned(), r#"{"attempt":7,"q":"a"}"#.to_owned(), Nearness::Noise),
+            (r#"{"q":"a"}"#.to_owned(), r#"{"q":"a","retry_count":1}"#.to_owned(), Nearness::Noise),
+            (r#"{"nonce":"k3j"}"#.to_owned(), r#"{"nonce":"p0q9"}"#.to_owned(), Nearness::Noise),
+            (format!(r#"{{"requestId":"{a}"}}"#), format!(r#"{{"requestId":"{b}"}}"#), Nearness::Noise),
+            (r#"{"ts":1764000000}"#.to_owned(), r#"{"ts":1764000013}"#.to_owned(), Nearness::Noise),
+            (r#"{"note":"attempt 1"}"#.to_owned(), r#"{"note":"Attempt #7"}"#.to_owned(), Nearness::Noise),
+            (r#"{"q":"x, 2nd try"}"#.to_owned(), r#"{"q":"x, third try"}"#.to_owned(), Nearness::Noise),
+            (r#"{"t":1764000001.5}"#.to_owned(), r#"{"t":1764000013.25}"#.to_owned(), Nearness::Count),
+            (
+                r#"{"q":"news (try 2 of 9)"}"#.to_owned(),
+                r#"{"q":"news (try 3 of 9)"}"#.to_owned(),
+                Nearness::Noise,
+            ),
+            (
+                r#"{"url":"http://a.example/x?cb=71"}"#.to_owned(),
+                r#"{"url":"http://a.example/x?cb=5"}"#.to_owned(),
+                Nearness::Noise,
+            ),
+            (r#"{"n":1}"#.to_owned(), r#"{"n":2}"#.to_owned(), Nearness::Count),
+            (r#"{"q":"a","count":"9"}"#.to_owned(), r#"{"q":"a","count":"10"}"#.to_owned(), Nearness::Count),
+            (
+                r#"{"q":"now 2026-11-28T10:00:01Z"}"#.to_owned(),
+                r#"{"q":"now 2026-11-28T10:00:09.25Z"}"#.to_owned(),
+                Nearness::Count,
+            ),
+            (r#"{"at":1764000000123}"#.to_owned(), r#"{"at":1764000013456}"#.to_owned(), Nearness::Count),
+            (format!(r#"{{"x":"{a}"}}"#), format!(r#"{{"x":"{b}"}}"#), Nearness::Id),
+        ] {
+            assert_eq!(nearness(&one, &other), Some(near), "{one} {other}");
+            assert_eq!(nearness(&other, &one), Some(near), "{other} {one}");
+        }
+        for (one, other) in [
+            (r#"{"n":1}"#, r#"{"n":5}"#),
+            (r#"{"offset":0}"#, r#"{"offset":10}"#),
+            (r#"{"page":1}"#, r#"{"page":2}"#),
+            (r#"{"id":1}"#, r#"{"id":2}"#),
+            (r#"{"x":1,"y":2}"#, r#"{"x":2,"y":2}"#),
+            (r#"{"line":1}"#, r#"{"line":2}"#),
+            (r#"{"date":"2026-11-01"}"#, r#"{"date":"2026-11-02"}"#),
+            (r#"{"start":"2026-11-28T10:00:00Z"}"#, r#"{"start":"2026-11-28T11:00:00Z"}"#),
+            (r#"{"cmd":"make test"}"#, r#"{"cmd":"make lint"}"#),
+            (r#"{"text":"version 1"}"#, r#"{"text":"version 2"}"#),
+        ] {
+            assert_eq!(nearness(one, other), None, "{one} {other}");
+        }
     }
 
     #[test]
@@ -120,7 +251,7 @@ mod tests {
         let worded = Worded::new(Arc::clone(&transcript.calls.calls[0].written_arguments));
         let steps = steps_of(|| {
             let next = Words::of("{\"q\":\"B, a\"}");
-            assert!((0..100).all(|_| worded.is_near(next.as_ref())));
+            assert!((0..100).all(|_| worded.nearness(next.as_ref()).is_some()));
         });
         assert_eq!(steps, 2);
     }

@@ -2,16 +2,16 @@
 //! in turn, or a reply of more parallel calls made over and over. Finds cycles; what is too much is for the policy to
 //! decide.
 
-use super::near::{Worded, Words};
+use super::near::{Nearness, Worded, Words};
 use crate::conversation::identity::Hash;
-use crate::conversation::outcome::{Answer, Likeness};
+use crate::conversation::outcome::{Answer, Following, Likeness};
 use crate::plan::work::step;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The longest cycle over single steps.
-const LONGEST: usize = 3;
+pub const LONGEST: usize = 3;
 
 /// One call and its result.
 #[derive(Clone, Debug)]
@@ -22,7 +22,13 @@ pub struct Step {
     /// Its arguments as they are written, to be compared by their words.
     pub text: Option<Arc<Worded>>,
     pub answer: Answer,
+    /// What the client sent after the results of its reply.
+    pub following: Arc<Following>,
     pub kind: Kind,
+    /// Its tool acts, so that equal results for other arguments may each be something done.
+    pub acts: bool,
+    /// When the call was handed out, in ms since the epoch, where that is known.
+    pub released_ms: Option<u64>,
 }
 
 /// A call that is compared with those of a cycle.
@@ -50,8 +56,8 @@ impl<'a> Next<'a> {
 pub enum Arguments {
     #[default]
     Equal,
-    /// The same words and numbers, in another order, case or punctuation.
-    Near,
+    /// The same, however near.
+    Near(Nearness),
     Other,
 }
 
@@ -60,23 +66,56 @@ pub enum Arguments {
 pub struct Manner {
     pub arguments: Arguments,
     pub results: Likeness,
+    /// A result says that what it reports on still runs.
+    pub waits: Option<Pace>,
 }
+
+/// How fast a model asks about what still runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pace {
+    /// With time between the calls.
+    Slow,
+    /// At once, or nobody knows.
+    Quick,
+}
+
+/// What one repetition counts, in twentieths.
+const WHOLE: usize = 20;
+/// Repetitions that may be progress.
+const HALF: usize = 10;
+/// Random ids, which may be real ones.
+const FIFTH: usize = 4;
+/// Questions about what still runs, made at once.
+const WAIT: usize = 1;
+/// The least time between two questions about what runs that are no hurry, in ms. An agent that does not wait calls every
+/// two to five seconds.
+const PACE_MS: u64 = 10_000;
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { arguments: Arguments::Equal, results: Likeness::Equal }
+        Self { arguments: Arguments::Equal, results: Likeness::Equal, waits: None }
     }
 }
 
 impl Manner {
-    /// What a repetition of this kind counts, in halves.
-    fn halves(self) -> usize {
-        let is_weak = self.arguments == Arguments::Other || self.results == Likeness::ButForNumbers;
-        if is_weak { 1 } else { 2 }
+    /// What a repetition of this kind counts, in twentieths.
+    fn weight(self) -> usize {
+        match (self.waits, self.arguments, self.results) {
+            (Some(Pace::Slow), ..) => 0,
+            (Some(Pace::Quick), ..) => WAIT,
+            (None, Arguments::Near(Nearness::Id), _) => FIFTH,
+            (None, Arguments::Other | Arguments::Near(Nearness::Count), _)
+            | (None, _, Likeness::ButForNumbers) => HALF,
+            (None, ..) => WHOLE,
+        }
     }
 
     fn or(self, other: Self) -> Self {
-        Self { arguments: self.arguments.max(other.arguments), results: self.results.min(other.results) }
+        Self {
+            arguments: self.arguments.max(other.arguments),
+            results: self.results.min(other.results),
+            waits: self.waits.max(other.waits),
+        }
     }
 }
 
@@ -91,6 +130,8 @@ pub enum Kind {
     Useful,
     Empty,
     Failed,
+    /// What it reports on still runs.
+    Running,
 }
 
 /// Steps that were repeated, the newest last, with nothing in between.
@@ -98,7 +139,7 @@ pub enum Kind {
 pub struct Cycle<'a> {
     /// The steps of one round.
     pub steps: &'a [Step],
-    /// How often all of them were made in a row, where weak repetitions count half.
+    /// How often all of them were made in a row, where weak repetitions count less.
     pub rounds: usize,
     /// The same, each counted once.
     pub made: usize,
@@ -117,6 +158,8 @@ pub struct Trail {
     reply: Vec<Step>,
     /// The tools of its calls by their arguments.
     calls: HashMap<Hash, HashSet<String>>,
+    /// The tools of its calls.
+    tools: HashSet<String>,
     replies: Streak,
 }
 
@@ -125,8 +168,11 @@ pub struct Trail {
 struct Streak {
     /// Steps (replies) in a row that are equal to the one a round before.
     matched: usize,
-    /// What they count, in halves.
-    halves: usize,
+    /// What they count, in twentieths.
+    weight: usize,
+    /// Those of them whose results say that something still runs, and what these count.
+    waits: usize,
+    waits_weight: usize,
     manner: Manner,
     /// The rounds at the last notice.
     noticed: usize,
@@ -138,8 +184,8 @@ impl Step {
         self.arguments == arguments && self.tool == tool
     }
 
-    fn is_near(&self, other: Option<&Words>) -> bool {
-        self.text.as_ref().is_some_and(|text| text.is_near(other))
+    fn nearness(&self, other: Option<&Words>) -> Option<Nearness> {
+        self.text.as_ref()?.nearness(other)
     }
 
     /// How this step repeats the step `before`, if it does.
@@ -148,20 +194,41 @@ impl Step {
         if self.tool != before.tool {
             return None;
         }
-        let results = self.answer.likeness(&before.answer, body);
+        let results = match self.answer.likeness(&before.answer, body) {
+            Likeness::None => return None,
+            alike => alike.min(self.following.likeness(&before.following, body)),
+        };
         let arguments = match results {
             Likeness::None => return None,
             _ if self.arguments == before.arguments => Arguments::Equal,
             Likeness::ButForNumbers => return None,
-            _ if self.answer.bytes() >= CONFIRMATION
-                && self.is_near(before.text.as_deref().and_then(Worded::words)) =>
-            {
-                Arguments::Near
-            }
-            Likeness::Equal if self.answer.bytes() >= SUBSTANCE => Arguments::Other,
-            _ => return None,
+            _ => self.other_arguments(before, results)?,
         };
-        Some(Manner { arguments, results })
+        Some(Manner { arguments, results, waits: self.pace(before) })
+    }
+
+    /// How this step with other arguments than those of the step `before`, but an equal result, repeats it.
+    fn other_arguments(&self, before: &Self, results: Likeness) -> Option<Arguments> {
+        let is_substantial = results == Likeness::Equal && self.answer.bytes() >= SUBSTANCE;
+        let nearness = self.nearness(before.text.as_deref().and_then(Worded::words));
+        let is_near = match nearness {
+            None => false,
+            Some(Nearness::Form) => self.answer.bytes() >= CONFIRMATION,
+            Some(Nearness::Noise) => true,
+            Some(Nearness::Count) => !self.acts,
+            Some(Nearness::Id) => !self.acts && results == Likeness::Equal && !is_substantial,
+        };
+        match nearness.filter(|_| is_near) {
+            Some(nearness) => Some(Arguments::Near(nearness)),
+            None => is_substantial.then_some(Arguments::Other),
+        }
+    }
+
+    /// How fast it asks again about what the step `before` asked about, if that still runs.
+    fn pace(&self, before: &Self) -> Option<Pace> {
+        let times = self.released_ms.zip(before.released_ms);
+        let is_slow = times.is_some_and(|(at_ms, before_ms)| at_ms.saturating_sub(before_ms) >= PACE_MS);
+        (self.kind == Kind::Running).then_some(if is_slow { Pace::Slow } else { Pace::Quick })
     }
 }
 
@@ -171,7 +238,7 @@ impl Cycle<'_> {
         self.steps.iter().filter(|step| step.tool == next.tool).any(|step| match self.manner.arguments {
             Arguments::Other => true,
             _ if next.arguments.is_some_and(|arguments| step.is_call(next.tool, arguments)) => true,
-            Arguments::Near => step.is_near(next.words()),
+            Arguments::Near(most) => step.nearness(next.words()).is_some_and(|near| near <= most),
             Arguments::Equal => false,
         })
     }
@@ -194,11 +261,27 @@ impl Trail {
             || self.calls.get(&arguments).is_some_and(|tools| tools.contains(tool))
     }
 
+    /// Whether a call of the tool was made recently.
+    pub fn knows_tool(&self, tool: &str) -> bool {
+        self.recent.iter().any(|step| step.tool == tool) || self.tools.contains(tool)
+    }
+
+    /// Takes over from `other` which cycles had a notice, where they have as many rounds here.
+    pub fn keep_noticed(&mut self, other: &Self) {
+        for at in 0..=LONGEST {
+            if self.cycle(at).rounds == other.cycle(at).rounds {
+                let noticed = other.streak(at).noticed;
+                self.streak_mut(at).noticed = noticed;
+            }
+        }
+    }
+
     /// Adds the steps of one reply, in the order of its calls. `body` holds the request.
     pub fn add_reply(&mut self, steps: Vec<Step>, body: &[u8]) {
         if steps.len() <= LONGEST {
             (self.reply, self.replies) = (Vec::new(), Streak::default());
             self.calls.clear();
+            self.tools.clear();
             steps.into_iter().for_each(|step| self.add(step, body));
             return;
         }
@@ -207,6 +290,7 @@ impl Trail {
         let manner = manners.reduce(|all, one| Some(all?.or(one?))).flatten();
         self.replies.go_on(manner.filter(|_| steps.len() == self.reply.len()));
         self.calls.clear();
+        self.tools = steps.iter().map(|step| step.tool.clone()).collect();
         for step in &steps {
             self.calls.entry(step.arguments).or_default().insert(step.tool.clone());
         }
@@ -235,10 +319,7 @@ impl Trail {
         if rounds == noticed || (noticed > 0 && !again(rounds, noticed)) {
             return None;
         }
-        match self.streaks.get_mut(at) {
-            Some(streak) => streak.noticed = rounds,
-            None => self.replies.noticed = rounds,
-        }
+        self.streak_mut(at).noticed = rounds;
         Some(self.cycle(at))
     }
 
@@ -255,6 +336,10 @@ impl Trail {
 
     fn streak(&self, at: usize) -> Streak {
         self.streaks.get(at).copied().unwrap_or(self.replies)
+    }
+
+    fn streak_mut(&mut self, at: usize) -> &mut Streak {
+        self.streaks.get_mut(at).unwrap_or(&mut self.replies)
     }
 
     /// The cycle of `at + 1` steps, or, beyond those, that of whole replies.
@@ -277,13 +362,24 @@ impl Streak {
             return;
         };
         self.matched += 1;
-        self.halves += manner.halves();
+        self.weight += manner.weight();
+        if manner.waits.is_some() {
+            self.waits += 1;
+            self.waits_weight += manner.weight();
+        }
         self.manner = self.manner.or(manner);
     }
 
     /// The cycle over `steps`, whose round is as long as so many of what this counts.
     fn cycle(self, steps: &[Step], length: usize) -> Cycle<'_> {
-        let (rounds, made) = (self.halves / 2 / length + 1, self.matched / length + 1);
+        let made = self.matched / length + 1;
+        // A round that asks about what still runs counts as that, whatever else is called in it, such as a pause.
+        let matched = self.matched.max(1);
+        let asked = ((2 * self.waits * length + matched) / (2 * matched)).max(1);
+        let rounds = match self.waits {
+            0 => self.weight / WHOLE / length + 1,
+            _ => self.waits_weight / WHOLE / asked + 1,
+        };
         Cycle { steps, rounds, made, manner: self.manner }
     }
 }
@@ -301,7 +397,10 @@ mod tests {
                 arguments: Hash(nth as u128),
                 text: None,
                 answer: Answer::default(),
+                following: Arc::default(),
                 kind: Kind::Useful,
+                acts: false,
+                released_ms: None,
             };
             let mut trail = Trail::default();
             trail.add_reply((0..calls).map(made).collect(), b"");

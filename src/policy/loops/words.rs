@@ -1,6 +1,7 @@
 //! The texts that the model reads about its loops: what it repeats, and what to do instead. Each is a template, which the
 //! operator may replace.
 
+use super::near::Nearness;
 use super::trail::{Arguments, Cycle, Kind};
 use crate::conversation::outcome::Likeness;
 use crate::policy::texts::{Text, Texts};
@@ -93,10 +94,12 @@ fn made(cycle: &Cycle<'_>) -> String {
         (Kind::Useful, _) => "gave the same result each time, but for numbers",
         (Kind::Empty, _) => "gave an empty result each time",
         (Kind::Failed, _) => "failed in the same way each time",
+        (Kind::Running, _) => "said each time that it is not finished",
     };
     let arguments = match cycle.manner.arguments {
         Arguments::Equal => "the same arguments",
-        Arguments::Near => "nearly the same arguments",
+        Arguments::Near(Nearness::Form) => "nearly the same arguments",
+        Arguments::Near(_) => "the same arguments but for counts, times or ids",
         Arguments::Other => "different arguments",
     };
     match cycle.steps {
@@ -114,6 +117,9 @@ fn advice(kind: Kind) -> &'static str {
         Kind::Useful => "Use the result that you have, change the arguments, use another tool, or answer.",
         Kind::Empty => "Change the arguments, use another tool, or tell the user that nothing was found.",
         Kind::Failed => "Correct the arguments, use another tool, or tell the user what does not work.",
+        Kind::Running => {
+            "Wait before you ask again, do something else meanwhile, or tell the user that it is not finished."
+        }
     }
 }
 

@@ -1,0 +1,162 @@
+//! What a model varies in arguments without meaning it: counts of attempts, nonces, timestamps, random ids; as members or
+//! within texts. Recognised by the name before the value or by the value's form. Takes out; decides nothing.
+
+use std::ops::Range;
+
+/// What is left out, with everything before it in this list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Noise {
+    /// Values whose names say that they mean nothing.
+    Named,
+    /// Counts and exact times, which may mean something.
+    Count,
+    /// Random ids under any name.
+    Id,
+}
+
+/// Parts of the names of members that mean nothing to a tool, in lower case without separators.
+const NOISE: [&str; 17] = [
+    "attempt",
+    "nonce",
+    "salt",
+    "cachebust",
+    "cachebreak",
+    "nocache",
+    "idempotency",
+    "requestid",
+    "traceid",
+    "spanid",
+    "correlationid",
+    "invocationid",
+    "toolcallid",
+    "retrycount",
+    "retries",
+    "retrynumber",
+    "timestamp",
+];
+/// Names of the same kind that other names contain.
+const WHOLE_NOISE: [&str; 7] = ["try", "tries", "retry", "ts", "cb", "rand", "random"];
+/// Names of counts that may mean something.
+const COUNTERS: [&str; 20] = [
+    "n",
+    "i",
+    "k",
+    "count",
+    "num",
+    "number",
+    "no",
+    "nr",
+    "step",
+    "run",
+    "turn",
+    "call",
+    "counter",
+    "iteration",
+    "iter",
+    "seq",
+    "sequence",
+    "round",
+    "trial",
+    "tick",
+];
+/// Words before a number in a text that counts how often something was done, as names mean nothing or may mean something.
+const COUNTING: [&str; 9] = ["attempt", "attempts", "try", "retry", "poll", "nonce", "ts", "cb", "cachebust"];
+const MAYBE_COUNTING: [&str; 6] = ["iteration", "iter", "round", "trial", "take", "counter"];
+/// The shortest hexadecimal number that is an id.
+const LEAST_HEX: usize = 16;
+
+/// Whether the member `name` means nothing to a tool, whatever its value.
+pub fn is_noise_name(name: &str) -> bool {
+    let name = lower(name);
+    WHOLE_NOISE.contains(&name.as_str()) || NOISE.iter().any(|part| name.contains(part))
+}
+
+/// Whether the member `name` may be a mere count of calls.
+pub fn is_counter_name(name: &str) -> bool {
+    COUNTERS.contains(&lower(name).as_str())
+}
+
+fn lower(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|char| char.to_ascii_lowercase()).collect()
+}
+
+/// `text` without `noise`.
+pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
+    let Some(noise) = noise else { return text.to_owned() };
+    let (mut out, mut last, mut before) = (String::with_capacity(text.len()), 0, String::new());
+    let mut tokens = tokens(text).peekable();
+    while let Some(token) = tokens.next() {
+        let word = &text[token.clone()];
+        let counts_next = || {
+            let next = tokens.peek().map_or_else(String::new, |next| lower(&text[next.clone()]));
+            is_ordinal(word) && COUNTING.contains(&next.as_str())
+        };
+        if is_noise(word, &before, noise) || counts_next() {
+            out.push_str(&text[last..token.start]);
+            last = token.end;
+        }
+        before = lower(word);
+    }
+    out.push_str(&text[last..]);
+    out
+}
+
+/// The tokens of a text: letters and digits with what joins them in times and ids.
+fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = from + text[from..].find(|char: char| char.is_alphanumeric())?;
+        let joins = |at: usize, char: char| {
+            let next = text[at + char.len_utf8()..].chars().next();
+            let is_joined = next.is_some_and(|next| next.is_alphanumeric());
+            char.is_alphanumeric() || (matches!(char, '-' | ':' | '.' | '+') && is_joined)
+        };
+        let end = text[start..].char_indices().find(|(at, char)| !joins(start + at, *char));
+        from = end.map_or(text.len(), |(at, _)| start + at);
+        Some(start..from)
+    })
+}
+
+fn is_noise(word: &str, before: &str, noise: Noise) -> bool {
+    let digits = word.trim_start_matches(|char: char| char.is_ascii_alphabetic());
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    // "attempt 7" and "attempt7".
+    let counted =
+        if digits.len() == word.len() { before.to_owned() } else { lower(word).replace(digits, "") };
+    let counts = |words: &[&str]| is_number && words.contains(&counted.as_str());
+    counts(&COUNTING)
+        || (noise >= Noise::Count && (counts(&MAYBE_COUNTING) || is_exact_time(word)))
+        || (noise >= Noise::Id && is_random_id(word))
+}
+
+/// "7th", "second": before a word for a try.
+fn is_ordinal(word: &str) -> bool {
+    const ORDINALS: [&str; 10] =
+        ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
+    let digits = word.trim_end_matches(|char: char| char.is_ascii_alphabetic());
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_ending = matches!(&word[digits.len()..], "st" | "nd" | "rd" | "th");
+    (is_number && is_ending) || ORDINALS.contains(&lower(word).as_str())
+}
+
+/// A time with seconds that are not 0, or seconds or milliseconds since 1970: nobody asks for these.
+fn is_exact_time(word: &str) -> bool {
+    let whole = word.split('.').next().unwrap_or_default();
+    let is_epoch = matches!(whole.len(), 10 | 13) && whole.starts_with('1');
+    if is_epoch && whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return word.len() > whole.len() || !whole.ends_with("00");
+    }
+    let clock = word.split(['T', 't']).next_back().unwrap_or_default();
+    let mut parts = clock.split(':');
+    let is_two = |part: &&str| part.len() >= 2 && part.as_bytes()[..2].iter().all(u8::is_ascii_digit);
+    let [hours, minutes, seconds] =
+        [parts.next(), parts.next(), parts.next()].map(|part| part.filter(is_two));
+    hours.is_some() && minutes.is_some() && seconds.is_some_and(|seconds| !seconds.starts_with("00"))
+}
+
+fn is_random_id(word: &str) -> bool {
+    let hex = word.bytes().filter(u8::is_ascii_hexdigit).count();
+    let is_uuid = word.len() == 36 && hex == 32 && word.bytes().filter(|byte| *byte == b'-').count() == 4;
+    let is_hex = hex == word.len() && hex >= LEAST_HEX && word.bytes().any(|byte| byte.is_ascii_digit());
+    is_uuid || is_hex
+}
