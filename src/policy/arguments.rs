@@ -35,7 +35,7 @@ mod validator;
 mod weight;
 
 use super::about::About;
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::pattern::{Pattern, all_concerns, exact_names};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
@@ -130,14 +130,16 @@ impl Policy for Arguments {
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let (schema, limits) = (state.0.get(call.name), best_concern(&self.tools, call.name));
-        if schema.is_none() && limits.is_none() {
+        let schema = state.0.get(call.name);
+        let limits: Vec<&Vec<Limit>> =
+            all_concerns(&self.tools, call.name).into_iter().map(|concern| concern.value).collect();
+        if schema.is_none() && limits.is_empty() {
             return Verdict::Allow;
         }
         let Some(text) = call.arguments else { return Verdict::NeedsArguments };
         let mut value = match parse(text) {
             Parsed::Object(value) => value,
-            Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
+            Parsed::OnlyByOthers if self.must_see(text, !limits.is_empty()) => {
                 return self.block(call.name, &[Problem::ambiguous()]);
             }
             Parsed::OnlyByOthers => return Verdict::Allow,
@@ -159,8 +161,7 @@ impl Policy for Arguments {
             find_keys(&value, &mut String::new(), &harms, &mut problems);
         }
         problems.extend(unfit);
-        let limits = limits.map_or(&[][..], Vec::as_slice);
-        problems.extend(limits.iter().flat_map(|limit| limit.problems(&value)));
+        problems.extend(limits.into_iter().flatten().flat_map(|limit| limit.problems(&value)));
         match (problems.is_empty(), stripped) {
             (true, None) => Verdict::Allow,
             (true, Some(text)) => Verdict::Modify(text),
