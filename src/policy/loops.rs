@@ -36,7 +36,7 @@ mod trail;
 mod words;
 
 use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, any_concerns, exact_among};
+use super::pattern::{Pattern, any_near, exact_among};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
@@ -302,17 +302,19 @@ impl Loops {
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
         let view = &result.view;
-        let Some(made) = result.call.and_then(|call| turn.reply.get_mut(call.position)) else { return };
-        let counts_empty = self.empty > 0 || self.empty_block > 0;
-        let is_quiet = || is_silent(view) && any_concerns(&self.quiet, &made.tool);
-        let kind = if counts_empty && is_empty(view, &self.words) && !is_quiet() {
-            Kind::Empty
-        } else if turn.trail.knows(&made.tool, made.arguments) && has_failed(view) {
-            Kind::Failed
-        } else {
-            Kind::Useful
-        };
-        made.answer = Some((Answer::of(view), kind));
+        for call in result.calls() {
+            let Some(made) = turn.reply.get_mut(call.position) else { return };
+            let counts_empty = self.empty > 0 || self.empty_block > 0;
+            let is_quiet = || is_silent(view) && any_near(&self.quiet, &made.tool);
+            let kind = if counts_empty && is_empty(view, &self.words) && !is_quiet() {
+                Kind::Empty
+            } else if turn.trail.knows(&made.tool, made.arguments) && has_failed(view) {
+                Kind::Failed
+            } else {
+                Kind::Useful
+            };
+            made.answer = Some((Answer::of(view), kind));
+        }
     }
 
     /// The last reply is answered: adds its steps to the trail, in the order of the calls.
