@@ -20,6 +20,7 @@ pub mod refusal;
 pub mod repair;
 pub mod reply;
 pub mod responses;
+pub mod stored;
 pub mod summary;
 pub mod usage;
 pub mod usage_sum;

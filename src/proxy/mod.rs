@@ -34,6 +34,7 @@ pub mod relay;
 pub mod respond;
 mod spelling;
 mod steps;
+mod stored_judge;
 mod stored_response;
 mod stream;
 pub mod summaries;

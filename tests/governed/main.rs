@@ -41,6 +41,7 @@ mod responses_kinds;
 mod responses_kit;
 mod responses_transparency;
 mod responses_trouble;
+mod stored;
 mod talk;
 mod told;
 mod transparency;
