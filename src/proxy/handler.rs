@@ -396,10 +396,15 @@ impl AppState {
         refusing: Option<&'static str>,
         mut record: Record,
     ) -> Response<ReplyBody> {
+        let refuses = self.refuses_unjudged(&parts.headers, &parts.uri);
         let request = hyper::http::Request::from_parts(parts, body);
         record.mark_idle();
         record.sends();
-        let sent = self.upstream.send(request).await;
+        let here = |mut response| match self.config.mode {
+            Mode::Enforce => self.upstream.keep_here(&mut response, || refuses).map(|()| response),
+            _ => Ok(response),
+        };
+        let sent = self.upstream.send(request).await.and_then(here);
         record.sent(sent.as_ref().map(Response::headers));
         record.upstream_time();
         match sent {

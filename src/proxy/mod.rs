@@ -30,6 +30,7 @@ mod profile;
 pub mod read;
 mod record;
 pub mod recording;
+mod redirects;
 pub mod relay;
 pub mod respond;
 mod spelling;

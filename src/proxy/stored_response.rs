@@ -97,7 +97,8 @@ impl AppState {
         record.sent(sent.as_ref().map(Response::headers));
         record.upstream_time();
         let refuses = self.refuses_unjudged(&parts.headers, &parts.uri);
-        let response = match sent {
+        let here = |mut response| self.upstream.keep_here(&mut response, || refuses).map(|()| response);
+        let response = match sent.and_then(here) {
             Ok(response) => response,
             Err(error) => return refused(record, &error),
         };
