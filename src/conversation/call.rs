@@ -102,6 +102,12 @@ pub struct WrittenArguments {
 }
 
 impl WrittenArguments {
+    /// Arguments that are not spans of a request, as JSON text.
+    pub fn from_text(text: &str) -> Self {
+        let bytes: Box<[u8]> = text.as_bytes().into();
+        Self { arguments: Arguments::Value(Span::new(0, bytes.len())), bytes }
+    }
+
     /// See [`Arguments::text`].
     pub fn text(&self) -> Cow<'_, str> {
         self.arguments.text(&self.bytes)

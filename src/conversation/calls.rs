@@ -7,6 +7,7 @@ use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
 use super::names::DeclaredNames;
+use super::wrapper::{WrapperKind, inner_calls, wrapper_kind};
 use crate::conversation::call::{Arguments, ToolCall, WrittenArguments};
 use crate::conversation::message::Role;
 use crate::conversation::request::Request;
@@ -20,8 +21,11 @@ use std::sync::Arc;
 pub struct Call {
     /// The index of its assistant message.
     pub message: usize,
-    /// Its position among the calls of that message.
+    /// Its position among the calls of that message, where a wrapper call counts as the calls within it; of a wrapper
+    /// call, the position of the first of them.
     pub position: usize,
+    /// Its index in the message's list of calls; a call within a wrapper call has that of the wrapper.
+    pub index: usize,
     /// Its number among all calls of the conversation, from 1: texts for the model use it.
     pub ordinal: usize,
     pub key: CallKey,
@@ -48,6 +52,8 @@ pub struct Call {
     pub earliest_ms: Option<u64>,
     /// A person has approved it with an approval that also holds for equal calls, as the state store knows.
     pub approved: bool,
+    /// The calls within it, where it is a wrapper call. The client runs these in its place.
+    inner: Vec<Call>,
 }
 
 impl Call {
@@ -64,6 +70,41 @@ impl Call {
     /// The tool's name as the model wrote it.
     pub fn written_name(&self) -> &str {
         self.written_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The calls that the client makes of it: those within a wrapper call, else the call itself.
+    pub fn as_made(&self) -> &[Self] {
+        if self.inner.is_empty() { std::slice::from_ref(self) } else { &self.inner }
+    }
+
+    /// Stores when it was handed out: the earliest and the latest possible time, in ms since the epoch.
+    pub(super) fn learn_release(&mut self, earliest_ms: u64, latest_ms: u64) {
+        self.released_ms = Some(latest_ms);
+        self.earliest_ms = (earliest_ms < latest_ms).then_some(earliest_ms);
+        self.inner.iter_mut().for_each(|inner| inner.learn_release(earliest_ms, latest_ms));
+    }
+
+    /// Reads the calls within it, if it is a wrapper call. Those that cannot be read count as one call.
+    fn unwrap_inner(&mut self, declared: &DeclaredNames<Cow<'_, str>>, key: &HashKey) {
+        let Some(kind) = wrapper_kind(self.written_name()) else { return };
+        let Ok(arguments) = serde_json::from_str(&self.arguments_text()) else { return };
+        let calls = inner_calls(&arguments).into_iter();
+        let calls = calls
+            .filter(|call| kind == WrapperKind::Parallel || declared.meant(&call.name).is_some())
+            .enumerate();
+        let calls = calls.map(|(nth, call)| {
+            let mut inner = Self {
+                name: call.name,
+                written_name: None,
+                arguments: canonical_hash(&call.arguments, key),
+                written_arguments: Arc::new(WrittenArguments::from_text(&call.arguments)),
+                position: self.position + nth,
+                ..self.clone()
+            };
+            inner.mean(declared);
+            inner
+        });
+        self.inner = calls.collect();
     }
 
     /// Sets its name to that of the tool that it means.
@@ -124,15 +165,18 @@ impl PairedCalls {
                     let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
                     let hashes = || message.calls.iter().map(hash).collect();
                     let arguments = notes.of(request, index).arguments.get_or_init(hashes);
-                    for (position, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
+                    let mut made = 0;
+                    for (nth, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
                         let mut call = read_call(call, body);
                         call.arguments = Hash(*arguments);
                         call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
                         call.context = place.context_before;
                         call.context_without_ids = paired.context_without_ids;
-                        (call.message, call.position) = (index, position);
+                        (call.message, call.position, call.index) = (index, made, nth);
                         call.mean(&declared);
                         call.ordinal = paired.calls.len() + 1;
+                        call.unwrap_inner(&declared, &identity.key);
+                        made += call.as_made().len();
                         paired.calls.push(call);
                     }
                     open.clear();
@@ -167,6 +211,11 @@ impl PairedCalls {
         let answered = place.answers.map(|call| ("", Hash(self.calls[call].position as u128)));
         let calls = calls.chain(answered);
         self.context_without_ids = context_without_ids_after(self.context_without_ids, content, calls);
+    }
+
+    /// How many calls were made, each within a wrapper call counted.
+    pub fn made(&self) -> usize {
+        self.calls.iter().map(|call| call.as_made().len()).sum()
     }
 
     /// The calls that the assistant message at `index` made.
@@ -254,6 +303,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
     Call {
         message: 0,
         position: 0,
+        index: 0,
         ordinal: 0,
         key: Hash::default(),
         context: Hash::default(),
@@ -267,6 +317,7 @@ fn read_call(call: &ToolCall, body: &[u8]) -> Call {
         released_ms: None,
         earliest_ms: None,
         approved: false,
+        inner: Vec::new(),
     }
 }
 

@@ -19,6 +19,7 @@ pub mod released;
 pub mod request;
 pub mod summaries;
 pub mod tokens;
+pub mod wrapper;
 
 use crate::conversation::account::Account;
 use crate::conversation::call::Arguments;
@@ -282,6 +283,11 @@ pub struct ToolResult<'a> {
 }
 
 impl ToolResult<'_> {
+    /// The calls that it answers: several where it answers a wrapper call.
+    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.call.into_iter().flat_map(Call::as_made)
+    }
+
     /// The tool's name; empty where the call it answers is unknown.
     pub fn tool(&self) -> &str {
         self.call.map_or("", |call| &call.name)
@@ -302,6 +308,7 @@ pub enum Event<'a> {
         message: usize,
         round: &'a Bytes,
     },
+    /// A call. Of a wrapper call, each of the calls within it, and not the wrapper.
     Call(&'a Call),
     Result(ToolResult<'a>),
     /// Every call of one reply is answered; the view is the result that completed the group.
@@ -382,8 +389,7 @@ impl<'a> Transcript<'a> {
         self.now_ms = now_ms;
         for (call, releases) in self.calls.calls.iter_mut().rev().zip(releases) {
             if let Some((earliest_ms, latest_ms)) = releases.as_ref().and_then(|known| times(call, known)) {
-                call.released_ms = Some(latest_ms);
-                call.earliest_ms = (earliest_ms < latest_ms).then_some(earliest_ms);
+                call.learn_release(earliest_ms, latest_ms);
             }
         }
     }
@@ -463,7 +469,7 @@ impl<'a> Transcript<'a> {
             }
         };
         // Only an assistant's message has calls.
-        let calls = self.calls.made_by(index).iter().map(Event::Call);
+        let calls = self.calls.made_by(index).iter().flat_map(Call::as_made).map(Event::Call);
         let hidden = self.hidden_exchanges(index).map(|round| Event::Hidden { message: index, round });
         hidden.into_iter().chain([first]).chain(second).chain(calls)
     }

@@ -2,6 +2,7 @@
 //! programs run the tool all the same. Compares names; what a match means is for others to decide.
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// Namespaces that models put before a tool's name, from the prompts that providers render tools into.
@@ -24,6 +25,78 @@ pub fn dispatch_form(name: &str) -> Cow<'_, str> {
         rest = inner;
     }
     Cow::Owned(rest.to_owned())
+}
+
+/// The names under which a restricting list may know a tool: the name as programs look it up, and the same without each
+/// of its namespaces. `mcp__shop__pay`, `shop.pay`, `shop:pay` and `shop/pay` are all `pay` too, since a client may keep
+/// the tool in any namespace, or ignore the namespace.
+pub struct RestrictedNames<'a> {
+    /// With one dot for each separator.
+    whole: Cow<'a, str>,
+    /// The parts of it that are names too.
+    inner: Vec<Range<usize>>,
+}
+
+impl<'a> RestrictedNames<'a> {
+    /// The names of the tool `name`, as the model or an operator writes it.
+    pub fn new(name: &'a str) -> Self {
+        let whole = qualified_form(name);
+        let mut inner: Vec<Range<usize>> =
+            whole.match_indices('.').map(|(dot, _)| dot + 1..whole.len()).collect();
+        let last = inner.last().map_or(0, |last| last.start);
+        let tool = &whole[last..];
+        // VS Code and Cursor write `mcp_shop_pay`: where the server's name ends is not known.
+        if whole.starts_with("mcp_") || whole.starts_with("mcp-") {
+            let breaks = tool.match_indices(['_', '-']).map(|(at, _)| last + at + 1..whole.len());
+            inner.extend(breaks.filter(|range| !range.is_empty()));
+        }
+        // LibreChat writes `pay_mcp_shop`.
+        if let Some(end) = tool.find("_mcp_").filter(|end| *end > 0) {
+            inner.push(last..last + end);
+        }
+        Self { whole, inner }
+    }
+
+    /// All of them, the longest first.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let inner = self.inner.iter().filter_map(|range| self.whole.get(range.clone()));
+        std::iter::once(&*self.whole).chain(inner)
+    }
+
+    /// Whether a list with the name `listed` restricts the tool.
+    pub fn include(&self, listed: &str) -> bool {
+        let listed = qualified_form(listed);
+        self.iter().any(|name| *name == *listed)
+    }
+}
+
+/// The dispatch form with one dot between namespaces, whatever separates them: a character that no provider accepts in
+/// a name, or two underscores. Without `mcp` before it, an index after it (`pay:0`) and a template's marks
+/// (`pay<|channel|>`). A `*` is a letter, so that patterns have this form too.
+pub fn qualified_form(name: &str) -> Cow<'_, str> {
+    let form = dispatch_form(name);
+    let is_letter = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-' | '*');
+    if form.chars().all(is_letter) && !form.contains("__") {
+        return form;
+    }
+    let marked = form.find("<|").filter(|at| *at > 0).unwrap_or(form.len());
+    let pieces = form[..marked].split(|char| !is_letter(char));
+    let pieces = pieces.flat_map(|piece| piece.split("__")).map(|piece| piece.trim_matches('_'));
+    let pieces: Vec<&str> = pieces.filter(|piece| !piece.is_empty()).collect();
+    let mut pieces = &pieces[..];
+    while let [first, rest @ ..] = pieces
+        && !rest.is_empty()
+        && (*first == "mcp" || NAMESPACES.contains(first))
+    {
+        pieces = rest;
+    }
+    while let [rest @ .., last] = pieces
+        && !rest.is_empty()
+        && last.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        pieces = rest;
+    }
+    pieces.join(".").into()
 }
 
 fn without_namespace(name: &str) -> Option<&str> {
@@ -105,6 +178,57 @@ mod tests {
             ["pay.bill", "paybill", "functions", "functions.", "my_functions.pay_bill", "pay_bill2", ""]
         {
             assert_ne!(dispatch_form(name), "pay_bill", "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_restricting_list_knows_a_tool_under_its_bare_name_in_every_namespace() {
+        for name in [
+            "pay",
+            "Pay",
+            "functions.pay",
+            "shop.pay",
+            "Shop:Pay",
+            "shop::pay",
+            "shop/pay",
+            "shop\\pay",
+            "shop->pay",
+            "shop#pay",
+            "shop__pay",
+            "mcp__shop__pay",
+            "mcp__my_shop__pay",
+            "mcp__shop__.pay",
+            "functions.mcp__shop__pay",
+            "eu.shop.pay",
+            "shop.functions.pay",
+            "mcp_shop_pay",
+            "mcp-shop-pay",
+            "pay_mcp_shop",
+            "shop.pay:0",
+            "pay<|channel|>commentary",
+            "shop.\u{200b}pay",
+            "__pay",
+        ] {
+            assert!(RestrictedNames::new(name).include("pay"), "{name}");
+        }
+        for name in
+            ["payment", "repay", "auto_pay", "auto-pay", "pay_all", "pay.history", "pay__history", "mcp", ""]
+        {
+            assert!(!RestrictedNames::new(name).include("pay"), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_listed_namespace_restricts_its_own_tools_alone_however_it_is_written() {
+        for (listed, name, restricts) in [
+            ("shop.pay", "shop.pay", true),
+            ("shop.pay", "mcp__shop__pay", true),
+            ("mcp__shop__pay", "shop/pay", true),
+            ("shop.pay", "eu.shop.pay", true),
+            ("shop.pay", "crm.pay", false),
+            ("shop.pay", "pay", false),
+        ] {
+            assert_eq!(RestrictedNames::new(name).include(listed), restricts, "{listed} {name}");
         }
     }
 

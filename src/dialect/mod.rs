@@ -22,6 +22,7 @@ pub mod repair;
 pub mod reply;
 pub mod responses;
 pub mod short;
+pub mod stored;
 pub mod summary;
 pub mod usage;
 pub mod usage_sum;

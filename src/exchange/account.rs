@@ -171,7 +171,7 @@ impl OpenAccount {
         }
         let day = keys.day.and_then(|_| tallies.next()).copied().unwrap_or_default();
         let (day, day_bought) = without(&day, before, Scope::Day);
-        let floor = Sums::default().with(Kind::Calls, transcript.calls.calls.len() as u64);
+        let floor = Sums::default().with(Kind::Calls, transcript.calls.made() as u64);
         let is_running = carried.at_ms > 0 && at.is_some() && carried.turn != Sums::default();
         let mut bought = carried.bought;
         bought[DAY] = day_bought;

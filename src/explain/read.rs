@@ -199,7 +199,7 @@ impl Pairing<'_> {
             acts,
             calls: self.rulings.of(view),
             is_failed: view.message.role == Role::Tool && has_failed(&view),
-            instead: call.and_then(|call| self.rulings.result_of(call.message, call.position)),
+            instead: call.and_then(|call| self.rulings.result_of(call.message, call.index)),
         }
     }
 }

@@ -36,7 +36,7 @@ mod validator;
 mod weight;
 
 use super::about::About;
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::pattern::{Pattern, all_concerns, exact_names};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
@@ -131,14 +131,16 @@ impl Policy for Arguments {
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let (schema, limits) = (state.0.get(call.name), best_concern(&self.tools, call.name));
-        if schema.is_none() && limits.is_none() {
+        let schema = state.0.get(call.name);
+        let limits: Vec<&Vec<Limit>> =
+            all_concerns(&self.tools, call.name).into_iter().map(|concern| concern.value).collect();
+        if schema.is_none() && limits.is_empty() {
             return Verdict::Allow;
         }
         let Some(text) = call.arguments else { return Verdict::NeedsArguments };
         let mut value = match parse(text) {
             Parsed::Object(value) => value,
-            Parsed::OnlyByOthers if self.must_see(text, limits.is_some()) => {
+            Parsed::OnlyByOthers if self.must_see(text, !limits.is_empty()) => {
                 return self.block(call.name, &[Problem::ambiguous()]);
             }
             Parsed::OnlyByOthers => return Verdict::Allow,
@@ -152,7 +154,6 @@ impl Policy for Arguments {
         if let Some(Ok(Value::Object(clean))) = stripped.as_deref().map(serde_json::from_str) {
             value = Value::Object(clean);
         }
-        let limits = limits.map_or(&[][..], Vec::as_slice);
         // An empty text counts as absent for the schema alone: what the operator asks for holds for it.
         let blanks = if limits.is_empty() { Value::Null } else { blanks_of(&value) };
         // First, since it corrects what the lenient form accepts: the later checks see what the tool will get.
@@ -163,7 +164,7 @@ impl Policy for Arguments {
             find_keys(&value, &mut String::new(), &harms, &mut problems);
         }
         problems.extend(unfit);
-        for limit in limits {
+        for limit in limits.into_iter().flatten() {
             let found = limit.problems(&value);
             problems.extend(if found.is_empty() { limit.problems(&blanks) } else { found });
         }

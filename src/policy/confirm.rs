@@ -36,7 +36,7 @@ use super::about::{About, ApprovalForm, Confirming, NO_TOOLS};
 use super::approvals::{TEXTS, checked};
 use super::conditions::{Condition, Written, certain_values, is_certain};
 use super::path::Path;
-use super::pattern::{Pattern, best_concern, exact_names, problem_of};
+use super::pattern::{Pattern, all_concerns, best_concern, exact_names, problem_of};
 use super::period::Period;
 use super::texts::{OwnTexts, Text};
 use super::{ConfigError, Policy};
@@ -77,6 +77,16 @@ enum Needs {
     Always,
     /// Where its arguments may meet one of these.
     When(Vec<Condition>),
+}
+
+impl Needs {
+    /// Whether a call with these `arguments` needs approval.
+    fn is_met(&self, arguments: &str) -> bool {
+        match self {
+            Self::Always => true,
+            Self::When(conditions) => conditions.iter().any(|condition| condition.is_met(arguments)),
+        }
+    }
 }
 
 /// `[policy.confirm]`.
@@ -230,25 +240,22 @@ impl Policy for Confirm {
     fn judge(&self, call: &Proposed<'_>, approved: &Approved) -> Verdict {
         let form = dispatch_form(call.name);
         let mut earlier = approved.0.iter().filter(|(tool, _)| *tool == *form).peekable();
-        match (best_concern(&self.tools, call.name), call.arguments) {
-            (None, _) => Verdict::Allow,
-            (Some(Needs::When(_)), None) => Verdict::NeedsArguments,
-            (Some(Needs::Always), None) if earlier.peek().is_some() => Verdict::NeedsArguments,
-            (Some(_), Some(arguments))
-                if call
-                    .arguments_hash
-                    .and_then(|hash| self.same(call.name, arguments, hash))
-                    .is_some_and(|same| earlier.any(|(_, known)| *known == same)) =>
-            {
-                Verdict::Allow
-            }
-            (Some(Needs::When(conditions)), Some(arguments))
-                if !conditions.iter().any(|condition| condition.is_met(arguments)) =>
-            {
-                Verdict::Allow
-            }
-            _ => Verdict::Ask(self.reason(call.name)),
+        let needs: Vec<&Needs> =
+            all_concerns(&self.tools, call.name).into_iter().map(|concern| concern.value).collect();
+        if needs.is_empty() {
+            return Verdict::Allow;
         }
+        let Some(arguments) = call.arguments else {
+            let is_certain =
+                needs.iter().any(|needs| matches!(needs, Needs::Always)) && earlier.peek().is_none();
+            return if is_certain { Verdict::Ask(self.reason(call.name)) } else { Verdict::NeedsArguments };
+        };
+        let same = call.arguments_hash.and_then(|hash| self.same(call.name, arguments, hash));
+        let was_approved = same.is_some_and(|same| earlier.any(|(_, known)| *known == same));
+        if was_approved || !needs.iter().any(|needs| needs.is_met(arguments)) {
+            return Verdict::Allow;
+        }
+        Verdict::Ask(self.reason(call.name))
     }
 }
 

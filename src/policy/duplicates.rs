@@ -373,7 +373,12 @@ impl Duplicates {
     }
 
     fn add_result(&self, result: &ToolResult<'_>, past: &mut Past, plan: &Plan) {
-        let Some(call) = result.call else { return };
+        for call in result.calls() {
+            self.add_result_of(call, result, past, plan);
+        }
+    }
+
+    fn add_result_of(&self, call: &Call, result: &ToolResult<'_>, past: &mut Past, plan: &Plan) {
         let kind = self.kind(&call.name);
         if past.has_unknown() && !has_failed(&result.view) && !is_unknown(&result.view) {
             past.add_answered(&call.name);
@@ -393,6 +398,8 @@ impl Duplicates {
                 past.end((call.message, call.position), End::Succeeded(quote));
             }
             _ => {
+                // The result of a wrapper call holds those of all its calls.
+                let text = text.filter(|_| result.calls().count() == 1);
                 let text = text.filter(|text| !failed && !text.trim().is_empty() && holds_text_alone(result));
                 let text = text.filter(|text| text.chars().nth(LONGEST_ANSWER).is_none());
                 past.add_found(text.map(|text| Found {

@@ -29,7 +29,7 @@ use super::about::{About, NO_TOOLS};
 use super::pattern::{Pattern, any_concerns, any_fits, exact_among, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
-use crate::conversation::names::dispatch_form;
+use crate::conversation::names::{RestrictedNames, dispatch_form};
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::escaped_text::EscapedText;
@@ -174,9 +174,14 @@ impl Policy for Intents {
             let message = self.texts.fill(&ENDED, &[("tool", tool)]);
             return Verdict::Block(Reason::new(ReasonKind::ToolIntent, message).for_the_turn());
         }
+        let names = RestrictedNames::new(call.name);
+        let mut closed = state.closed.iter().filter(|(listed, _)| names.include(listed));
+        let closed_by = closed.next().map(|(_, by)| by.as_deref());
         let name = dispatch_form(call.name);
-        let closed_by = state.closed.get(&*name).map(|by| by.as_deref());
-        let is_closed = || self.is_closed_at_first(&name) && !state.opened.contains(&*name);
+        let is_opened =
+            |listed: &str| state.opened.contains(&*name) || state.opened.contains(&*dispatch_form(listed));
+        let mut closed_at_first = self.config.closed.iter().filter(|listed| names.include(listed));
+        let mut is_closed = || closed_at_first.any(|listed| !is_opened(listed));
         let Some(by) = closed_by.or_else(|| is_closed().then_some(None)) else { return Verdict::Allow };
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         let message = self.texts.fill(&CLOSED, &[("name", &call.name), ("by", &by)]);
@@ -273,7 +278,7 @@ impl Intents {
             Intent::OpenTool(name) => {
                 let form = dispatch_form(&name).into_owned();
                 let was_closed = state.closed.remove(&form).is_some();
-                let is_opened = self.is_closed_at_first(&form) && state.opened.insert(form);
+                let is_opened = self.is_closed_at_first(&name) && state.opened.insert(form);
                 if was_closed || is_opened {
                     state.news.push(self.texts.fill(&OPENED_NOTICE, &[("tool", &tool), ("name", &name)]));
                 }
@@ -297,9 +302,10 @@ impl Intents {
         }
     }
 
-    /// Whether the configuration closes the tool of this name, as programs look it up, at first.
-    fn is_closed_at_first(&self, form: &str) -> bool {
-        self.config.closed.iter().any(|tool| dispatch_form(tool) == form)
+    /// Whether the configuration closes the tool of this name at first.
+    fn is_closed_at_first(&self, name: &str) -> bool {
+        let names = RestrictedNames::new(name);
+        self.config.closed.iter().any(|tool| names.include(tool))
     }
 
     /// Hides the results that the model was shown before `event`. Decided at the first message after its reply, where

@@ -42,7 +42,7 @@ mod turn;
 mod words;
 
 use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, any_concerns, exact_among};
+use super::pattern::{Pattern, any_near, exact_among};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
@@ -280,7 +280,7 @@ impl Loops {
             arguments: call.arguments,
             text: Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments)))),
             released_ms: call.released_ms,
-            acts: is_compared && any_concerns(&self.quiet, &call.name),
+            acts: is_compared && any_near(&self.quiet, &call.name),
             is_exempt: self.is_exempt(&call.name),
             answer: None,
         });
@@ -288,21 +288,23 @@ impl Loops {
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
         let view = &result.view;
-        let Some(made) = result.call.and_then(|call| turn.reply.get_mut(call.position)) else { return };
-        let counts_empty = self.empty > 0 || self.empty_block > 0;
-        let is_quiet = || is_silent(view) && any_concerns(&self.quiet, &made.tool);
-        let trail = &turn.progress.trail;
-        let is_empty = counts_empty && is_empty(view, &self.words) && !is_quiet();
-        let kind = if (is_empty || trail.knows_tool(&made.tool)) && says_running(view) {
-            Kind::Running
-        } else if is_empty {
-            Kind::Empty
-        } else if trail.knows(&made.tool, made.arguments) && has_failed(view) {
-            Kind::Failed
-        } else {
-            Kind::Useful
-        };
-        made.answer = Some((Answer::of(view), kind));
+        for call in result.calls() {
+            let Some(made) = turn.reply.get_mut(call.position) else { return };
+            let counts_empty = self.empty > 0 || self.empty_block > 0;
+            let is_quiet = || is_silent(view) && any_near(&self.quiet, &made.tool);
+            let trail = &turn.progress.trail;
+            let is_empty = counts_empty && is_empty(view, &self.words) && !is_quiet();
+            let kind = if (is_empty || trail.knows_tool(&made.tool)) && says_running(view) {
+                Kind::Running
+            } else if is_empty {
+                Kind::Empty
+            } else if trail.knows(&made.tool, made.arguments) && has_failed(view) {
+                Kind::Failed
+            } else {
+                Kind::Useful
+            };
+            made.answer = Some((Answer::of(view), kind));
+        }
     }
 
     /// Gives a notice of the cycle that the model is in: when it becomes one, before its last round, and at intervals

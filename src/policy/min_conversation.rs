@@ -19,7 +19,7 @@
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
 use super::about::{About, NO_TOOLS};
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::pattern::{Pattern, all_concerns, exact_names};
 use super::scripts;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -104,8 +104,8 @@ impl Policy for MinConversation {
     }
 
     fn judge(&self, call: &Proposed<'_>, said: &Said) -> Verdict {
-        let Some(demand) = best_concern(&self.tools, call.name) else { return Verdict::Allow };
-        let missing: Vec<Missing> = demand.missing(said).collect();
+        let demands = all_concerns(&self.tools, call.name).into_iter().map(|concern| concern.value);
+        let missing: Vec<Missing> = demands.flat_map(|demand| demand.missing(said)).collect();
         if missing.is_empty() {
             return Verdict::Allow;
         }

@@ -1,12 +1,15 @@
 //! Patterns for names of tools and models, as an operator writes them: exact, or with `*` for any run of characters.
 //! Matching only; what a match means is for the policy to decide.
+//!
+//! Where something is allowed or exempt, a name must match as it is written ([`Pattern::matches`]). A restriction concerns
+//! every name that programs may take for a matching one, in any namespace ([`Pattern::concerns`]); of several entries
+//! with values, [`all_concerns`] finds those that apply.
 
 use super::ConfigError;
-use crate::conversation::names::dispatch_form;
+use crate::conversation::names::{RestrictedNames, dispatch_form, qualified_form};
 use serde::Deserialize;
 
-/// A name or a pattern such as `search*`. Case counts where something is allowed or exempt ([`Pattern::matches`]); a
-/// restriction applies to every name that programs may take for a matching one ([`Pattern::concerns`]).
+/// A name or a pattern such as `search*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern {
@@ -15,13 +18,15 @@ pub struct Pattern {
     star: Option<usize>,
     /// The same as programs look tools up, where that is another text.
     near: Option<Box<str>>,
+    /// The same with one dot between namespaces, where that is another text.
+    qualified: Option<Box<str>>,
 }
 
 impl From<String> for Pattern {
     fn from(text: String) -> Self {
-        let near = dispatch_form(&text);
-        let near = (*near != *text).then(|| near.into());
-        Self { star: text.find('*'), near, text }
+        let differing = |form: std::borrow::Cow<'_, str>| (*form != *text).then(|| form.into());
+        let (near, qualified) = (differing(dispatch_form(&text)), differing(qualified_form(&text)));
+        Self { star: text.find('*'), near, qualified, text }
     }
 }
 
@@ -46,9 +51,23 @@ impl Pattern {
         fits(&self.text, self.star, name)
     }
 
-    /// Whether `name` fits, or would as programs look tools up: without white space, a namespace and capitals.
+    /// Whether it restricts the tool `name`: that fits, or would as programs look tools up (without white space and
+    /// capitals), or without its namespaces.
     pub fn concerns(&self, name: &str) -> bool {
-        self.matches(name) || self.is_near(&dispatch_form(name))
+        self.matches(name)
+            || self.is_near(&dispatch_form(name))
+            || self.fits_bare(&RestrictedNames::new(name))
+    }
+
+    /// Whether one of a tool's `names` fits.
+    fn fits_bare(&self, names: &RestrictedNames<'_>) -> bool {
+        self.bare_fit(names).is_some()
+    }
+
+    /// The first of a tool's `names` that fits.
+    fn bare_fit<'a>(&self, names: &'a RestrictedNames<'_>) -> Option<&'a str> {
+        let text = self.qualified.as_deref().unwrap_or(&self.text);
+        names.iter().find(|name| fits(text, text.find('*'), name)).filter(|_| !text.is_empty())
     }
 
     /// Whether `form`, a name as programs look it up, fits in that form.
@@ -81,22 +100,88 @@ fn fits(text: &str, star: Option<usize>, name: &str) -> bool {
     name.ends_with(tail)
 }
 
-/// Whether one of `patterns` concerns `name`.
+/// Whether one of `patterns` concerns `name`: see [`Pattern::concerns`].
 pub fn any_concerns(patterns: &[Pattern], name: &str) -> bool {
+    let (form, names) = (dispatch_form(name), RestrictedNames::new(name));
+    patterns
+        .iter()
+        .any(|pattern| pattern.matches(name) || pattern.is_near(&form) || pattern.fits_bare(&names))
+}
+
+/// Whether one of `patterns` fits `name` as programs look it up. Namespaces count: for lists that exempt.
+pub fn any_near(patterns: &[Pattern], name: &str) -> bool {
     let form = dispatch_form(name);
     patterns.iter().any(|pattern| pattern.matches(name) || pattern.is_near(&form))
 }
 
-/// The value for `name`: the exact entry, else one whose name is near, else that of the longest pattern that concerns
-/// it.
+/// The value for `name`: the exact entry, else one whose name is near, else one that names it in any namespace, else that
+/// of the longest pattern that concerns it.
 pub fn best_concern<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Option<&'a T> {
-    let form = dispatch_form(name);
-    let fits = entries.iter().filter(|(pattern, _)| pattern.matches(name) || pattern.is_near(&form));
+    let (form, names) = (dispatch_form(name), RestrictedNames::new(name));
+    let rank = |pattern: &Pattern| {
+        let (is_exact, fits, is_near) = (pattern.is_exact(), pattern.matches(name), pattern.is_near(&form));
+        (is_exact && fits, is_exact && is_near, is_exact, pattern.as_str().len(), fits)
+    };
+    let concerns =
+        |pattern: &Pattern| pattern.matches(name) || pattern.is_near(&form) || pattern.fits_bare(&names);
+    let found = entries.iter().filter(|(pattern, _)| concerns(pattern));
+    found.max_by_key(|(pattern, _)| rank(pattern)).map(|(_, value)| value)
+}
+
+/// An entry of a restricting table that concerns a tool.
+pub struct Concern<'a, T> {
+    pub value: &'a T,
+    /// The name under which calls count for it: a name that is listed counts in all namespaces together.
+    pub counts_as: String,
+}
+
+/// The entries that concern the tool `name`. The best one for its whole name comes first: the exact entry, else the longest
+/// pattern. Where none names it exactly, the best one for its name in any namespace applies too, so that a namespace
+/// never leads from a strict entry to a lax one.
+pub fn all_concerns<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Concerns<'a, T> {
+    let (form, names) = (dispatch_form(name), RestrictedNames::new(name));
     let rank = |pattern: &Pattern| {
         let is_exact = pattern.is_exact();
         (is_exact && pattern.matches(name), is_exact, pattern.as_str().len(), pattern.matches(name))
     };
-    fits.max_by_key(|(pattern, _)| rank(pattern)).map(|(_, value)| value)
+    let best = |concerns: &dyn Fn(&Pattern) -> bool| {
+        let found = entries.iter().filter(|(pattern, _)| concerns(pattern));
+        found.max_by_key(|(pattern, _)| rank(pattern))
+    };
+    let named = best(&|pattern| pattern.matches(name) || pattern.is_near(&form));
+    let bare = match named {
+        Some((pattern, _)) if pattern.is_exact() => None,
+        _ => best(&|pattern| pattern.fits_bare(&names)),
+    };
+    let bare = bare.filter(|bare| named.is_none_or(|named| !std::ptr::eq(*bare, named)));
+    let counts_as = |pattern: &Pattern, fit: &str| match pattern.is_exact() {
+        true => qualified_form(pattern.as_str()).into_owned(),
+        false => fit.to_owned(),
+    };
+    Concerns {
+        named: named.map(|(pattern, value)| Concern { value, counts_as: counts_as(pattern, &form) }),
+        bare: bare.map(|(pattern, value)| {
+            let fit = pattern.bare_fit(&names).unwrap_or(&form);
+            Concern { value, counts_as: counts_as(pattern, fit) }
+        }),
+    }
+}
+
+/// The entries of a restricting table that concern a tool.
+pub struct Concerns<'a, T> {
+    /// By its whole name.
+    pub named: Option<Concern<'a, T>>,
+    /// By its name in any namespace. It only adds a restriction.
+    pub bare: Option<Concern<'a, T>>,
+}
+
+impl<'a, T> IntoIterator for Concerns<'a, T> {
+    type Item = Concern<'a, T>;
+    type IntoIter = std::iter::Flatten<std::array::IntoIter<Option<Concern<'a, T>>, 2>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        [self.named, self.bare].into_iter().flatten()
+    }
 }
 
 /// The names among `entries` that are no patterns.
@@ -168,6 +253,16 @@ mod tests {
             ("*_all", "READ_ALL", true),
             ("*_all", "read_all_of", false),
             ("functions.*", "functions.x", true),
+            ("pay", "shop.pay", true),
+            ("pay", "mcp__shop__pay", true),
+            ("pay", "shop.payment", false),
+            ("delete*", "mcp__fs__delete_file", true),
+            ("delete*", "fs.undelete", false),
+            ("mcp__shop__*", "shop.pay", true),
+            ("mcp__shop__*", "crm.pay", false),
+            ("*search*", "web.search_all", true),
+            ("*search*", "web.fetch", false),
+            ("*", "web.fetch", true),
         ] {
             assert_eq!(Pattern::new(pattern).concerns(name), concerns, "{pattern} {name}");
             assert_eq!(any_concerns(&[Pattern::new("other"), Pattern::new(pattern)], name), concerns);
@@ -184,6 +279,28 @@ mod tests {
             assert_eq!(best_concern(&entries, name), Some(&value), "{name}");
         }
         assert!(best_concern(&entries, "PAY").is_some_and(|value| [1, 2].contains(value)));
+    }
+
+    #[test]
+    fn a_namespace_adds_the_restriction_of_the_bare_name_and_takes_none_away() {
+        let entries = [("*", 50), ("pay", 1), ("shop.pay", 5), ("think", 0), ("del*", 3)];
+        let entries = entries.map(|(pattern, value)| (Pattern::new(pattern), value));
+        for (name, concerns) in [
+            ("pay", vec![(1, "pay")]),
+            ("Pay", vec![(1, "pay")]),
+            ("crm.pay", vec![(50, "crm.pay"), (1, "pay")]),
+            ("shop.pay", vec![(5, "shop.pay")]),
+            ("mcp__shop__pay", vec![(50, "mcp__shop__pay"), (5, "shop.pay")]),
+            ("x.think", vec![(50, "x.think"), (0, "think")]),
+            ("x.delete", vec![(50, "x.delete"), (3, "delete")]),
+            ("delete", vec![(3, "delete")]),
+            ("x.other", vec![(50, "x.other")]),
+        ] {
+            let found: Vec<_> =
+                all_concerns(&entries, name).into_iter().map(|it| (*it.value, it.counts_as)).collect();
+            let concerns: Vec<_> = concerns.into_iter().map(|(value, key)| (value, key.to_owned())).collect();
+            assert_eq!(found, concerns, "{name}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
 use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::pattern::{Pattern, all_concerns, exact_names};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -141,42 +141,38 @@ impl Policy for RateLimit {
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {
         if let Event::Call(call) = event
             && let Some(released_ms) = call.released_ms
-            && self.limit(&call.name).is_some()
         {
-            state.add(&call.name, released_ms);
+            self.add(&call.name, released_ms, state);
         }
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Released) -> Verdict {
-        let Some(limit) = self.limit(call.name) else { return Verdict::Allow };
-        let inside = state.within(call.name, limit, call.now_ms);
-        if inside.len() < limit.calls {
+        let full = self.limits(call.name).into_iter().filter_map(|(counts_as, limit)| {
+            let inside = state.within(&counts_as, limit, call.now_ms);
+            // The wait ends when so many calls have left the window that one more fits.
+            let leaves =
+                inside.get(inside.len().checked_sub(limit.calls)?)?.saturating_add(limit.per.millis());
+            Some((leaves.saturating_sub(call.now_ms), limit, inside.len()))
+        });
+        let Some((retry_after_ms, limit, used)) = full.max_by_key(|(wait, ..)| *wait) else {
             return Verdict::Allow;
-        }
-        // The wait ends when so many calls have left the window that one more fits.
-        let leaves = inside[inside.len() - limit.calls].saturating_add(limit.per.millis());
-        let retry_after_ms = leaves.saturating_sub(call.now_ms);
-        let reason = self.reason(limit, call.name, inside.len(), retry_after_ms);
+        };
+        let reason = self.reason(limit, call.name, used, retry_after_ms);
         let waits = self.wait_ms > 0 && retry_after_ms <= self.wait_ms;
         if waits { Verdict::Wait(retry_after_ms, reason) } else { Verdict::Block(reason) }
     }
 
     fn release(&self, call: &Proposed<'_>, state: &mut Released) {
-        if self.limit(call.name).is_some() {
-            state.add(call.name, call.now_ms);
-        }
+        self.add(call.name, call.now_ms, state);
     }
 
     fn usage(&self, state: &Released, now_ms: u64) -> Vec<Usage> {
-        let tools = state.0.values().map(|(tool, _)| tool);
-        tools
-            .filter_map(|tool| self.limit(tool).map(|limit| (tool, limit)))
-            .map(|(tool, limit)| Usage {
-                tool: tool.clone(),
-                used: state.within(tool, limit, now_ms).len() as u64,
-                limit: limit.calls as u64,
-            })
-            .collect()
+        let tools = state.0.iter().filter_map(|(counts_as, (tool, _))| {
+            let limit = self.limits(tool).into_iter().find(|(name, _)| name == counts_as)?.1;
+            let used = state.within(counts_as, limit, now_ms).len() as u64;
+            Some(Usage { tool: tool.clone(), used, limit: limit.calls as u64 })
+        });
+        tools.collect()
     }
 }
 
@@ -213,25 +209,28 @@ impl RateLimit {
         Reason::new(ReasonKind::RateLimit, message).retryable().with(numbers)
     }
 
-    fn limit(&self, tool: &str) -> Option<Limit> {
-        best_concern(&self.tools, tool).copied().or(self.default).filter(|limit| limit.calls > 0)
+    /// The limits of `tool`, each with the name that its calls count for. The default applies where no limit names the
+    /// tool with its namespace.
+    fn limits(&self, tool: &str) -> Vec<(String, Limit)> {
+        let concerns = all_concerns(&self.tools, tool);
+        let named = concerns.named.map(|named| (named.counts_as, *named.value));
+        let named = named.or_else(|| Some((dispatch_form(tool).into_owned(), self.default?)));
+        let bare = concerns.bare.map(|bare| (bare.counts_as, *bare.value));
+        named.into_iter().chain(bare).filter(|(_, limit)| limit.calls > 0).collect()
+    }
+
+    fn add(&self, tool: &str, at_ms: u64, state: &mut Released) {
+        for (counts_as, _) in self.limits(tool) {
+            let (_, times) = state.0.entry(counts_as).or_insert_with(|| (tool.to_owned(), Vec::new()));
+            times.push(at_ms);
+        }
     }
 }
 
 impl Released {
-    fn add(&mut self, tool: &str, at_ms: u64) {
-        let form = dispatch_form(tool);
-        match self.0.get_mut(&*form) {
-            Some((_, times)) => times.push(at_ms),
-            None => {
-                self.0.insert(form.into_owned(), (tool.to_owned(), vec![at_ms]));
-            }
-        }
-    }
-
-    /// The times of `tool` inside the window that ends now, oldest first.
-    fn within(&self, tool: &str, limit: Limit, now_ms: u64) -> Vec<u64> {
-        let times = self.0.get(&*dispatch_form(tool)).map_or([].as_slice(), |(_, times)| times.as_slice());
+    /// The times of what counts as `name`, inside the window that ends now, oldest first.
+    fn within(&self, name: &str, limit: Limit, now_ms: u64) -> Vec<u64> {
+        let times = self.0.get(name).map_or([].as_slice(), |(_, times)| times.as_slice());
         limit.per.inside(times, now_ms)
     }
 }

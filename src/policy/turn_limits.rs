@@ -22,11 +22,10 @@
 //! each tool that fits may be called 20 times.
 
 use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::pattern::{Pattern, all_concerns, best_concern, exact_names};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
-use crate::conversation::names::dispatch_form;
 use crate::conversation::{Event, ToolResult};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use crate::plural::noun_after;
@@ -177,8 +176,8 @@ impl Policy for TurnLimits {
                 return Verdict::Block(self.used_up((calls, category.calls), &what, OTHER_TOOLS));
             }
         }
-        if let Some(limit) = self.limit_of(call.name) {
-            let calls = used.tools.get(&*dispatch_form(call.name)).map_or(0, |(_, count)| count.calls);
+        for (counts_as, limit) in self.limits_of(call.name) {
+            let calls = used.tools.get(&counts_as).map_or(0, |(_, count)| count.calls);
             if calls >= limit {
                 let what = format!("{} of {}", noun_after(limit, "call"), call.name);
                 return Verdict::Block(self.used_up((calls, limit), &what, OTHER_TOOLS));
@@ -204,8 +203,9 @@ impl Policy for TurnLimits {
             used: used.category(at).calls,
             limit: category.calls,
         });
-        let tools = used.tools.values().filter_map(|(tool, count)| {
-            Some(Usage { tool: tool.clone(), used: count.calls, limit: self.limit_of(tool)? })
+        let tools = used.tools.iter().filter_map(|(counts_as, (tool, count))| {
+            let limit = self.limit_of(tool, counts_as)?;
+            Some(Usage { tool: tool.clone(), used: count.calls, limit })
         });
         all.into_iter().chain(categories).chain(tools).collect()
     }
@@ -242,15 +242,23 @@ impl TurnLimits {
         Some((at, self.categories.get(at)?))
     }
 
-    /// How often `tool` may be called in a turn, where it has a limit of its own.
-    fn limit_of(&self, tool: &str) -> Option<u64> {
-        best_concern(&self.tools, tool).copied().filter(|calls| *calls > 0)
+    /// How often `tool` may be called in a turn, where it has limits of its own: each with the name that it counts
+    /// for.
+    fn limits_of(&self, tool: &str) -> impl Iterator<Item = (String, u64)> + use<> {
+        let concerns = all_concerns(&self.tools, tool).into_iter();
+        let limits: Vec<_> = concerns.map(|concern| (concern.counts_as, *concern.value)).collect();
+        limits.into_iter().filter(|(_, calls)| *calls > 0)
+    }
+
+    /// The limit of `tool` for which its calls count as `counts_as`.
+    fn limit_of(&self, tool: &str, counts_as: &str) -> Option<u64> {
+        self.limits_of(tool).find(|(name, _)| name == counts_as).map(|(_, calls)| calls)
     }
 
     fn count(&self, tool: &str, used: &mut Used) {
         used.all.calls += 1;
-        if self.limit_of(tool).is_some() {
-            let count = used.tools.entry(dispatch_form(tool).into_owned());
+        for (counts_as, _) in self.limits_of(tool) {
+            let count = used.tools.entry(counts_as);
             count.or_insert_with(|| (tool.to_owned(), Count::default())).1.calls += 1;
         }
         if let Some((at, _)) = self.category(tool) {
@@ -283,8 +291,9 @@ impl TurnLimits {
                     lines.push(line(used.category(at).calls, *limit, &what, OTHER_TOOLS));
                 }
             }
-            for (tool, count) in used.tools.values_mut() {
-                let Some(limit) = self.limit_of(tool).filter(|limit| count.is_news(*limit)) else { continue };
+            for (counts_as, (tool, count)) in &mut used.tools {
+                let limit = self.limit_of(tool, counts_as);
+                let Some(limit) = limit.filter(|limit| count.is_news(*limit)) else { continue };
                 let what = format!("{} of {tool}", noun_after(limit, "call"));
                 lines.push(line(count.calls, limit, &what, OTHER_TOOLS));
             }

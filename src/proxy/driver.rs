@@ -19,6 +19,7 @@ use super::steps;
 use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
+use crate::config::Mode;
 use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use crate::store::{Claim, Facts};
@@ -225,6 +226,16 @@ impl Driver {
                 return None;
             }
         };
+        let (app, came) = (&self.app, self.head.came());
+        let refuses = || app.refuses_unjudged(&came.headers, &came.uri);
+        let here = match app.config.mode {
+            Mode::Enforce => app.upstream.keep_here(&mut response, refuses),
+            _ => Ok(()),
+        };
+        if let Err(error) = here {
+            self.give(Input::NotSent(error));
+            return None;
+        }
         if response.extensions_mut().remove::<Retried>().is_some() {
             self.give(Input::Resent);
         }

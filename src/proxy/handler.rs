@@ -15,6 +15,7 @@ use super::record::{Record, write_head};
 use super::recording::{Keepers, Recording};
 use super::respond::error_response;
 use super::spelling::Governed;
+use super::stored_response::StoredKind;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
 use super::webhooks::Webhooks;
@@ -100,12 +101,12 @@ fn route_of(endpoint: Governed) -> Route {
 }
 
 /// The sender of a request, and which policies are on for it.
-struct Sender<'a> {
+pub(super) struct Sender<'a> {
     /// The profile that the request takes.
-    profile: Option<&'a Profile>,
-    tier: Option<Arc<str>>,
+    pub(super) profile: Option<&'a Profile>,
+    pub(super) tier: Option<Arc<str>>,
     /// The caller and the conversation.
-    identity: Identity,
+    pub(super) identity: Identity,
 }
 
 impl AppState {
@@ -178,17 +179,21 @@ impl AppState {
         request: hyper::http::Request<Incoming>,
         endpoint: Option<Governed>,
     ) -> ResponseFuture {
-        let may_be_stored = self.config.mode == Mode::Enforce && !is_upgrade(&request);
-        if may_be_stored && stored_response::id_in(request.uri().path()).is_some() {
+        let kind = stored_response::kind_of(request.method(), request.uri().path());
+        let Some(kind) = kind.filter(|_| self.config.mode == Mode::Enforce && endpoint.is_none()) else {
+            return self.relay_as_it_is(request, endpoint);
+        };
+        // Where it matters, no `Upgrade` header exempts a request that a server may answer with a stored reply.
+        let restricts = self.restricts_stored(request.headers(), request.uri());
+        let is_seen = restricts || (kind == StoredKind::Response && !is_upgrade(&request));
+        if is_seen || (stored_response::id_in(request.uri().path()).is_some() && !is_upgrade(&request)) {
             return Box::pin(async move {
                 let (request, stored) = self.with_upstream_id(request).await;
-                match stored.filter(|_| stored_response::is_answered_with_it(&request)) {
-                    Some(stored) => {
-                        let record = self.begin_relay(&request, endpoint);
-                        self.relay_stored(request, stored, record).await
-                    }
-                    None => self.relay_as_it_is(request, endpoint).await,
+                if !is_seen {
+                    return self.relay_as_it_is(request, endpoint).await;
                 }
+                let record = self.begin_relay(&request, endpoint);
+                self.relay_stored(request, kind, stored, record).await
             });
         }
         self.relay_as_it_is(request, endpoint)
@@ -306,7 +311,12 @@ impl AppState {
     }
 
     /// Identifies the sender of the request.
-    fn identify(&self, parts: &Parts, request: &Request, body: &Bytes) -> Result<Sender<'_>, ProxyError> {
+    pub(super) fn identify(
+        &self,
+        parts: &Parts,
+        request: &Request,
+        body: &Bytes,
+    ) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let headers = &parts.headers;
         let caller = caller::caller_of(&self.key, headers, &credentials, &self.config)?;
@@ -386,10 +396,15 @@ impl AppState {
         refusing: Option<&'static str>,
         mut record: Record,
     ) -> Response<ReplyBody> {
+        let refuses = self.refuses_unjudged(&parts.headers, &parts.uri);
         let request = hyper::http::Request::from_parts(parts, body);
         record.mark_idle();
         record.sends();
-        let sent = self.upstream.send(request).await;
+        let here = |mut response| match self.config.mode {
+            Mode::Enforce => self.upstream.keep_here(&mut response, || refuses).map(|()| response),
+            _ => Ok(response),
+        };
+        let sent = self.upstream.send(request).await.and_then(here);
         record.sent(sent.as_ref().map(Response::headers));
         record.upstream_time();
         match sent {

@@ -66,7 +66,7 @@ impl Governed {
 }
 
 /// Whether all servers split the path in the same way, as with nearly every path.
-fn is_plain(path: &str) -> bool {
+pub(super) fn is_plain(path: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'%' | b'\\' | b';');
     path.bytes().all(is_plain) && !path.as_bytes().windows(2).any(|pair| matches!(pair, b"//" | b"/."))
 }
@@ -96,6 +96,11 @@ impl Reading {
     }
 
     fn finds(self, endpoint: Governed, path: &[u8]) -> bool {
+        endpoint.is_at_end_of(self.segments(path).into_iter())
+    }
+
+    /// The segments that a server takes from `path`.
+    fn segments(self, path: &[u8]) -> Vec<&[u8]> {
         let path = if self.cuts { before(path, |byte| matches!(byte, b'?' | b'#' | 0)) } else { path };
         let mut segments: Vec<&[u8]> = Vec::new();
         for segment in path.split(|byte| *byte == b'/' || (self.backslash && *byte == b'\\')) {
@@ -107,9 +112,41 @@ impl Reading {
                 _ => segments.push(segment),
             }
         }
-        endpoint.is_at_end_of(segments.into_iter())
+        segments
     }
 }
+
+/// Whether any server may take `path` for one that stored replies are read under: with the segment `responses`,
+/// `conversations` or `chat/completions` in it, and perhaps more after it. A longer path counts as soon as a word is in it.
+pub(super) fn may_show_stored(path: &str) -> bool {
+    let whole = fully_decoded(path.as_bytes());
+    let folded = folded(&whole);
+    if !STORED.iter().any(|words| words.iter().all(|word| folded.contains(word))) {
+        return false;
+    }
+    if path.len() > LONGEST_READ {
+        return true;
+    }
+    let has_words = |segments: &[&[u8]]| {
+        let segments: Vec<&[u8]> = segments.iter().copied().filter(|segment| !segment.is_empty()).collect();
+        STORED.iter().any(|words| {
+            segments
+                .windows(words.len())
+                .any(|run| run.iter().zip(*words).all(|(one, word)| is_word(one, word)))
+        })
+    };
+    let mut text = path.as_bytes().to_vec();
+    for _ in 0..SERVERS {
+        if Reading::all().any(|reading| has_words(&reading.segments(&text))) {
+            return true;
+        }
+        text = decoded(&text);
+    }
+    Reading::all().any(|reading| has_words(&reading.segments(&text)) || has_words(&reading.segments(&whole)))
+}
+
+/// The segments under which upstreams keep replies.
+const STORED: [&[&str]; 3] = [&["responses"], &["conversations"], &["chat", "completions"]];
 
 /// The bytes before the first one that `ends` them.
 fn before(text: &[u8], ends: impl Fn(u8) -> bool) -> &[u8] {
@@ -192,6 +229,32 @@ mod tests {
             "/v1/chat/completions/x\\../..",
         ] {
             assert_eq!(governed(path), Some(Governed::ChatCompletions), "{path}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_a_path_of_stored_replies_is_known() {
+        for path in [
+            "/v1/responses/resp_1",
+            "/v1/Responses/resp_1/",
+            "/v1/responses//resp_1",
+            "/v1/%72esponses/resp_1",
+            "/v1/response%2573/resp_1",
+            "/v1/responses%2Fresp_1",
+            "/v1\\responses\\resp_1",
+            "/v1/responses;a=b/resp_1",
+            "/v1/x/../responses/resp_1/input_items",
+            "/v1/conversations/conv_1/items",
+            "/v1/chat/completions",
+            "/v1/chat//completions/chatcmpl_1",
+            "/v1/re\u{17f}ponses/resp_1",
+        ] {
+            assert!(may_show_stored(path), "{path}");
+        }
+        for path in
+            ["/v1/models", "/v1/files/responses.jsonl", "/v1/chat", "/v1/completions", "/responses_of/x"]
+        {
+            assert!(!may_show_stored(path), "{path}");
         }
     }
 

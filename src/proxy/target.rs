@@ -71,6 +71,32 @@ impl Base {
         self.map(asked).ok_or_else(bad)
     }
 
+    /// The path and query at which a client of toolrein reaches `uri`; `None` where that is not at the upstream, or no
+    /// path of toolrein leads there.
+    pub(super) fn own_path(&self, uri: &Uri) -> Option<String> {
+        let port =
+            |authority: &Authority| authority.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 });
+        let (scheme, authority) = (uri.scheme()?, uri.authority()?);
+        let is_same = *scheme == self.scheme
+            && !authority.as_str().contains('@')
+            && authority.host().eq_ignore_ascii_case(self.authority.host())
+            && port(authority) == port(&self.authority);
+        let path = uri.path_and_query().filter(|_| is_same).map_or("/", PathAndQuery::as_str);
+        let begins = |text: &str, prefix: &str| {
+            text.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        };
+        let own = match path {
+            _ if !is_same || path.starts_with("//") => return None,
+            path if !self.path.is_empty() && begins(path, &self.path) => {
+                format!("{PREFIX}{}", &path[self.path.len()..])
+            }
+            path => path.to_owned(),
+        };
+        // What toolrein would map to another address has none here.
+        let target = self.map(&own.parse().ok()?)?;
+        (target.as_str() == path).then_some(own)
+    }
+
     fn map(&self, asked: &PathAndQuery) -> Option<PathAndQuery> {
         let rest = asked
             .as_str()

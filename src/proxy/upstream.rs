@@ -10,6 +10,7 @@ use super::connect::{ConnectTimeout, Connector, Note, Offer};
 use super::error::ProxyError;
 use super::headers;
 use super::hints::MOST_HINTS;
+use super::redirects;
 use super::spelling::{self, Governed};
 use super::target::Base;
 use super::tls::{self, CaFileError};
@@ -117,6 +118,15 @@ impl Upstream {
         let own = spelling::governed(asked.path());
         let sent = asked.path_and_query().and_then(|asked| self.base.target(asked).ok());
         own.into_iter().chain(sent.and_then(|sent| spelling::governed(sent.path()))).min()
+    }
+
+    /// Keeps a client from leaving toolrein by the headers of `response`; see [`redirects::keep_here`].
+    pub(super) fn keep_here<B>(
+        &self,
+        response: &mut Response<B>,
+        refuses: impl FnOnce() -> bool,
+    ) -> Result<(), ProxyError> {
+        redirects::keep_here(response, &self.base, refuses)
     }
 
     /// Silence allowed inside a response's body.

@@ -144,7 +144,7 @@ fn said(dialect: AnyDialect, body: &Bytes, request: &Request, items: &str) -> Op
             said.calls.extend(calls);
             said.text = bounded(&format!("{}{}", said.text, texts()));
         } else if let Some(call) = transcript.calls.answered_by(at) {
-            let asked = request.messages[call.message].calls.get(call.position).and_then(|call| call.id);
+            let asked = request.messages[call.message].calls.get(call.index).and_then(|call| call.id);
             let id = asked.map(|id| decode(id, &body));
             let answered = said.calls.iter_mut().find(|said| id.as_ref().is_some_and(|id| said.id == *id));
             if let Some(answered) = answered {

@@ -1,11 +1,12 @@
 //! Headers both ways: passed on in their order, except for hop-by-hop headers, toolrein's own, and codings that could
 //! not be read.
 
-use crate::support::client::{Connection, Request};
+use crate::support::client::{Connection, Request, Response};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::Scripted;
 use crate::talk::{BOTH, GENEROUS, chat, grouped, question};
+use serde_json::json;
 
 #[test]
 fn headers_of_a_request_arrive_in_their_order_and_toolreins_own_do_not() {
@@ -116,5 +117,56 @@ fn headers_of_a_reply_come_in_their_order_and_none_is_added() {
         let through = chat(&toolrein, question(stream));
         assert_eq!(through.head.first_line.split(' ').nth(1), Some("200"));
         assert_eq!(grouped(&through.head.headers, &[]), grouped(&straight.head.headers, &[]));
+    }
+}
+
+/// The reply to a governed request that the upstream answers with this status and header, where a policy restricts calls.
+fn redirected(
+    settings: &str,
+    status: u16,
+    header: &str,
+    value: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> Response {
+    let name = header.to_owned();
+    let upstream = Scripted::start(move |_, request| {
+        let host = request.header("host").unwrap_or_default().to_owned();
+        Reply::bytes(status, "text/plain", "moved").header(&name, &value(&host))
+    });
+    let toolrein = Toolrein::before(&upstream, settings);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}]});
+    Request::post(&toolrein.chat_url(), body.to_string()).send()
+}
+
+#[test]
+fn a_redirect_never_leads_a_governed_client_past_toolrein() {
+    let restricts = "[policy.allow]\nexcept = [\"pay\"]\n";
+    for settings in [restricts, "[policy.budget]\n"] {
+        for status in [301, 302, 303, 307, 308] {
+            let own = redirected(settings, status, "location", |host| {
+                format!("http://{host}/v1/chat/completions/")
+            });
+            assert_eq!((own.status, own.header("location")), (status, Some("/v1/chat/completions/")));
+            let relative = redirected(settings, status, "location", |_| "/v1/chat/completions/".to_owned());
+            assert_eq!(relative.header("location"), Some("/v1/chat/completions/"));
+        }
+    }
+    for elsewhere in ["http://other.example/v1/chat/completions", "//other.example/x", "/\\other.example/x"] {
+        let refused = redirected(restricts, 307, "location", move |_| elsewhere.to_owned());
+        assert_eq!((refused.status, refused.header("location")), (502, None), "{elsewhere}");
+        assert_eq!(refused.json()["error"]["code"], "reply_unjudged");
+        // Without a policy that restricts calls, and where calls may pass unjudged, it is the client's to follow.
+        for settings in
+            ["[policy.budget]\n".to_owned(), format!("[upstream]\nunjudged = \"pass\"\n{restricts}")]
+        {
+            let passed = redirected(&settings, 307, "location", move |_| elsewhere.to_owned());
+            assert_eq!((passed.status, passed.header("location")), (307, Some(elsewhere)), "{settings}");
+        }
+    }
+    for name in ["alt-svc", "refresh", "content-location"] {
+        let reply =
+            redirected(restricts, 400, name, |_| "http://other.example/v1/chat/completions".to_owned());
+        assert_eq!((reply.status, reply.header(name)), (400, None), "{name}");
+        let kept = redirected("[policy.budget]\n", 400, name, |_| "http://other.example/v1".to_owned());
+        assert_eq!(kept.header(name), Some("http://other.example/v1"), "{name}");
     }
 }

@@ -44,6 +44,7 @@ mod responses_kit;
 mod responses_refused;
 mod responses_transparency;
 mod responses_trouble;
+mod stored;
 mod talk;
 mod told;
 mod transparency;

@@ -31,6 +31,7 @@ mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
+mod namespaces;
 mod progress;
 mod quota;
 mod rate_limit;

@@ -1,10 +1,12 @@
 //! Wrapper calls, which contain several calls: these are judged, counted and remembered as calls of their own.
 
+use crate::responses_kit::Talk as Responses;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Talk, in_both_forms, text};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The model calls these tools by one call.
 fn wrapped(tools: &[&str], request: &Recorded) -> Reply {
@@ -61,4 +63,133 @@ fn inner_calls_of_a_wrapper_call_count_against_the_turn_limit() {
     let program = Toolrein::before(&upstream, "[policy.turn_limits]\ncalls = 2\n");
     let said = Talk::new(Form::Whole).ask(&program);
     assert_eq!((said.calls.len(), said.text.as_str()), (0, "Enough."));
+}
+
+/// A conversation of a client that keeps wrapper calls as they came: the model made this one, and got one result.
+fn talk_after(form: Form, name: &str, arguments: &Value) -> Talk {
+    let mut talk = Talk::new(form);
+    let call = json!({"id": "call_w", "type": "function", "function": {"name": name, "arguments": arguments.to_string()}});
+    talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+    talk.messages.push(json!({"role": "tool", "tool_call_id": "call_w", "content": "nothing"}));
+    let tool = json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    talk.members["tools"].as_array_mut().unwrap().push(tool);
+    talk
+}
+
+/// A wrapper call with a call of each of these tools, in the form of each kind of wrapper: its name and its arguments.
+fn wrappers(tools: &[&str]) -> Vec<(&'static str, Value)> {
+    let list = |name: &str, arguments: &str| {
+        let calls = tools.iter().map(|tool| json!({name: tool, arguments: {"q": "x"}}));
+        calls.collect::<Vec<_>>()
+    };
+    let function = |tool: &&str| json!({"function": {"name": tool, "arguments": "{\"q\":\"x\"}"}});
+    vec![
+        ("multi_tool_use.parallel", json!({"tool_uses": list("recipient_name", "parameters")})),
+        ("parallel", json!({"tool_uses": list("recipient_name", "parameters")})),
+        ("batch", json!({"tool_calls": list("tool", "parameters")})),
+        ("BatchTool", json!({"description": "d", "invocations": list("tool_name", "input")})),
+        ("batch_tool", json!({"tool_calls": tools.iter().map(function).collect::<Vec<_>>()})),
+    ]
+}
+
+#[test]
+fn a_wrapper_call_in_the_history_counts_as_the_calls_within_it() {
+    in_both_forms(|form| {
+        for (name, arguments) in wrappers(&["search", "search", "fetch"]) {
+            let upstream =
+                Scripted::start(|_, request| match request.json().to_string().contains("call_s") {
+                    false => Reply::speech(request, &Speech::calls(&[("call_s", "search", "{\"q\":\"y\"}")])),
+                    true => text("Enough.", request),
+                });
+            for (settings, calls) in [
+                ("[policy.turn_limits]\ncalls = 3\n", 0),
+                ("[policy.turn_limits]\ncalls = 4\n", 1),
+                ("[policy.turn_limits]\ntools = { search = 2 }\n", 0),
+                ("[policy.turn_limits]\ntools = { search = 3 }\n", 1),
+                ("[policy.budget]\ntool_calls = 3\n", 0),
+                ("[policy.budget]\ntool_calls = 4\n", 1),
+            ] {
+                let program = Toolrein::before(&upstream, settings);
+                let said = talk_after(form, name, &arguments).ask(&program);
+                assert_eq!(said.calls.len(), calls, "{name} {settings}: {}", said.response.text());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_call_within_a_wrapper_that_a_policy_forbids_blocks_every_kind_of_wrapper() {
+    in_both_forms(|form| {
+        for (name, arguments) in wrappers(&["search", "fetch"]) {
+            let said_arguments = arguments.to_string();
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Reply::speech(request, &Speech::calls(&[("call_x", name, &said_arguments)])),
+                _ => text("Then without.", request),
+            });
+            let program = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"fetch\"]\n");
+            let said = talk_after(form, name, &json!({})).ask(&program);
+            assert_eq!((said.calls.len(), said.text.as_str()), (0, "Then without."), "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_batch_tool_whose_list_names_no_tool_is_an_ordinary_call() {
+    in_both_forms(|form| {
+        let arguments =
+            json!({"items": [{"name": "Alice", "input": "x"}, {"name": "Bob", "input": "y"}]}).to_string();
+        let upstream = Scripted::start(move |_, request| {
+            Reply::speech(request, &Speech::calls(&[("call_x", "batch", &arguments)]))
+        });
+        let program = Toolrein::before(&upstream, "[policy.allow]\n[policy.turn_limits]\ncalls = 2\n");
+        let said = talk_after(form, "batch", &json!({"items": [{"name": "Carol"}]})).ask(&program);
+        assert_eq!(said.calls.len(), 1, "{}", said.response.text());
+    });
+}
+
+#[test]
+fn a_wrapper_call_that_is_repeated_is_a_loop() {
+    in_both_forms(|form| {
+        let (name, arguments) = wrappers(&["search", "fetch"]).remove(0);
+        let said_arguments = arguments.to_string();
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("call_w9", name, &said_arguments)])),
+            _ => text("Enough.", request),
+        });
+        let program = Toolrein::before(&upstream, "[policy.loops]\nnotice = 3\nblock = 5\n");
+        let mut talk = talk_after(form, name, &arguments);
+        let round = talk.messages[1..].to_vec();
+        for nth in 1..8 {
+            let mut again = round.clone();
+            again[0]["tool_calls"][0]["id"] = json!(format!("call_{nth}"));
+            again[1]["tool_call_id"] = json!(format!("call_{nth}"));
+            talk.messages.extend(again);
+        }
+        let said = talk.ask(&program);
+        assert_eq!((said.calls.len(), said.text.as_str()), (0, "Enough."), "{}", said.response.text());
+    });
+}
+
+#[test]
+fn a_wrapper_call_in_the_history_of_a_response_counts_as_the_calls_within_it() {
+    for stream in [false, true] {
+        for (limit, calls) in [(2, 0), (3, 1)] {
+            let upstream =
+                Scripted::start(|_, request| match request.json().to_string().contains("call_s") {
+                    false => Output::calls("one", &[("s", "f", "{}")]).reply(request),
+                    true => Output::text("two", "Enough.").reply(request),
+                });
+            let program = Toolrein::before(&upstream, &format!("[policy.turn_limits]\ncalls = {limit}\n"));
+            let uses = json!({"tool_uses": [{"recipient_name": "functions.f", "parameters": {}}, {"recipient_name": "f"}]});
+            let mut talk = Responses::new(stream);
+            talk.add(
+                json!({"type": "function_call", "id": "fc_w", "call_id": "call_w", "status": "completed",
+                "name": "multi_tool_use.parallel", "arguments": uses.to_string()}),
+            );
+            talk.add(json!({"type": "function_call_output", "call_id": "call_w", "output": "r"}));
+            let answer = talk.ask(&program);
+            let made = answer.items().iter().filter(|item| item["type"] == "function_call").count();
+            assert_eq!(made, calls, "{limit}: {}", answer.text());
+        }
+    }
 }

@@ -15,7 +15,7 @@ mod write;
 
 pub use history::upstream_id;
 pub use request::parse;
-pub use stored::{StoredReply, read_stored};
+pub use stored::{StoredReply, is_ended, read_stored, record_blocked, request_of};
 pub use write::write;
 
 use super::judge::CallJudge;

@@ -5,6 +5,7 @@
 use super::history::Known;
 use super::item::{Item, ItemKind, parse_item};
 use super::reply::convert::whole_of;
+use super::reply::written::{message, result_of};
 use crate::dialect::RecordedReply;
 use crate::wire::body::{Fault, Kind, Scanner, Span};
 use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
@@ -12,6 +13,7 @@ use crate::wire::members::{Member, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// What to do with a stored response.
@@ -53,11 +55,92 @@ pub fn read_stored(body: &Bytes, known: Option<&[u8]>, id: &str) -> StoredReply 
         id.is_some_and(|id| blocked.iter().any(|blocked| *blocked == decode(id, body)))
     };
     splices.remove_items(&response.items, |item| item.span, is_blocked);
+    let notice = known.iter().flat_map(|known| &known.items).find(|item| is_notice(item.get(), id));
+    if let (Some(notice), Some(list)) = (notice, response.output.filter(|_| is_ended(body))) {
+        let left = response.items.iter().filter(|item| !is_blocked(item)).map(|item| item.span.of(body));
+        let items: Vec<&[u8]> = left.chain([notice.get().as_bytes()]).collect();
+        splices = Splices::default();
+        splices.replace(list, format!("[{}]", String::from_utf8_lossy(&items.join(&b','))));
+    }
     if let Some(span) = response.id.filter(|span| known.is_some() && span.of(body) != quote(id).as_bytes()) {
         splices.replace(span, quote(id));
     }
     let edited = (!splices.is_empty()).then(|| splices.apply(body).into_pieces());
     StoredReply { edited, is_unjudged }
+}
+
+/// The request that a stored response answers, as far as it is known: the items of the record, and the tools,
+/// instructions and model that the response repeats. What forces a call is left out, since that lifts limits.
+pub fn request_of(body: &Bytes, known: Option<&[u8]>) -> Bytes {
+    let echo: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap_or_default();
+    let known: Option<Known> = known.and_then(|known| serde_json::from_slice(known).ok());
+    let mut items: Vec<&str> = known.iter().flat_map(|known| &known.items).map(|item| item.get()).collect();
+    if items.is_empty() {
+        items.push(r#"{"role":"user","content":""}"#);
+    }
+    let member = |name: &str| {
+        let value = echo.get(name).map(|value| value.get()).filter(|value| *value != "null");
+        value.map_or_else(String::new, |value| format!(",\"{name}\":{value}"))
+    };
+    let echoed: String = ["model", "tools", "instructions"].into_iter().map(member).collect();
+    format!("{{\"input\":[{}]{echoed}}}", items.join(",")).into()
+}
+
+/// Whether the response is complete: its calls can be judged.
+pub fn is_ended(body: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Status {
+        status: Option<String>,
+    }
+    let status = serde_json::from_slice::<Status>(body).ok().and_then(|read| read.status);
+    !matches!(status.as_deref(), Some("queued" | "in_progress"))
+}
+
+/// The record of a stored response none of whose unknown calls may run; `None` where a call is one that no text can
+/// answer. `text`: what the model reads of the call of this id.
+pub fn record_blocked(
+    body: &Bytes,
+    known: Option<&[u8]>,
+    id: &str,
+    text: &dyn Fn(&str) -> String,
+) -> Option<Bytes> {
+    let known: Option<Known> = known.and_then(|known| serde_json::from_slice(known).ok());
+    let nothing = || Known { upstream_id: id.to_owned(), items: Vec::new(), owed: Vec::new() };
+    let mut known = known.unwrap_or_else(nothing);
+    let response = Response::parse(body).ok().filter(|response| !response.is_ambiguous)?;
+    let shown: Vec<String> = known.items.iter().filter_map(|item| call_id(item.get())).collect();
+    for item in &response.items {
+        let ItemKind::Call(kind) = item.kind else { continue };
+        let id = decode(item.call.id?, body).into_owned();
+        if !shown.contains(&id) {
+            let owed = result_of(kind, &id, Some(item.span.of(body)), &text(&id))?;
+            known.owed.push(RawValue::from_string(String::from_utf8(owed.to_vec()).ok()?).ok()?);
+        }
+    }
+    let stays = |item: &Item| match item.kind {
+        ItemKind::Call(_) => {
+            item.call.id.is_some_and(|id| shown.iter().any(|shown| *shown == decode(id, body)))
+        }
+        kind => kind != ItemKind::Reasoning,
+    };
+    if is_ended(body) && !response.items.iter().any(stays) {
+        known.items.push(RawValue::from_string(message(&notice_id(id), BLOCKED).to_string()).ok()?);
+    }
+    Some(known.to_bytes())
+}
+
+/// The sentence in place of calls that were all blocked.
+const BLOCKED: &str = "The tool calls of this response were not run: a policy blocked them.";
+
+/// The id of the message that holds it, in the response with this id.
+fn notice_id(id: &str) -> String {
+    format!("msg_blocked_{id}")
+}
+
+/// Whether `item` is that message.
+fn is_notice(item: &str, id: &str) -> bool {
+    let read = parse_item(&mut Scanner::new(item.as_bytes()));
+    read.is_ok_and(|read| read.id.is_some_and(|own| decode(own, item.as_bytes()) == notice_id(id)))
 }
 
 /// What a recorded reply, whole or a stream, adds to the conversation: its items.
@@ -118,6 +201,8 @@ fn is_same(shown: &str, stored: &[u8]) -> bool {
 #[derive(Default)]
 struct Response {
     id: Option<Span>,
+    /// The list of items.
+    output: Option<Span>,
     items: Vec<Item>,
     /// Two parsers may see different calls in it.
     is_ambiguous: bool,
@@ -141,6 +226,7 @@ impl Response {
         let output = named(b"output");
         response.is_ambiguous = output.len() > 1 || scanner.odd();
         let Some(output) = output.first().map(|member| member.value) else { return Ok(response) };
+        response.output = Some(output);
         let mut items = Scanner::within(body, output);
         if items.peek()? != Kind::Array {
             return Ok(response);

@@ -76,7 +76,7 @@ impl CallJudge for Judging {
         let (mut names, arguments) = (call.other_names(), call.arguments());
         names.extend(renamed.then(|| call.name()));
         names.iter().any(|name| {
-            if wrapper::is_name(name) {
+            if wrapper::needs_no_declaration(name) {
                 return true;
             }
             let needs_more =
@@ -88,13 +88,11 @@ impl CallJudge for Judging {
     fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
         let name = call.name();
         let arguments = (known != Known::Name).then(|| call.arguments());
-        let names = || std::iter::once(name.clone()).chain(call.other_names());
-        let wrapped =
-            arguments.as_deref().and_then(|text| names().find_map(|name| wrapper::calls(&name, text)));
+        let whole = known == Known::Whole;
+        let wrapped = arguments.as_deref().and_then(|text| self.wrapped((choice, now_ms), call, text, whole));
         if let Some(calls) = wrapped {
             return self.decide_wrapper(choice, now_ms, call, calls);
         }
-        let whole = known == Known::Whole;
         let mut ruling = self.ruling(choice, now_ms, call, arguments.as_deref());
         if !ruling.own {
             self.answers.exempt(&mut ruling.objections);

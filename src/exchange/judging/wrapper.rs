@@ -1,18 +1,16 @@
-//! Wrapper calls: `multi_tool_use.parallel` and `parallel`, whose arguments hold the calls that clients run instead
-//! (LiteLLM's client library and the Vercel AI SDK do; OpenAI's models write it now and then). Each inner call is
-//! judged, and a blocked one blocks all.
+//! Wrapper calls: `multi_tool_use.parallel` and batch tools, whose arguments hold the calls that clients run instead
+//! (LiteLLM's client library, the Vercel AI SDK and coding agents do; OpenAI's models write the first now and then). Each
+//! inner call is judged and counted in the wrapper's place, and a blocked one blocks all.
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
-use crate::conversation::names::dispatch_form;
+use crate::conversation::wrapper::{InnerCall, WrapperKind, inner_calls, wrapper_kind};
 use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
 use crate::policy::conditions::is_certain;
 use crate::policy::set::Ruling;
 use serde_json::Value;
 
-/// The name by which clients recognise wrapper calls, without its namespace.
-const NAME: &str = "parallel";
 /// Most calls in a wrapper: as many as OpenAI allows in a message.
 const MOST_CALLS: usize = 128;
 /// The policy that objects to a wrapper whose calls cannot be read.
@@ -20,41 +18,27 @@ const UNREADABLE: &str = "arguments";
 
 /// The inner calls of a wrapper, and its arguments, which are written again where a policy changes an inner call.
 pub(super) struct Wrapped {
-    arguments: Value,
-    calls: Vec<Inner>,
-}
-
-struct Inner {
     name: String,
-    arguments: String,
-    /// Its index in the list.
-    place: usize,
+    arguments: Value,
+    calls: Vec<InnerCall>,
 }
 
 /// Whether a call of the tool `name` may be a wrapper.
 pub(super) fn is_name(name: &str) -> bool {
-    dispatch_form(name) == NAME
+    wrapper_kind(name).is_some()
 }
 
-/// The inner calls of a call of the tool `name` with these `arguments`; `None` if it is an ordinary call.
-pub(super) fn calls(name: &str, arguments: &str) -> Option<Wrapped> {
-    if !is_name(name) {
-        return None;
-    }
-    let readable = serde_json::from_str::<Value>(arguments).ok();
-    // Where a member occurs twice, programs differ in which one they read.
-    let Some(arguments) = readable.filter(|value| !value.is_object() || is_certain(arguments)) else {
-        // Some clients may accept such arguments nevertheless.
-        return Some(Wrapped { arguments: Value::Null, calls: Vec::new() });
-    };
-    let inner = |(place, call): (usize, &Value)| {
-        let name = call.get("recipient_name")?.as_str()?;
-        let arguments = call.get("parameters").map_or_else(|| "{}".to_owned(), ToString::to_string);
-        Some(Inner { name: name.strip_prefix("functions.").unwrap_or(name).to_owned(), arguments, place })
-    };
-    let calls: Vec<Inner> =
-        arguments.get("tool_uses")?.as_array()?.iter().enumerate().filter_map(inner).collect();
-    (!calls.is_empty()).then_some(Wrapped { arguments, calls })
+/// Whether clients expand calls of `name` although no request declares such a tool.
+pub(super) fn needs_no_declaration(name: &str) -> bool {
+    wrapper_kind(name) == Some(WrapperKind::Parallel)
+}
+
+/// The arguments of a wrapper call; `None` where programs may read them in several ways.
+fn read(arguments: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(arguments).ok()?;
+    // Where a member occurs twice, programs differ in which one they read; and some read a string as JSON again.
+    let is_unambiguous = if value.is_object() { is_certain(arguments) } else { !value.is_string() };
+    is_unambiguous.then_some(value)
 }
 
 /// A call that a client expands a wrapper to.
@@ -68,10 +52,10 @@ pub struct Made {
 
 /// The calls that clients expand `call` to, if it is a wrapper.
 pub fn made_of(call: &Assembled) -> Vec<Made> {
-    let wrapped = calls(&call.name(), &call.arguments());
-    let inner = wrapped.map(|wrapped| wrapped.calls).unwrap_or_default().into_iter();
-    let made = inner.map(|Inner { name, arguments, place }| Made {
-        id: format!("{}_{place}", call.id()),
+    let arguments = wrapper_kind(&call.name()).and_then(|_| read(&call.arguments()));
+    let inner = arguments.as_ref().map(inner_calls).unwrap_or_default().into_iter();
+    let made = inner.map(|InnerCall { name, arguments, index, .. }| Made {
+        id: format!("{}_{index}", call.id()),
         name,
         arguments,
     });
@@ -79,6 +63,43 @@ pub fn made_of(call: &Assembled) -> Vec<Made> {
 }
 
 impl Judging {
+    /// The inner calls of `call`, if it is a wrapper call under one of the names that a client may read. Of a batch tool,
+    /// inner calls that name no tool are its own arguments.
+    pub(super) fn wrapped(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        arguments: &str,
+        is_whole: bool,
+    ) -> Option<Wrapped> {
+        let names = std::iter::once(call.name()).chain(call.other_names());
+        let kinds = names.filter_map(|name| Some((wrapper_kind(&name)?, name)));
+        for (kind, name) in kinds {
+            let is_parallel = kind == WrapperKind::Parallel;
+            let Some(read) = read(arguments) else {
+                // Some clients may accept such arguments nevertheless.
+                let may_hide_calls = is_parallel || (is_whole && self.judge.restricts_calls());
+                let unread = Wrapped { name, arguments: Value::Null, calls: Vec::new() };
+                return may_hide_calls.then_some(unread);
+            };
+            let mut calls = inner_calls(&read);
+            calls.retain(|inner| is_parallel || self.may_run(choice, now_ms, inner));
+            // A client that has no such tool can only expand it.
+            let must_be_wrapper = is_parallel && self.judge.restricts_calls() && !self.judge.declares(&name);
+            if !calls.is_empty() || must_be_wrapper {
+                return Some(Wrapped { name, arguments: read, calls });
+            }
+        }
+        None
+    }
+
+    /// Whether a client may run `inner`: its tool is declared, or a policy names it.
+    fn may_run(&mut self, choice: u32, now_ms: u64, inner: &InnerCall) -> bool {
+        let (name, arguments) = (&inner.name, Some(&*inner.arguments));
+        self.judge.declares(name)
+            || !self.judge.objections_to_reading(choice, name, arguments, now_ms).is_empty()
+    }
+
     /// Decides on a wrapper call.
     pub(super) fn decide_wrapper(
         &mut self,
@@ -87,11 +108,18 @@ impl Judging {
         call: &Assembled,
         wrapped: Wrapped,
     ) -> Decision {
-        let (name, id) = (call.name(), call.id());
-        let Wrapped { mut arguments, calls } = wrapped;
+        let id = call.id();
+        let Wrapped { name, mut arguments, calls } = wrapped;
         let checkpoint = self.judge.checkpoint(choice);
-        let is_readable = (1..=MOST_CALLS).contains(&calls.len());
+        // A wrapper within a wrapper is not read: a client may expand both.
+        let is_readable =
+            (1..=MOST_CALLS).contains(&calls.len()) && !calls.iter().any(|call| is_name(&call.name));
+        let is_readable =
+            is_readable && !(self.judge.restricts_calls() && calls.iter().any(|call| call.is_ambiguous));
         let mut block = (!is_readable).then(|| (UNREADABLE, unreadable()));
+        // Before the inner calls count: the wrapper is no call beside them.
+        let whole = call.arguments();
+        let own = self.judge.objections_to_reading(choice, &name, declared_arguments(&name, &whole), now_ms);
         let mut rulings: Vec<Ruling> = Vec::new();
         for call in calls.iter().take(MOST_CALLS) {
             let mut ruling = self.judge.rule(choice, &call.name, Some(&call.arguments), now_ms);
@@ -102,7 +130,6 @@ impl Judging {
             block = block.or_else(|| objection(&call.name, &ruling));
             rulings.push(ruling);
         }
-        let own = self.judge.objections_to_reading(choice, &name, None, now_ms);
         let block = block.or_else(|| own.into_iter().next());
         let is_changed = rewrite(&mut arguments, &calls, &rulings);
         let decision = match block {
@@ -137,6 +164,11 @@ impl Judging {
     }
 }
 
+/// The arguments by which the wrapper itself is judged: those of a batch tool, which the request declares with a schema.
+fn declared_arguments<'a>(name: &str, arguments: &'a str) -> Option<&'a str> {
+    Some(arguments).filter(|_| !needs_no_declaration(name))
+}
+
 /// Why an inner call is not run as it is, with the policy that objects.
 fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
     if let Some((policy, reason)) = ruling.objections.first() {
@@ -158,14 +190,11 @@ fn objection(name: &str, ruling: &Ruling) -> Option<(&'static str, Reason)> {
 }
 
 /// Writes the inner arguments that policies changed into `arguments`; returns whether there were any.
-fn rewrite(arguments: &mut Value, calls: &[Inner], rulings: &[Ruling]) -> bool {
+fn rewrite(arguments: &mut Value, calls: &[InnerCall], rulings: &[Ruling]) -> bool {
     let mut is_changed = false;
     for (call, ruling) in calls.iter().zip(rulings) {
-        if let Some((_, text)) = &ruling.rewritten
-            && let (Some(inner), Ok(value)) =
-                (arguments["tool_uses"].get_mut(call.place), serde_json::from_str(text))
-        {
-            inner["parameters"] = value;
+        if let Some((_, text)) = &ruling.rewritten {
+            call.rewrite(arguments, text);
             is_changed = true;
         }
     }

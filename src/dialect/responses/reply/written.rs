@@ -95,7 +95,11 @@ pub fn message_events(message: &Value, at: u64) -> Vec<Value> {
 /// The result of a blocked call as its kind holds it, without an id: the upstream did not issue one. `None` for a call
 /// that no text can answer.
 pub fn synthetic_result(kind: CallKind, call: &Assembled, done: Option<&Bytes>, text: &str) -> Option<Bytes> {
-    let id = call.id();
+    result_of(kind, &call.id(), done.map(|done| &**done), text)
+}
+
+/// As [`synthetic_result`], for the call with this id.
+pub fn result_of(kind: CallKind, id: &str, done: Option<&[u8]>, text: &str) -> Option<Bytes> {
     let mut result = match kind {
         CallKind::Function => json!({"type": "function_call_output", "call_id": id, "output": text}),
         CallKind::Custom => json!({"type": "custom_tool_call_output", "call_id": id, "output": text}),

@@ -1,0 +1,168 @@
+//! Verdicts on the calls of stored replies that nothing is known of: made in the background, or stored before toolrein
+//! knew them. The exchange that judges every reply judges this one too when it is first read, as the answer to the request
+//! as far as that is known. The model is not asked again: a call that may not run is left out.
+
+use super::clock;
+use super::error::ProxyError;
+use super::handler::{AppState, Sender};
+use crate::conversation::calls::arguments_hash;
+use crate::conversation::identity::{Domain, Hash, Identity};
+use crate::dialect::stored::{StoredCall, calls_in};
+use crate::exchange::{Admission, Answer, AnyDialect, Arrived, Exchange, Input, Now, Output, WholeReply};
+use crate::plan::approval::ApprovalDecision;
+use crate::policy::conditions::is_certain;
+use crate::store::{Ask, MOST_LOOKED_UP, News};
+use crate::telemetry::request_record::{JudgedCall, RequestRecord, Route};
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A stored reply to be judged, and the request that it answers as far as that is known.
+pub(super) struct StoredReply<'a> {
+    pub parts: &'a Parts,
+    pub dialect: AnyDialect,
+    pub request: Bytes,
+    pub reply: Bytes,
+}
+
+/// What the policies decided on the calls of a stored reply.
+#[derive(Default)]
+pub(super) struct Verdicts {
+    pub judged: Vec<JudgedCall>,
+    /// The reply as the client may see it; `None`: every call is blocked, and the model would be asked again.
+    pub answer: Option<Answer>,
+    /// What is known of the conversation after the reply.
+    pub history: Option<Bytes>,
+    /// What the state store learns of the reply.
+    news: Vec<News>,
+}
+
+impl Verdicts {
+    /// What the model would read of the blocked call with this id.
+    pub fn message(&self, id: &str) -> String {
+        let call = self.judged.iter().find(|call| call.id == id);
+        call.and_then(|call| call.message.clone()).unwrap_or_else(|| UNEXPLAINED.to_owned())
+    }
+}
+
+/// What the model reads where no policy gave a text.
+const UNEXPLAINED: &str = "The call was not run: it was not judged in time.";
+
+impl AppState {
+    /// Has the policies judge a stored reply.
+    ///
+    /// # Errors
+    /// The request is refused for what its headers say.
+    pub(super) async fn judge_stored(&self, stored: StoredReply<'_>) -> Result<Verdicts, ProxyError> {
+        let StoredReply { parts, dialect, request: body, reply } = stored;
+        let unread = |_| ProxyError::ReplyUnjudged { why: "stored_response" };
+        let request = dialect.read(&body).map_err(unread)?;
+        let Sender { profile, tier, identity } = self.identify(parts, &request, &body)?;
+        let profile = profile.map(|profile| Arc::clone(&profile.name));
+        let path = parts.uri.path().to_owned();
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
+        let record = Box::new(RequestRecord::new(Route::Relay));
+        let at = Instant::now();
+        let now = Now { at, ms: clock::ms_at(at) };
+        let mut exchange = Exchange::begin(Arc::clone(&self.shared), arrived, record, now);
+        let (mut verdicts, mut reply) = (Verdicts::default(), Some(reply));
+        while let Some(output) = exchange.next_output() {
+            let input = match output {
+                Output::Admit { .. } => Input::Admitted(Admission::Free),
+                Output::FindHistory(_) => Input::History(None),
+                Output::LookUp(query) => Input::Facts(Box::new(self.store.look_up(query.ask()).await)),
+                Output::Claim { .. } => Input::Claimed(false),
+                Output::Summarise { .. } => Input::Summarised(None),
+                Output::AskModel(asked) => Input::Answered(asked.id, None),
+                Output::AskApproval(asked) => Input::Decided(asked.call.id, ApprovalDecision::Unasked.into()),
+                Output::Wait { id, .. } => Input::Decided(id, ApprovalDecision::Expired.into()),
+                Output::Send(_) => match reply.take() {
+                    Some(body) => Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }),
+                    // The model would be asked again.
+                    None => break,
+                },
+                Output::Store(news) => {
+                    verdicts.learn(news);
+                    continue;
+                }
+                Output::Answer(answer) => {
+                    verdicts.answer = Some(answer);
+                    continue;
+                }
+                _ => continue,
+            };
+            exchange.on(input, now);
+        }
+        verdicts.judged = exchange.judged_from(0);
+        Ok(verdicts)
+    }
+
+    /// Stores what a judged reply brought; `history`: what is known of the conversation, under the client's id of it.
+    pub(super) fn keep_verdicts(&self, verdicts: Verdicts, history: Option<(Hash, Bytes)>) {
+        verdicts.news.into_iter().for_each(|news| self.store.record(news));
+        if history.is_some() {
+            self.store.record(News { history, ..News::default() });
+        }
+    }
+
+    /// Whether every call in this JSON was handed to the caller before, so that nothing in it is new. `None`: programs
+    /// may find other calls in it.
+    pub(super) async fn hands_out_nothing_new(&self, identity: &Identity, text: &[u8]) -> Option<bool> {
+        let text = std::str::from_utf8(text).ok()?;
+        let calls = match serde_json::from_str::<Value>(text).ok()? {
+            value if is_certain(text) => calls_in(&value),
+            _ => return None,
+        };
+        if calls.is_empty() {
+            return Some(true);
+        }
+        if calls.len() > MOST_LOOKED_UP {
+            return Some(false);
+        }
+        let root = identity.root();
+        let key = |call: &StoredCall| {
+            let arguments = arguments_hash(&call.arguments, identity, &*self.memo);
+            identity.call_key(root, call.id.as_bytes(), &call.name, arguments)
+        };
+        let keys: Vec<Hash> = calls.iter().map(key).collect();
+        let now = Instant::now();
+        let name = identity.key.hash(Domain::Text, &[text.as_bytes()]);
+        let facts = self.store.look_up(asking(&keys, name, now)).await;
+        let known =
+            facts.released.iter().filter(|known| known.as_ref().is_some_and(|known| !known.is_empty()));
+        Some(known.count() == keys.len())
+    }
+}
+
+/// The query for the release times of calls alone.
+fn asking(calls: &[Hash], name: Hash, now: Instant) -> Ask<'_> {
+    Ask {
+        calls,
+        places: &[],
+        model: name,
+        request: name,
+        conversation: name,
+        histories: &[],
+        answered: None,
+        approved: &[],
+        quotas: &[],
+        carried: &[],
+        tallies: &[],
+        stops: &[],
+        pins: None,
+        bytes: name,
+        now_ms: clock::ms_at(now),
+        now,
+    }
+}
+
+impl Verdicts {
+    fn learn(&mut self, mut news: News) {
+        if let Some((_, history)) = news.history.take() {
+            self.history = Some(history);
+        }
+        self.news.push(news);
+    }
+}
