@@ -352,6 +352,7 @@ impl Running {
         now_ms: u64,
         is_last: bool,
     ) {
+        let request = self.request_context(core);
         let Some(open_account) = &mut self.open_account else { return };
         if choices.is_empty() {
             return;
@@ -369,7 +370,6 @@ impl Running {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
         let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
-        let request = self.request_context(core);
         let news = open_account.report(spent, &request, &core.identity, &shown, now_ms, is_last);
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));
