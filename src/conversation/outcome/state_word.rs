@@ -61,7 +61,7 @@ const OVER: [&str; 40] = [
     "skipped",
     "closed",
     "merged",
-    "resolved",
+    "archived",
     "deleted",
     "delivered",
     "passed",

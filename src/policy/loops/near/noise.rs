@@ -87,11 +87,9 @@ pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
     let mut tokens = tokens(text).peekable();
     while let Some(token) = tokens.next() {
         let word = &text[token.clone()];
-        let counts_next = || {
-            let next = tokens.peek().map_or_else(String::new, |next| lower(&text[next.clone()]));
-            is_ordinal(word) && COUNTING.contains(&next.as_str())
-        };
-        if is_noise(word, &before, noise) || counts_next() {
+        let is_counting = |next: &Range<usize>| COUNTING.contains(&lower(&text[next.clone()]).as_str());
+        let counts_next = is_ordinal(word) && tokens.peek().is_some_and(is_counting);
+        if is_noise(word, &before, noise) || counts_next {
             out.push_str(&text[last..token.start]);
             last = token.end;
         }
