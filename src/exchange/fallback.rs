@@ -138,6 +138,17 @@ impl Fallbacks {
         if !is_other || !may_be_about_the_form(status, error) {
             return None;
         }
+        self.guess((status, error), variant, added, refusal)
+    }
+
+    /// The variant to try where the error may be about something that toolrein wrote and does not name it.
+    fn guess(
+        &mut self,
+        (status, error): (u16, &UpstreamError),
+        variant: &Variant,
+        added: Added,
+        refusal: Option<Refusal>,
+    ) -> Option<(Variant, Fallback)> {
         if self.places_late_system(variant) {
             return self.next(Refusal::LateSystem, variant);
         }
@@ -146,7 +157,7 @@ impl Fallbacks {
             self.left = self.left.checked_sub(1)?;
             return Some((Variant { undeclares_own: true, ..variant.clone() }, Fallback::OwnTools));
         }
-        // Likewise of the choice by which hidden tools are kept from the model: few servers know lists of allowed tools.
+        // Few servers know the lists of allowed tools by which hidden ones are kept from the model.
         if added.choice && !variant.undeclares_hidden {
             return self.keep_hidden(variant);
         }

@@ -47,9 +47,9 @@ fn repaired(history: &[Value], refusal: &'static str, accepts: fn(&[Value]) -> b
 
 fn names_are_accepted(items: &[Value]) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    let names =
-        items.iter().filter(|item| item["type"] == "function_call").filter_map(|item| item["name"].as_str());
-    names.into_iter().all(|name| !name.is_empty() && name.bytes().all(is_part))
+    let calls = items.iter().filter(|item| item["type"] == "function_call");
+    let mut names = calls.filter_map(|item| item["name"].as_str());
+    names.all(|name| !name.is_empty() && name.bytes().all(is_part))
 }
 
 #[test]
