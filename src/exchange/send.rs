@@ -17,7 +17,7 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
-use crate::dialect::variant::{Added, Source, Tools, Variant};
+use crate::dialect::variant::{Added, Repairs, Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
@@ -41,6 +41,22 @@ impl Core {
         }
         if variant.repairs.any() {
             self.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+        }
+    }
+}
+
+impl Core {
+    /// What strict upstreams refuse in the history as it is sent, as far as `of` asks: a call of the client's may have the id
+    /// of one in a hidden exchange.
+    fn broken_as_sent(&self, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+        if !of.any() || restored.is_empty() {
+            return self.dialect.broken(&self.request, &self.body, of);
+        }
+        let Self { dialect, body, request, plan, .. } = self;
+        let sent = dialect.write(&Source { body, request, plan, restored }, variant).join();
+        match dialect.read(&sent) {
+            Ok(read) => dialect.broken(&read, &sent, of),
+            Err(_) => dialect.broken(request, body, of),
         }
     }
 }
@@ -94,8 +110,7 @@ impl Running {
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
         let mut variant = fallbacks.first(&core.request, placed, facts.model);
-        variant.repairs =
-            core.dialect.broken(&core.request, &core.body, fallbacks.first_repairs(facts.model));
+        variant.repairs = core.broken_as_sent(&restored, &variant, fallbacks.first_repairs(facts.model));
         if observes {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
@@ -151,7 +166,7 @@ impl Running {
         if overflows(status, error) {
             return self.makes_room(core);
         }
-        let broken = |of| core.dialect.broken(&core.request, &core.body, of);
+        let broken = |of| core.broken_as_sent(&self.restored, &self.variant, of);
         if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
             self.try_next(core, &repaired);
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
