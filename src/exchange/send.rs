@@ -24,6 +24,7 @@ use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::RequestContext;
 use crate::plan::decision::Next;
 use crate::plan::{Plan, tokens_of};
+use crate::policy::set::Judge;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
@@ -83,6 +84,24 @@ fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
     }
 }
 
+/// The judge of the replies to the request, which knows the ids in the conversation.
+fn judging_of(
+    core: &Core,
+    judge: Judge,
+    answers: AnswerTools,
+    token: Option<String>,
+    restored: &[(usize, Bytes)],
+) -> Judging {
+    let (observes, unjudged) = (core.is_observing(), core.shared.config.upstream.unjudged);
+    let judging = Judging::new(judge, answers, observes).asking(token);
+    let mut judging = judging.passing_unjudged(unjudged == Unjudged::Pass);
+    if core.request.continues.is_none() && !observes {
+        judging.set_body(core.body.clone());
+        restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
+    }
+    judging
+}
+
 impl Running {
     /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
@@ -117,13 +136,7 @@ impl Running {
             restored.clear();
         }
         variant.ask_usage = asks_usage;
-        let mut judging = Judging::new(judge, answers, observes)
-            .asking(token)
-            .passing_unjudged(config.upstream.unjudged == Unjudged::Pass);
-        if core.request.continues.is_none() && !observes {
-            judging.set_body(core.body.clone());
-            restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
-        }
+        let judging = judging_of(core, judge, answers, token, &restored);
         core.note_left_out(&variant);
         Self {
             restored,
