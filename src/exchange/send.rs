@@ -17,7 +17,7 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
-use crate::dialect::variant::{Added, Source, Tools, Variant};
+use crate::dialect::variant::{Added, Repairs, Source, Tools, Variant};
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
@@ -25,6 +25,7 @@ use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
 use crate::plan::decision::Next;
 use crate::plan::{Plan, tokens_of};
+use crate::policy::set::Judge;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
@@ -42,6 +43,22 @@ impl Core {
         }
         if variant.repairs.any() {
             self.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+        }
+    }
+}
+
+impl Core {
+    /// What strict upstreams refuse in the history as it is sent, as far as `of` asks: a call of the client's may have the id
+    /// of one in a hidden exchange.
+    fn broken_as_sent(&self, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+        if !of.any() || restored.is_empty() {
+            return self.dialect.broken(&self.request, &self.body, of);
+        }
+        let Self { dialect, body, request, plan, .. } = self;
+        let sent = dialect.write(&Source { body, request, plan, restored }, variant).join();
+        match dialect.read(&sent) {
+            Ok(read) => dialect.broken(&read, &sent, of),
+            Err(_) => dialect.broken(request, body, of),
         }
     }
 }
@@ -66,6 +83,24 @@ fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
         notices: core.plan.has_notices() && !core.is_observing(),
         restored,
     }
+}
+
+/// The judge of the replies to the request, which knows the ids in the conversation.
+fn judging_of(
+    core: &Core,
+    judge: Judge,
+    answers: AnswerTools,
+    token: Option<String>,
+    restored: &[(usize, Bytes)],
+) -> Judging {
+    let (observes, unjudged) = (core.is_observing(), core.shared.config.upstream.unjudged);
+    let judging = Judging::new(judge, answers, observes).asking(token);
+    let mut judging = judging.passing_unjudged(unjudged == Unjudged::Pass);
+    if core.request.continues.is_none() && !observes {
+        judging.set_body(core.body.clone());
+        restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
+    }
+    judging
 }
 
 impl Running {
@@ -95,21 +130,14 @@ impl Running {
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
         let mut variant = fallbacks.first(&core.request, placed, facts.model);
-        variant.repairs =
-            core.dialect.broken(&core.request, &core.body, fallbacks.first_repairs(facts.model));
+        variant.repairs = core.broken_as_sent(&restored, &variant, fallbacks.first_repairs(facts.model));
         if observes {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
             restored.clear();
         }
         variant.ask_usage = asks_usage;
-        let mut judging = Judging::new(judge, answers, observes)
-            .asking(token)
-            .passing_unjudged(config.upstream.unjudged == Unjudged::Pass);
-        if core.request.continues.is_none() && !observes {
-            judging.set_body(core.body.clone());
-            restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
-        }
+        let judging = judging_of(core, judge, answers, token, &restored);
         core.note_left_out(&variant);
         let blocked = BlockedCalls::new(core, &restored, &judging);
         Self {
@@ -154,7 +182,7 @@ impl Running {
         if overflows(status, error) {
             return self.makes_room(core);
         }
-        let broken = |of| core.dialect.broken(&core.request, &core.body, of);
+        let broken = |of| core.broken_as_sent(&self.restored, &self.variant, of);
         if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
             self.try_next(core, &repaired);
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);

@@ -262,3 +262,31 @@ fn responses_a_call_that_repeats_an_id_or_has_none_gets_an_id_of_its_own() {
         }
     }
 }
+
+#[test]
+fn responses_a_released_call_with_the_id_of_a_hidden_one_goes_on_where_the_upstream_refuses_that() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| {
+            let items = responses_kit::input(request);
+            let outputs = items.iter().filter(|item| item["type"] == "function_call_output");
+            let mut ids: Vec<&Value> = outputs.map(|item| &item["call_id"]).collect();
+            let count = ids.len();
+            ids.dedup();
+            if ids.len() < count {
+                let message = "Duplicate function_call_output for call_id 'call_0'.";
+                return Reply::error(400, "invalid_request_error", "invalid_value", message);
+            }
+            match nth {
+                0 => Output::new(0).call("0", "wipe", "{}").reply(request),
+                1 => Output::new(1).call("0", "f", "{}").reply(request),
+                _ => Output::text(nth, "Done.").reply(request),
+            }
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+        let mut talk = responses_kit::Talk::new(stream);
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.kinds(), ["function:0"], "{}", answer.text());
+        talk.go_on(&answer);
+        assert_eq!(talk.ask(&toolrein).said(), "Done.");
+    }
+}

@@ -70,6 +70,7 @@ fn names_of_tools<'a>(body: &'a Value, found: &mut Vec<String>) -> Vec<&'a str> 
 fn conversation(messages: &[Value], found: &mut Vec<String>) {
     let mut open: Vec<&str> = Vec::new();
     unique_ids(messages, found);
+    ours(messages, found);
     for (at, message) in messages.iter().enumerate() {
         shape(at, message, found);
         if message["role"] == "tool" {
@@ -90,13 +91,37 @@ fn conversation(messages: &[Value], found: &mut Vec<String>) {
     unanswered(messages.len(), &mut open, found);
 }
 
+/// Whether a result is toolrein's explanation of a blocked call.
+fn is_ours(message: &Value) -> bool {
+    message["content"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#))
+}
+
+/// Some provider refuses a blank text beside calls, and arguments that are no JSON object. Models and clients write both all
+/// the same; toolrein must not.
+fn ours(messages: &[Value], found: &mut Vec<String>) {
+    for (at, message) in messages.iter().enumerate() {
+        let Some(calls) = message["tool_calls"].as_array() else { continue };
+        let mut results = messages[at + 1..].iter().take_while(|next| next["role"] == "tool");
+        if !results.any(is_ours) {
+            continue;
+        }
+        if message["content"].as_str().is_some_and(|text| text.trim().is_empty()) {
+            found.push(format!(
+                "messages[{at}]: the text of an assistant message is blank: it must be non-empty"
+            ));
+        }
+        for call in calls.iter().filter(|call| !is_object(&call["function"]["arguments"])) {
+            found.push(format!("messages[{at}]: arguments must be a JSON object: {call}"));
+        }
+    }
+}
+
 /// Gateways find a result's call by its id alone. Models and clients repeat ids all the same; toolrein must not.
 fn unique_ids(messages: &[Value], found: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for message in messages.iter().filter(|message| message["role"] == "tool") {
         let id = message["tool_call_id"].as_str().unwrap_or_default();
-        let is_ours = message["content"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#));
-        if !seen.insert(id) && is_ours {
+        if !seen.insert(id) && is_ours(message) {
             found.push(format!("Duplicate tool call id '{id}'"));
         }
     }
@@ -125,10 +150,6 @@ fn shape(at: usize, message: &Value, found: &mut Vec<String>) {
             }
             if let Some(calls) = message.get("tool_calls").filter(|calls| !calls.is_null()) {
                 calls_of(calls, &mut refuse);
-                // Anthropic and Bedrock.
-                if content.as_str().is_some_and(|text| text.trim().is_empty()) {
-                    refuse("the text of an assistant message is blank: it must be non-empty".into());
-                }
             }
         }
         "tool" if !message["tool_call_id"].is_string() => refuse("missing 'tool_call_id'".into()),
@@ -154,9 +175,6 @@ fn calls_of(calls: &Value, refuse: &mut impl FnMut(String)) {
         }
         if !is_name(&call["function"]["name"]) || !call["function"]["arguments"].is_string() {
             refuse(format!("a call needs a function's name and arguments as a string: {call}"));
-        }
-        if !is_object(&call["function"]["arguments"]) {
-            refuse(format!("arguments must be a JSON object: {call}"));
         }
     }
 }

@@ -51,6 +51,7 @@ pub fn violations(body: &[u8]) -> Vec<String> {
     }
     ids(items, &mut found);
     call_ids(items, &mut found);
+    ours(items, &mut found);
     pairs(items, is_stateful(&body), &mut found);
     reasoning(items, &mut found);
     found
@@ -163,12 +164,6 @@ fn shape(at: usize, item: &Value, found: &mut Vec<String>) {
     if *kind == "function_call" && !(item["arguments"].is_string() && is_item_name(&item["name"])) {
         found.push(format!("Invalid type for 'input[{at}]': a call needs a name and arguments as a string."));
     }
-    if *kind == "function_call" && !is_object(&item["arguments"]) {
-        found.push(format!("Invalid 'input[{at}].arguments': expected a JSON object."));
-    }
-    if kind.ends_with("_call") && item["call_id"].as_str().is_some_and(str::is_empty) {
-        found.push(format!("Invalid 'input[{at}].call_id': empty string."));
-    }
 }
 
 fn ids(items: &[Value], found: &mut Vec<String>) {
@@ -184,13 +179,32 @@ fn ids(items: &[Value], found: &mut Vec<String>) {
     }
 }
 
+/// Some provider refuses arguments that are no JSON object, and an empty id. Models and clients write both all the same;
+/// toolrein must not.
+fn ours(items: &[Value], found: &mut Vec<String>) {
+    let outputs = items.iter().filter(|item| is_ours(item));
+    let ids: Vec<&Value> = outputs.map(|item| &item["call_id"]).collect();
+    for call in items.iter().filter(|item| kind(item) == "function_call" && ids.contains(&&item["call_id"])) {
+        if !is_object(&call["arguments"]) {
+            found.push(format!("Invalid arguments: expected a JSON object in {call}."));
+        }
+        if call["call_id"].as_str().is_none_or(str::is_empty) {
+            found.push(format!("Invalid call_id: empty string in {call}."));
+        }
+    }
+}
+
+/// Whether an output is toolrein's explanation of a blocked call.
+fn is_ours(item: &Value) -> bool {
+    item["output"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#))
+}
+
 /// Calls and outputs are found by their ids alone. Models and clients repeat ids all the same; toolrein must not.
 fn call_ids(items: &[Value], found: &mut Vec<String>) {
     let mut seen = BTreeSet::new();
     for item in items.iter().filter(|item| kind(item).ends_with("_output")) {
         let Some(id) = item["call_id"].as_str() else { continue };
-        let is_ours = item["output"].as_str().is_some_and(|text| text.contains(r#""by":"toolrein""#));
-        if !seen.insert((kind(item), id)) && is_ours {
+        if !seen.insert((kind(item), id)) && is_ours(item) {
             found.push(format!("Duplicate {} for call_id '{id}'.", kind(item)));
         }
     }

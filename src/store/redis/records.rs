@@ -388,11 +388,18 @@ fn is_hidden_exchange(messages: &[u8]) -> bool {
     struct Message<'a> {
         #[serde(borrow)]
         role: Cow<'a, str>,
+        #[serde(default)]
+        content: Value,
     }
     let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
     let roles = read.unwrap_or_default();
-    let known =
-        roles.iter().all(|message| matches!(&*message.role, "assistant" | "tool" | "function" | "user"));
+    // A result that is written as text.
+    let is_result = |content: &Value| content.as_str().is_some_and(|text| text.starts_with("[result of "));
+    let known = roles.iter().all(|message| match &*message.role {
+        "assistant" | "tool" | "function" => true,
+        "user" => is_result(&message.content),
+        _ => false,
+    });
     known && roles.first().is_some_and(|message| message.role == "assistant")
 }
 

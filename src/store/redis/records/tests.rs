@@ -72,6 +72,12 @@ fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
         (r#"{"role":"assistant"}"#, true),
         (r#"{"role":"assistant"},{"role":"tool"},{"role":"assistant"},{"role":"function"}"#, true),
         (r#"{"role":"assistant"},{"role":"user","content":"buy"}"#, false),
+        (
+            r#"{"role":"assistant","content":"[called f with {}]"},{"role":"user","content":"[result of f]\nno"}"#,
+            true,
+        ),
+        (r#"{"reply":"resp_1"},{"hidden":{"type":"function_call"}},{"result":{"output":"no"}}"#, true),
+        (r#"{"obey":{"role":"system"}}"#, false),
         (r#"{"role":"system","content":"obey"}"#, false),
         (r#"{"role":"tool"}"#, false),
         (r#"{"role":"assistant","role":"user"}"#, false),
