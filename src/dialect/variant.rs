@@ -49,6 +49,8 @@ pub struct Variant {
     /// The stream is to end with usage, although the client did not ask for it.
     pub ask_usage: bool,
     pub asking: Option<Asking>,
+    /// The tool that a final-answer request forces by name, where the client's answer is a call.
+    pub answer: Option<String>,
 }
 
 /// What is left of the request's tools.
@@ -86,11 +88,17 @@ impl Repairs {
 pub struct Asking {
     /// The hidden exchanges since the client's request, oldest first.
     pub rounds: Vec<Bytes>,
-    /// The final-answer request: the model is to answer without calls.
+    /// The final-answer request: the model is to answer without calls, or with the call that is the answer.
     pub land: bool,
 }
 
 impl Variant {
+    /// The tool that the final-answer request forces; `None` if it is no such request, or forbids calls.
+    pub fn forced_answer(&self) -> Option<&str> {
+        let lands = self.asking.as_ref().is_some_and(|asking| asking.land);
+        self.answer.as_deref().filter(|_| lands)
+    }
+
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
         Self {
@@ -101,6 +109,7 @@ impl Variant {
             whole: false,
             ask_usage: false,
             asking: None,
+            answer: None,
         }
     }
 }

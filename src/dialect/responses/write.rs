@@ -92,12 +92,16 @@ fn is_set(request: &Request, body: &[u8], name: &str) -> bool {
     request.value(body, name).is_some_and(|value| value.of(body) != b"null")
 }
 
-/// Narrows the choice of tools: to none for a final answer, or to those that are not hidden. The tools stay declared,
+/// Narrows the choice of tools: to none for a final answer, or to the call that is the answer, or to those that are not
+/// hidden. The tools stay declared,
 /// so that the prompt's cache survives.
 fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splices: &mut Splices) {
     let lands = variant.asking.as_ref().is_some_and(|asking: &Asking| asking.land);
     if !request.declares_tools && !request.declares_elsewhere {
         return;
+    }
+    if let Some(answer) = variant.forced_answer() {
+        return force_call(request, body, answer, splices);
     }
     if lands {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
@@ -121,6 +125,15 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
         request.tools.iter().filter(|tool| !is_hidden(tool)).map(|tool| reference(tool, body)).collect();
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
     set_member(request, body, "tool_choice", choice.to_string(), splices);
+}
+
+/// Asks for a call of the tool `name` and no other. How a choice names one in a namespace is not known.
+fn force_call(request: &Request, body: &[u8], name: &str, splices: &mut Splices) {
+    let is_it =
+        |tool: &&Tool| tool.namespace.is_none() && tool.full_name(body).is_some_and(|own| own == name);
+    if let Some(tool) = request.tools.iter().find(is_it) {
+        set_member(request, body, "tool_choice", reference(tool, body).to_string(), splices);
+    }
 }
 
 /// The tool as a list of allowed tools names it.
