@@ -2,6 +2,7 @@
 //! it. The exchange implements it with the policies.
 
 use crate::conversation::assembled::Assembled;
+use crate::dialect::markup::ToolNames;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
 use crate::plan::decision::{Decision, Known};
 use bytes::Bytes;
@@ -17,6 +18,9 @@ pub trait CallJudge: Send {
 
     /// Whether the model was asked for its final answer.
     fn is_landing(&self) -> bool;
+
+    /// The tools of which the model may write calls: those that are declared, and those that it has called.
+    fn known_tools(&self) -> ToolNames;
 
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
     /// name goes on from it.

@@ -4,7 +4,8 @@ use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge;
-use crate::exchange::confirm::ask;
+use crate::dialect::markup::ToolNames;
+use crate::exchange::confirm::{ask, leaves_markup_open};
 use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use crate::plan::decision::{Decision, Known};
@@ -22,6 +23,11 @@ impl CallJudge for Judging {
 
     fn is_landing(&self) -> bool {
         self.landing
+    }
+
+    fn known_tools(&self) -> ToolNames {
+        let called = self.record.iter().map(|judged| judged.tool.clone());
+        ToolNames::new(self.judge.declared().iter().cloned().chain(called))
     }
 
     fn is_complete_name(&self, call: &Assembled) -> bool {

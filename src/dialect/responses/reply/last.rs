@@ -229,6 +229,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         if !self.reconcile(&mut last, now_ms) {
             return self.break_off(super::Unjudged::Ambiguous);
         }
+        (0..self.items.len()).for_each(|at| self.settle_veil(at));
         let carried =
             self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
         self.carried.extend(carried.filter_map(|item| item.done.as_deref()).map(carried_kind));

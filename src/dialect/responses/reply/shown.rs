@@ -139,7 +139,7 @@ impl Shown {
 }
 
 /// The text of a message; empty for another item.
-fn text_of(item: &Bytes) -> String {
+pub(super) fn text_of(item: &Bytes) -> String {
     let read = parse_item(&mut Scanner::new(item)).ok().filter(|item| item.call.name.is_none());
     let content = read.and_then(|item| item.content).unwrap_or(Content::Absent);
     content.texts().map(|text| decode(text, item).into_owned()).collect()
