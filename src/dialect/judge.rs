@@ -42,11 +42,11 @@ pub trait CallJudge: Send {
     /// Lets a call through that could not be judged, unless it needs an approval.
     fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision;
 
-    /// The question for a person about `calls`.
+    /// The question for a person about `calls`. `before`: the text before it in the same message, as the client has it.
     ///
     /// # Errors
     /// Why no person can be asked.
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked>;
+    fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked>;
 
     /// What policies did to calls so far, in order: the policy and the name of the action.
     fn acts(&self) -> Vec<(&'static str, &'static str)>;

@@ -31,6 +31,7 @@ mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
+mod question;
 mod quota;
 mod rate_limit;
 mod read_more;

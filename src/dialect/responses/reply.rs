@@ -252,7 +252,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.settle_all();
             self.drain(out);
         }
-        self.shown.ask(&mut self.items, &self.judging);
+        self.shown.ask(&mut self.items, &self.judging, self.form == Form::Streamed);
         if self.shown.is_waiting() {
             return Ending::Waits;
         }

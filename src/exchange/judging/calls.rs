@@ -148,11 +148,11 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked> {
+    fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked> {
         match (&self.token, self.judge.confirming()) {
             (Some(token), Some(confirming)) => {
                 let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
-                let question = ask(calls, token, confirming).map_err(unasked)?;
+                let question = ask(calls, token, confirming, leaves_markup_open(before)).map_err(unasked)?;
                 let mut lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
                     Decision::Ask { reason: Reason { asks: Some(asks), .. }, .. } => Some(asks),
                     _ => None,

@@ -236,7 +236,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.last = Some(last);
         self.advance(true, now_ms, out);
         if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {
-            self.shown.ask(&mut self.items, &self.judging);
+            self.shown.ask(&mut self.items, &self.judging, true);
             if !crate::dialect::reply::ShownChoice::is_waiting(&self.shown) && !self.is_pending() {
                 self.give_last(out);
             }

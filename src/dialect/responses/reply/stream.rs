@@ -425,6 +425,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             }
         }
         let index = self.shown_as(at);
+        if let Some(delta) = event.delta.filter(|_| self.items[at].call.is_none()) {
+            self.shown.give(&decode(delta, &data));
+        }
         let raw = self.renumbered(raw, &event, &data, Some(index));
         out.push(raw);
     }
