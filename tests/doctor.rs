@@ -124,3 +124,36 @@ fn a_wrong_key_a_dead_upstream_and_a_port_of_another_program_are_problems() {
         "the key went elsewhere"
     );
 }
+
+#[test]
+fn an_agent_that_writes_calls_and_results_as_text_is_named() {
+    let smolagents = json!([
+        {"role": "user", "content": [{"type": "text", "text": "q"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Calling tools:\n[{'id': 'a', 'type': 'function', 'function': {'name': 'f', 'arguments': {}}}]"}]},
+        {"role": "user", "content": [{"type": "text", "text": "Observation:\n7"}]},
+    ]);
+    let react = json!([{"role": "user", "content": "q\nThought:"}]);
+    let ordinary = json!([
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "What did the observation say?"},
+    ]);
+    let upstream = upstream();
+    let program = Toolrein::before(&upstream, "");
+    let send = |messages: &serde_json::Value, stop: serde_json::Value| {
+        let body = json!({"model": "m", "messages": messages, "stop": stop});
+        Request::post(&program.chat_url(), body.to_string()).send();
+    };
+    send(&ordinary, json!(["\n\n"]));
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
+    assert!(!program.metrics().contains("calls_as_text"));
+    send(&smolagents, json!(null));
+    send(&react, json!(["\nObservation"]));
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 3.0);
+    let found = doctor(&upstream.base_url(), program.admin_url(), &[]);
+    says(
+        &found,
+        "warning",
+        "traffic",
+        "2 requests came from agents that write tool calls and results as text",
+    );
+}

@@ -2,6 +2,7 @@
 //! it. The exchange implements it with the policies.
 
 use crate::conversation::assembled::Assembled;
+use crate::dialect::markup::ToolNames;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
 use crate::plan::decision::{Decision, Known};
 use bytes::Bytes;
@@ -25,6 +26,9 @@ pub trait CallJudge: Send {
     /// knows its calls by their own ids.
     fn has_call_id(&self, id: &str) -> bool;
 
+    /// The tools of which the model may write calls: those that are declared, and those that it has called.
+    fn known_tools(&self) -> ToolNames;
+
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
     /// name goes on from it.
     fn is_complete_name(&self, call: &Assembled) -> bool;
@@ -45,11 +49,11 @@ pub trait CallJudge: Send {
     /// Lets a call through that could not be judged, unless it needs an approval.
     fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision;
 
-    /// The question for a person about `calls`.
+    /// The question for a person about `calls`. `before`: the text before it in the same message, as the client has it.
     ///
     /// # Errors
     /// Why no person can be asked.
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked>;
+    fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked>;
 
     /// What policies did to calls so far, in order: the policy and the name of the action.
     fn acts(&self) -> Vec<(&'static str, &'static str)>;

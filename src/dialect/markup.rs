@@ -2,21 +2,31 @@
 //!
 //! An engine that is asked for an answer without calls (`tool_choice: "none"`) often does not parse what the model
 //! writes, so the model's own call markup comes as text. Recognises it piece by piece, in linear time, and holds back
-//! no more text than the decision needs. Markup in a code block or in backticks is an explanation and stays, and so
-//! does a tag that is only mentioned. Knows no JSON escapes and no events; the table of models is in `families`.
+//! no more text than the decision needs. `families` lists delimiters that no prose contains; `structure` recognises
+//! calls of known tools in any other form. Markup in backticks is an explanation and stays, and so do a code block
+//! that is not a call of a known tool, and a tag that is only mentioned. Knows no JSON escapes and no events.
 
 mod families;
 mod look;
+mod names;
+mod structure;
+mod values;
+
+pub use self::names::ToolNames;
 
 use self::families::{FAMILIES, Family, Position, TRAILERS};
 use self::look::{Look, Value};
+use self::structure::{Beginning, Ends, Structure};
+use std::sync::Arc;
 
-/// Most text after the beginning of a block that is looked at to decide what it is, in bytes.
+/// Most text after the first tag of a family that is looked at to decide what it is, in bytes.
 const LOOKAHEAD: usize = 256;
 
 /// The filter of one answer's text.
 #[derive(Debug, Default)]
 pub struct Markup {
+    /// The tools of which calls are recognised in any form.
+    tools: Arc<ToolNames>,
     /// Text that cannot be decided on yet.
     pending: String,
     state: State,
@@ -30,9 +40,47 @@ enum State {
     #[default]
     Text,
     /// Within a block, which is removed up to its end.
-    Block { family: &'static Family, value: Option<Nesting> },
+    Block { end: Arc<BlockEnd>, value: Option<Nesting> },
     /// After a block: what belongs to its end is removed too. `open`: no closing tag has come.
-    After { family: &'static Family, open: bool },
+    After { end: Arc<BlockEnd>, open: bool },
+}
+
+/// How a block ends, besides with its value.
+#[derive(Debug, Default)]
+struct BlockEnd {
+    /// The texts that close it.
+    closers: Vec<String>,
+    /// What may follow it and is removed with it, besides [`TRAILERS`].
+    trailers: Vec<String>,
+    /// Another value may follow the first one.
+    goes_on: bool,
+}
+
+impl BlockEnd {
+    fn of_family(family: &Family) -> Self {
+        let closers: Vec<String> = family.closers.iter().map(|closer| (*closer).to_owned()).collect();
+        Self { goes_on: !closers.is_empty(), trailers: closers.clone(), closers }
+    }
+
+    /// The end of a structure, the value that ends it, and how many bytes come before that value.
+    fn of_structure(structure: Structure) -> (Self, Option<Nesting>, usize) {
+        let Structure { ends, mut trailers } = structure;
+        let goes_on = !trailers.is_empty();
+        trailers.extend([";", "Observation:"].map(str::to_owned));
+        let closed_by = |closers: Vec<String>| Self { closers, trailers: trailers.clone(), goes_on };
+        match ends {
+            Ends::Value { at, is_python } => {
+                (closed_by(Vec::new()), Some(Nesting { is_python, ..Nesting::default() }), at)
+            }
+            Ends::Closer(closer) => (closed_by(vec![closer]), None, 0),
+            Ends::Line(at) => (closed_by(vec!["\n".to_owned()]), None, at),
+            Ends::Fence { marks, at } => {
+                let body = Nesting { is_endless: true, ..Nesting::default() };
+                (closed_by(vec![format!("\n{marks}"), marks]), Some(body), at)
+            }
+            Ends::Tag(end) => (closed_by(vec![">".to_owned()]), None, end.saturating_sub(1)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -64,6 +112,11 @@ impl Step {
 }
 
 impl Markup {
+    /// A filter that recognises calls of `tools` in any form.
+    pub fn new(tools: &Arc<ToolNames>) -> Self {
+        Self { tools: Arc::clone(tools), ..Self::default() }
+    }
+
     /// Takes the next text; returns the part of the text so far that may go out.
     pub fn push(&mut self, text: &str) -> String {
         self.pending.push_str(text);
@@ -73,7 +126,7 @@ impl Markup {
     /// The text has ended: returns what was held back and is no markup. What is pushed next is a new text.
     pub fn finish(&mut self) -> String {
         let out = self.run(true);
-        *self = Self::default();
+        *self = Self::new(&self.tools);
         out
     }
 
@@ -81,10 +134,13 @@ impl Markup {
         let pending = std::mem::take(&mut self.pending);
         let (mut rest, mut out) = (pending.as_str(), String::new());
         while !rest.is_empty() {
-            let step = match self.state {
+            let step = match &self.state {
                 State::Text => self.text(rest, end, &mut out),
                 State::Block { .. } => self.block(rest, end),
-                State::After { family, open } => self.after(family, open, rest, end),
+                State::After { end: block_end, open } => {
+                    let (block_end, open) = (Arc::clone(block_end), *open);
+                    self.after(block_end, open, rest, end)
+                }
             };
             rest = &rest[step.bytes..];
             if step.waits {
@@ -101,28 +157,30 @@ impl Markup {
         while let Some(c) = rest[at..].chars().next() {
             let tail = &rest[at..];
             let mut length = c.len_utf8();
-            if matches!(c, '`' | '~') {
-                length = tail.bytes().take_while(|byte| *byte == c as u8).count();
-                self.code.add(c, length, self.start.line);
-            } else {
+            let is_mark = matches!(c, '`' | '~');
+            if !is_mark {
                 self.code.settle();
             }
             if c == '\n' {
                 self.code.inline = 0;
                 self.start.line = true;
-            } else if !matches!(c, '`' | '~') && !self.code.is_open() {
+            } else if !self.code.is_open() && !(is_mark && self.code.marks.is_some()) {
                 match self.found(tail, end) {
                     Found::Nothing => {}
                     Found::Perhaps => {
                         out.push_str(&rest[..at]);
                         return Step::wait(at);
                     }
-                    Found::Block { family, value, bytes } => {
+                    Found::Block { end, value, bytes } => {
                         out.push_str(&rest[..at]);
-                        self.state = State::Block { family, value };
+                        self.state = State::Block { end: Arc::new(end), value };
                         return Step::on(at + bytes);
                     }
                 }
+            }
+            if is_mark {
+                length = tail.bytes().take_while(|byte| *byte == c as u8).count();
+                self.code.add(c, length, self.start.line);
             }
             if !c.is_whitespace() {
                 self.start = Start { text: false, line: false };
@@ -142,38 +200,55 @@ impl Markup {
                     perhaps |= !end && opener.starts_with(tail);
                     continue;
                 };
-                match (family.body)(rest) {
-                    Look::Yes(value) => return Found::block(family, opener, value),
+                let seen = &rest[..rest.floor_char_boundary(LOOKAHEAD)];
+                match (family.body)(seen) {
+                    Look::Yes(value) => return Found::of_family(family, opener, value),
                     // Cut off after its first tag.
                     Look::More if end && self.start.line && rest.trim().is_empty() && opener.len() > 3 => {
-                        return Found::block(family, opener, Value::None);
+                        return Found::of_family(family, opener, Value::None);
                     }
-                    Look::More => perhaps |= !end && rest.len() <= LOOKAHEAD,
+                    Look::More => perhaps |= !end && seen.len() == rest.len(),
                     Look::No => {}
                 }
             }
         }
-        if perhaps { Found::Perhaps } else { Found::Nothing }
+        if perhaps { Found::Perhaps } else { self.structure(tail, end) }
+    }
+
+    /// The call of a known tool that `tail` begins with.
+    fn structure(&self, tail: &str, end: bool) -> Found {
+        let beginning = Beginning { text: self.start.text, line: self.start.line };
+        match structure::look(tail, beginning, &self.tools) {
+            Ok(structure) => Found::of_structure(structure),
+            Err(Look::More) if !end => Found::Perhaps,
+            // The end of the text ends a name and a line too.
+            Err(Look::More) => match structure::look(&format!("{tail}\n"), beginning, &self.tools) {
+                Ok(structure) => Found::of_structure(structure),
+                Err(_) => Found::Nothing,
+            },
+            Err(_) => Found::Nothing,
+        }
     }
 
     fn allows(&self, place: Position) -> bool {
         match place {
             Position::Anywhere => true,
             Position::Line => self.start.line,
-            Position::Text => self.start.text,
         }
     }
 
     /// Passes over a block.
     fn block(&mut self, rest: &str, end: bool) -> Step {
-        let State::Block { family, value } = &mut self.state else { return Step::on(0) };
-        let family = *family;
+        let State::Block { end: block_end, value } = &mut self.state else { return Step::on(0) };
+        let block_end = Arc::clone(block_end);
         for (at, byte) in rest.bytes().enumerate() {
             let is_text = value.as_ref().is_some_and(|value| value.quote.is_some());
-            if byte.is_ascii() && !is_text {
-                for closer in family.closers {
-                    if rest[at..].starts_with(closer) {
-                        self.state = State::After { family, open: false };
+            // No string goes on over a line that closes the block.
+            let may_close = |closer: &&String| !is_text || closer.starts_with('\n');
+            if byte.is_ascii() {
+                for closer in block_end.closers.iter().filter(may_close) {
+                    if rest[at..].starts_with(&**closer) {
+                        self.state = State::After { end: block_end.clone(), open: false };
                         return Step::on(at + closer.len());
                     }
                     if !end && closer.starts_with(&rest[at..]) {
@@ -182,7 +257,7 @@ impl Markup {
                 }
             }
             if value.as_mut().is_some_and(|value| value.ends_with(byte)) {
-                self.state = State::After { family, open: true };
+                self.state = State::After { end: block_end, open: true };
                 return Step::on(at + 1);
             }
         }
@@ -190,24 +265,33 @@ impl Markup {
     }
 
     /// Passes over what belongs to the end of a block.
-    fn after(&mut self, family: &'static Family, open: bool, rest: &str, end: bool) -> Step {
+    fn after(&mut self, block_end: Arc<BlockEnd>, open: bool, rest: &str, end: bool) -> Step {
         let tail = rest.trim_start();
         let blank = rest.len() - tail.len();
         let waits = !end && blank <= LOOKAHEAD;
         if tail.is_empty() && waits {
             return Step::wait(0);
         }
-        for closer in family.closers.iter().chain(TRAILERS) {
-            if tail.starts_with(closer) {
-                self.state = State::After { family, open: false };
-                return Step::on(blank + closer.len());
+        let trailers = block_end.trailers.iter().map(String::as_str).chain(TRAILERS.iter().copied());
+        for trailer in trailers {
+            if tail.starts_with(trailer) {
+                let length = trailer.len();
+                self.state = State::After { end: block_end.clone(), open: false };
+                return Step::on(blank + length);
             }
-            if waits && closer.starts_with(tail) {
+            if waits && trailer.starts_with(tail) {
                 return Step::wait(0);
             }
         }
-        if open && !family.closers.is_empty() && tail.starts_with(['{', '[', ',']) {
-            self.state = State::Block { family, value: Some(Nesting::default()) };
+        match values::token_end(tail) {
+            Ok((token, next)) if structure::has_call_word(token) => {
+                return Step::on(rest.len() - next.len());
+            }
+            Err(Look::More) if waits => return Step::wait(0),
+            _ => {}
+        }
+        if open && block_end.goes_on && tail.starts_with(['{', '[', ',']) {
+            self.state = State::Block { end: block_end, value: Some(Nesting::default()) };
             return Step::on(blank);
         }
         self.state = State::Text;
@@ -219,20 +303,27 @@ impl Markup {
 enum Found {
     Nothing,
     Perhaps,
-    Block { family: &'static Family, value: Option<Nesting>, bytes: usize },
+    /// A block begins, and its first `bytes` decide nothing more.
+    Block {
+        end: BlockEnd,
+        value: Option<Nesting>,
+        bytes: usize,
+    },
 }
 
 impl Found {
     /// A block that begins with `opener`; with its value's beginning, whose end is the block's.
-    fn block(family: &'static Family, opener: &str, value: Value) -> Self {
-        let nesting = |is_python| Some(Nesting { is_python, ..Nesting::default() });
+    fn of_family(family: &Family, opener: &str, value: Value) -> Self {
         let (value, bytes) = match value {
             Value::None => (None, opener.len()),
-            Value::At(place) => (nesting(false), opener.len() + place),
-            Value::Whole => (nesting(false), 0),
-            Value::Python => (nesting(true), 0),
+            Value::At(index) => (Some(Nesting::default()), opener.len() + index),
         };
-        Self::Block { family, value, bytes }
+        Self::Block { end: BlockEnd::of_family(family), value, bytes }
+    }
+
+    fn of_structure(structure: Structure) -> Self {
+        let (end, value, bytes) = BlockEnd::of_structure(structure);
+        Self::Block { end, value, bytes }
     }
 }
 
@@ -243,6 +334,8 @@ struct Nesting {
     quote: Option<u8>,
     escaped: bool,
     is_python: bool,
+    /// The end of a value does not end the block.
+    is_endless: bool,
 }
 
 impl Nesting {
@@ -256,13 +349,17 @@ impl Nesting {
             (None, b'"') => self.quote = Some(byte),
             (None, b'\'') if self.is_python => self.quote = Some(byte),
             (None, b'{' | b'[') => self.depth += 1,
-            (None, b'}' | b']') => {
-                self.depth = self.depth.saturating_sub(1);
-                return self.depth == 0;
-            }
+            (None, b'(') if self.is_python => self.depth += 1,
+            (None, b'}' | b']') => return self.closes(),
+            (None, b')') if self.is_python => return self.closes(),
             _ => {}
         }
         false
+    }
+
+    fn closes(&mut self) -> bool {
+        self.depth = self.depth.saturating_sub(1);
+        self.depth == 0 && !self.is_endless
     }
 }
 

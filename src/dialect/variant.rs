@@ -55,6 +55,8 @@ pub struct Variant {
     /// toolrein's own tools are not declared.
     pub undeclares_own: bool,
     pub asking: Option<Asking>,
+    /// The tool that a final-answer request forces by name, where the client's answer is a call.
+    pub answer: Option<String>,
 }
 
 /// What is left of the request's tools.
@@ -165,11 +167,17 @@ impl Added {
 pub struct Asking {
     /// The hidden exchanges since the client's request, oldest first.
     pub rounds: Vec<Bytes>,
-    /// The final-answer request: the model is to answer without calls.
+    /// The final-answer request: the model is to answer without calls, or with the call that is the answer.
     pub land: bool,
 }
 
 impl Variant {
+    /// The tool that the final-answer request forces; `None` if it is no such request, or forbids calls.
+    pub fn forced_answer(&self) -> Option<&str> {
+        let lands = self.asking.as_ref().is_some_and(|asking| asking.land);
+        self.answer.as_deref().filter(|_| lands)
+    }
+
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
         Self {
@@ -183,6 +191,7 @@ impl Variant {
             undeclares_hidden: false,
             undeclares_own: false,
             asking: None,
+            answer: None,
         }
     }
 }

@@ -9,6 +9,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The counter of requests by endpoint.
 const REQUESTS: &str = "toolrein_requests_total{";
 
+/// The beginning of the counter of requests whose calls and results are text.
+const CALLS_AS_TEXT: &str = "toolrein_unjudged_total{why=\"calls_as_text\"} ";
+
 /// Asks the program at `listen.admin`.
 pub(super) async fn examine(config: &Config) -> Vec<Finding> {
     let admin = reachable(config.listen.admin);
@@ -71,7 +74,18 @@ fn traffic(metrics: &str) -> Vec<Finding> {
         findings
             .push(Finding::good("traffic", format!("governed requests since the start: {governed}{others}")));
     }
+    findings.extend(text_agents(metrics));
     findings
+}
+
+/// Whether agents have come that write their calls as text.
+fn text_agents(metrics: &str) -> Option<Finding> {
+    let count = metrics.lines().find_map(|line| line.strip_prefix(CALLS_AS_TEXT))?;
+    let text = format!(
+        "{count} requests came from agents that write tool calls and results as text (smolagents, ReAct prompts): \
+         policies that read the history do not see these calls (docs/clients.md)"
+    );
+    (count != "0").then(|| Finding::warning("traffic", text))
 }
 
 /// An address to reach a server that listens at `address`.
@@ -115,6 +129,21 @@ mod tests {
             assert_eq!((found.len(), found[0].outcome), (1, outcome), "{metrics}");
             assert!(found[0].text.contains(expected), "{}", found[0].text);
         }
+    }
+
+    #[test]
+    fn agents_that_write_calls_as_text_are_named() {
+        let requests = "toolrein_requests_total{endpoint=\"chat_completions\",status=\"200\"} 3\n";
+        let of_text =
+            |count: u32| format!("{requests}toolrein_unjudged_total{{why=\"calls_as_text\"}} {count}\n");
+        assert_eq!(traffic(&of_text(0)).len(), 1);
+        let found = traffic(&of_text(2));
+        assert_eq!((found.len(), found[1].outcome), (2, Outcome::Warning));
+        assert!(
+            found[1].text.starts_with("2 requests came from agents that write tool calls"),
+            "{}",
+            found[1].text
+        );
     }
 
     #[test]

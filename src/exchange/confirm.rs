@@ -3,6 +3,7 @@
 //! calls need approval.
 
 pub mod held;
+mod open_markup;
 mod shown;
 
 use crate::conversation::Transcript;
@@ -15,6 +16,7 @@ use crate::plan::approval::{Question, Unaskable};
 use crate::policy::about::Confirming;
 use shown::{fenced, is_plain_name, pretty};
 
+pub use open_markup::leaves_markup_open;
 pub use shown::plain_words;
 
 /// What the user said right after an assistant's text.
@@ -25,11 +27,16 @@ pub struct Answer {
     pub text: String,
 }
 
-/// The question about `calls`.
+/// The question about `calls`. `by_token`: only the token approves, since the question may be hidden from the person.
 ///
 /// # Errors
 /// Why no person can be asked about them.
-pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<Question, Unaskable> {
+pub fn ask(
+    calls: &[Assembled],
+    token: &str,
+    confirming: &Confirming,
+    by_token: bool,
+) -> Result<Question, Unaskable> {
     let mut shown = String::new();
     let mut left = confirming.max_chars;
     for call in calls {
@@ -42,12 +49,13 @@ pub fn ask(calls: &[Assembled], token: &str, confirming: &Confirming) -> Result<
         left = left.checked_sub(chars).ok_or(Unaskable::TooLong { most: confirming.max_chars })?;
         shown.push_str(&format!("\n`{name}`\n{}\n", fenced(&arguments)));
     }
+    let words = if by_token { Vec::new() } else { confirming.words.clone() };
     Ok(Question {
-        text: confirming.question((&shown, calls.len()), token),
+        text: confirming.question((&shown, calls.len()), token, &words),
         calls: calls.len(),
         put_off: confirming.asked(),
         token: token.to_owned(),
-        words: confirming.words.clone(),
+        words,
         extends: Extends::default(),
         expires_ms: confirming.expires_ms,
     })

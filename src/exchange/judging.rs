@@ -78,6 +78,12 @@ impl AnswerTools {
         self.any || any_fits(&self.named, name)
     }
 
+    /// The tool that a final-answer request forces: the first of the declared answers, or the one that the request
+    /// itself forces. `None` where a text, or any call, is the answer.
+    pub fn last(&self) -> Option<&str> {
+        self.declared.first().or(self.forced.as_ref()).map(String::as_str)
+    }
+
     /// Whether the operator, or the caller who forces it, has named `name` as an answer tool.
     fn is_by_name(&self, name: &str) -> bool {
         any_fits(&self.named, name) || self.forced.as_deref() == Some(name)

@@ -25,6 +25,7 @@ mod send;
 pub mod sent;
 mod steps;
 pub mod store;
+pub mod text_agents;
 pub mod treatment;
 
 pub use self::send::Outgoing;

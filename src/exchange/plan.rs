@@ -6,6 +6,7 @@ use super::hidden_values::hide_in;
 use super::look_up::Sought;
 use super::running::Running;
 use super::store::{Facts, ModelFacts, NewPins, News, SentExchanges};
+use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
 use super::{Core, Now, Output, Phase};
 use crate::config::AskUsage;
 use crate::conversation::Transcript;
@@ -154,6 +155,9 @@ impl Core {
             self.record.ungoverned = Some("odd_text");
             plan.change_nothing();
             restored.clear();
+        }
+        if has_calls_as_text(transcript) {
+            self.note_unjudged(CALLS_AS_TEXT);
         }
         self.record.context = self.hold_out(&mut plan);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();

@@ -252,7 +252,7 @@ pub fn text_key_of(transcript: &Transcript<'_>, position: HiddenPosition) -> Has
     transcript.identity.text_key(position.name, &text)
 }
 
-pub(super) fn text_of(message: &Message, body: &[u8]) -> String {
+pub(crate) fn text_of(message: &Message, body: &[u8]) -> String {
     message.content.texts().map(|text| decode(text, body)).collect()
 }
 

@@ -58,6 +58,8 @@ pub(super) struct Running {
     pub(super) refuses_landing: bool,
     /// The client needs or accepts a call as its answer, so tools stay available to the end.
     pub(super) keeps_tools: bool,
+    /// The tool that a final-answer request forces, where the answer is a call.
+    pub(super) answer: Option<String>,
     /// With which hidden exchanges the history is sent; `None` after that was reported.
     pub(super) sent: Option<SentExchanges>,
     /// Where a policy limits the account.

@@ -125,6 +125,7 @@ impl Running {
         let config = &core.shared.config;
         let answers = AnswerTools::of(&core.request, &core.body, &config.reask.answer_tools);
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
+        let answer = answers.last().map(str::to_owned);
         let subject = subject_of(core, keeps_tools, !restored.is_empty());
         let fallbacks = Fallbacks::new(&core.request, subject);
         let settings = &config.notices;
@@ -155,6 +156,7 @@ impl Running {
             before_bare: None,
             refuses_landing: false,
             keeps_tools,
+            answer,
             sent: Some(sent),
             open_account,
             name: None,
@@ -305,7 +307,9 @@ impl Running {
         } else {
             judging.go_on();
         }
-        asking.land &= !self.keeps_tools;
+        // Where the answer is a call, that call is forced.
+        self.variant.answer = self.answer.clone().filter(|_| asking.land);
+        asking.land &= !self.keeps_tools || self.variant.answer.is_some();
         if let Some(before) = self.before_bare.take_if(|_| !asking.land) {
             self.variant = *before;
         }

@@ -162,9 +162,10 @@ impl Confirming {
         }
     }
 
-    /// The question to a person about `count` calls, shown as `calls`, each with a line before it.
-    pub fn question(&self, (calls, count): (&str, usize), token: &str) -> String {
-        let words: Vec<String> = self.words.iter().map(|word| format!(" or `{word}`")).collect();
+    /// The question to a person about `count` calls, shown as `calls`, each with a line before it. The token approves
+    /// them, and each of `words`.
+    pub fn question(&self, (calls, count): (&str, usize), token: &str, words: &[String]) -> String {
+        let words: Vec<String> = words.iter().map(|word| format!(" or `{word}`")).collect();
         let values: [(&str, &dyn Display); 4] =
             [("calls", &calls), ("token", &token), ("words", &words.concat()), ("expires", &self.open_for())];
         self.texts.fill(if count == 1 { &QUESTION } else { &QUESTIONS }, &values)

@@ -4,6 +4,8 @@
 use super::error::ProxyError;
 use super::recording::Recorded;
 use super::spelling::Governed;
+use super::ungoverned::warn_calls_as_text_once;
+use crate::exchange::text_agents::CALLS_AS_TEXT;
 use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
@@ -155,6 +157,9 @@ impl Drop for Record {
             self.times.total = self.started.elapsed();
         }
         self.data.times = self.times;
+        if self.data.unjudged.contains(&CALLS_AS_TEXT) {
+            warn_calls_as_text_once();
+        }
         self.telemetry.record(&self.data);
         if let Some(recorded) = self.recorded.take() {
             recorded.push(&self.data);

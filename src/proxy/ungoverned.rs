@@ -48,6 +48,19 @@ pub(super) fn warn_stored_once(path: &str) {
     }
 }
 
+/// Whether calls that are written as text were warned about.
+static WARNED_TEXT: AtomicBool = AtomicBool::new(false);
+
+/// Warns about a conversation whose calls and results are text, the first time.
+pub(super) fn warn_calls_as_text_once() {
+    if !WARNED_TEXT.swap(true, Ordering::Relaxed) {
+        tracing::warn!(
+            "an agent writes tool calls and results as text: no policy that reads the history sees them (budgets of \
+             calls, loops, truncation); such requests are counted as unjudged, why=calls_as_text (reported once)"
+        );
+    }
+}
+
 fn may_call_tools(endpoint: Endpoint) -> bool {
     use Endpoint::{ChatCompletions, Completions, Messages, Realtime, Responses};
     matches!(endpoint, ChatCompletions | Responses | Completions | Messages | Realtime)

@@ -41,6 +41,7 @@ mod responses_budget;
 mod responses_context;
 mod responses_kinds;
 mod responses_kit;
+mod responses_markup;
 mod responses_refused;
 mod responses_transparency;
 mod responses_trouble;

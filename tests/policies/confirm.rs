@@ -93,26 +93,6 @@ fn the_user_is_asked_and_an_approved_call_is_handed_out_without_asking_the_model
 }
 
 #[test]
-fn the_question_shows_tool_and_arguments_after_what_the_model_said() {
-    in_both_forms(|form| {
-        let upstream = Scripted::start(|_, request| {
-            let calls = Speech::calls(&[("a", "fetch", ARGUMENTS), ("b", "fetch", "{}")]);
-            Reply::speech(request, &Speech { text: "I look.".into(), ..calls })
-        });
-        let program = Toolrein::before(&upstream, FETCH);
-        let (mut talk, said) = asked(&program, form);
-        assert!(said.text.starts_with("I look.\n\nI need your approval"), "{}", said.text);
-        let arguments = "{\n  \"url\": \"//a/\u{e9}\",\n  \"n\": 1.5\n}";
-        assert!(said.text.contains(&format!("`fetch`\n```json\n{arguments}\n```")), "{}", said.text);
-        talk.say("yes");
-        let said = talk.ask(&program);
-        said.assert_coherent(form);
-        let calls: Vec<&str> = said.calls.iter().map(|(_, _, arguments)| arguments.as_str()).collect();
-        assert_eq!(calls, [ARGUMENTS, "{}"], "one yes is to all that were shown");
-    });
-}
-
-#[test]
 fn anything_else_goes_to_the_model_with_the_refusal_in_its_history() {
     in_both_forms(|form| {
         for answer in ["no", "yes, but later", "K7PQ3M", ""] {

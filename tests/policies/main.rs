@@ -33,6 +33,7 @@ mod loops;
 mod min_conversation;
 mod namespaces;
 mod progress;
+mod question;
 mod quota;
 mod rate_limit;
 mod read_more;

@@ -210,9 +210,9 @@ fn clients_that_need_a_call_for_an_answer_keep_their_tools_and_get_it() {
         let said = talk.ask(&program);
         said.assert_coherent(form);
         assert_eq!(said.calls, [("z".into(), "final_answer".into(), "{\"a\":1}".into())]);
-        for request in upstream.requests() {
-            assert_eq!(request.json()["tool_choice"], "required", "a forced choice stays");
-        }
+        assert_eq!(upstream.request(0).json()["tool_choice"], "required", "a forced choice stays");
+        let by_name = json!({"type": "function", "function": {"name": "final_answer"}});
+        assert_eq!(upstream.request(1).json()["tool_choice"], by_name, "and the answer is forced at the end");
         let shown = upstream.request(1).json()["messages"][2]["content"].to_string();
         assert!(shown.contains("To answer, call final_answer."), "{shown}");
     });
@@ -308,6 +308,126 @@ fn calls_that_a_final_answer_holds_as_text_never_reach_the_client() {
                 upstream.assert_clean();
             }
         }
+    });
+}
+
+/// Calls of the declared tools in forms of models and prompts that no engine parses where no call is asked for.
+const CALLS_AS_TEXT: [&str; 12] = [
+    "```json\n[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]\n```",
+    "```tool_code\nprint(search(q=\"news\"))\n```",
+    "```tool_call\n{'name': 'search', 'arguments': {}}\n```",
+    ">>>search\n{\"q\": \"news\"}",
+    "<tool_use>\n<name>search</name>\n<arguments>{}</arguments>\n</tool_use>",
+    "<tool name=\"search\" q=\"news\"/>",
+    "[TOOL_REQUEST]\n{\"name\": \"search\", \"arguments\": {}}\n[END_TOOL_REQUEST]",
+    "Action: search\nAction Input: {\"q\": \"news\"}",
+    "**Tool Call:**\n```json\n{\"name\": \"search\", \"arguments\": {}}\n```",
+    "{\"arguments\": {\"q\": \"news\"}, \"name\": \"search\"}",
+    "[search(q='it\\'s ]'), fetch()]",
+    "<json>{\"name\": \"fetch\", \"arguments\": {}}</json>",
+];
+
+/// Answers that show code, JSON and calls of others.
+const SHOWN: [&str; 6] = [
+    "Send this:\n```json\n{\"name\": \"deploy\", \"arguments\": {\"to\": \"prod\"}}\n```\nThat is all.",
+    "```python\nresult = search(q=\"news\")\nprint(result)\n```",
+    "{\"name\": \"Ann\", \"arguments\": {\"age\": 7}}",
+    "{\"name\": \"search\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}",
+    "<ul>\n<li>search</li>\n</ul>",
+    "- search: looks it up\n- `search(q=1)` is a call of it",
+];
+
+#[test]
+fn a_call_of_a_declared_tool_is_taken_out_of_a_final_answer_in_whatever_form_it_is_written() {
+    in_both_forms(|form| {
+        for (answer, size) in CALLS_AS_TEXT.iter().zip([1, 4, 1_000].iter().cycle()) {
+            let upstream = Scripted::start(answering(answer, *size));
+            let program = Toolrein::before(&upstream, CLOSED);
+            let said = Talk::new(form).ask(&program);
+            said.assert_coherent(form);
+            assert!(said.text.trim().starts_with("I could not finish this"), "{answer}: {}", said.text);
+            let bytes = said.response.text();
+            assert!(!bytes.contains("search") && !bytes.contains("fetch"), "{answer}: {bytes}");
+        }
+    });
+}
+
+#[test]
+fn a_final_answer_that_shows_code_or_json_is_left_alone() {
+    in_both_forms(|form| {
+        for (answer, size) in SHOWN.iter().zip([1, 4, 1_000].iter().cycle()) {
+            let upstream = Scripted::start(answering(answer, *size));
+            let program = Toolrein::before(&upstream, CLOSED);
+            assert_eq!(Talk::new(form).ask(&program).text, *answer);
+        }
+    });
+}
+
+/// A model that calls `search` unless a tool is forced by name, which an engine enforces.
+fn stubborn(nth: usize, request: &Recorded) -> Reply {
+    match request.json()["tool_choice"]["function"]["name"].as_str() {
+        Some(name) => Reply::speech(request, &Speech::calls(&[("z", name, "{\"answer\":1}")])),
+        None => search(nth, request),
+    }
+}
+
+#[test]
+fn a_stubborn_model_ends_in_the_call_that_is_the_answer_in_as_many_requests_as_others() {
+    in_both_forms(|form| {
+        for (answer, choice) in
+            [("final_answer", json!("required")), ("submit", json!("auto")), ("final_result", Value::Null)]
+        {
+            let upstream = Scripted::start(stubborn);
+            let program = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 3\n");
+            let mut talk = Talk::new(form);
+            let tool = json!({"type": "function", "function": {"name": answer}});
+            talk.members["tools"].as_array_mut().unwrap().push(tool);
+            if !choice.is_null() {
+                talk.members["tool_choice"] = choice;
+            }
+            for nth in 0..25 {
+                let said = talk.ask(&program);
+                said.assert_coherent(form);
+                if said.calls[0].1 == answer {
+                    assert_eq!((nth, said.calls.len()), (3, 1));
+                    break;
+                }
+                talk.add(&said);
+            }
+            assert_eq!(
+                upstream.requests().len(),
+                5,
+                "three calls, one that is blocked, and the answer at once"
+            );
+            let last = upstream.request(4).json();
+            assert_eq!(last["tool_choice"], json!({"type": "function", "function": {"name": answer}}));
+            assert_eq!(last["tools"].as_array().unwrap().len(), 3);
+            upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn where_the_forced_answer_is_refused_the_final_answer_is_asked_for_without_tools() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let body = request.json();
+            match (body["tool_choice"].is_object(), body.get("tools")) {
+                (true, _) => {
+                    Reply::error(400, "invalid_request_error", "x", "tool_choice by name is not supported")
+                }
+                (_, None) => text("This is what I know.", request),
+                _ => search(nth, request),
+            }
+        });
+        let program = Toolrein::before(&upstream, NONE_LEFT);
+        let mut talk = Talk::new(form);
+        let tool = json!({"type": "function", "function": {"name": "final_answer"}});
+        talk.members["tools"].as_array_mut().unwrap().push(tool);
+        let said = talk.ask(&program);
+        said.assert_coherent(form);
+        assert_eq!(said.text, "This is what I know.");
+        assert_eq!(upstream.requests().len(), 3);
     });
 }
 

@@ -45,6 +45,10 @@ pub struct ChoiceState {
     streamed: bool,
     /// The text of earlier replies of this client request, escapes as written.
     earlier_text: Vec<u8>,
+    /// toolrein's line before the answer, escapes as written.
+    preface: Vec<u8>,
+    /// So much of the present reply's text, escapes as written, was given to the client.
+    given_text: usize,
     said: Said,
     assembler: Assembler,
     /// The decision on each call of the assembler, in its order.
@@ -104,8 +108,11 @@ impl ChoiceState {
     /// Adds what a delta contains besides calls.
     pub fn add_text(&mut self, delta: &Delta, text: &[u8]) {
         self.said.has_content |= delta.content != Content::Absent;
-        for piece in delta.content.texts() {
-            self.said.text.extend_from_slice(piece.raw(text));
+        // Nothing of the model's follows a question about its calls.
+        if !self.asks_approval() {
+            for piece in delta.content.texts() {
+                self.said.text.extend_from_slice(piece.raw(text));
+            }
         }
         for member in &delta.members {
             match member.key.raw(text) {
@@ -168,10 +175,25 @@ impl ChoiceState {
         matches!(self.question, Some(Ok(_)))
     }
 
+    /// Whether it ends in a question about its calls, which stands alone: text of the model that the client has not got
+    /// is left out.
+    pub fn asks_approval(&self) -> bool {
+        matches!(&self.question, Some(Ok(question)) if question.is_approval())
+    }
+
     /// Adds the question to the text, if there is one that was not added yet, and returns it as the client is to get
-    /// it. The last `after` bytes of the text, escapes as written, follow it.
+    /// it. The last `after` bytes of the text, escapes as written, follow it, unless it is about calls.
     pub fn ask(&mut self, after: usize) -> Option<String> {
         let question = self.question.as_ref()?.as_ref().ok().filter(|_| !self.asked)?;
+        let after = if question.is_approval() {
+            self.said.text.truncate(self.given_text);
+            if !self.streamed {
+                self.earlier_text.clone_from(&self.preface);
+            }
+            0
+        } else {
+            after
+        };
         let at = self.said.text.len().saturating_sub(after);
         let apart = |nothing: bool| if nothing { "" } else { "\n\n" };
         let inner = format!("{}{}{}", apart(at == 0), question.text, apart(after == 0));
@@ -226,7 +248,10 @@ impl ChoiceState {
     /// Notes that the client was shown an event of this choice.
     pub fn shown(&mut self, event: &Choice) {
         self.role_sent |= event.delta.role.is_some();
-        self.text_shown |= event.delta.content.has_text();
+        if !self.asks_approval() {
+            self.text_shown |= event.delta.content.has_text();
+            self.given_text += event.delta.content.text_bytes();
+        }
         let is_held = self.is_wholly_blocked();
         self.finish_shown |= event.finish.is_some() && !is_held;
         self.finish_held |= event.finish.is_some() && is_held;
@@ -236,6 +261,7 @@ impl ChoiceState {
     pub fn preface(&mut self, text: &str) -> bool {
         if !self.prefaced {
             escape_into(text, &mut self.earlier_text);
+            escape_into(text, &mut self.preface);
         }
         !std::mem::replace(&mut self.prefaced, true)
     }
@@ -262,6 +288,7 @@ impl ChoiceState {
         self.counts = Counts::default();
         (self.undecided, self.cut, self.repeats) = (0, false, None);
         self.question = None;
+        self.given_text = 0;
         self.text_shown = false;
         self.finish_held = false;
         self.finish_came = false;

@@ -11,6 +11,7 @@ use crate::wire::json::decode;
 use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
@@ -65,6 +66,19 @@ pub fn ask_for_answer(request: &Request, body: &[u8], splices: &mut Splices) {
             set_member(request, body, member, "\"none\"", splices);
         }
     }
+}
+
+/// Asks for a call of the tool `name` and no other.
+pub fn force_call(request: &Request, body: &[u8], name: &str, splices: &mut Splices) {
+    let is_it = |tool: &&Tool| tool.full_name(body).is_some_and(|own| own == name);
+    let Some(tool) = request.tools.iter().find(is_it) else { return };
+    let declared: Value = serde_json::from_slice(tool.span.of(body)).unwrap_or_default();
+    let (member, choice) = match declared["type"].as_str() {
+        Some("custom") => ("tool_choice", json!({"type": "custom", "custom": {"name": name}})),
+        None if request.value(body, "tools").is_none() => ("function_call", json!({"name": name})),
+        _ => ("tool_choice", json!({"type": "function", "function": {"name": name}})),
+    };
+    set_member(request, body, member, choice.to_string(), splices);
 }
 
 /// Asks for only one choice.

@@ -162,7 +162,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     fn begin(&mut self, form: Form, status: u16) {
         self.reader.begin(form, status);
         self.phase = Phase::Head;
-        self.markup = self.judging.is_landing().then(Cleaner::default);
+        self.markup = self.judging.is_landing().then(|| Cleaner::new(self.judging.known_tools()));
     }
 
     fn turn_to(&mut self, form: Form) {

@@ -2,8 +2,8 @@
 //! exchanges appended, a final answer asked for). A pure function of the request, the plan and the variant.
 
 use crate::dialect::chat::edit::{
-    append, apply_plan, ask_for_answer, ask_for_one, ask_for_one_call, ask_for_usage, declare, hide, restore,
-    without_choice, without_tools,
+    append, apply_plan, ask_for_answer, ask_for_one, ask_for_one_call, ask_for_usage, declare, force_call,
+    hide, restore, without_choice, without_tools,
 };
 use crate::dialect::chat::flatten::flatten;
 use crate::dialect::chat::repair::repaired;
@@ -55,10 +55,13 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
             append(source.request, round, &mut splices);
         }
         ask_for_one(source.request, source.body, &mut splices);
-        is_closed |= asking.land;
+        is_closed |= asking.land && variant.forced_answer().is_none();
     }
-    if is_closed && variant.tools == Tools::Kept {
-        ask_for_answer(source.request, source.body, &mut splices);
+    match variant.forced_answer() {
+        _ if variant.tools != Tools::Kept => {}
+        Some(answer) => force_call(source.request, source.body, answer, &mut splices),
+        None if is_closed => ask_for_answer(source.request, source.body, &mut splices),
+        None => {}
     }
     let mut rope = splices.apply(source.body);
     if variant.repairs.any() {

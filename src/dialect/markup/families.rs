@@ -12,8 +12,6 @@ pub(super) enum Position {
     Anywhere,
     /// At the start of a line.
     Line,
-    /// At the start of the text.
-    Text,
 }
 
 /// The markup of one or more model families.
@@ -366,12 +364,14 @@ pub(super) const FAMILIES: &[Family] = &[
         ],
     },
     Family {
-        models: "Functionary 3.2",
-        place: Position::Line,
-        openers: &[">>>"],
-        body: look::functionary,
-        closers: &[],
-        examples: &[">>>search\n{\"q\": \"news\"}"],
+        models: "HyperCLOVA X SEED",
+        place: Position::Anywhere,
+        openers: &["<|im_start|>assistant -> tool/function_call", "-> tool/function_call\n"],
+        body: look::json,
+        closers: &["<|im_end|>"],
+        examples: &[
+            "<|im_start|>assistant -> tool/function_call\n[{\"name\": \"search\", \"arguments\": {\"q\": 1}}]<|im_end|>",
+        ],
     },
     Family {
         models: "FireFunction 2, Phi-4-mini",
@@ -388,30 +388,5 @@ pub(super) const FAMILIES: &[Family] = &[
         body: look::called,
         closers: &["]"],
         examples: &["[called search with {\"q\": \"]\"}]"],
-    },
-    Family {
-        models: "Llama 3.2 and others that write nothing but JSON",
-        place: Position::Text,
-        openers: &["{"],
-        body: look::bare_object,
-        closers: &[";"],
-        examples: &[
-            "{\"name\": \"search\", \"parameters\": {\"q\": \"news\"}}",
-            "{\"name\": \"a\", \"parameters\": {}}; {\"name\": \"b\", \"parameters\": {}}",
-            "{\"type\": \"function\", \"name\": \"search\", \"parameters\": {}}",
-            "{\"type\": \"function\", \"function\": {\"name\": \"search\", \"arguments\": {}}}",
-            "{\"tool_calls\": [{\"name\": \"search\", \"arguments\": {}}]}",
-        ],
-    },
-    Family {
-        models: "xLAM, Llama 4, and others that write a list of calls",
-        place: Position::Text,
-        openers: &["["],
-        body: look::bare_list,
-        closers: &[],
-        examples: &[
-            "[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]",
-            "[search(q='it\\'s ]'), fetch()]",
-        ],
     },
 ];

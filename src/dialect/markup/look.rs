@@ -20,14 +20,10 @@ pub(super) enum Value {
     None,
     /// The value begins so many bytes after the first tag.
     At(usize),
-    /// The first tag is the beginning of the value.
-    Whole,
-    /// The first tag is the beginning of the value, which is a list of calls in Python syntax.
-    Python,
 }
 
 /// The text after the match, or why there is no match.
-type Rest<'a> = Result<&'a str, Look>;
+pub(super) type Rest<'a> = Result<&'a str, Look>;
 
 fn decided(found: Result<Value, Look>) -> Look {
     found.map_or_else(|look| look, Look::Yes)
@@ -39,12 +35,12 @@ fn any(text: &str, alternatives: &[fn(&str) -> Look]) -> Look {
     alternatives.iter().map(|look| look(text)).find(|look| *look != Look::No).unwrap_or(Look::No)
 }
 
-fn blank(text: &str) -> Rest<'_> {
+pub(super) fn blank(text: &str) -> Rest<'_> {
     let rest = text.trim_start();
     if rest.is_empty() { Err(Look::More) } else { Ok(rest) }
 }
 
-fn literal<'a>(text: &'a str, wanted: &str) -> Rest<'a> {
+pub(super) fn literal<'a>(text: &'a str, wanted: &str) -> Rest<'a> {
     match text.strip_prefix(wanted) {
         Some(rest) => Ok(rest),
         None if wanted.starts_with(text) => Err(Look::More),
@@ -52,12 +48,25 @@ fn literal<'a>(text: &'a str, wanted: &str) -> Rest<'a> {
     }
 }
 
+/// As [`literal`], in upper or lower case.
+pub(super) fn literal_in_any_case<'a>(text: &'a str, wanted: &str) -> Rest<'a> {
+    let mut rest = text.chars();
+    for wanted in wanted.chars() {
+        match rest.next() {
+            None => return Err(Look::More),
+            Some(c) if c.to_lowercase().eq(std::iter::once(wanted)) => {}
+            Some(_) => return Err(Look::No),
+        }
+    }
+    Ok(rest.as_str())
+}
+
 fn one_of<'a>(text: &'a str, wanted: &[&str]) -> Rest<'a> {
     best(wanted.iter().map(|wanted| literal(text, wanted)))
 }
 
 /// A match among `found`; otherwise whether one may still match.
-fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
+pub(super) fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
     let mut best = Err(Look::No);
     for found in found {
         match found {
@@ -70,7 +79,7 @@ fn best<'a>(found: impl Iterator<Item = Rest<'a>>) -> Rest<'a> {
 }
 
 /// A tool's name.
-fn name(text: &str) -> Rest<'_> {
+pub(super) fn name(text: &str) -> Rest<'_> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-' | ':' | '/');
     let rest = text.trim_start_matches(is_part);
     match (rest.len() < text.len(), rest.is_empty()) {
@@ -238,15 +247,6 @@ pub(super) fn harmony(text: &str) -> Look {
     })())
 }
 
-/// A name on a line of its own, and JSON.
-pub(super) fn functionary(text: &str) -> Look {
-    decided((|| {
-        let rest = blank(literal(name(text)?, "\n")?)?;
-        value(rest)?;
-        Ok(Value::At(text.len() - rest.len()))
-    })())
-}
-
 /// The rest of toolrein's own `[called search with {`.
 pub(super) fn called(text: &str) -> Look {
     decided((|| {
@@ -254,82 +254,4 @@ pub(super) fn called(text: &str) -> Look {
         value(rest)?;
         Ok(Value::At(text.len() - rest.len()))
     })())
-}
-
-/// An object that is a call and nothing else, after its brace.
-pub(super) fn bare_object(text: &str) -> Look {
-    decided(object(text).map(|()| Value::Whole))
-}
-
-/// A list of such objects, or of calls as Python writes them, after its bracket.
-pub(super) fn bare_list(text: &str) -> Look {
-    fn objects(text: &str) -> Look {
-        decided((|| object(literal(blank(text)?, "{")?).map(|()| Value::Whole))())
-    }
-    fn python(text: &str) -> Look {
-        decided((|| {
-            let inside = blank(literal(name(text)?, "(")?)?;
-            if inside.starts_with(')') {
-                return Ok(Value::Python);
-            }
-            literal(name(inside)?, "=").map(|_| Value::Python)
-        })())
-    }
-    any(text, &[objects, python])
-}
-
-/// One step of a [`sequence`].
-enum Step {
-    Is(&'static str),
-    OneOf(&'static [&'static str]),
-    Name,
-}
-
-/// The steps one after the other, white space between them.
-fn sequence<'a>(text: &'a str, steps: &[Step]) -> Rest<'a> {
-    steps.iter().try_fold(text, |text, step| {
-        let text = blank(text)?;
-        match step {
-            Step::Is(wanted) => literal(text, wanted),
-            Step::OneOf(wanted) => one_of(text, wanted),
-            Step::Name => name(text),
-        }
-    })
-}
-
-/// The members of a call, after the brace of its object.
-fn object(text: &str) -> Result<(), Look> {
-    use Step::{Is, Name, OneOf};
-    const ARGUMENTS: Step = OneOf(&["\"parameters\"", "\"arguments\""]);
-    let forms: [&[Step]; 5] = [
-        &[Is("\"name\""), Is(":"), Is("\""), Name, Is("\""), Is(","), ARGUMENTS, Is(":"), Is("{")],
-        &[
-            Is("\"type\""),
-            Is(":"),
-            Is("\"function\""),
-            Is(","),
-            Is("\"name\""),
-            Is(":"),
-            Is("\""),
-            Name,
-            Is("\""),
-            Is(","),
-            ARGUMENTS,
-            Is(":"),
-            Is("{"),
-        ],
-        &[
-            Is("\"type\""),
-            Is(":"),
-            Is("\"function\""),
-            Is(","),
-            Is("\"function\""),
-            Is(":"),
-            Is("{"),
-            Is("\"name\""),
-        ],
-        &[Is("\"function\""), Is(":"), Is("{"), Is("\"name\"")],
-        &[OneOf(&["\"tool_calls\"", "\"tool_call\""]), Is(":"), OneOf(&["{", "["]), OneOf(&["{", "\""])],
-    ];
-    best(forms.iter().map(|steps| sequence(text, steps))).map(|_| ())
 }

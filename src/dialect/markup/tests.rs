@@ -51,14 +51,121 @@ const NEAR_MISSES: &[&str] = &[
     "<invoke",
 ];
 
+/// Calls of known tools in forms that no table lists: each is removed whole.
+const STRUCTURES: &[&str] = &[
+    // xLAM, Hammer, Qwen, Llama: JSON in a code block.
+    "```json\n[{\"name\": \"search\", \"arguments\": {\"q\": \"a ``` b\"}}]\n```",
+    "```\n{\"name\": \"search\", \"parameters\": {\"q\": 1}}\n```",
+    "```json\n{\n  \"tool_calls\": [\n    {\"name\": \"search\", \"arguments\": {}}\n  ]\n}\n```",
+    "```[{\"name\": \"search\", \"arguments\": {\"q\": 1}}]```",
+    "````json\n{\"name\": \"search\", \"arguments\": {}}\n// looks it up\n````",
+    "~~~json\n{\"tool\": \"search\", \"args\": {}}\n~~~",
+    // Gemma 3, Gemini.
+    "```tool_code\nsearch(q=\"news\")\n```",
+    "```tool_code\nprint(search(q='it\\'s'))\n```",
+    "```tool_code\nprint(default_api.search(q=\"news\"))\n```",
+    "```python\nprint(default_api.search(q=\"news\"))\n```",
+    "```tool_call\n{'name': 'search', 'arguments': {'q': 'it\\'s }'}}\n```",
+    "```tool_call\nsearch\n{\"q\": 1}\n```",
+    "```xml\n<tool_use><name>search</name><arguments>{}</arguments></tool_use>\n```",
+    // Tags of any name, and of calls.
+    "<tool_use>\n{\"name\": \"search\", \"input\": {\"q\": \"x\"}}\n</tool_use>",
+    "<tool_use>\n<name>search</name>\n<arguments>{\"q\": 1}</arguments>\n</tool_use>",
+    "<tool_use name=\"search\">\n<q>news</q>\n</tool_use>",
+    "<tool name=\"search\" q=\"news\"/>",
+    "<use_mcp_tool>\n<server_name>web</server_name>\n<tool_name>search</tool_name>\n<arguments>\n{}\n</arguments>\n</use_mcp_tool>",
+    "<invoke>\n<tool_name>search</tool_name>\n<parameters><q>x</q></parameters>\n</invoke>",
+    "<tools>\n<tool>{\"name\": \"search\", \"arguments\": {}}</tool>\n</tools>",
+    "<response>{\"name\": \"search\", \"arguments\": {}}</response>",
+    "<json>\n{\"arguments\": {\"q\": {\"a\": [1, \"}\"]}}, \"name\": \"search\"}\n</json>",
+    "<function_call name=\"search\">{\"q\": 1}</function_call>",
+    "<function name=\"search\"><param name=\"q\">x</param></function>",
+    "<tool_call:6124c78e>search<arg_key:6124c78e>q</arg_key:6124c78e></tool_call:6124c78e>",
+    "<tool_code>\nprint(search(q=\"x\"))\n</tool_code>",
+    "<list_files>\n<path>.</path>\n</list_files>",
+    "<action>\n<search>\n<q>x</q>\n</search>\n</action>",
+    // Tokens.
+    "[TOOL_REQUEST]\n{\"name\": \"search\", \"arguments\": {}}\n[END_TOOL_REQUEST]",
+    "<<function>>[search(q=\"x\")]",
+    "<|tool_request|>{\"name\": \"search\", \"arguments\": {}}",
+    "<|plamo:begin_tool_name:plamo|>search<|plamo:end_tool_name:plamo|>{\"q\": 1}",
+    // Functionary 3.2.
+    ">>>search\n{\"q\": \"news\"}",
+    // Labels.
+    "Action: search\nAction Input: {\"q\": \"news\"}\nObservation:",
+    "Action: search\nAction Input: the news of today\n",
+    "Action:\n```json\n{\"action\": \"search\", \"action_input\": \"news\"}\n```",
+    "**Tool Call:**\n```json\n{\"name\": \"search\", \"arguments\": {}}\n```",
+    "Tool: search\nArguments: {\"q\": 1}",
+    "Calling tools:\n[{'id': 'a', 'type': 'function', 'function': {'name': 'search', 'arguments': {'q': None}}}]",
+    "Call: search(q='x')",
+    "✿FUNCTION✿: search\n✿ARGS✿: {\"q\": 1}",
+    // Bare.
+    "{\"name\": \"search\", \"parameters\": {\"q\": \"news\"}}",
+    "{\"name\": \"a\", \"parameters\": {}}; {\"name\": \"b\", \"parameters\": {}}",
+    "{\"type\": \"function\", \"name\": \"search\", \"parameters\": {}}",
+    "{\"type\": \"function\", \"function\": {\"name\": \"search\", \"arguments\": {}}}",
+    "{\"tool_calls\": [{\"name\": \"search\", \"arguments\": {}}]}",
+    "[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]",
+    "[search(q='it\\'s ]'), fetch()]",
+];
+
+/// Calls that are recognised only as the whole answer.
+const WHOLE_ANSWERS: &[&str] = &[
+    "search\n{\"q\": \"news\"}",
+    "search\n```python\ntool_call(q='news')\n```",
+    "search(q=\"a) b\")\nfetch(u=1)",
+    "search()",
+];
+
+/// Healthy answers of a model that has the tools of [`tools`].
+const HEALTHY: &[&str] = &[
+    "search(q) looks it up.",
+    "search the web\nand read",
+    "The call `search(q=1)` looks it up.",
+    "Use it so:\n```python\nresult = search(q=\"news\")\nprint(result)\n```\n",
+    "Use it so:\n```python\nsearch(q=\"news\")\n```\n",
+    "Use it so:\n```js\nawait fetch(\"/a\")\n```\n",
+    "Send this:\n```json\n{\"name\": \"deploy\", \"arguments\": {\"to\": \"prod\"}}\n```\nThat is all.",
+    "The package:\n```json\n{\"name\": \"search\", \"version\": \"1.0\"}\n```\n",
+    "```json\n[{\"name\": \"search\", \"description\": \"Looks it up\"}]\n```",
+    "{\"name\": \"search\", \"parameters\": {\"type\": \"object\", \"properties\": {}}}",
+    "{\"type\": \"function\", \"function\": {\"name\": \"search\", \"description\": \"x\", \"parameters\": {\"properties\": {}}}}",
+    "{\"id\": 1, \"name\": \"Ann\", \"arguments\": {}}",
+    "{\"name\": \"deploy\", \"parameters\": {\"to\": \"prod\"}}",
+    "<ul>\n<li>search</li>\n</ul>",
+    "<search>\n<form>x</form>\n</search>",
+    "<user><name>search</name></user>",
+    "<input name=\"search\">",
+    "x <y and z> w, 1 << 2, a <b",
+    "- search: looks it up\n- fetch: reads it",
+    "Tool: search\nInput: a query\nOutput: results",
+    "Tools:\n1. search\n2. fetch",
+    "Action items:\n- search the archive",
+    "Action: none needed.",
+    "[search](https://example.org)",
+    "[SEE_NOTE] search",
+    ">>> search(q=1)\n'x'",
+    "Call search(q=1) first.",
+    "Result: {\"name\": \"search\", \"parameters\": {\"q\": 1}}",
+    "```\n$ search news\n```",
+    "```tool_code\ndeploy(to=\"prod\")\n```",
+    "```yaml\nname: search\narguments: {}\n```",
+];
+
+fn tools() -> Arc<ToolNames> {
+    let names = ["a", "b", "fetch", "list_files", "search"];
+    Arc::new(ToolNames::new(names.map(str::to_owned)))
+}
+
 fn cut(text: &str) -> String {
-    let mut markup = Markup::default();
+    let mut markup = Markup::new(&tools());
     let out = markup.push(text);
     out + &markup.finish()
 }
 
 fn cut_in_pieces(text: &str, sizes: &[usize]) -> String {
-    let mut markup = Markup::default();
+    let mut markup = Markup::new(&tools());
     let (mut out, mut rest, mut sizes) = (String::new(), text, sizes.iter().cycle());
     while !rest.is_empty() {
         let size = rest.ceil_char_boundary(sizes.next().copied().unwrap_or(1).clamp(1, rest.len()));
@@ -81,8 +188,49 @@ fn every_example_of_every_family_is_cut_out() {
 }
 
 #[test]
+fn a_call_of_a_known_tool_is_cut_out_in_any_form() {
+    for example in STRUCTURES.iter().chain(WHOLE_ANSWERS) {
+        assert_eq!(cut(example).trim(), "", "{example}");
+        assert_eq!(cut(&format!("  \n{example}\n")).trim(), "", "{example}");
+    }
+    for example in STRUCTURES {
+        for (before, after) in [("I looked.\n", ""), ("I looked.\n\n", "\n\nIt is 7.")] {
+            let expected = format!("{before}{after}");
+            let expected = expected.split_whitespace().collect::<Vec<_>>();
+            let out = cut(&format!("{before}{example}{after}"));
+            assert_eq!(out.split_whitespace().collect::<Vec<_>>(), expected, "{example}");
+        }
+        for size in 1..9 {
+            assert_eq!(cut_in_pieces(example, &[size]).trim(), "", "{size}: {example}");
+        }
+    }
+}
+
+#[test]
+fn a_call_of_a_tool_that_nobody_knows_stays_where_only_its_form_says_that_it_is_one() {
+    for example in STRUCTURES.iter().chain(WHOLE_ANSWERS) {
+        let unknown =
+            example.replace("search", "deploy").replace("fetch", "deploy").replace("list_files", "x_y");
+        if unknown != **example {
+            assert_eq!(cut(&unknown), unknown);
+        }
+    }
+}
+
+#[test]
+fn healthy_answers_stay_byte_for_byte() {
+    for text in HEALTHY {
+        assert_eq!(cut(text), *text);
+        assert_eq!(cut(&format!("So:\n\n{text}\n")), format!("So:\n\n{text}\n"));
+        for size in 1..9 {
+            assert_eq!(cut_in_pieces(text, &[size]), *text);
+        }
+    }
+}
+
+#[test]
 fn the_text_around_a_block_stays() {
-    for family in FAMILIES.iter().filter(|family| family.place != Position::Text) {
+    for family in FAMILIES {
         for example in family.examples {
             let text = format!("I looked.\n{example}");
             assert_eq!(cut(&text).trim(), "I looked.", "{}: {text}", family.models);
@@ -146,20 +294,35 @@ fn no_markup_opener_is_a_prefix_of_another_one_for_the_same_place() {
 #[test]
 fn hostile_text_never_makes_the_markup_scanner_hold_back_much() {
     // Each piece keeps something waiting, or begins something that never ends. Only held text is scanned twice.
-    for piece in
-        ["<", "<tool_call>", "<tool_call> ", "`", "[", "{\"name\" ", "<tool_call>{", "commentary to=", " "]
-    {
-        let mut markup = Markup::default();
-        for c in piece.repeat(20_000 / piece.len()).chars() {
-            markup.push(c.encode_utf8(&mut [0; 4]));
-            assert!(markup.pending.len() < 2 * LOOKAHEAD, "{piece}");
+    for piece in [
+        "<",
+        "<tool_call>",
+        "<tool_call> ",
+        "`",
+        "[",
+        "{\"name\" ",
+        "<tool_call>{",
+        "commentary to=",
+        " ",
+        "{\"id\": ",
+        "<tool a",
+        "```\n",
+        "Action: ",
+        "search\n",
+    ] {
+        for (tools, most) in [(Arc::default(), 2 * LOOKAHEAD), (tools(), 2 * structure::WINDOW)] {
+            let mut markup = Markup::new(&tools);
+            for c in piece.repeat(20_000 / piece.len()).chars() {
+                markup.push(c.encode_utf8(&mut [0; 4]));
+                assert!(markup.pending.len() < most, "{piece}");
+            }
         }
     }
 }
 
 /// Texts made of tags, bodies, near misses and noise.
 fn soup() -> impl Strategy<Value = String> {
-    let mut bits: Vec<&'static str> = NEAR_MISSES.to_vec();
+    let mut bits: Vec<&'static str> = [NEAR_MISSES, STRUCTURES, WHOLE_ANSWERS, HEALTHY].concat();
     for family in FAMILIES {
         bits.extend(family.examples);
         bits.extend(family.openers);

@@ -8,6 +8,7 @@ mod hidden;
 mod items;
 mod kept;
 mod last;
+mod markup;
 mod settling;
 mod shown;
 mod stream;
@@ -20,6 +21,7 @@ pub use words::NO_ANSWER;
 use self::items::{CHOICE, OutItem, decide, release_rest};
 use self::kept::Kept;
 use self::last::Last;
+use self::markup::Cleaner;
 use self::shown::Shown;
 use self::stream::Held;
 use self::writer::Numbers;
@@ -70,6 +72,8 @@ pub struct ReplyJudge<J> {
     kept: Kept,
     usage: Usages,
     carried: Vec<&'static str>,
+    /// Removes call markup from a final answer.
+    markup: Option<Cleaner>,
     unjudged: Vec<Unjudged>,
     is_changed: bool,
 }
@@ -122,6 +126,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             kept: Kept::default(),
             usage: Usages::default(),
             carried: Vec::new(),
+            markup: None,
             unjudged: Vec::new(),
             is_changed: false,
         };
@@ -162,14 +167,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.drain(out);
     }
 
-    /// Whether a call is blocked for which no result can be written.
-    fn has_unanswerable(&self) -> bool {
-        let is_hidden =
-            |call: &items::Call| call.decision.as_ref().is_some_and(|decision| decision.is_hidden());
-        let calls = self.items.iter().filter_map(|item| item.call.as_ref());
-        calls.filter(|call| is_hidden(call)).any(|call| call.kind == super::item::CallKind::Computer)
-    }
-
     /// Brings what the client sees up to date with the decisions.
     fn update(&mut self) {
         self.shown.update(&mut self.items, &self.judging);
@@ -208,6 +205,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let raw: Bytes = pieces.concat().into();
         let is_success = (200..300).contains(&status);
         let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
+        let whole = whole.map(|whole| self.without_markup_in_body(whole));
         let last = whole.as_ref().and_then(Last::of_body);
         let has_calls = last.as_ref().is_some_and(Last::has_calls);
         let is_plain = form == Form::Whole && last.as_ref().is_some_and(|last| !last.may_be_error());
@@ -249,6 +247,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
             _ => {}
         }
+        self.items.iter_mut().for_each(OutItem::unveil);
         self.advance(true, now_ms, out);
         if let Phase::BrokenOff(why) = self.phase {
             return Ending::BrokenOff(why);
@@ -257,7 +256,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.settle_all();
             self.drain(out);
         }
-        self.shown.ask(&mut self.items, &self.judging);
+        self.shown.ask(&mut self.items, &self.judging, self.form == Form::Streamed);
         if self.shown.is_waiting() {
             return Ending::Waits;
         }
@@ -294,6 +293,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.kept.begin_reply();
         (self.rest, self.has_head) = (Bytes::new(), !self.head.is_empty());
         (self.last, self.after) = (None, Vec::new());
+        self.markup = self.judging.is_landing().then(|| Cleaner::new(self.judging.known_tools()));
     }
 
     fn expect_own(&mut self) {

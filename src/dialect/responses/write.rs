@@ -101,7 +101,8 @@ fn is_set(request: &Request, body: &[u8], name: &str) -> bool {
     request.value(body, name).is_some_and(|value| value.of(body) != b"null")
 }
 
-/// Narrows the choice of tools: to none for a final answer, or to those that are not hidden. The tools stay declared,
+/// Narrows the choice of tools: to none for a final answer, or to the call that is the answer, or to those that are not
+/// hidden. The tools stay declared,
 /// so that the prompt's cache survives.
 fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splices: &mut Splices) {
     let lands = variant.asking.as_ref().is_some_and(|asking: &Asking| asking.land);
@@ -115,6 +116,9 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
         if is_empty || !lands {
             return;
         }
+    }
+    if let Some(answer) = variant.forced_answer() {
+        return force_call(request, body, answer, splices);
     }
     if lands {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
@@ -180,6 +184,15 @@ fn elements(body: &[u8], list: Span) -> Vec<Span> {
         found.push(span);
     }
     found
+}
+
+/// Asks for a call of the tool `name` and no other. How a choice names one in a namespace is not known.
+fn force_call(request: &Request, body: &[u8], name: &str, splices: &mut Splices) {
+    let is_it =
+        |tool: &&Tool| tool.namespace.is_none() && tool.full_name(body).is_some_and(|own| own == name);
+    if let Some(tool) = request.tools.iter().find(is_it) {
+        set_member(request, body, "tool_choice", reference(tool, body).to_string(), splices);
+    }
 }
 
 /// The tool as a list of allowed tools names it.

@@ -4,6 +4,7 @@
 use crate::conversation::assembled::Assembled;
 use crate::wire::body::Scanner;
 use crate::wire::json::{quote, unescape};
+use unicode_normalization::char::is_combining_mark;
 
 /// Spaces per level.
 const INDENT: usize = 2;
@@ -96,19 +97,45 @@ fn string_length(text: &str) -> usize {
 /// A JSON string in which characters that a person would not see, or would see elsewhere, are written as escapes.
 fn visible(string: &str) -> String {
     let mut out = String::with_capacity(string.len());
+    let (mut base, mut marks) = (' ', 0);
     for char in string.chars() {
-        if is_unseen(char) {
+        let is_mark = is_combining_mark(char);
+        marks = if is_mark { marks + 1 } else { 0 };
+        if is_unseen(char) || (is_mark && !is_plain_mark(char, base, marks)) {
             let mut units = [0; 2];
             char.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
         } else {
             out.push(char);
         }
+        if !is_mark {
+            base = char;
+        }
     }
     out
 }
 
-/// Controls, spaces other than the plain one, marks of direction, joiners, selectors, tags: Unicode's
-/// `Default_Ignorable_Code_Point`, `Cf` and `Zs`.
+/// Most marks on one letter in scripts that are written with marks: Hebrew has a point, a vowel and an accent.
+const MOST_MARKS: usize = 3;
+
+/// Whether a mark, the `nth` after the character `base`, belongs to a letter as people write it. Stacked marks cover
+/// the lines above, and strokes through a letter or around it hide it.
+fn is_plain_mark(mark: char, base: char, nth: usize) -> bool {
+    // Marks for any script, such as accents.
+    let is_common = matches!(
+        mark,
+        '\u{300}'..='\u{36f}'
+            | '\u{1ab0}'..='\u{1aff}'
+            | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20ff}'
+            | '\u{fe20}'..='\u{fe2f}'
+    );
+    let is_stroke = matches!(mark, '\u{334}'..='\u{338}' | '\u{20d0}'..='\u{20ff}' | '\u{1abe}');
+    let most = if is_common { 1 } else { MOST_MARKS };
+    base.is_alphanumeric() && !is_stroke && nth <= most
+}
+
+/// Controls, spaces other than the plain one, marks of direction, joiners, selectors, tags, fillers, and what has no
+/// form of its own: Unicode's `Default_Ignorable_Code_Point`, `Cf`, `Co` and `Zs`.
 fn is_unseen(char: char) -> bool {
     let is_ignorable = matches!(
         char,
@@ -131,12 +158,24 @@ fn is_unseen(char: char) -> bool {
             | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
             | '\u{ffa0}'
-            | '\u{fff0}'..='\u{fffb}'
+            | '\u{fff0}'..='\u{fffc}'
+            | '\u{890}'
+            | '\u{891}'
+            | '\u{8e2}'
+            | '\u{e000}'..='\u{f8ff}'
+            | '\u{110bd}'
+            | '\u{110cd}'
+            | '\u{13430}'..='\u{1345f}'
+            | '\u{16fe4}'
+            | '\u{1d159}'
             | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}'
+            | '\u{f0000}'..='\u{10ffff}'
     );
-    is_ignorable || char.is_control() || (char.is_whitespace() && char != ' ')
+    // The last two of each plane are no characters.
+    let is_none = u32::from(char) & 0xfffe == 0xfffe || matches!(char, '\u{fdd0}'..='\u{fdef}');
+    is_ignorable || is_none || char.is_control() || (char.is_whitespace() && char != ' ')
 }
 
 /// The most characters of a person's words that the model reads.

@@ -22,7 +22,7 @@ fn confirming(max_chars: usize) -> Confirming {
 }
 
 fn question(calls: &[Assembled]) -> Question {
-    ask(calls, "K7PQ3M", &confirming(1000)).unwrap()
+    ask(calls, "K7PQ3M", &confirming(1000), false).unwrap()
 }
 
 fn confirmation(calls: &[Assembled]) -> Confirmation {
@@ -58,6 +58,39 @@ fn arguments_in_the_question_hide_nothing_and_cannot_leave_their_code_block() {
 }
 
 #[test]
+fn marks_fillers_and_stacked_marks_in_arguments_are_written_as_escapes() {
+    for (hidden, shown) in [
+        ("a\u{202e}b\u{2066}c\u{200f}", "a\\u202eb\\u2066c\\u200f"),
+        ("\u{3164}\u{115f}\u{1160}\u{ffa0}\u{2800}\u{200b}", "\\u3164\\u115f\\u1160\\uffa0\\u2800\\u200b"),
+        ("\u{e0041}\u{e007f}", "\\udb40\\udc41\\udb40\\udc7f"),
+        ("\u{16fe4}\u{13430}\u{1d159}\u{fffc}", "\\ud81b\\udfe4\\ud80d\\udc30\\ud834\\udd59\\ufffc"),
+        ("\u{e000}\u{10fffd}\u{ffff}", "\\ue000\\udbff\\udffd\\uffff"),
+        // Accents stay, one on each letter.
+        ("cafe\u{301}", "cafe\u{301}"),
+        ("e\u{302}\u{301}\u{323}", "e\u{302}\\u0301\\u0323"),
+        ("\u{301}x /\u{301}", "\\u0301x /\\u0301"),
+        // What strikes a text out, or encloses it, hides it.
+        ("r\u{336}m\u{338} a\u{20dd}", "r\\u0336m\\u0338 a\\u20dd"),
+        // Scripts that are written with marks.
+        ("नमस्ते שָׁלוֹם ไม่ได้", "नमस्ते שָׁלוֹם ไม่ได้"),
+        ("น\u{e48}\u{e48}\u{e48}\u{e48}\u{e48}", "น\u{e48}\u{e48}\u{e48}\\u0e48\\u0e48"),
+    ] {
+        let text = question(&[call("f", &serde_json::json!({ "a": hidden }).to_string())]).text;
+        assert!(text.contains(&format!("\"a\": \"{shown}\"\n")), "{text}");
+    }
+}
+
+#[test]
+fn where_the_question_may_be_hidden_only_its_token_approves() {
+    let calls = [call("f", "{}")];
+    let question = ask(&calls, "K7PQ3M", &confirming(1000), true).unwrap();
+    assert!(question.text.contains("reply with `K7PQ3M` and nothing else"), "{}", question.text);
+    let waiting = Confirmation::new(&question, &calls, 5);
+    assert!(waiting.is_approved_by("k7pq3m"));
+    assert!(!waiting.is_approved_by("yes") && !waiting.is_approved_by("go ahead"));
+}
+
+#[test]
 fn nobody_is_asked_about_what_cannot_be_shown() {
     let long = format!("{{\"text\":\"{}\"}}", "x".repeat(100));
     for (calls, why) in [
@@ -67,11 +100,11 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
         (vec![call("f`\nyes", "{}")], Unaskable::Unreadable),
         (vec![call("", "{}")], Unaskable::Unreadable),
     ] {
-        assert_eq!(ask(&calls, "K7PQ3M", &confirming(100)), Err(why));
+        assert_eq!(ask(&calls, "K7PQ3M", &confirming(100), false), Err(why));
     }
     let two = vec![call("f", &format!("{{\"text\":\"{}\"}}", "x".repeat(40))); 2];
-    assert_eq!(ask(&two, "T", &confirming(100)), Err(Unaskable::TooLong { most: 100 }), "together");
-    assert!(ask(&two, "T", &confirming(200)).unwrap().text.contains("these tool calls"));
+    assert_eq!(ask(&two, "T", &confirming(100), false), Err(Unaskable::TooLong { most: 100 }), "together");
+    assert!(ask(&two, "T", &confirming(200), false).unwrap().text.contains("these tool calls"));
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::{Judged, Judging, answered, wrapper};
 use crate::conversation::assembled::Assembled;
 use crate::dialect::accepted::has_id;
 use crate::dialect::judge::CallJudge;
-use crate::exchange::confirm::ask;
+use crate::dialect::markup::ToolNames;
+use crate::exchange::confirm::{ask, leaves_markup_open};
 use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use crate::plan::decision::{Decision, Known};
@@ -31,6 +32,11 @@ impl CallJudge for Judging {
 
     fn has_call_id(&self, id: &str) -> bool {
         has_id(&self.body, id) || self.hidden.iter().any(|exchange| has_id(exchange, id))
+    }
+
+    fn known_tools(&self) -> ToolNames {
+        let called = self.record.iter().map(|judged| judged.tool.clone());
+        ToolNames::new(self.judge.declared().iter().cloned().chain(called))
     }
 
     fn is_complete_name(&self, call: &Assembled) -> bool {
@@ -149,11 +155,11 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn question(&self, calls: &[Assembled]) -> Result<Question, Unasked> {
+    fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked> {
         match (&self.token, self.judge.confirming()) {
             (Some(token), Some(confirming)) => {
                 let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
-                let question = ask(calls, token, confirming).map_err(unasked)?;
+                let question = ask(calls, token, confirming, leaves_markup_open(before)).map_err(unasked)?;
                 let mut lines = self.record.iter().rev().filter_map(|judged| match &judged.decision {
                     Decision::Ask { reason: Reason { asks: Some(asks), .. }, .. } => Some(asks),
                     _ => None,

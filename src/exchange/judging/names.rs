@@ -68,7 +68,7 @@ impl Judging {
         if self.closes_all(choice, now_ms) { reason.for_the_turn() } else { reason }
     }
 
-    /// Whether every tool is closed. Calls that are allowed may close more tools, so this is checked again after each
+    /// Whether every tool is closed that is no answer. Calls that are allowed may close more tools, so this is checked again after each
     /// of them. The check starts with the tool that was open the last time, so that the other tools are tried only
     /// when that one has closed.
     fn closes_all(&mut self, choice: u32, now_ms: u64) -> bool {
@@ -91,8 +91,12 @@ impl Judging {
 
     /// Whether a policy objects to the tool, whatever the arguments are, for a reason that does not pass with time.
     fn closes(&mut self, choice: u32, name: &str, now_ms: u64) -> bool {
-        if self.answers.any || self.answers.is_by_name(name) {
+        if self.answers.any {
             return false;
+        }
+        // The final-answer request forces it, so it needs no earlier re-ask.
+        if self.answers.is_by_name(name) {
+            return true;
         }
         let mut objections = self.judge.objections_by_name(choice, name, now_ms);
         self.answers.exempt(&mut objections);

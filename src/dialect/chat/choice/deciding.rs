@@ -9,7 +9,7 @@ use crate::dialect::chat::assemble::Added;
 use crate::dialect::judge::CallJudge;
 use crate::plan::approval::Question;
 use crate::plan::decision::{Decision, Known};
-use crate::wire::json::decode;
+use crate::wire::json::{decode, unescape};
 
 /// The finish reasons of replies that were cut off before the model had finished, at OpenAI, Mistral, DeepSeek,
 /// Anthropic, Gemini and gateways.
@@ -258,7 +258,9 @@ impl ChoiceState {
             self.set(last, Decision::Drop);
         }
         if self.question.is_none() {
-            self.question = Question::of(&self.decisions, || judging.question(self.assembler.calls()));
+            let before = if self.streamed { unescape(&self.joined_text()) } else { String::new() };
+            let calls = self.assembler.calls();
+            self.question = Question::of(&self.decisions, || judging.question(calls, &before));
         }
         self.accept_forms(judging);
     }

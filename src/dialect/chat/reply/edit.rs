@@ -154,6 +154,9 @@ fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices:
     let delta = &choice.delta;
     let released = edit_calls(data, choice, &calls, state, splices);
     match form {
+        Form::Streamed if state.asks_approval() => {
+            delta.content.texts().for_each(|text| splices.replace(text.span, ""));
+        }
         Form::Streamed => {
             if state.begins_second_text()
                 && let Some(text) = delta.content.texts().find(|text| !text.span.is_empty())
@@ -170,7 +173,7 @@ fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices:
 
 /// Sets the text of a whole choice to all that the client is to get, if that is more than its own text.
 fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) {
-    if state.text_bytes() == message.content.text_bytes() {
+    if state.text_bytes() == message.content.text_bytes() && !state.asks_approval() {
         return;
     }
     match message.member(data, b"content") {

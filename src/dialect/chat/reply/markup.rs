@@ -2,21 +2,30 @@
 //! replies. `dialect::markup` recognises the markup; this module edits the JSON. Bytes without markup stay.
 
 use crate::dialect::chat::completion::{Choice, Reply};
-use crate::dialect::markup::Markup;
+use crate::dialect::markup::{Markup, ToolNames};
 use crate::wire::json::{decode, escaped};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// The filters of one reply's choices.
-#[derive(Debug, Default)]
-pub(super) struct Cleaner(Vec<(u32, Markup)>);
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    tools: Arc<ToolNames>,
+    choices: Vec<(u32, Markup)>,
+}
 
 impl Cleaner {
+    /// A filter of texts in which the model may have written calls of these tools.
+    pub(super) fn new(tools: ToolNames) -> Self {
+        Self { tools: Arc::new(tools), choices: Vec::new() }
+    }
+
     /// The data of a chunk without markup, and held text that goes out before it. With a `whole` reply all text ends.
     pub(super) fn clean(&mut self, data: &Bytes, reply: &Reply, whole: bool) -> (Bytes, Vec<(u32, String)>) {
         let (mut splices, mut before) = (Splices::default(), Vec::new());
         for choice in &reply.choices {
-            let mut alone = Markup::default();
+            let mut alone = Markup::new(&self.tools);
             let markup = if whole { &mut alone } else { self.markup_of(choice.index) };
             let rest = clean(data, choice, whole || choice.finish.is_some(), markup, &mut splices);
             before.extend(rest.map(|rest| (choice.index, rest)));
@@ -27,16 +36,16 @@ impl Cleaner {
 
     /// The reply has ended: returns the held text, by choice.
     pub(super) fn finish(&mut self) -> Vec<(u32, String)> {
-        let texts = self.0.drain(..).map(|(index, mut markup)| (index, markup.finish()));
+        let texts = self.choices.drain(..).map(|(index, mut markup)| (index, markup.finish()));
         texts.filter(|(_, text)| !text.is_empty()).collect()
     }
 
     fn markup_of(&mut self, index: u32) -> &mut Markup {
-        let at = self.0.iter().position(|(known, _)| *known == index).unwrap_or_else(|| {
-            self.0.push((index, Markup::default()));
-            self.0.len() - 1
+        let at = self.choices.iter().position(|(known, _)| *known == index).unwrap_or_else(|| {
+            self.choices.push((index, Markup::new(&self.tools)));
+            self.choices.len() - 1
         });
-        &mut self.0[at].1
+        &mut self.choices[at].1
     }
 }
 
@@ -71,7 +80,7 @@ mod tests {
 
     fn cleaned(body: &Bytes) -> Bytes {
         let reply = Reply::read(body, Form::Whole).unwrap();
-        Cleaner::default().clean(body, &reply, true).0
+        Cleaner::new(ToolNames::default()).clean(body, &reply, true).0
     }
 
     #[test]
@@ -101,7 +110,7 @@ mod tests {
 
     #[test]
     fn held_back_text_is_sent_before_the_finish_reason() {
-        let mut cleaner = Cleaner::default();
+        let mut cleaner = Cleaner::new(ToolNames::default());
         let mut event = |delta: &str, finish: &str| {
             let data = format!(r#"{{"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#);
             let data = Bytes::from(data);

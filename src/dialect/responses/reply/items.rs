@@ -34,6 +34,20 @@ pub struct OutItem {
     pub written: bool,
     /// Its text, or its call, is in what the client was shown.
     pub counted: bool,
+    /// Whether markup is all that it says, where it is a message of a final answer.
+    pub veil: Veil,
+}
+
+/// Whether the client sees a message, of which calls may be removed that the model wrote as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Veil {
+    /// It does.
+    #[default]
+    None,
+    /// Not known yet: nothing has come that remains.
+    Waiting,
+    /// It does not: nothing remains.
+    Empty,
 }
 
 /// A call as far as it has come.
@@ -246,7 +260,14 @@ impl OutItem {
 
     /// Whether the client sees it; it is not known yet for a call that is undecided.
     pub fn is_shown(&self) -> bool {
-        self.call.as_ref().is_none_or(Call::is_released)
+        self.veil != Veil::Empty && self.call.as_ref().is_none_or(Call::is_released)
+    }
+
+    /// Text has come that the client sees.
+    pub fn unveil(&mut self) {
+        if self.veil == Veil::Waiting {
+            self.veil = Veil::None;
+        }
     }
 
     /// Whether the client sees its call, and a policy has looked at the arguments.
@@ -256,7 +277,7 @@ impl OutItem {
 
     /// Whether the decision on it is final.
     pub fn is_settled(&self) -> bool {
-        self.call.as_ref().is_none_or(Call::is_settled)
+        self.veil != Veil::Waiting && self.call.as_ref().is_none_or(Call::is_settled)
     }
 
     /// Bytes kept.

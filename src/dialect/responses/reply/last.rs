@@ -229,13 +229,14 @@ impl<J: CallJudge> ReplyJudge<J> {
         if !self.reconcile(&mut last, now_ms) {
             return self.break_off(super::Unjudged::Ambiguous);
         }
+        (0..self.items.len()).for_each(|at| self.settle_veil(at));
         let carried =
             self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
         self.carried.extend(carried.filter_map(|item| item.done.as_deref()).map(carried_kind));
         self.last = Some(last);
         self.advance(true, now_ms, out);
         if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {
-            self.shown.ask(&mut self.items, &self.judging);
+            self.shown.ask(&mut self.items, &self.judging, true);
             if !crate::dialect::reply::ShownChoice::is_waiting(&self.shown) && !self.is_pending() {
                 self.give_last(out);
             }

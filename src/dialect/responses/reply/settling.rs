@@ -47,4 +47,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         self.update();
     }
+
+    /// Whether a call is blocked for which no result can be written.
+    pub(super) fn has_unanswerable(&self) -> bool {
+        let is_hidden =
+            |call: &items::Call| call.decision.as_ref().is_some_and(|decision| decision.is_hidden());
+        let calls = self.items.iter().filter_map(|item| item.call.as_ref());
+        calls.filter(|call| is_hidden(call)).any(|call| call.kind == super::super::item::CallKind::Computer)
+    }
 }

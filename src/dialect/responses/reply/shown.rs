@@ -2,7 +2,7 @@
 //! bytes to the client.
 
 use super::hidden::{elements, results};
-use super::items::{CHOICE, OutItem};
+use super::items::{CHOICE, OutItem, Veil};
 use super::last::Last;
 use super::written;
 use crate::conversation::assembled::Assembled;
@@ -26,6 +26,8 @@ pub struct Shown {
     earlier_text: String,
     /// The text of the present reply.
     text: String,
+    /// The text that the client got in pieces, of all replies.
+    given: String,
     /// The calls of the present reply that the client has.
     released: Vec<Assembled>,
     /// The client has at least part of one of its calls.
@@ -100,20 +102,49 @@ impl Shown {
         }
     }
 
-    /// Asks a person, if the reply ends in a question.
-    pub fn ask(&mut self, items: &mut [OutItem], judging: &dyn CallJudge) {
+    /// Asks a person, if the reply ends in a question. One about calls stands alone: text of the model that the client
+    /// has not got is left out. `streamed`: it got what came before.
+    pub fn ask(&mut self, items: &mut [OutItem], judging: &dyn CallJudge, streamed: bool) {
         if self.question.is_some() {
             return;
         }
+        let is_text = |item: &&OutItem| item.call.is_none() && item.shown_as.is_some();
+        let texts = items.iter().filter(is_text).filter_map(|item| item.done.as_ref());
+        let shown: String = texts.map(text_of).collect();
+        let earlier = if streamed { self.earlier_text.as_str() } else { "" };
+        let before = format!("{earlier}{shown}");
+        // Programs show a text by its pieces, or as it is when it is complete.
+        let by_pieces = &self.given;
         let (calls, decisions) = (&mut self.calls, &self.decisions);
         self.question = Question::of(decisions, || {
             let made = items.iter().filter_map(|item| item.call.as_ref());
             *calls = made.map(|call| call.assembled.clone()).collect();
-            judging.question(calls)
+            let whole = judging.question(calls, &before)?;
+            let pieces = judging.question(calls, by_pieces)?;
+            // The one that fewer words answer.
+            Ok(if pieces.words.len() < whole.words.len() { pieces } else { whole })
         });
-        if self.question.is_some() {
-            self.update(items, judging);
+        if self.question.is_none() {
+            return;
         }
+        if matches!(&self.question, Some(Ok(question)) if question.is_approval()) {
+            self.text = shown;
+            let is_message = |item: &OutItem| matches!(item.kind, ItemKind::Message(_)) && !item.own;
+            for item in items.iter_mut().filter(|item| is_message(item) && item.shown_as.is_none()) {
+                item.veil = Veil::Empty;
+                item.counted = true;
+            }
+            if !streamed {
+                self.earlier_text.clear();
+                self.earlier.retain(|item| text_of(item).is_empty());
+            }
+        }
+        self.update(items, judging);
+    }
+
+    /// Notes text that the client gets in a piece.
+    pub fn give(&mut self, text: &str) {
+        self.given.push_str(text);
     }
 
     /// The question that the client has not got yet.
@@ -155,19 +186,21 @@ impl Shown {
         self.earlier.extend(copies);
         self.earlier_text.push_str(&self.text);
         let earlier = (std::mem::take(&mut self.earlier), std::mem::take(&mut self.earlier_text));
-        *self = Self { earlier: earlier.0, earlier_text: earlier.1, continued: true, ..Self::default() };
+        let given = std::mem::take(&mut self.given);
+        *self =
+            Self { earlier: earlier.0, earlier_text: earlier.1, given, continued: true, ..Self::default() };
     }
 
     /// Bytes kept.
     pub fn size(&self) -> usize {
         let earlier: usize = self.earlier.iter().map(Bytes::len).sum();
         let calls: usize = self.calls.iter().chain(&self.released).map(Assembled::size).sum();
-        earlier + calls + self.text.len() + self.earlier_text.len()
+        earlier + calls + self.text.len() + self.given.len() + self.earlier_text.len()
     }
 }
 
 /// The text of a message; empty for another item.
-fn text_of(item: &Bytes) -> String {
+pub(super) fn text_of(item: &Bytes) -> String {
     let read = parse_item(&mut Scanner::new(item)).ok().filter(|item| item.call.name.is_none());
     let content = read.and_then(|item| item.content).unwrap_or(Content::Absent);
     content.texts().map(|text| decode(text, item).into_owned()).collect()

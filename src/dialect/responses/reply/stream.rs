@@ -93,6 +93,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.begin_reading();
             return self.escape(Unjudged::NotJson, raw, out);
         };
+        let (raw, event, data) = self.without_markup(raw, event, data, now_ms, out);
         if event.ambiguous {
             if self.judging.is_strict() {
                 return self.break_off(Unjudged::Ambiguous);
@@ -166,7 +167,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
-    fn read(&mut self, raw: Bytes, (event, data): (Event, Bytes), now_ms: u64, out: &mut Vec<Bytes>) {
+    pub(super) fn read(
+        &mut self,
+        raw: Bytes,
+        (event, data): (Event, Bytes),
+        now_ms: u64,
+        out: &mut Vec<Bytes>,
+    ) {
         let class = event.class(&data);
         let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_));
         if event.response.is_some() && event.item.as_ref().is_some_and(is_call) && !self.judging.observes() {
@@ -195,6 +202,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
                 let at = self.add(OutItem::begin(index, item, &data), now_ms);
+                self.veil(at);
                 self.enqueue_of(raw, event, data, Some(at), out);
                 self.advance(false, now_ms, out);
             }
@@ -202,7 +210,10 @@ impl<J: CallJudge> ReplyJudge<J> {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
                 match self.complete(index, item, &data, now_ms) {
-                    Completed::At(at) => self.enqueue_of(raw, event, data, Some(at), out),
+                    Completed::At(at) => {
+                        self.settle_veil(at);
+                        self.enqueue_of(raw, event, data, Some(at), out);
+                    }
                     Completed::Again => self.drop_event(),
                     Completed::Renamed => return self.break_off(Unjudged::Ambiguous),
                 }
@@ -414,6 +425,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             }
         }
         let index = self.shown_as(at);
+        if let Some(delta) = event.delta.filter(|_| self.items[at].call.is_none()) {
+            self.shown.give(&decode(delta, &data));
+        }
         let raw = self.renumbered(raw, &event, &data, Some(index));
         out.push(raw);
     }

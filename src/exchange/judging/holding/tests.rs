@@ -250,7 +250,7 @@ fn the_approval_question_names_the_limit_that_the_approval_extends() {
     let mut judging = judging(chat);
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Ask { .. }));
-    let question = judging.question(&[call("pay", "{}")]).unwrap();
+    let question = judging.question(&[call("pay", "{}")], "").unwrap();
     assert!(question.text.contains("Your approval adds"), "{}", question.text);
     assert_eq!(question.extends.iter().filter(|extends| **extends).count(), 1);
 }

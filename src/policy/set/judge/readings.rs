@@ -21,6 +21,11 @@ impl Judge {
         self.restricts
     }
 
+    /// The tools that the request declares.
+    pub fn declared(&self) -> &[String] {
+        &self.declared
+    }
+
     /// Whether the request declares the tool that a call of `name` means.
     pub fn declares(&self, name: &str) -> bool {
         self.names().meant(name).is_some()

@@ -1,0 +1,266 @@
+//! The markup filter of a final answer: removes calls that the model wrote as text from the events of a stream and from
+//! whole replies. `dialect::markup` recognises the markup; this module edits the JSON. A text comes up to four times in
+//! a stream (deltas, its end, its part, its item) and once more in the last event: all say the same. Bytes without
+//! markup stay.
+
+use super::event::{Class, Event};
+use super::items::{OutItem, Veil};
+use super::last::Last;
+use super::writer::framed;
+use super::{Form, ReplyJudge};
+use crate::dialect::judge::CallJudge;
+use crate::dialect::markup::{Markup, ToolNames};
+use crate::dialect::responses::item::{Item, ItemKind};
+use crate::wire::body::{Scanner, Span, Str};
+use crate::wire::json::{decode, decode_bytes, escaped};
+use crate::wire::members::members_of;
+use crate::wire::splice::Splices;
+use crate::wire::sse::parse_fields;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// The filters of one reply's texts.
+#[derive(Debug)]
+pub(super) struct Cleaner {
+    tools: Arc<ToolNames>,
+    /// The texts that come in pieces.
+    parts: Vec<Part>,
+    /// Something was removed from the reply.
+    has_cut: bool,
+}
+
+/// A text that comes in pieces.
+#[derive(Debug)]
+struct Part {
+    /// The item that holds it, by its number and its id, and its number in the item.
+    name: (Option<u64>, String, u64),
+    markup: Markup,
+    /// The data of its last event, in the form of which held text goes out.
+    last: Bytes,
+}
+
+/// An event without markup.
+struct Cleaned {
+    splices: Splices,
+    /// The data of events that go out before it: text that was held and is no markup.
+    before: Vec<Bytes>,
+    /// It says something.
+    is_visible: bool,
+}
+
+impl Cleaner {
+    /// A filter of texts in which the model may have written calls of these tools.
+    pub(super) fn new(tools: ToolNames) -> Self {
+        Self { tools: Arc::new(tools), parts: Vec::new(), has_cut: false }
+    }
+
+    /// Cleans a text that came whole; returns whether anything of it remains.
+    fn whole(&mut self, text: Str, data: &[u8], splices: &mut Splices) -> bool {
+        let said = decode(text, data);
+        let mut markup = Markup::new(&self.tools);
+        let kept = markup.push(&said) + &markup.finish();
+        if said != kept {
+            self.has_cut = true;
+            splices.replace(text.span, escaped(&kept));
+        }
+        !kept.trim().is_empty()
+    }
+
+    /// Cleans the texts of a message.
+    fn message(&mut self, item: &Item, data: &[u8], splices: &mut Splices) -> bool {
+        if !matches!(item.kind, ItemKind::Message(_)) {
+            return false;
+        }
+        let texts: Vec<Str> = item.content.iter().flat_map(|content| content.texts()).collect();
+        texts.into_iter().fold(false, |is_visible, text| self.whole(text, data, splices) | is_visible)
+    }
+
+    /// Cleans the messages of a response.
+    fn response(&mut self, last: &Last, response: Span, data: &[u8], splices: &mut Splices) {
+        for entry in last.entries() {
+            self.message(&entry.item, data, splices);
+        }
+        if let Some(text) = text_member(response, "output_text", data) {
+            self.whole(text, data, splices);
+        }
+    }
+
+    /// Cleans an event of a stream.
+    fn event(&mut self, raw: &Bytes, event: &Event, data: &Bytes) -> Cleaned {
+        let mut cleaned = Cleaned { splices: Splices::default(), before: Vec::new(), is_visible: false };
+        let whole = Span::new(0, data.len());
+        if let Some(response) = event.response {
+            if matches!(event.class(data), Class::Life { ended: true }) {
+                self.end_parts(|_| true, &mut cleaned);
+            }
+            let last = Last::of_event(raw.clone(), data.clone(), event.clone());
+            self.response(&last, response, data, &mut cleaned.splices);
+        } else if let Some(item) = &event.item {
+            if event.class(data) == Class::Done {
+                let (index, id) = (event.index.map(|(_, index)| index), item.id.map(|id| decode(id, data)));
+                let is_of_item = |part: &Part| {
+                    let is_same = index.is_some() && part.name.0 == index;
+                    is_same || id.as_deref().is_some_and(|id| *id == part.name.1)
+                };
+                self.end_parts(is_of_item, &mut cleaned);
+            }
+            cleaned.is_visible |= self.message(item, data, &mut cleaned.splices);
+        } else if is_of_text(&event.type_of(data)) {
+            self.piece(event, data, whole, &mut cleaned);
+        }
+        cleaned
+    }
+
+    /// Cleans a piece of a text, its end, or the part that holds it.
+    fn piece(&mut self, event: &Event, data: &Bytes, whole: Span, cleaned: &mut Cleaned) {
+        let name = name_of(event, data, whole);
+        if let Some(delta) = event.delta {
+            let said = decode(delta, data);
+            let part = self.part(name, data);
+            let kept = part.markup.push(&said);
+            cleaned.is_visible |= !kept.trim().is_empty();
+            if said != kept {
+                cleaned.splices.replace(delta.span, escaped(&kept));
+            }
+            return;
+        }
+        let part =
+            members_of(data, whole).into_iter().find(|member| *decode_bytes(member.key, data) == *b"part");
+        let text = match part {
+            Some(part) => text_member(part.value, "text", data),
+            None => text_member(whole, "text", data),
+        };
+        if let Some(text) = text {
+            self.end_parts(|part| part.name == name, cleaned);
+            cleaned.is_visible |= self.whole(text, data, &mut cleaned.splices);
+        }
+    }
+
+    fn part(&mut self, name: (Option<u64>, String, u64), data: &Bytes) -> &mut Part {
+        let at = self.parts.iter().position(|part| part.name == name).unwrap_or_else(|| {
+            self.parts.push(Part { name, markup: Markup::new(&self.tools), last: Bytes::new() });
+            self.parts.len() - 1
+        });
+        self.parts[at].last = data.clone();
+        &mut self.parts[at]
+    }
+
+    /// Ends texts: what was held of them goes out.
+    fn end_parts(&mut self, ends: impl Fn(&Part) -> bool, cleaned: &mut Cleaned) {
+        let (ended, open) = std::mem::take(&mut self.parts).into_iter().partition(ends);
+        self.parts = open;
+        let ended: Vec<Part> = ended;
+        for mut part in ended {
+            let rest = part.markup.finish();
+            cleaned.is_visible |= !rest.trim().is_empty();
+            cleaned.before.extend((!rest.is_empty()).then(|| with_delta(&part.last, &rest)).flatten());
+        }
+    }
+}
+
+/// Whether events of this type are of a text that a person reads.
+fn is_of_text(kind: &str) -> bool {
+    let is_text = kind.contains("output_text") || kind.contains("content_part") || kind.contains(".text.");
+    is_text && !kind.contains("reasoning") && !kind.contains("annotation")
+}
+
+/// The text under this name, if it is one.
+fn text_member(object: Span, name: &str, data: &[u8]) -> Option<Str> {
+    let members = members_of(data, object);
+    let member = members.iter().rfind(|member| *decode_bytes(member.key, data) == *name.as_bytes())?;
+    Scanner::within(data, member.value).string().ok()
+}
+
+/// The text that the event is of.
+fn name_of(event: &Event, data: &[u8], whole: Span) -> (Option<u64>, String, u64) {
+    let members = members_of(data, whole);
+    let value = |name: &[u8]| {
+        members
+            .iter()
+            .find(|member| *decode_bytes(member.key, data) == *name)
+            .map(|member| member.value.of(data))
+    };
+    let id = value(b"item_id").and_then(|id| serde_json::from_slice(id).ok()).unwrap_or_default();
+    let part =
+        value(b"content_index").and_then(|index| serde_json::from_slice(index).ok()).unwrap_or_default();
+    (event.index.map(|(_, index)| index), id, part)
+}
+
+/// The data of a delta with another text.
+fn with_delta(data: &Bytes, text: &str) -> Option<Bytes> {
+    let delta = Event::parse(data).ok()?.delta?;
+    let mut splices = Splices::default();
+    splices.replace(delta.span, escaped(text));
+    Some(splices.apply(data).join())
+}
+
+impl<J: CallJudge> ReplyJudge<J> {
+    /// The event without call markup, if the model was asked for its final answer. Held text goes out before it.
+    pub(super) fn without_markup(
+        &mut self,
+        raw: Bytes,
+        event: Event,
+        data: Bytes,
+        now_ms: u64,
+        out: &mut Vec<Bytes>,
+    ) -> (Bytes, Event, Bytes) {
+        let Some(markup) = &mut self.markup else { return (raw, event, data) };
+        let Cleaned { splices, before, is_visible } = markup.event(&raw, &event, &data);
+        if is_visible {
+            self.items.iter_mut().for_each(OutItem::unveil);
+        }
+        for data in before {
+            self.numbers.rewrite();
+            let kind = Event::parse(&data).map(|event| event.type_of(&data).into_owned()).unwrap_or_default();
+            let raw: Bytes = [b"event: ", kind.as_bytes(), b"\ndata: ", &data, b"\n\n"].concat().into();
+            if let Ok(event) = Event::parse(&data) {
+                self.read(raw, (event, data), now_ms, out);
+            }
+        }
+        if splices.is_empty() {
+            return (raw, event, data);
+        }
+        self.is_changed = true;
+        let cleaned = framed(&raw, &splices.apply(&data).join());
+        let fields = parse_fields(&cleaned);
+        let data = fields
+            .place
+            .map_or_else(|| Bytes::copy_from_slice(&fields.data), |place| cleaned.slice(place.range()));
+        match Event::parse_named(fields.name, &data) {
+            Ok(event) => (cleaned.clone(), event, data),
+            Err(_) => (raw, event, data),
+        }
+    }
+
+    /// A whole reply without call markup.
+    pub(super) fn without_markup_in_body(&mut self, body: Bytes) -> Bytes {
+        let Some(markup) = self.markup.as_mut().filter(|_| self.form == Form::Whole) else { return body };
+        let Some(last) = Last::of_body(&body) else { return body };
+        let mut splices = Splices::default();
+        markup.response(&last, Span::new(0, body.len()), &body, &mut splices);
+        if splices.is_empty() {
+            return body;
+        }
+        self.is_changed = true;
+        splices.apply(&body).join()
+    }
+
+    /// A message of a final answer begins: whether the client sees it depends on what remains of its text.
+    pub(super) fn veil(&mut self, at: usize) {
+        let item = &mut self.items[at];
+        if self.markup.is_some() && matches!(item.kind, ItemKind::Message(_)) && item.done.is_none() {
+            item.veil = Veil::Waiting;
+        }
+    }
+
+    /// The message at this position is complete: the client does not see it if nothing remains of its text.
+    pub(super) fn settle_veil(&mut self, at: usize) {
+        let has_cut = self.markup.as_ref().is_some_and(|markup| markup.has_cut);
+        let item = &mut self.items[at];
+        if item.own || !matches!(item.kind, ItemKind::Message(_)) || item.shown_as.is_some() {
+            return;
+        }
+        let is_blank = item.done.as_ref().is_some_and(|done| super::shown::text_of(done).trim().is_empty());
+        item.veil = if has_cut && is_blank { Veil::Empty } else { Veil::None };
+    }
+}
