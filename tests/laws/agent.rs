@@ -407,7 +407,7 @@ fn assembled(stream: &[u8]) -> Result<Value, TestCaseError> {
     let mut message = json!({"role": Value::Null, "content": Value::Null});
     let (mut ids, mut finishes, mut done) = (Vec::new(), 0, 0);
     for event in text.split_terminator("\n\n") {
-        let Some(data) = event.strip_prefix("data: ") else {
+        let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) else {
             prop_assert!(event.starts_with(':'), "{}", event);
             continue;
         };

@@ -37,7 +37,8 @@ pub fn usage(client: &Client, passed: &Passed, reply: &Bytes) -> Found {
         return Ok(());
     }
     let text = lossy(reply);
-    let data = text.split("\n\n").filter_map(|event| event.trim().strip_prefix("data: "));
+    let data =
+        text.split("\n\n").filter_map(|event| event.lines().find_map(|line| line.strip_prefix("data: ")));
     let bodies: Vec<&str> = if client.is_stream { data.collect() } else { vec![&text] };
     let bodies = bodies.into_iter().filter_map(|body| serde_json::from_str::<Value>(body).ok());
     let told: Vec<u64> = bodies.filter_map(|body| body["usage"]["total_tokens"].as_u64()).collect();

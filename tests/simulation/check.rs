@@ -275,7 +275,7 @@ fn assembled(stream: &[u8]) -> Result<Vec<Value>, String> {
     let mut choices: Vec<(Value, Value)> = Vec::new();
     let (mut ids, mut done) = (Vec::new(), 0);
     for event in text.split("\n\n").map(str::trim).filter(|event| !event.is_empty()) {
-        let Some(data) = event.strip_prefix("data: ") else {
+        let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) else {
             if event.starts_with(':') { continue } else { return Err(format!("no event: {event}")) }
         };
         if done > 0 {
