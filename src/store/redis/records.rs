@@ -379,17 +379,17 @@ impl KeptCall {
 
 /// Whether these are the messages or elements of a hidden exchange, joined by commas: they go into requests as they are.
 fn is_hidden_exchange(messages: &[u8]) -> bool {
-    let list = [b"[", messages, b"]"].concat();
-    // Of the Responses API.
-    if is_json(&list) && !read_elements(messages).is_empty() {
-        return true;
-    }
     #[derive(Deserialize)]
     struct Message<'a> {
         #[serde(borrow)]
         role: Cow<'a, str>,
         #[serde(default)]
         content: Value,
+    }
+    let list = [b"[", messages, b"]"].concat();
+    // Of the Responses API.
+    if is_json(&list) && !read_elements(messages).is_empty() {
+        return true;
     }
     let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
     let roles = read.unwrap_or_default();
