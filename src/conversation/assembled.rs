@@ -1,6 +1,7 @@
 //! A tool call of a reply as received so far: its id, its name in pieces, and its arguments. Stores what was written;
 //! the dialects append to it.
 
+use super::call::holds_nothing;
 use crate::wire::json::unescape;
 use crate::wire::whole_json::Wholeness;
 
@@ -70,6 +71,12 @@ impl Assembled {
     /// Whether the arguments so far are empty or white space.
     pub fn is_blank(&self) -> bool {
         self.wholeness.is_blank()
+    }
+
+    /// Whether it is a placeholder and no call, as far as it has come. See
+    /// [`ToolCall::is_placeholder`](super::call::ToolCall::is_placeholder).
+    pub fn is_placeholder(&self) -> bool {
+        self.name.is_empty() && holds_nothing(&self.arguments())
     }
 
     /// Whether some client may know it by another name than [`name`](Self::name).

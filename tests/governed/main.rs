@@ -29,6 +29,7 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod placeholders;
 mod recording;
 mod refusing;
 mod reload;

@@ -7,6 +7,7 @@ pub use self::deciding::AddedCall;
 
 use self::deciding::{Counts, Mark, Repeats};
 use crate::conversation::assembled::Assembled;
+use crate::conversation::call::ToolCall;
 use crate::dialect::chat::approved::written;
 use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
@@ -113,6 +114,15 @@ impl ChoiceState {
                 _ => {}
             }
         }
+    }
+
+    /// Whether `call`, or a piece of one, is a placeholder and no call.
+    pub fn is_placeholder(&self, call: &ToolCall, is_whole: bool, text: &[u8]) -> bool {
+        if is_whole {
+            return call.is_placeholder(text);
+        }
+        // A `function_call` that repeats a call of the other form repeats its empty pieces too.
+        self.repeats.is_none() && self.assembler.is_placeholder(call, text)
     }
 
     /// Whether the decision on the call `at` is final.
@@ -306,7 +316,8 @@ impl ShownChoice for ChoiceState {
 
     fn released(&self) -> Vec<&Assembled> {
         let decided = self.assembler.calls().iter().zip(&self.decisions);
-        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call).collect()
+        let released = decided.filter(|(call, decision)| is_released(decision) && !call.is_placeholder());
+        released.map(|(call, _)| call).collect()
     }
 
     fn is_waiting(&self) -> bool {

@@ -218,7 +218,7 @@ impl ChoiceState {
             }
             if self.decisions[at].is_none() {
                 let call = &self.assembler.calls()[at];
-                if is_followed && call.is_whole() {
+                if is_followed && call.is_whole() && !call.is_placeholder() {
                     self.decide(at, Known::Whole, judging, now_ms);
                 } else if self.marks[at].name_passes
                     && !self.written.contains(&at)
@@ -241,11 +241,12 @@ impl ChoiceState {
     /// This reply has ended: decides on every remaining call.
     pub fn finish_calls(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
         for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
+            if self.decisions[at].is_none() && !self.assembler.calls()[at].is_placeholder() {
                 let known = if self.is_cut_within(at) { Known::Cut } else { Known::Whole };
                 self.decide(at, known, judging, now_ms);
             }
         }
+        self.settle_placeholders();
         self.undecided = self.decisions.len();
         if let Some(last) = self.undecided.checked_sub(1)
             && matches!(self.decisions[last], Some(Decision::Ask { .. }))
@@ -256,6 +257,17 @@ impl ChoiceState {
         }
         if self.question.is_none() {
             self.question = Question::of(&self.decisions, || judging.question(self.assembler.calls()));
+        }
+    }
+
+    /// What never became a call goes out as it came, but not where the calls beside it are hidden: a client would be left
+    /// with it alone.
+    fn settle_placeholders(&mut self) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                let is_left_alone = self.counts.hidden > 0;
+                self.set(at, if is_left_alone { Decision::Drop } else { Decision::Release });
+            }
         }
     }
 
@@ -284,11 +296,12 @@ impl ChoiceState {
     /// Lets every undecided call through.
     pub fn release_rest(&mut self, judging: &mut dyn CallJudge) {
         for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
+            if self.decisions[at].is_none() && !self.assembler.calls()[at].is_placeholder() {
                 let decision = judging.release_unjudged(self.index, &self.assembler.calls()[at]);
                 self.set(at, decision);
             }
         }
+        self.settle_placeholders();
     }
 
     fn decide(&mut self, at: usize, known: Known, judging: &mut dyn CallJudge, now_ms: u64) {
@@ -330,7 +343,7 @@ impl ChoiceState {
                     }
                 }
             }
-            self.counts.released += 1;
+            self.counts.released += usize::from(!call.is_placeholder());
             if is_shifted {
                 mark.shifted = Some(next);
                 next += 1;

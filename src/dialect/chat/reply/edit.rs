@@ -207,18 +207,22 @@ fn edit_calls(
     is_left
 }
 
-/// Whether an edit removes the member from a message or delta whose calls are all blocked.
+/// Whether an edit removes the member from a message or delta whose calls are all blocked. What is no call, such as a
+/// placeholder, goes with them.
 fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
-    let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
+    let call_at = |place: usize| calls.iter().find(|at| at.delta == place);
     let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
         () if is_named(member.key, data, b"tool_calls") => !call.legacy,
         () if is_named(member.key, data, b"function_call") => call.legacy,
         () => false,
     });
     let mut found = false;
-    let all_gone = of_kind.all(|(place, _)| {
-        found = true;
-        gone(place)
+    let all_gone = of_kind.all(|(place, _)| match call_at(place) {
+        Some(at) => {
+            found = true;
+            is_blocked(at, state)
+        }
+        None => true,
     });
     found && all_gone
 }
@@ -245,7 +249,11 @@ fn edit_holder(
         (state.role_sent && is_named(member.key, data, b"role"))
             || is_emptied(data, holder, calls, state, member)
     });
-    if items.iter().any(|(place, _)| !gone[*place]) {
+    let is_removed = |name: &[u8]| {
+        let mut named = holder.members.iter().filter(|member| is_named(member.key, data, name));
+        named.any(|member| is_emptied(data, holder, calls, state, member))
+    };
+    if items.iter().any(|(place, _)| !gone[*place]) && !is_removed(b"tool_calls") {
         splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
     }
     for at in calls.iter().filter(|at| !is_blocked(at, state)) {
@@ -261,7 +269,7 @@ fn edit_holder(
             set_arguments(call, arguments, splices);
         }
     }
-    gone.iter().any(|gone| !gone)
+    calls.iter().any(|at| !is_blocked(at, state))
 }
 
 /// Gives a released call the index that it has among the released ones.

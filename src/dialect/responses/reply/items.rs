@@ -3,6 +3,7 @@
 //! where these differ, the call goes out as it was judged.
 
 use crate::conversation::assembled::Assembled;
+use crate::conversation::call::holds_nothing;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
@@ -78,6 +79,15 @@ impl Call {
     /// Whether the client sees it whatever its arguments are.
     fn is_released_by_name(&self) -> bool {
         self.is_released() && !self.with_arguments
+    }
+
+    /// Whether it is a placeholder and no call, as far as it has come: it has no name, and its arguments hold nothing. No
+    /// client can run one. An approval request is found by its id, whatever its name is.
+    pub fn is_placeholder(&self) -> bool {
+        let pieces = self.ended.iter().chain([&self.deltas]);
+        matches!(self.kind, CallKind::Function | CallKind::Custom)
+            && self.assembled.is_placeholder()
+            && pieces.into_iter().all(|piece| holds_nothing(&unescape(piece)))
     }
 
     /// Whether it waits for a person's decision.
@@ -276,6 +286,11 @@ pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, n
         }
         let known = match (call.decision.is_some(), is_complete, ended) {
             (true, ..) => continue,
+            _ if (is_complete || ended) && call.is_placeholder() && !call.differs => {
+                // An item of this index that comes later with a name is another call than this one.
+                (call.decision, call.with_arguments) = (Some(Decision::Release), true);
+                continue;
+            }
             (_, true, _) => Known::Whole,
             (_, false, true) if call.ended.is_some() => Known::Whole,
             (_, false, true) => Known::Cut,
