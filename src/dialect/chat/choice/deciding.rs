@@ -75,8 +75,9 @@ impl AddedCall {
 }
 
 impl ChoiceState {
-    /// Adds a delta of a call. Calls are decided on in their order: one that its name blocks, at once; one that its
-    /// name allows, as soon as the name is complete; any other when it is whole and another one follows.
+    /// Adds a delta of a call. Calls are decided on in the order in which they began, so that a stream is judged as a whole
+    /// reply is: the turn of a call comes when each call before it is decided on or waits for a person. Its name decides
+    /// as soon as it is complete, if it can; else the call is decided on when it is whole and another one follows.
     pub fn add_call(
         &mut self,
         delta: &ToolCall,
@@ -104,7 +105,6 @@ impl ChoiceState {
                 self.written.push(at);
             }
             self.marks[at].name_passes &= !added.names;
-            self.block_by_name(at, false, judging, now_ms);
             false
         };
         self.advance(judging, now_ms);
@@ -195,11 +195,13 @@ impl ChoiceState {
         !judging.observes() && self.decision(at).is_some_and(Decision::is_released)
     }
 
-    /// Blocks the call `at` if its name is enough for that, even if earlier calls are not decided on yet.
+    /// Blocks the call `at` if its name is enough for that.
     fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut dyn CallJudge, now_ms: u64) {
         let call = &self.assembler.calls()[at];
-        let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
-        if self.marks[at].name_passes || call.name.is_empty() || !is_named {
+        if self.marks[at].name_passes || call.name.is_empty() {
+            return;
+        }
+        if !is_followed && call.is_blank() && !judging.is_complete_name(call) {
             return;
         }
         match judging.block_by_name(self.index, call, now_ms) {
@@ -213,8 +215,8 @@ impl ChoiceState {
         while self.undecided < self.decisions.len() {
             let at = self.undecided;
             let is_followed = at + 1 < self.decisions.len();
-            if self.decisions[at].is_none() && is_followed {
-                self.block_by_name(at, true, judging, now_ms);
+            if self.decisions[at].is_none() {
+                self.block_by_name(at, is_followed, judging, now_ms);
             }
             if self.decisions[at].is_none() {
                 let call = &self.assembler.calls()[at];

@@ -269,6 +269,11 @@ impl OutItem {
         self.call.as_ref().is_none_or(Call::is_settled)
     }
 
+    /// Whether its call, if it has one, is decided on or waits for a person.
+    pub fn is_decided(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.decision.is_some())
+    }
+
     /// Bytes kept.
     pub fn size(&self) -> usize {
         let call = self.call.as_ref().map_or(0, Call::size);
@@ -306,7 +311,7 @@ pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, n
     }
 }
 
-/// Blocks a call whose name is enough for that, even if earlier calls are not decided on.
+/// Blocks a call whose turn has come, if its name is enough for that.
 pub fn block_by_name(call: &mut Call, judging: &mut dyn CallJudge, now_ms: u64) {
     if call.name_passes || call.assembled.name.is_empty() || call.decision.is_some() {
         return;
