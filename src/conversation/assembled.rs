@@ -58,6 +58,12 @@ impl Assembled {
         self.index
     }
 
+    /// Whether clients that go by the index take it and `other`, which is another call, for one.
+    pub fn shares_index(&self, other: &Self) -> bool {
+        let is_by_index = |call: &Self| call.index.is_some() && !call.legacy && !call.beside;
+        is_by_index(self) && is_by_index(other) && self.index == other.index
+    }
+
     /// The number of its deltas so far.
     pub fn deltas(&self) -> usize {
         self.deltas

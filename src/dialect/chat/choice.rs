@@ -135,7 +135,7 @@ impl ChoiceState {
         self.decisions.get(at).and_then(Option::as_ref)
     }
 
-    /// The index that the client sees for the released call `at`, where an earlier one is not released.
+    /// The index that the client sees for the released call `at`, where an earlier one is not released or has its index.
     pub fn shifted_index(&self, at: usize) -> Option<u64> {
         self.marks.get(at).and_then(|mark| mark.shifted)
     }
@@ -199,6 +199,11 @@ impl ChoiceState {
     /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
         self.counts.edited > 0 || !self.written.is_empty()
+    }
+
+    /// Whether a call goes out under another index than the upstream's.
+    pub fn is_renumbered(&self) -> bool {
+        self.counts.shifted > 0
     }
 
     /// Whether the client sees any call of it.

@@ -65,6 +65,8 @@ pub(super) struct Counts {
     pub(super) waiting: usize,
     /// Calls that are not released unchanged.
     pub(super) edited: usize,
+    /// Released calls that the client gets under other indexes than the upstream's.
+    pub(super) shifted: usize,
 }
 
 impl AddedCall {
@@ -325,29 +327,30 @@ impl ChoiceState {
         self.recount();
     }
 
-    /// Counts the decisions again, and assigns indexes. After calls that the client does not see, each call gets the
-    /// index after the one before it: dense where the upstream's are dense, and never one in use.
+    /// Counts the decisions again, and assigns indexes. From the first call on that the client does not see, or that has the
+    /// index of one before it, each call gets the index after the one before it: dense where the upstream's are dense,
+    /// and never one in use.
     pub(super) fn recount(&mut self) {
         self.counts = Counts::default();
         let (mut next, mut is_shifted) = (0, false);
-        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&mut self.marks);
-        for ((call, decision), mark) in calls {
-            mark.shifted = None;
-            match decision {
-                None => continue,
-                Some(decision) => {
-                    self.counts.hidden += usize::from(decision.is_hidden());
-                    self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
-                    self.counts.edited += usize::from(*decision != Decision::Release);
-                    if !decision.is_released() {
-                        is_shifted = true;
-                        continue;
-                    }
-                }
+        let (calls, streamed) = (self.assembler.calls(), self.streamed);
+        for (at, call) in calls.iter().enumerate() {
+            self.marks[at].shifted = None;
+            let Some(decision) = &self.decisions[at] else { continue };
+            self.counts.hidden += usize::from(decision.is_hidden());
+            self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
+            self.counts.edited += usize::from(*decision != Decision::Release);
+            if !decision.is_released() {
+                is_shifted = true;
+                continue;
             }
             self.counts.released += usize::from(!call.is_placeholder());
+            let is_seen = |earlier: usize| is_released(&self.decisions[earlier]);
+            is_shifted |=
+                streamed && (0..at).any(|earlier| is_seen(earlier) && calls[earlier].shares_index(call));
             if is_shifted {
-                mark.shifted = Some(next);
+                self.marks[at].shifted = Some(next);
+                self.counts.shifted += 1;
                 next += 1;
             } else {
                 next = next.max(call.index().unwrap_or(next) + 1);
