@@ -91,7 +91,7 @@ fn a_client_that_waits_while_the_model_is_asked_again_gets_comments() {
     let toolrein = Toolrein::before(&upstream, &settings);
     let mut stream = Request::post(&toolrein.chat_url(), after(&["r"], true)).open();
     upstream.request(1);
-    stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    stream.until(": toolrein waits\n: toolrein waits\n");
     gate.open();
     let whole = stream.rest();
     assert_eq!((whole.streamed_text().as_str(), whole.cut), ("At last.", false));
@@ -107,7 +107,7 @@ fn a_client_that_sees_nothing_while_a_blocked_call_is_written_gets_comments() {
     let settings = format!("limits.keepalive_comment = \"20ms\"\n{}", budget(1));
     let toolrein = Toolrein::before(&upstream, &settings);
     let mut stream = Request::post(&toolrein.chat_url(), after(&["r"], true)).open();
-    stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    stream.until(": toolrein waits\n: toolrein waits\n");
     gates.iter().for_each(Gate::open);
     let whole = stream.rest();
     assert_eq!((whole.streamed_text().as_str(), whole.cut), ("Done.", false));

@@ -346,8 +346,8 @@ impl ChoiceState {
             }
             self.counts.released += usize::from(!call.is_placeholder());
             let is_seen = |earlier: usize| is_released(&self.decisions[earlier]);
-            is_shifted |=
-                streamed && (0..at).any(|earlier| is_seen(earlier) && calls[earlier].shares_index(call));
+            let is_shared = |earlier: usize| is_seen(earlier) && calls[earlier].shares_index(call);
+            is_shifted = is_shifted || (streamed && (0..at).any(is_shared));
             if is_shifted {
                 self.marks[at].shifted = Some(next);
                 self.counts.shifted += 1;
