@@ -348,10 +348,14 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
         }
         return untouched && context.cut_usage;
     };
-    if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
+    // Some upstreams send the usage that was asked for in a chunk whose choices say nothing.
+    let is_apart = reply.choices.iter().all(|choice| is_silent(data, choice));
+    if context.hold_usage || (context.cut_usage && is_apart) {
         splices.remove_members(&reply.members, is_usage);
         // Engines report more at the end of a stream than was asked for: llama.cpp adds its timings.
-        return context.cut_usage && !context.hold_usage && !is_usage_alone(data, reply, context.head);
+        let is_alone = is_usage_alone(data, reply, context.head)
+            && !reply.choices.iter().any(|choice| carries_more(data, choice));
+        return context.cut_usage && !context.hold_usage && !is_alone;
     }
     if let Some(sum) = &context.usage {
         splices.replace(usage.value, sum.to_string());
@@ -368,6 +372,19 @@ fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bo
     };
     let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
     reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
+}
+
+/// Whether a choice of a chunk has neither text nor a call, nor anything else that a model says.
+fn is_silent(data: &[u8], choice: &Choice) -> bool {
+    choice.calls().all(ToolCall::is_empty) && choice.holders().all(|delta| !says_anything(data, delta))
+}
+
+/// Whether a choice holds anything besides what every choice holds, such as the results of a content filter.
+fn carries_more(data: &[u8], choice: &Choice) -> bool {
+    const EVERY: [&[u8]; 6] =
+        [b"index", b"delta", b"message", b"finish_reason", b"native_finish_reason", b"logprobs"];
+    let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
+    choice.members.iter().any(|member| !EVERY.contains(&member.key.raw(data)) && is_said(member))
 }
 
 /// Whether a delta contains anything besides its role and its calls.
