@@ -11,6 +11,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tolerant.rs"]
+mod tolerant;
 
 mod audit;
 mod bad_input;
@@ -29,6 +31,7 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod parallel;
 mod placeholders;
 mod recording;
 mod refusing;

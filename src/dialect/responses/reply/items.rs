@@ -84,10 +84,10 @@ impl Call {
     /// Whether it is a placeholder and no call, as far as it has come: it has no name, and its arguments hold nothing. No
     /// client can run one. An approval request is found by its id, whatever its name is.
     pub fn is_placeholder(&self) -> bool {
-        let pieces = self.ended.iter().chain([&self.deltas]);
+        let mut pieces = self.ended.iter().chain([&self.deltas]);
         matches!(self.kind, CallKind::Function | CallKind::Custom)
             && self.assembled.is_placeholder()
-            && pieces.into_iter().all(|piece| holds_nothing(&unescape(piece)))
+            && pieces.all(|piece| holds_nothing(&unescape(piece)))
     }
 
     /// Whether it waits for a person's decision.
