@@ -73,7 +73,10 @@ impl Assembler {
     /// for it begins the call then.
     pub fn is_placeholder(&self, delta: &ToolCall, text: &[u8]) -> bool {
         let has_id = delta.id.is_some_and(|id| !id.span.is_empty());
-        delta.is_empty() && !has_id && self.belongs_to(delta, text).is_none()
+        // An object comes whole: an empty one is all of the arguments, and no later piece is added to it.
+        let is_object = matches!(delta.arguments, Arguments::Value(_));
+        let says_nothing = delta.is_empty() || (is_object && delta.is_placeholder(text));
+        says_nothing && !has_id && self.belongs_to(delta, text).is_none()
     }
 
     /// Begins a new call with `delta`.

@@ -63,8 +63,14 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
             }
         }
     }
-    if call.name.is_none() && matches!(call.arguments, Arguments::Absent) {
-        (call.name, call.arguments) = (flat.name, flat.arguments);
+    // A name beside a part without one may be taken for its name.
+    let is_named_outside = flat.name.is_some_and(|name| !name.span.is_empty())
+        && call.name.is_none_or(|name| name.span.is_empty());
+    if (call.name.is_none() && matches!(call.arguments, Arguments::Absent)) || is_named_outside {
+        call.name = flat.name;
+        if call.arguments.bytes() == 0 {
+            call.arguments = flat.arguments;
+        }
         call.ambiguous |= flat.ambiguous;
     }
     call.span = Span::new(start, scanner.at());

@@ -53,7 +53,7 @@ impl Shown {
             item.counted = true;
             match &item.call {
                 Some(call) if call.is_released() && !call.is_placeholder() => {
-                    self.released.push(call.assembled.clone())
+                    self.released.push(call.assembled.clone());
                 }
                 Some(_) => {}
                 None => self.text.push_str(&text_of(done)),
