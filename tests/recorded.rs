@@ -1,18 +1,22 @@
 //! Recorded traffic of some twenty providers passes as it came: with the shipped policies no request, reply or
-//! stream changes by a byte, whatever its quirks. Runs over `tests/data/recorded`, and over the recordings of the
+//! stream changes by a byte, whatever its quirks. A reply is judged as the answer to its recorded request, or to one that
+//! declares the tools that it calls, so that the policies are at work and not idle. Runs over `tests/data/recorded`, and over the recordings of the
 //! corpus too where `TOOLREIN_CORPUS` names one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "laws/recordings.rs"]
 mod recordings;
+#[path = "support/tolerant.rs"]
+mod tolerant;
 #[path = "laws/world.rs"]
 #[allow(dead_code, reason = "the laws use the rest")]
 mod world;
 
 use bytes::Bytes;
 use recordings::{Kind, Recording, of_corpus, of_responses, own};
-use std::collections::BTreeMap;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
 use toolrein::dialect::variant::{Placement, Variant};
@@ -30,6 +34,58 @@ fn recordings(kind: Kind) -> Vec<Recording> {
 fn judging() -> Judging {
     let body = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#);
     read(&body, shipped(), &Facts::default()).judging()
+}
+
+/// The recordings of a kind of reply, each with the request that it answers: the recorded one, or one that declares the
+/// tools that it calls.
+fn answered(kind: Kind) -> Vec<(Recording, Bytes)> {
+    let bodies: BTreeMap<String, Bytes> =
+        recordings(Kind::Request).into_iter().map(|one| (unit(&one), one.bytes.into())).collect();
+    let is_read = |body: &&Bytes| try_read(body, shipped(), &Facts::default()).is_some();
+    let with_request = |one: Recording| {
+        let known = bodies.get(&unit(&one)).filter(is_read).cloned();
+        let request = known.unwrap_or_else(|| declaring(&one));
+        (one, request)
+    };
+    recordings(kind).into_iter().map(with_request).collect()
+}
+
+/// What a recorded request and its reply have in common in their names.
+fn unit(recording: &Recording) -> String {
+    recording.name.trim_end_matches(|char: char| !char.is_ascii_digit()).to_owned()
+}
+
+/// A request that declares the tools which a client finds in `reply`.
+fn declaring(reply: &Recording) -> Bytes {
+    let calls = match reply.kind {
+        Kind::Stream => tolerant::calls_in_stream(&reply.bytes),
+        _ => tolerant::calls_in_reply(&reply.bytes),
+    };
+    let names: BTreeSet<String> = calls.into_iter().map(|call| call.name).collect();
+    let tools = names.iter().map(|name| json!({"type": "function", "function": {"name": name}}));
+    let tools: Vec<Value> = tools.collect();
+    json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools}).to_string().into()
+}
+
+/// The policies that had something to say about calls of a reply.
+fn objectors(judging: &Judging) -> BTreeSet<&'static str> {
+    judging.record.iter().flat_map(|judged| &judged.objections).map(|(policy, _)| *policy).collect()
+}
+
+/// The recorded replies in which a shipped policy blocks a call, and which one: the model called a tool that its request
+/// does not declare, or with arguments that its schema does not allow.
+const BLOCKED: [(&str, &str); 0] = [];
+
+/// Asserts that the shipped policies blocked calls in these recordings of the project's own and in no other.
+fn assert_blocked(blocked: &BTreeSet<(String, &'static str)>) {
+    let own: BTreeSet<String> = own().into_iter().map(|one| one.name).collect();
+    let here: Vec<(&str, &str)> = blocked
+        .iter()
+        .filter(|(name, _)| own.contains(name))
+        .map(|(name, policy)| (name.as_str(), *policy))
+        .collect();
+    let known: Vec<(&str, &str)> = BLOCKED.into_iter().filter(|one| here.contains(one)).collect();
+    assert_eq!(here, known, "all: {blocked:?}");
 }
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
@@ -50,10 +106,56 @@ fn ended(judge: &mut dyn Reply<Judging>, out: &mut Vec<Bytes>) -> Ending {
 }
 
 #[test]
+fn every_recorded_reply_passes_as_it_came_where_its_tools_are_declared() {
+    let (mut calls, mut blocked) = (0, BTreeSet::new());
+    for (recording, request) in answered(Kind::Reply) {
+        let judging = read(&request, shipped(), &Facts::default()).judging();
+        let mut judge = ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default());
+        let mut out = Vec::new();
+        judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
+        let ending = ended(&mut judge, &mut out);
+        let objectors = objectors(&judge.judging);
+        if !objectors.is_empty() {
+            blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
+            continue;
+        }
+        assert_eq!(ending, Ending::Complete, "{}", recording.name);
+        assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{}", recording.name);
+        calls += judge.judging.record.len();
+    }
+    assert!(calls > 5, "only {calls} calls were judged");
+    assert_blocked(&blocked);
+}
+
+#[test]
+fn every_recorded_stream_passes_as_it_came_where_its_tools_are_declared() {
+    let (mut calls, mut blocked) = (0, BTreeSet::new());
+    for (recording, request) in answered(Kind::Stream) {
+        for sizes in [vec![usize::MAX], vec![1], random_sizes(&recording.bytes)] {
+            let judging = read(&request, shipped(), &Facts::default()).judging();
+            let mut judge = ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default());
+            let mut out = Vec::new();
+            push(&mut judge, &recording.bytes, &sizes, &mut out);
+            let ending = ended(&mut judge, &mut out);
+            let objectors = objectors(&judge.judging);
+            if !objectors.is_empty() {
+                blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
+                continue;
+            }
+            assert_eq!(ending, Ending::Complete, "{}", recording.name);
+            assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{} by {sizes:?}", recording.name);
+            calls += judge.judging.record.len();
+        }
+    }
+    assert!(calls > 50, "only {calls} calls were judged");
+    assert_blocked(&blocked);
+}
+
+#[test]
 fn every_recorded_request_is_read_and_sent_as_it_came() {
     for recording in recordings(Kind::Request) {
         let body = Bytes::from(recording.bytes);
-        let has_messages = serde_json::from_slice::<serde_json::Value>(&body).unwrap()["messages"].is_array();
+        let has_messages = serde_json::from_slice::<Value>(&body).unwrap()["messages"].is_array();
         // Requests of other routes have none and are not read.
         if has_messages {
             let reading = read(&body, shipped(), &Facts::default());
@@ -124,9 +226,6 @@ tools = ["no_such_tool"]
 
 /// The recordings of the Responses API, with the request of each reply where it was recorded too.
 fn responses(kind: Kind) -> Vec<(Recording, Option<Bytes>)> {
-    let unit = |recording: &Recording| {
-        recording.name.trim_end_matches(|char: char| !char.is_ascii_digit()).to_owned()
-    };
     let (requests, others): (Vec<_>, Vec<_>) =
         of_responses().into_iter().partition(|one| one.kind == Kind::Request);
     let found: Vec<_> = if kind == Kind::Request {
@@ -154,20 +253,53 @@ fn answers_create(reply: &Recording) -> bool {
     if reply.kind == Kind::Stream {
         return lossy(&reply.bytes).matches("event: response.completed").count() < 2;
     }
-    let body: serde_json::Value = serde_json::from_slice(&reply.bytes).unwrap();
+    let body: Value = serde_json::from_slice(&reply.bytes).unwrap();
     body["output"].is_array() && body["object"] == "response" || is_error(&body)
 }
 
 /// Whether an upstream answered a request with this body and an error's status.
-fn is_error(body: &serde_json::Value) -> bool {
+fn is_error(body: &Value) -> bool {
     body.get("object").is_none() && (body["error"].is_object() || body.get("detail").is_some())
 }
 
-/// The judge of the replies to `request`, or to one that says nothing.
-fn responses_judge(request: Option<&Bytes>, form: Form, policies: &PolicySet) -> Box<dyn Reply<Judging>> {
-    let nothing = Bytes::from_static(br#"{"model":"m","input":"q"}"#);
+/// A request that declares the tools which the items of `reply` call.
+fn declaring_items(reply: &Recording) -> Bytes {
+    let text = lossy(&reply.bytes);
+    let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
+    let mut values: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
+    values.extend(serde_json::from_str::<Value>(&text).ok());
+    let mut tools = BTreeMap::new();
+    while let Some(value) = values.pop() {
+        if let (Some("function_call" | "custom_tool_call"), Some(name)) =
+            (value["type"].as_str(), value["name"].as_str())
+        {
+            let tool = json!({"type": "function", "name": name});
+            let namespace = value["namespace"].as_str().filter(|namespace| *namespace != name);
+            let tool = match namespace {
+                Some(outer) => json!({"type": "namespace", "name": outer, "tools": [tool]}),
+                None => tool,
+            };
+            tools.insert(tool.to_string(), tool);
+        }
+        match value {
+            Value::Array(items) => values.extend(items),
+            Value::Object(members) => values.extend(members.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+    let tools: Vec<Value> = tools.into_values().collect();
+    json!({"model": "m", "input": "q", "tools": tools}).to_string().into()
+}
+
+/// The judge of `reply` to `request`, or to a request that declares the tools which the reply calls.
+fn responses_judge(
+    request: Option<&Bytes>,
+    reply: &Recording,
+    form: Form,
+    policies: &PolicySet,
+) -> Box<dyn Reply<Judging>> {
     let reading = request.and_then(|body| try_read(body, policies, &Facts::default()));
-    let reading = reading.unwrap_or_else(|| read(&nothing, policies, &Facts::default()));
+    let reading = reading.unwrap_or_else(|| read(&declaring_items(reply), policies, &Facts::default()));
     RESPONSES.replies(reading.judging(), form, LIMITS, Options::default())
 }
 
@@ -177,7 +309,7 @@ fn every_recorded_request_of_the_responses_api_is_read_and_sent_as_it_came() {
     for (recording, _) in responses(Kind::Request) {
         let body = Bytes::from(recording.bytes);
         // Other routes, such as that of conversations, have neither.
-        let names = serde_json::from_slice::<serde_json::Value>(&body).unwrap();
+        let names = serde_json::from_slice::<Value>(&body).unwrap();
         if names.get("input").is_none() && names.get("previous_response_id").is_none() {
             continue;
         }
@@ -198,7 +330,8 @@ fn every_recorded_reply_of_the_responses_api_passes_as_it_came() {
     let (mut calls, watchful) = (0, set_of(WATCHFUL));
     for (recording, request) in responses(Kind::Reply) {
         for policies in [shipped(), &watchful] {
-            let (mut judge, mut out) = (responses_judge(request.as_ref(), Form::Whole, policies), Vec::new());
+            let (mut judge, mut out) =
+                (responses_judge(request.as_ref(), &recording, Form::Whole, policies), Vec::new());
             let is_error = is_error(&serde_json::from_slice(&recording.bytes).unwrap());
             judge.begin(Form::Whole, if is_error { 400 } else { 200 });
             judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
@@ -226,7 +359,7 @@ fn every_recorded_stream_of_the_responses_api_passes_as_it_came_in_any_chunks() 
             (random_sizes(&recording.bytes), &watchful),
         ] {
             let (mut judge, mut out) =
-                (responses_judge(request.as_ref(), Form::Streamed, policies), Vec::new());
+                (responses_judge(request.as_ref(), &recording, Form::Streamed, policies), Vec::new());
             push(&mut *judge, &recording.bytes, &sizes, &mut out);
             let ending = ended(&mut *judge, &mut out);
             if repeats(&*judge) {

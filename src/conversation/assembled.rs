@@ -1,6 +1,7 @@
 //! A tool call of a reply as received so far: its id, its name in pieces, and its arguments. Stores what was written;
 //! the dialects append to it.
 
+use super::call::holds_nothing;
 use crate::wire::json::unescape;
 use crate::wire::whole_json::Wholeness;
 
@@ -57,6 +58,12 @@ impl Assembled {
         self.index
     }
 
+    /// Whether clients that go by the index take it and `other`, which is another call, for one.
+    pub fn shares_index(&self, other: &Self) -> bool {
+        let is_by_index = |call: &Self| call.index.is_some() && !call.legacy && !call.beside;
+        is_by_index(self) && is_by_index(other) && self.index == other.index
+    }
+
     /// The number of its deltas so far.
     pub fn deltas(&self) -> usize {
         self.deltas
@@ -70,6 +77,12 @@ impl Assembled {
     /// Whether the arguments so far are empty or white space.
     pub fn is_blank(&self) -> bool {
         self.wholeness.is_blank()
+    }
+
+    /// Whether it is a placeholder and no call, as far as it has come. See
+    /// [`ToolCall::is_placeholder`](super::call::ToolCall::is_placeholder).
+    pub fn is_placeholder(&self) -> bool {
+        self.name.is_empty() && holds_nothing(&self.arguments())
     }
 
     /// Whether some client may know it by another name than [`name`](Self::name).

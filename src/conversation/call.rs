@@ -29,6 +29,27 @@ impl ToolCall {
     pub fn full_name<'a>(&self, body: &'a [u8]) -> Option<Cow<'a, str>> {
         Some(in_namespace(self.namespace, decode(self.name?, body), body))
     }
+
+    /// Whether it has no name and not one byte of arguments: it adds nothing to a call, whichever that is.
+    pub fn is_empty(&self) -> bool {
+        !self.ambiguous && !self.has_name() && self.arguments.bytes() == 0
+    }
+
+    /// Whether it is a placeholder and no call: it has no name, and its arguments hold nothing. Servers that write every
+    /// member of a message send placeholders beside texts and calls, and no client can run one.
+    pub fn is_placeholder(&self, body: &[u8]) -> bool {
+        !self.ambiguous && !self.has_name() && holds_nothing(&self.arguments.text(body))
+    }
+
+    fn has_name(&self) -> bool {
+        self.name.is_some_and(|name| !name.span.is_empty())
+    }
+}
+
+/// Whether arguments hold no value at all: `{}`, `null` and white space do not.
+pub(crate) fn holds_nothing(arguments: &str) -> bool {
+    let is_frame = |char: char| char.is_whitespace() || matches!(char, '{' | '}' | '[' | ']' | '"');
+    arguments.chars().all(is_frame) || arguments.trim() == "null"
 }
 
 /// `name` with its namespace before it, where it has one: `crm.list_orders`. A namespace that repeats the name is none:

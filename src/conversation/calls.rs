@@ -9,7 +9,7 @@ use super::memo::{Derived, Memo};
 use super::names::DeclaredNames;
 use super::wrapper::{WrapperKind, inner_calls, wrapper_kind};
 use crate::conversation::call::{Arguments, ToolCall, WrittenArguments};
-use crate::conversation::message::Role;
+use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::wire::json::{canonical, decode, decode_bytes};
 use std::borrow::Cow;
@@ -167,6 +167,9 @@ impl PairedCalls {
                     let arguments = notes.of(request, index).arguments.get_or_init(hashes);
                     let mut made = 0;
                     for (nth, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
+                        if call.is_placeholder(body) && !is_answered(call, &request.messages[index..], body) {
+                            continue;
+                        }
                         let mut call = read_call(call, body);
                         call.arguments = Hash(*arguments);
                         call.key = identity.call_key(root, &call.id, &call.name, call.arguments);
@@ -255,6 +258,16 @@ impl PairedCalls {
     pub fn nameless_key(&self, call: &Call, identity: &Identity) -> CallKey {
         identity.call_key(self.root, b"", call.written_name(), call.arguments)
     }
+}
+
+/// Whether a result after `messages[0]`, which made `call`, has the id of `call`: then the client took it for a call,
+/// whatever was in it.
+fn is_answered(call: &ToolCall, messages: &[Message], body: &[u8]) -> bool {
+    let Some(id) = call.id.filter(|id| !id.span.is_empty()).map(|id| decode_bytes(id, body)) else {
+        return false;
+    };
+    let mut results = messages.iter().skip(1).take_while(|message| message.role == Role::Tool);
+    results.any(|result| result.tool_call_id.is_some_and(|own| decode_bytes(own, body) == id))
 }
 
 /// Canonicalising arguments this short takes about as long as hashing and looking them up, and storing them takes as

@@ -5,8 +5,12 @@ use crate::conversation::assembled::Assembled;
 use crate::dialect::markup::ToolNames;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
 use crate::plan::decision::{Decision, Known};
+use crate::wire::sse::write_comment;
 use bytes::Bytes;
 use std::sync::Arc;
+
+/// What the comment says that keeps the client of a stream waiting.
+pub const WAITS: &str = "toolrein waits";
 
 /// See the file's head. `choice` is the number of the choice that a call belongs to.
 pub trait CallJudge: Send {
@@ -100,5 +104,5 @@ pub fn remark(judging: &impl CallJudge) -> Option<Bytes> {
     }
     let acts: Vec<String> =
         acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
-    Some(format!(": toolrein {}\n\n", acts.join(", ")).into())
+    Some(write_comment(&format!("toolrein {}", acts.join(", "))))
 }

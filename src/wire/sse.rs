@@ -247,6 +247,12 @@ pub fn write_event(data: &[u8]) -> Bytes {
     out.freeze()
 }
 
+/// A comment of one line. No blank line follows it, so that it becomes a part of the next event: some clients make an
+/// event of each blank line as soon as an event had an id, and fail on its empty data.
+pub fn write_comment(text: &str) -> Bytes {
+    format!(": {text}\n").into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

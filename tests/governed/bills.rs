@@ -38,6 +38,51 @@ fn usage_that_the_client_did_not_order_is_asked_for_counted_and_cut_out() {
 }
 
 #[test]
+fn usage_in_a_chunk_that_says_nothing_else_is_cut_out_with_the_chunk() {
+    let choice = |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
+    let chunk = |choices: Value| json!({"id": "c", "object": "chat.completion.chunk", "choices": choices});
+    let billed = |choices: Value| {
+        let mut chunk = chunk(choices);
+        chunk["usage"] = json!({"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25});
+        chunk
+    };
+    let filtered = || {
+        let mut choices = choice(json!({}), Value::Null);
+        choices[0]["content_filter_results"] = json!({"hate": {"filtered": false}});
+        choices
+    };
+    let text = || chunk(choice(json!({"role": "assistant", "content": "ok"}), Value::Null));
+    let end = || choice(json!({}), json!("stop"));
+    for (sent, expected) in [
+        // The usage comes apart: nothing of its chunk is left.
+        (vec![text(), chunk(end()), billed(json!([]))], vec![text(), chunk(end())]),
+        (vec![text(), chunk(end()), billed(choice(json!({}), Value::Null))], vec![text(), chunk(end())]),
+        (
+            vec![
+                text(),
+                chunk(end()),
+                billed(choice(json!({"role": "assistant", "content": ""}), Value::Null)),
+            ],
+            vec![text(), chunk(end())],
+        ),
+        // Its chunk carries something else, which stays.
+        (vec![text(), billed(end())], vec![text(), chunk(end())]),
+        (vec![text(), chunk(end()), billed(filtered())], vec![text(), chunk(end()), chunk(filtered())]),
+    ] {
+        let (reply, expected) = (Reply::events(&sent), bytes_of(&Reply::events(&expected)));
+        let upstream = Scripted::start(move |_, _| reply.clone());
+        let toolrein = Toolrein::before(&upstream, ASK);
+        let got = chat(&toolrein, question(true));
+        assert_eq!(got.text(), String::from_utf8_lossy(&expected));
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", 20.0);
+        let mut ordered: Value = serde_json::from_str(&question(true)).unwrap();
+        ordered["stream_options"] = json!({"include_usage": true});
+        let got = chat(&toolrein, ordered.to_string()).text();
+        assert_eq!(got, String::from_utf8_lossy(&bytes_of(&Reply::events(&sent))), "what it ordered it gets");
+    }
+}
+
+#[test]
 fn an_upstream_that_refuses_to_be_asked_is_asked_no_more_and_the_client_notices_nothing() {
     let refusal = |at_head: bool| match at_head {
         true => Reply::stream([

@@ -1,10 +1,12 @@
 //! Streams stay live: everything that may be shown is sent as soon as it comes.
 
+use crate::responses_kit::{Talk, url};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Gate, Piece, Reply, Speech};
+use crate::support::responses::{Output, event};
 use crate::support::scripted::Scripted;
-use crate::talk::{GENEROUS, after, budget, calling, question};
+use crate::talk::{GENEROUS, after, budget, calling, chat, question};
 
 /// The same reply with a gate before each piece but the first.
 fn gated(reply: Reply) -> (Reply, Vec<Gate>) {
@@ -91,10 +93,11 @@ fn a_client_that_waits_while_the_model_is_asked_again_gets_comments() {
     let toolrein = Toolrein::before(&upstream, &settings);
     let mut stream = Request::post(&toolrein.chat_url(), after(&["r"], true)).open();
     upstream.request(1);
-    stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    stream.until(": toolrein waits\n: toolrein waits\n");
     gate.open();
     let whole = stream.rest();
     assert_eq!((whole.streamed_text().as_str(), whole.cut), ("At last.", false));
+    assert_comments_are_lines_of_events(&whole.text());
 }
 
 #[test]
@@ -107,10 +110,44 @@ fn a_client_that_sees_nothing_while_a_blocked_call_is_written_gets_comments() {
     let settings = format!("limits.keepalive_comment = \"20ms\"\n{}", budget(1));
     let toolrein = Toolrein::before(&upstream, &settings);
     let mut stream = Request::post(&toolrein.chat_url(), after(&["r"], true)).open();
-    stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    stream.until(": toolrein waits\n: toolrein waits\n");
     gates.iter().for_each(Gate::open);
     let whole = stream.rest();
     assert_eq!((whole.streamed_text().as_str(), whole.cut), ("Done.", false));
+    assert_comments_are_lines_of_events(&whole.text());
+}
+
+/// Asserts that no blank line follows a comment of toolrein's: the `openai` package for Python makes an event of each blank
+/// line once an event had an id, and fails on its empty data.
+fn assert_comments_are_lines_of_events(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut comments = lines.windows(2).filter(|pair| pair[0].starts_with(": toolrein"));
+    assert!(comments.all(|pair| !pair[1].is_empty()), "{text}");
+}
+
+#[test]
+fn the_last_comment_of_a_stream_is_a_line_of_its_last_event_in_chat_and_responses() {
+    let id = |text: String| text.replace("data: ", "id: 7\ndata: ");
+    let upstream = Scripted::start(move |_, request| {
+        if request.path.ends_with("responses") {
+            let calls = Output::calls("1", &[("1", "f", "{\"a\":1}"), ("2", "f", "{\"a\":2}")]);
+            return Reply::stream(calls.events(&request.json()).iter().map(event).map(id));
+        }
+        let chunks = Speech::calls(&[("c1", "f", "{\"a\":1}"), ("c2", "f", "{\"a\":2}")]).chunks(false);
+        let data = chunks.iter().map(|chunk| chunk.to_string()).chain(["[DONE]".to_owned()]);
+        Reply::stream(data.map(|data| id(format!("data: {data}\n\n"))))
+    });
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let of_chat = chat(&toolrein, question(true)).text();
+    assert!(of_chat.ends_with(": toolrein budget=blocked:1\nid: 7\ndata: [DONE]\n\n"), "{of_chat}");
+    let talk = Talk::new(true);
+    let of_responses = Request::post(&url(&toolrein), talk.body.to_string()).send().text();
+    assert!(
+        of_responses.contains(": toolrein budget=blocked:1\nevent: response.completed\n"),
+        "{of_responses}"
+    );
+    assert_comments_are_lines_of_events(&of_chat);
+    assert_comments_are_lines_of_events(&of_responses);
 }
 
 #[test]

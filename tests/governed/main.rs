@@ -11,6 +11,8 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/tolerant.rs"]
+mod tolerant;
 
 mod accepted;
 mod audit;
@@ -31,6 +33,8 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod parallel;
+mod placeholders;
 mod recording;
 mod refusing;
 mod reload;

@@ -44,8 +44,8 @@ fn actions_on_a_streamed_reply_are_listed_in_one_comment_before_its_end() {
     let toolrein = Toolrein::before(&upstream, &budget(1));
     // Two of three calls blocked; and all three, after which the model has to answer.
     for (body, comment) in [
-        (question(true), ": toolrein budget=blocked:2\n\n"),
-        (after(&["r"], true), ": toolrein budget=blocked:3\n\n"),
+        (question(true), ": toolrein budget=blocked:2\n"),
+        (after(&["r"], true), ": toolrein budget=blocked:3\n"),
     ] {
         let reply = chat(&toolrein, body);
         let text = reply.text();

@@ -165,6 +165,35 @@ const BENDS: &[fn(String, &mut Numbers) -> String] = &[
         let other = *numbers.of(&["null,", "\"x\",", "[],", "{},"]);
         once(&text, "\"tool_calls\":[", &format!("\"tool_calls\":[{other}"), numbers)
     },
+    // Placeholders, and the other form of a call, beside calls.
+    |text, numbers| {
+        let other = *numbers.of(&[
+            r#"{"id":"","type":"function","function":{"name":"","arguments":""}},"#,
+            r#"{"index":0,"function":{"name":"","arguments":""}},"#,
+            r#"{"index":0,"id":"p","function":{"name":"","arguments":"{}"}},"#,
+            r#"{"index":0,"function":{"arguments":"{}"}},"#,
+        ]);
+        once(&text, "\"tool_calls\":[", &format!("\"tool_calls\":[{other}"), numbers)
+    },
+    |text, numbers| {
+        let other = *numbers.of(&[
+            r#""custom":{"name":"","input":""},"#,
+            r#""custom":{"name":"","input":"{}"},"#,
+            r#""custom":{"name":"evil","input":""},"#,
+            r#""function":{"name":"","arguments":""},"#,
+        ]);
+        once(&text, "\"function\":{", &format!("{other}\"function\":{{"), numbers)
+    },
+    |text, numbers| {
+        let other = *numbers.of(&[
+            r#""function_call":{"name":"","arguments":""},"#,
+            r#""function_call":{"name":"","arguments":"{}"},"#,
+            r#""function_call":{"name":"evil"},"#,
+            r#""function_call":{"arguments":"{}"},"#,
+        ]);
+        let holder = *numbers.of(&["delta", "message"]);
+        once(&text, &format!("\"{holder}\":{{"), &format!("\"{holder}\":{{{other}"), numbers)
+    },
     // The name in another place, or longer.
     |text, numbers| once(&text, "\"name\":\"evil\"", "\"name\":\"ev\\u0069l\"", numbers),
     |text, numbers| once(&text, "\"name\":\"ok\"", "\"name\":\"evil_two\"", numbers),

@@ -199,7 +199,7 @@ fn a_stream_shows_its_text_at_once_and_is_kept_alive_while_it_waits() {
     let program =
         Toolrein::before(&upstream, &format!("limits.keepalive_comment = \"20ms\"\n{}", settings("")));
     let mut stream = Request::post(&program.chat_url(), Talk::new(Form::Streamed).body().to_string()).open();
-    let so_far = stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    let so_far = stream.until(": toolrein waits\n: toolrein waits\n");
     assert!(so_far.contains("look.") && !so_far.contains("tool_calls"), "{so_far}");
     Person::at(&program).answers(true);
     let said = Said::read(stream.rest(), Form::Streamed);

@@ -120,7 +120,7 @@ fn a_stream_is_kept_alive_and_a_call_goes_out_when_it_may_though_more_is_to_come
     let program = Toolrein::before(&upstream, &settings);
     let body = Talk::new(Form::Streamed).body().to_string();
     let mut stream = Request::post(&program.chat_url(), body).open();
-    let so_far = stream.until(": toolrein waits\n\n: toolrein waits\n\n");
+    let so_far = stream.until(": toolrein waits\n: toolrein waits\n");
     assert!(so_far.contains("\"id\":\"a\"") && !so_far.contains("\"id\":\"b\""), "{so_far}");
     stream.until("\"id\":\"b\"");
     gate.open();

@@ -153,6 +153,8 @@ pub fn calls_in_reply(body: &[u8]) -> Vec<Call> {
             found.extend(call);
         }
     }
+    // Nothing can run a call that has no name.
+    found.retain(|call| !call.name.is_empty());
     expanded(found)
 }
 

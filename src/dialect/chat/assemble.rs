@@ -69,6 +69,16 @@ impl Assembler {
         Added { ambiguous: added.ambiguous || is_unclear, ..added }
     }
 
+    /// Whether `delta` is a placeholder: it adds nothing to a known call and begins none, since what might come later
+    /// for it begins the call then.
+    pub fn is_placeholder(&self, delta: &ToolCall, text: &[u8]) -> bool {
+        let has_id = delta.id.is_some_and(|id| !id.span.is_empty());
+        // An object comes whole: an empty one is all of the arguments, and no later piece is added to it.
+        let is_object = matches!(delta.arguments, Arguments::Value(_));
+        let says_nothing = delta.is_empty() || (is_object && delta.is_placeholder(text));
+        says_nothing && !has_id && self.belongs_to(delta, text).is_none()
+    }
+
     /// Begins a new call with `delta`.
     pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
         let index = delta.index.map(|(_, index)| index);
@@ -149,7 +159,7 @@ impl Assembler {
         let size = call.size();
         call.event = self.event;
         call.deltas += 1;
-        let has_arguments = !matches!(delta.arguments, Arguments::Absent);
+        let has_arguments = delta.arguments.bytes() > 0;
         let mut ambiguous = has_arguments && call.carried && delta.custom != call.custom;
         call.custom |= delta.custom;
         call.index = delta.index.map(|(_, index)| index).or(call.index);

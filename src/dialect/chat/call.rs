@@ -29,8 +29,7 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
         return Ok(call);
     }
     let start = scanner.at();
-    let (mut outer, mut inner, mut flat_seen) =
-        (SeenMembers::default(), SeenMembers::default(), SeenMembers::default());
+    let (mut outer, mut flat_seen) = (SeenMembers::default(), SeenMembers::default());
     // Some servers leave the `function` object out.
     let mut flat = ToolCall::default();
     scanner.object()?;
@@ -47,9 +46,11 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
                 call.index = parse_index(scanner, kind, &mut call.ambiguous)?;
             }
             b"function" | b"custom" if kind == Kind::Object => {
-                call.ambiguous |= outer.once(2).is_err();
-                call.custom = &*key == b"custom";
-                parse_function(scanner, &mut call, &mut inner)?;
+                let custom = &*key == b"custom";
+                call.ambiguous |= outer.once(if custom { 3 } else { 2 }).is_err();
+                let mut part = ToolCall { custom, ..ToolCall::default() };
+                parse_function(scanner, &mut part, &mut SeenMembers::default())?;
+                add_part(&mut call, part);
             }
             b"name" | b"arguments" | b"input" => {
                 parse_function_member(&key, scanner, &mut flat, &mut flat_seen)?;
@@ -62,12 +63,33 @@ pub fn parse_call(scanner: &mut Scanner<'_>) -> Result<ToolCall, Fault> {
             }
         }
     }
-    if call.name.is_none() && matches!(call.arguments, Arguments::Absent) {
-        (call.name, call.arguments) = (flat.name, flat.arguments);
+    // A name beside a part without one may be taken for its name.
+    let is_named_outside = flat.name.is_some_and(|name| !name.span.is_empty())
+        && call.name.is_none_or(|name| name.span.is_empty());
+    if (call.name.is_none() && matches!(call.arguments, Arguments::Absent)) || is_named_outside {
+        call.name = flat.name;
+        if call.arguments.bytes() == 0 {
+            call.arguments = flat.arguments;
+        }
         call.ambiguous |= flat.ambiguous;
     }
     call.span = Span::new(start, scanner.at());
     Ok(call)
+}
+
+/// Adds the `function` or the `custom` of a call. Servers that write every member write both, one of them empty; the
+/// other one is the call.
+fn add_part(call: &mut ToolCall, part: ToolCall) {
+    let is_first = call.name.is_none() && matches!(call.arguments, Arguments::Absent);
+    if part.is_empty() && !is_first && !(call.is_empty() && call.custom) {
+        return;
+    }
+    call.ambiguous |= part.ambiguous || !(part.is_empty() || call.is_empty());
+    call.name = part.name.or(call.name);
+    if !matches!(part.arguments, Arguments::Absent) {
+        call.arguments = part.arguments;
+    }
+    call.custom = part.custom;
 }
 
 fn parse_function(

@@ -7,6 +7,7 @@ pub use self::deciding::AddedCall;
 
 use self::deciding::{Counts, Mark, Repeats};
 use crate::conversation::assembled::Assembled;
+use crate::conversation::call::ToolCall;
 use crate::conversation::message::Content;
 use crate::dialect::chat::approved::written;
 use crate::dialect::chat::assemble::Assembler;
@@ -127,6 +128,15 @@ impl ChoiceState {
         }
     }
 
+    /// Whether `call`, or a piece of one, is a placeholder and no call.
+    pub fn is_placeholder(&self, call: &ToolCall, is_whole: bool, text: &[u8]) -> bool {
+        if is_whole {
+            return call.is_placeholder(text);
+        }
+        // A `function_call` that repeats a call of the other form repeats its empty pieces too.
+        self.repeats.is_none() && self.assembler.is_placeholder(call, text)
+    }
+
     /// Whether the decision on the call `at` is final.
     pub fn is_settled(&self, at: usize) -> bool {
         self.decision(at).is_some_and(|decision| !matches!(decision, Decision::Hold { .. }))
@@ -137,7 +147,7 @@ impl ChoiceState {
         self.decisions.get(at).and_then(Option::as_ref)
     }
 
-    /// The index that the client sees for the released call `at`, where an earlier one is not released.
+    /// The index that the client sees for the released call `at`, where an earlier one is not released or has its index.
     pub fn shifted_index(&self, at: usize) -> Option<u64> {
         self.marks.get(at).and_then(|mark| mark.shifted)
     }
@@ -216,6 +226,11 @@ impl ChoiceState {
     /// Whether any call was not released as it came.
     pub fn is_edited(&self) -> bool {
         self.counts.edited > 0 || !self.written.is_empty()
+    }
+
+    /// Whether a call goes out under another index than the upstream's.
+    pub fn is_renumbered(&self) -> bool {
+        self.counts.shifted > 0
     }
 
     /// Whether the client sees any call of it.
@@ -338,7 +353,8 @@ impl ShownChoice for ChoiceState {
 
     fn released(&self) -> Vec<&Assembled> {
         let decided = self.assembler.calls().iter().zip(&self.decisions);
-        decided.filter(|(_, decision)| is_released(decision)).map(|(call, _)| call).collect()
+        let released = decided.filter(|(call, decision)| is_released(decision) && !call.is_placeholder());
+        released.map(|(call, _)| call).collect()
     }
 
     fn is_waiting(&self) -> bool {

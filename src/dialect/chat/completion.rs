@@ -154,7 +154,7 @@ impl Reply {
 
     /// Whether some client could find a call in it.
     pub fn may_hold_calls(&self) -> bool {
-        self.ambiguous || self.choices.iter().any(|choice| choice.calls().next().is_some())
+        self.ambiguous || self.choices.iter().any(|choice| choice.calls().any(|call| !call.is_empty()))
     }
 }
 

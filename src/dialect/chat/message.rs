@@ -2,6 +2,7 @@
 //! shapes of these members. Keeps no text.
 
 use super::call::{parse_call, parse_legacy_call};
+use crate::conversation::call::ToolCall;
 use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::dialect::content::{MOST_PARTS, parse_content};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
@@ -76,7 +77,9 @@ fn parse_member(
         }
         b"function_call" => {
             seen.once(3)?;
-            if let Some(call) = parse_legacy_call(scanner)? {
+            let call = parse_legacy_call(scanner)?;
+            // Clients send replies back with the placeholders that came in them.
+            if let Some(call) = call.filter(|call| !call.is_placeholder(scanner.text())) {
                 message.calls.add(Calls::from(vec![call]));
             }
         }
@@ -126,20 +129,16 @@ fn parse_calls(scanner: &mut Scanner<'_>) -> Result<Calls, Fault> {
         return Ok(Calls::default());
     }
     scanner.array()?;
-    if !scanner.element()? {
-        return Ok(Calls::default());
-    }
-    let first = parse_call(scanner)?;
-    if !scanner.element()? {
-        return Ok(Calls::from(vec![first]));
-    }
-    let mut calls = vec![first, parse_call(scanner)?];
+    let mut calls = Vec::new();
     while scanner.element()? {
         calls.push(parse_call(scanner)?);
         if calls.len() > MOST_PARTS {
             return Err(Fault::Crowded);
         }
     }
+    // A placeholder with an id may have got a result, which must stay paired with it.
+    let has_id = |call: &ToolCall| call.id.is_some_and(|id| !id.span.is_empty());
+    calls.retain(|call| has_id(call) || !call.is_placeholder(scanner.text()));
     Ok(calls.into())
 }
 

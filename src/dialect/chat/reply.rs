@@ -22,13 +22,13 @@ use self::queue::Queue;
 use self::reader::Reader;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::error::own_error_body;
-use crate::dialect::judge::{CallJudge, settle_all};
+use crate::dialect::judge::{CallJudge, WAITS, settle_all};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
 use crate::plan::decision::Decision;
-use crate::wire::sse::write_event;
+use crate::wire::sse::{write_comment, write_event};
 use bytes::Bytes;
 use serde_json::Value;
 use std::sync::Arc;
@@ -238,7 +238,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     }
 
     fn heartbeat(&mut self) -> Bytes {
-        Bytes::from_static(b": toolrein waits\n\n")
+        write_comment(WAITS)
     }
 
     fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {

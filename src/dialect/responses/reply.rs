@@ -27,12 +27,12 @@ use self::stream::Held;
 use self::writer::Numbers;
 use crate::conversation::request::Request;
 use crate::dialect::error::{own_error_body, parse, parse_in_200};
-use crate::dialect::judge::CallJudge;
+use crate::dialect::judge::{CallJudge, WAITS};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::plan::approval::ApprovalDecision;
-use crate::wire::sse::{Piece, Splitter};
+use crate::wire::sse::{Piece, Splitter, write_comment};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -385,7 +385,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
                 self.numbers.rewrite();
                 self.numbered(event)
             }
-            None => Bytes::from_static(b": toolrein waits\n\n"),
+            None => write_comment(WAITS),
         }
     }
 

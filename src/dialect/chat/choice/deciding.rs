@@ -68,6 +68,8 @@ pub(super) struct Counts {
     pub(super) waiting: usize,
     /// Calls that are not released unchanged.
     pub(super) edited: usize,
+    /// Released calls that the client gets under other indexes than the upstream's.
+    pub(super) shifted: usize,
 }
 
 impl AddedCall {
@@ -78,8 +80,9 @@ impl AddedCall {
 }
 
 impl ChoiceState {
-    /// Adds a delta of a call. Calls are decided on in their order: one that its name blocks, at once; one that its
-    /// name allows, as soon as the name is complete; any other when it is whole and another one follows.
+    /// Adds a delta of a call. Calls are decided on in the order in which they began, so that a stream is judged as a whole
+    /// reply is: the turn of a call comes when each call before it is decided on or waits for a person. Its name decides
+    /// as soon as it is complete, if it can; else the call is decided on when it is whole and another one follows.
     pub fn add_call(
         &mut self,
         delta: &ToolCall,
@@ -107,7 +110,6 @@ impl ChoiceState {
                 self.written.push(at);
             }
             self.marks[at].name_passes &= !added.names;
-            self.block_by_name(at, false, judging, now_ms);
             false
         };
         self.advance(judging, now_ms);
@@ -198,11 +200,13 @@ impl ChoiceState {
         !judging.observes() && self.decision(at).is_some_and(Decision::is_released)
     }
 
-    /// Blocks the call `at` if its name is enough for that, even if earlier calls are not decided on yet.
+    /// Blocks the call `at` if its name is enough for that.
     fn block_by_name(&mut self, at: usize, is_followed: bool, judging: &mut dyn CallJudge, now_ms: u64) {
         let call = &self.assembler.calls()[at];
-        let is_named = judging.is_complete_name(call) || is_followed || !call.is_blank();
-        if self.marks[at].name_passes || call.name.is_empty() || !is_named {
+        if self.marks[at].name_passes || call.name.is_empty() {
+            return;
+        }
+        if !is_followed && call.is_blank() && !judging.is_complete_name(call) {
             return;
         }
         match judging.block_by_name(self.index, call, now_ms) {
@@ -216,12 +220,12 @@ impl ChoiceState {
         while self.undecided < self.decisions.len() {
             let at = self.undecided;
             let is_followed = at + 1 < self.decisions.len();
-            if self.decisions[at].is_none() && is_followed {
-                self.block_by_name(at, true, judging, now_ms);
+            if self.decisions[at].is_none() {
+                self.block_by_name(at, is_followed, judging, now_ms);
             }
             if self.decisions[at].is_none() {
                 let call = &self.assembler.calls()[at];
-                if is_followed && call.is_whole() {
+                if is_followed && call.is_whole() && !call.is_placeholder() {
                     self.decide(at, Known::Whole, judging, now_ms);
                 } else if self.marks[at].name_passes
                     && !self.written.contains(&at)
@@ -244,11 +248,12 @@ impl ChoiceState {
     /// This reply has ended: decides on every remaining call.
     pub fn finish_calls(&mut self, judging: &mut dyn CallJudge, now_ms: u64) {
         for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
+            if self.decisions[at].is_none() && !self.assembler.calls()[at].is_placeholder() {
                 let known = if self.is_cut_within(at) { Known::Cut } else { Known::Whole };
                 self.decide(at, known, judging, now_ms);
             }
         }
+        self.settle_placeholders();
         self.undecided = self.decisions.len();
         if let Some(last) = self.undecided.checked_sub(1)
             && matches!(self.decisions[last], Some(Decision::Ask { .. }))
@@ -272,6 +277,17 @@ impl ChoiceState {
         for at in 0..calls.len() {
             if !judging.observes() && !calls[at].1 {
                 self.marks[at].accepted = AcceptedForm::new(&calls, at, judging);
+            }
+        }
+    }
+
+    /// What never became a call goes out as it came, but not where the calls beside it are hidden: a client would be left
+    /// with it alone.
+    fn settle_placeholders(&mut self) {
+        for at in self.undecided..self.decisions.len() {
+            if self.decisions[at].is_none() {
+                let is_left_alone = self.counts.hidden > 0;
+                self.set(at, if is_left_alone { Decision::Drop } else { Decision::Release });
             }
         }
     }
@@ -301,11 +317,12 @@ impl ChoiceState {
     /// Lets every undecided call through.
     pub fn release_rest(&mut self, judging: &mut dyn CallJudge) {
         for at in self.undecided..self.decisions.len() {
-            if self.decisions[at].is_none() {
+            if self.decisions[at].is_none() && !self.assembler.calls()[at].is_placeholder() {
                 let decision = judging.release_unjudged(self.index, &self.assembler.calls()[at]);
                 self.set(at, decision);
             }
         }
+        self.settle_placeholders();
     }
 
     fn decide(&mut self, at: usize, known: Known, judging: &mut dyn CallJudge, now_ms: u64) {
@@ -327,29 +344,30 @@ impl ChoiceState {
         self.recount();
     }
 
-    /// Counts the decisions again, and assigns indexes. After calls that the client does not see, each call gets the
-    /// index after the one before it: dense where the upstream's are dense, and never one in use.
+    /// Counts the decisions again, and assigns indexes. From the first call on that the client does not see, or that has the
+    /// index of one before it, each call gets the index after the one before it: dense where the upstream's are dense,
+    /// and never one in use.
     pub(super) fn recount(&mut self) {
         self.counts = Counts::default();
         let (mut next, mut is_shifted) = (0, false);
-        let calls = self.assembler.calls().iter().zip(&self.decisions).zip(&mut self.marks);
-        for ((call, decision), mark) in calls {
-            mark.shifted = None;
-            match decision {
-                None => continue,
-                Some(decision) => {
-                    self.counts.hidden += usize::from(decision.is_hidden());
-                    self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
-                    self.counts.edited += usize::from(*decision != Decision::Release);
-                    if !decision.is_released() {
-                        is_shifted = true;
-                        continue;
-                    }
-                }
+        let (calls, streamed) = (self.assembler.calls(), self.streamed);
+        for (at, call) in calls.iter().enumerate() {
+            self.marks[at].shifted = None;
+            let Some(decision) = &self.decisions[at] else { continue };
+            self.counts.hidden += usize::from(decision.is_hidden());
+            self.counts.waiting += usize::from(matches!(decision, Decision::Hold { .. }));
+            self.counts.edited += usize::from(*decision != Decision::Release);
+            if !decision.is_released() {
+                is_shifted = true;
+                continue;
             }
-            self.counts.released += 1;
+            self.counts.released += usize::from(!call.is_placeholder());
+            let is_seen = |earlier: usize| is_released(&self.decisions[earlier]);
+            let is_shared = |earlier: usize| is_seen(earlier) && calls[earlier].shares_index(call);
+            is_shifted = is_shifted || (streamed && (0..at).any(is_shared));
             if is_shifted {
-                mark.shifted = Some(next);
+                self.marks[at].shifted = Some(next);
+                self.counts.shifted += 1;
                 next += 1;
             } else {
                 next = next.max(call.index().unwrap_or(next) + 1);

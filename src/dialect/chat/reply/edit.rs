@@ -210,18 +210,22 @@ fn edit_calls(
     is_left
 }
 
-/// Whether an edit removes the member from a message or delta whose calls are all blocked.
+/// Whether an edit removes the member from a message or delta whose calls are all blocked. What is no call, such as a
+/// placeholder, goes with them.
 fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
-    let gone = |place: usize| calls.iter().any(|at| at.delta == place && is_blocked(at, state));
+    let call_at = |place: usize| calls.iter().find(|at| at.delta == place);
     let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
         () if is_named(member.key, data, b"tool_calls") => !call.legacy,
         () if is_named(member.key, data, b"function_call") => call.legacy,
         () => false,
     });
     let mut found = false;
-    let all_gone = of_kind.all(|(place, _)| {
-        found = true;
-        gone(place)
+    let all_gone = of_kind.all(|(place, _)| match call_at(place) {
+        Some(at) => {
+            found = true;
+            is_blocked(at, state)
+        }
+        None => true,
     });
     found && all_gone
 }
@@ -248,7 +252,11 @@ fn edit_holder(
         (state.role_sent && is_named(member.key, data, b"role"))
             || is_emptied(data, holder, calls, state, member)
     });
-    if items.iter().any(|(place, _)| !gone[*place]) {
+    let is_removed = |name: &[u8]| {
+        let mut named = holder.members.iter().filter(|member| is_named(member.key, data, name));
+        named.any(|member| is_emptied(data, holder, calls, state, member))
+    };
+    if items.iter().any(|(place, _)| !gone[*place]) && !is_removed(b"tool_calls") {
         splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
     }
     for at in calls.iter().filter(|at| !is_blocked(at, state)) {
@@ -264,7 +272,7 @@ fn edit_holder(
             set_arguments(call, arguments, splices);
         }
     }
-    gone.iter().any(|gone| !gone)
+    calls.iter().any(|at| !is_blocked(at, state))
 }
 
 /// Gives a released call the index that it has among the released ones.
@@ -343,10 +351,14 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
         }
         return untouched && context.cut_usage;
     };
-    if context.hold_usage || (context.cut_usage && reply.choices.is_empty()) {
+    // Some upstreams send the usage that was asked for in a chunk whose choices say nothing.
+    let is_apart = reply.choices.iter().all(|choice| is_silent(data, choice));
+    if context.hold_usage || (context.cut_usage && is_apart) {
         splices.remove_members(&reply.members, is_usage);
         // Engines report more at the end of a stream than was asked for: llama.cpp adds its timings.
-        return context.cut_usage && !context.hold_usage && !is_usage_alone(data, reply, context.head);
+        let is_alone = is_usage_alone(data, reply, context.head)
+            && !reply.choices.iter().any(|choice| carries_more(data, choice));
+        return context.cut_usage && !context.hold_usage && !is_alone;
     }
     if let Some(sum) = &context.usage {
         splices.replace(usage.value, sum.to_string());
@@ -363,6 +375,19 @@ fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bo
     };
     let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
     reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
+}
+
+/// Whether a choice of a chunk has neither text nor a call, nor anything else that a model says.
+fn is_silent(data: &[u8], choice: &Choice) -> bool {
+    choice.calls().all(ToolCall::is_empty) && choice.holders().all(|delta| !says_anything(data, delta))
+}
+
+/// Whether a choice holds anything besides what every choice holds, such as the results of a content filter.
+fn carries_more(data: &[u8], choice: &Choice) -> bool {
+    const EVERY: [&[u8]; 6] =
+        [b"index", b"delta", b"message", b"finish_reason", b"native_finish_reason", b"logprobs"];
+    let is_said = |member: &Member| !matches!(member.value.of(data), b"null" | b"\"\"" | b"[]" | b"{}");
+    choice.members.iter().any(|member| !EVERY.contains(&member.key.raw(data)) && is_said(member))
 }
 
 /// Whether a delta contains anything besides its role and its calls.

@@ -157,12 +157,15 @@ impl<J: CallJudge> ReplyJudge<J> {
         let mut escapes = false;
         let mut beside: Vec<(usize, &ToolCall)> = Vec::new();
         for (delta, call) in choice.calls_by_form() {
+            let is_beside = delta >= choice.delta.calls.len();
+            if state.is_placeholder(call, form == Form::Whole || is_beside, data) {
+                continue;
+            }
             let repeated = match form {
                 Form::Streamed => state.repeated_delta(call, &beside, data),
                 Form::Whole => state.repeated(call, &beside, data),
             };
             let differs = call.ambiguous && !strict;
-            let is_beside = delta >= choice.delta.calls.len();
             let added = match (repeated, form) {
                 (Some(known), _) => AddedCall::beside((known, false), false),
                 _ if is_beside => AddedCall::beside(state.add_call_beside(call, data, strict), differs),

@@ -78,7 +78,9 @@ impl Gathered {
             self.text.extend_from_slice(text.raw(data));
         }
         for call in &choice.delta.calls {
-            self.calls.add(call, data);
+            if !self.calls.is_placeholder(call, data) {
+                self.calls.add(call, data);
+            }
         }
         self.add_others(&choice.delta, data);
         if let Some(finish) = choice.finish {

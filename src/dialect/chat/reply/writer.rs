@@ -16,7 +16,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Whether everything goes out unchanged.
     pub(super) fn changes_nothing(&self) -> bool {
         let adds = self.continuing.is_some() || self.options.cut_usage || self.options.preface.is_some();
-        self.judging.observes() || (!adds && !self.choices.iter().any(ChoiceState::is_edited))
+        let edits = |state: &ChoiceState| state.is_edited() || state.is_renumbered();
+        self.judging.observes() || (!adds && !self.choices.iter().any(edits))
     }
 
     /// Gives out every event of a stream at the front whose calls are all decided on.

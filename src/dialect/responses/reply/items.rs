@@ -3,6 +3,7 @@
 //! where these differ, the call goes out as it was judged.
 
 use crate::conversation::assembled::Assembled;
+use crate::conversation::call::holds_nothing;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
@@ -92,6 +93,15 @@ impl Call {
     /// Whether the client sees it whatever its arguments are.
     fn is_released_by_name(&self) -> bool {
         self.is_released() && !self.with_arguments
+    }
+
+    /// Whether it is a placeholder and no call, as far as it has come: it has no name, and its arguments hold nothing. No
+    /// client can run one. An approval request is found by its id, whatever its name is.
+    pub fn is_placeholder(&self) -> bool {
+        let mut pieces = self.ended.iter().chain([&self.deltas]);
+        matches!(self.kind, CallKind::Function | CallKind::Custom)
+            && self.assembled.is_placeholder()
+            && pieces.all(|piece| holds_nothing(&unescape(piece)))
     }
 
     /// Whether it waits for a person's decision.
@@ -280,6 +290,11 @@ impl OutItem {
         self.veil != Veil::Waiting && self.call.as_ref().is_none_or(Call::is_settled)
     }
 
+    /// Whether its call, if it has one, is decided on or waits for a person.
+    pub fn is_decided(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.decision.is_some())
+    }
+
     /// Bytes kept.
     pub fn size(&self) -> usize {
         let call = self.call.as_ref().map_or(0, Call::size);
@@ -297,6 +312,11 @@ pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, n
         }
         let known = match (call.decision.is_some(), is_complete, ended) {
             (true, ..) => continue,
+            _ if (is_complete || ended) && call.is_placeholder() && !call.differs => {
+                // An item of this index that comes later with a name is another call than this one.
+                (call.decision, call.with_arguments) = (Some(Decision::Release), true);
+                continue;
+            }
             (_, true, _) => Known::Whole,
             (_, false, true) if call.ended.is_some() => Known::Whole,
             (_, false, true) => Known::Cut,
@@ -312,7 +332,7 @@ pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, n
     }
 }
 
-/// Blocks a call whose name is enough for that, even if earlier calls are not decided on.
+/// Blocks a call whose turn has come, if its name is enough for that.
 pub fn block_by_name(call: &mut Call, judging: &mut dyn CallJudge, now_ms: u64) {
     if call.name_passes || call.assembled.name.is_empty() || call.decision.is_some() {
         return;

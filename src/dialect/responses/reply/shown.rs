@@ -59,12 +59,15 @@ impl Shown {
             let (Some(done), true) = (&item.done, item.is_settled()) else { continue };
             item.counted = true;
             match &item.call {
-                Some(call) if call.is_released() => self.released.push(call.assembled.clone()),
+                Some(call) if call.is_released() && !call.is_placeholder() => {
+                    self.released.push(call.assembled.clone());
+                }
                 Some(_) => {}
                 None => self.text.push_str(&text_of(done)),
             }
         }
-        let calls = || items.iter().filter_map(|item| item.call.as_ref());
+        let calls =
+            || items.iter().filter_map(|item| item.call.as_ref()).filter(|call| !call.is_placeholder());
         self.decisions = calls().map(|call| call.decision.clone()).collect();
         self.releases = calls().any(|call| call.is_released());
         self.edited = items.iter().any(|item| item.own)
@@ -117,7 +120,8 @@ impl Shown {
         let by_pieces = &self.given;
         let (calls, decisions) = (&mut self.calls, &self.decisions);
         self.question = Question::of(decisions, || {
-            let made = items.iter().filter_map(|item| item.call.as_ref());
+            let made =
+                items.iter().filter_map(|item| item.call.as_ref()).filter(|call| !call.is_placeholder());
             *calls = made.map(|call| call.assembled.clone()).collect();
             let whole = judging.question(calls, &before)?;
             let pieces = judging.question(calls, by_pieces)?;

@@ -269,7 +269,9 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Adds an item and returns its position.
     fn add(&mut self, mut item: OutItem, now_ms: u64) -> usize {
-        if let Some(call) = &mut item.call {
+        // Calls are judged in the order in which they began: the name alone decides when the call's turn has come.
+        let has_turn = self.items.iter().all(OutItem::is_decided);
+        if let Some(call) = item.call.as_mut().filter(|_| has_turn) {
             block_by_name(call, &mut self.judging, now_ms);
         }
         self.items.push(item);
