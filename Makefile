@@ -17,7 +17,7 @@ FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
 .PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
-	fuzz fuzz-guided site package static cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
+	servers fuzz fuzz-guided site package static cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -37,6 +37,7 @@ help:
 	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt"
 	@echo "make growth     how the cost grows: the plots of docs/performance.md"
 	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
+	@echo "make servers    real servers (llama.cpp, LiteLLM, OGX, vLLM) with real clients: SERVERS=llama make servers"
 	@echo "make eval       the shipped policies on recorded conversations: TOOLREIN_CORPUS=FOLDER make eval"
 
 # nextest where it is installed: its last line says how many tests ran.
@@ -158,6 +159,12 @@ soak: compare
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
 	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test redact_eval --test ask_user_eval --test cost_eval --test tokens_eval -- --nocapture
+
+# tests/servers/README.md says what the servers need; it takes from three minutes (SERVERS=llama) to an hour.
+SERVERS ?= llama,litellm,ogx,vllm
+servers: $(VENV)
+	cargo build --locked --bin toolrein
+	python3 tests/servers --servers "$(SERVERS)"
 
 # Without --locked: a change of the program's dependencies need not be repeated in fuzz/Cargo.lock.
 fuzz:
