@@ -36,6 +36,7 @@ mod repair;
 mod responses;
 mod responses_blocked;
 mod responses_budget;
+mod responses_chains;
 mod responses_context;
 mod responses_kinds;
 mod responses_kit;
