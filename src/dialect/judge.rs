@@ -18,6 +18,9 @@ pub trait CallJudge: Send {
     /// Whether the model was asked for its final answer.
     fn is_landing(&self) -> bool;
 
+    /// Whether the request declares a shell, and only such that the provider runs in a container.
+    fn hosts_shell(&self) -> bool;
+
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
     /// name goes on from it.
     fn is_complete_name(&self, call: &Assembled) -> bool;

@@ -7,6 +7,7 @@ mod event;
 mod hidden;
 mod items;
 mod last;
+mod owner;
 mod settling;
 mod shown;
 mod stream;
@@ -16,7 +17,7 @@ pub mod written;
 
 pub use words::NO_ANSWER;
 
-use self::items::{CHOICE, OutItem, decide, release_rest};
+use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless, release_rest};
 use self::last::Last;
 use self::shown::Shown;
 use self::stream::Held;
@@ -150,7 +151,15 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Decides on calls as far as possible, and gives out what is decided.
     fn advance(&mut self, ended: bool, now_ms: u64, out: &mut Vec<Bytes>) {
-        decide(&mut self.items, ended, &mut self.judging, now_ms);
+        let progress = match &self.last {
+            _ if !ended => Progress::Open,
+            Some(last) if last.cut => Progress::Cut,
+            _ => Progress::Ended,
+        };
+        if ended {
+            forget_nameless(&mut self.items);
+        }
+        decide(&mut self.items, progress, &mut self.judging, now_ms);
         if self.has_unanswerable() {
             return self.break_off(Unjudged::Unanswerable);
         }

@@ -24,6 +24,10 @@ impl CallJudge for Judging {
         self.landing
     }
 
+    fn hosts_shell(&self) -> bool {
+        self.judge.hosts_shell
+    }
+
     fn is_complete_name(&self, call: &Assembled) -> bool {
         self.judge.is_complete(&call.name())
     }
