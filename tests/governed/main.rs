@@ -43,6 +43,7 @@ mod responses_cut;
 mod responses_indexes;
 mod responses_kinds;
 mod responses_kit;
+mod responses_references;
 mod responses_transparency;
 mod responses_trouble;
 mod talk;

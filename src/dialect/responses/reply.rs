@@ -425,6 +425,18 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         Some((name, known.to_bytes()))
     }
 
+    fn last_items(&self) -> Vec<String> {
+        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown()) {
+            return Vec::new();
+        }
+        let named = || self.items.iter().rev().filter(|item| !item.own && item.is_shown());
+        let calls = named().find(|item| item.call.is_some());
+        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
+        let mut ids: Vec<String> = ids.collect();
+        ids.dedup();
+        ids
+    }
+
     fn carried(&self) -> &[&'static str] {
         &self.carried
     }

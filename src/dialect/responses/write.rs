@@ -3,6 +3,7 @@
 
 use super::flatten::flatten;
 use super::notice::place;
+use super::references::put_back;
 use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
@@ -61,6 +62,12 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
             leave_out(body, history, &open, &mut splices);
             continue_from(request, body, history.upstream_id.as_deref(), &mut splices);
         }
+    }
+    if let Some(referenced) = &request.referenced {
+        if splices.is_empty() {
+            return Rope::whole(referenced.original.clone());
+        }
+        put_back(referenced, &mut splices);
     }
     let mut rope = splices.apply(body);
     if variant.repairs.any() {
