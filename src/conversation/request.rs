@@ -98,7 +98,7 @@ pub struct Request {
     pub declares_tools: bool,
     /// More tools may be callable than the request shows: its history is upstream, or servers declare tools.
     pub declares_elsewhere: bool,
-    /// It declares a shell, and only such that the provider runs in a container.
+    /// It declares no shell that the client runs: what shells there are run in the provider's container.
     pub hosts_shell: bool,
     /// Calls of a shell that say of themselves that the provider has run them, each with the index of its message.
     pub in_containers: Vec<(usize, ToolCall)>,

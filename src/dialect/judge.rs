@@ -18,7 +18,7 @@ pub trait CallJudge: Send {
     /// Whether the model was asked for its final answer.
     fn is_landing(&self) -> bool;
 
-    /// Whether the request declares a shell, and only such that the provider runs in a container.
+    /// Whether the request declares no shell that the client runs.
     fn hosts_shell(&self) -> bool;
 
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose

@@ -96,13 +96,13 @@ pub struct Item {
     pub seals: bool,
     /// Its status says that the reply was cut within it.
     pub is_marked_cut: bool,
-    /// A call of a shell that says of itself that the provider runs it, in a container: it is that only if the request
-    /// declares such a shell.
+    /// A call of a shell that says of itself that the provider runs it, in a container. It is not that where the request
+    /// declares a shell that the client runs.
     pub is_in_container: bool,
 }
 
 impl Item {
-    /// Takes it for what the request says that it is: `hosts_shell`, if shells run in the provider's container alone.
+    /// Takes it for what the request says that it is: `hosts_shell`, if the request declares no shell that the client runs.
     pub fn settle(&mut self, hosts_shell: bool) {
         if self.is_in_container && !hosts_shell {
             self.kind = ItemKind::Call(CallKind::Shell);

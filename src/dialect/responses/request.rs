@@ -146,11 +146,11 @@ fn rest(
     Ok(())
 }
 
-/// Calls of a shell in a container are the client's, whatever they say, unless the request declares such a shell alone.
+/// Calls of a shell in a container are the client's, whatever they say, where the request declares a shell that the client
+/// runs.
 fn settle_shells(request: &mut Request, body: &[u8]) {
-    let environments = request.tools.iter().filter_map(|tool| shell_environment(tool, body));
-    let (hosted, local): (Vec<bool>, Vec<bool>) = environments.partition(|is_hosted| *is_hosted);
-    request.hosts_shell = !hosted.is_empty() && local.is_empty();
+    let mut environments = request.tools.iter().filter_map(|tool| shell_environment(tool, body));
+    request.hosts_shell = environments.all(|is_hosted| is_hosted);
     if request.hosts_shell {
         return;
     }

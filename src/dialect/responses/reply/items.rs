@@ -121,6 +121,19 @@ impl Call {
         }
     }
 
+    /// Drops a call about which a person would be asked: nobody is asked about half a call.
+    fn take_question_back(&mut self, is_complete: bool) {
+        if !matches!(self.decision, Some(Decision::Ask { .. })) {
+            return;
+        }
+        if !is_complete {
+            self.take_pieces();
+        }
+        if self.may_be_cut() {
+            self.decision = Some(Decision::Drop);
+        }
+    }
+
     /// Whether its arguments are no JSON, as they are where the end is missing.
     fn has_open_arguments(&self) -> bool {
         serde_json::from_str::<IgnoredAny>(&self.assembled.arguments()).is_err()
@@ -333,7 +346,13 @@ pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJ
     let last_call = items.iter().rposition(|item| item.call.is_some());
     for (at, item) in items.iter_mut().enumerate() {
         let is_complete = item.done.is_some();
-        let Some(call) = item.call.as_mut().filter(|call| call.decision.is_none()) else { continue };
+        let Some(call) = item.call.as_mut() else { continue };
+        if progress == Progress::Cut && Some(at) == last_call {
+            call.take_question_back(is_complete);
+        }
+        if call.decision.is_some() {
+            continue;
+        }
         if !is_complete {
             block_by_name(call, judging, now_ms);
             if progress != Progress::Open && call.decision.is_none() {
