@@ -217,6 +217,11 @@ impl Identity {
         self.key.hash(Domain::Response, &[&self.caller.0.to_le_bytes(), continues.as_bytes()])
     }
 
+    /// The key of what is known of the conversation that ends with the item `id`, by which requests may refer to it.
+    pub fn item_key(&self, id: &str) -> Hash {
+        self.key.hash(Domain::Response, &[&self.caller.0.to_le_bytes(), b"item", id.as_bytes()])
+    }
+
     /// The key of a text reply after `context`.
     pub fn text_key(&self, context: Hash, text: &str) -> Hash {
         self.key.hash(Domain::Text, &[&context.0.to_le_bytes(), text.trim().as_bytes()])

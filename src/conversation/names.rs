@@ -111,6 +111,17 @@ fn trimmed(name: &str) -> &str {
     name.trim_matches(is_blank)
 }
 
+/// The built-in tool that programs run for a call of `name`, whatever kind of call it is. OpenAI's Agents SDK takes any
+/// name that begins with `apply_patch` for the built-in patch, and a call of the local shell for one of the shell; Codex
+/// runs a function under the names of the shell.
+fn built_in(name: &str) -> Option<&'static str> {
+    match &*dispatch_form(name) {
+        "shell" | "local_shell" | "shell_call" | "local_shell_call" | "container.exec" => Some("shell"),
+        form if form.starts_with("apply_patch") => Some("apply_patch"),
+        _ => None,
+    }
+}
+
 /// The names of the declared tools in order, so that the one that a call means is found without comparing all.
 pub struct DeclaredNames<N> {
     names: Vec<N>,
@@ -132,6 +143,19 @@ impl<N: AsRef<str>> DeclaredNames<N> {
         if let Ok(exact) = self.names.binary_search_by(|known| known.as_ref().cmp(name)) {
             return Some(self.names[exact].as_ref());
         }
+        self.near(name).or_else(|| {
+            let built_in_tool = built_in(name)?;
+            // Their own names, not every name that programs would take for them.
+            let is_it = |known: &&str| match built_in_tool {
+                "shell" => matches!(*known, "shell" | "local_shell"),
+                tool => *known == tool,
+            };
+            self.names.iter().map(AsRef::as_ref).rfind(is_it)
+        })
+    }
+
+    /// The only declared name with the same form.
+    fn near(&self, name: &str) -> Option<&str> {
         let form = dispatch_form(name);
         let near = self.forms();
         let near = &near[near.partition_point(|(other, _)| **other < *form)..];
@@ -229,6 +253,24 @@ mod tests {
             ("shop.pay", "pay", false),
         ] {
             assert_eq!(RestrictedNames::new(name).include(listed), restricts, "{listed} {name}");
+        }
+    }
+
+    #[test]
+    fn a_call_under_a_name_that_programs_dispatch_to_a_built_in_tool_means_that_tool() {
+        for (declared, name, meant_one) in [
+            (&["shell"][..], "local_shell", Some("shell")),
+            (&["shell"], "container.exec", Some("shell")),
+            (&["local_shell"], "shell", Some("local_shell")),
+            (&["local_shell", "shell"], "local_shell", Some("local_shell")),
+            (&["local_shell", "shell"], "shell_call", Some("shell")),
+            (&["apply_patch"], " Apply_Patch_v2", Some("apply_patch")),
+            (&["apply_patch"], "patch", None),
+            (&["apply_patch_fast"], "apply_patch", None),
+            (&["run_shell"], "shell", None),
+            (&["look"], "shell", None),
+        ] {
+            assert_eq!(DeclaredNames::new(declared.iter().copied()).meant(name), meant_one, "{name}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! A request as spans of its body: which members matter to toolrein and where they are. Nothing is copied; the
 //! dialects parse it.
 
-use super::call::in_namespace;
+use super::call::{ToolCall, in_namespace};
 use super::checkpoint::Checkpoint;
 use super::message::Message;
 use crate::wire::body::{Span, Str};
@@ -57,6 +57,17 @@ pub struct UpstreamHistory {
     pub original: Bytes,
 }
 
+/// The items that a request refers to, put in place of the references in a copy of the request.
+#[derive(Clone, Debug, Default)]
+pub struct ReferencedItems {
+    /// Where each is in the copy, and the reference that is sent.
+    pub items: Vec<(Span, Bytes)>,
+    /// How many references are to items that are not known.
+    pub unknown: u64,
+    /// The request as it came.
+    pub original: Bytes,
+}
+
 /// A request that carries a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -72,6 +83,10 @@ pub struct Request {
     pub continues: Option<String>,
     /// What is known of the conversation that it continues.
     pub upstream_history: Option<Box<UpstreamHistory>>,
+    /// The id of the last item that it only refers to: the item itself is upstream.
+    pub reference: Option<String>,
+    /// The items that it refers to, where they are known.
+    pub referenced: Option<Box<ReferencedItems>>,
     /// The reply may be continued by its id, or in its conversation.
     pub may_be_continued: bool,
     /// A message has an id that toolrein gave it, which the upstream does not know.
@@ -83,6 +98,10 @@ pub struct Request {
     pub declares_tools: bool,
     /// More tools may be callable than the request shows: its history is upstream, or servers declare tools.
     pub declares_elsewhere: bool,
+    /// It declares no shell that the client runs: what shells there are run in the provider's container.
+    pub hosts_shell: bool,
+    /// Calls of a shell that say of themselves that the provider has run them, each with the index of its message.
+    pub in_containers: Vec<(usize, ToolCall)>,
     /// Tools of ours may be declared after those of the client.
     pub takes_more_tools: bool,
     pub choice: Choice,

@@ -33,6 +33,9 @@ pub trait CallJudge: Send {
     /// The tools of which the model may write calls: those that are declared, and those that it has called.
     fn known_tools(&self) -> ToolNames;
 
+    /// Whether the request declares no shell that the client runs.
+    fn hosts_shell(&self) -> bool;
+
     /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
     /// name goes on from it.
     fn is_complete_name(&self, call: &Assembled) -> bool;

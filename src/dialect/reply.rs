@@ -139,6 +139,11 @@ pub trait Reply<J>: Send {
         None
     }
 
+    /// The ids of items with which the conversation may be known to end where a later request only refers to them.
+    fn last_items(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The kinds of items that it carried unjudged, since no client runs them: one for each item, of
     /// [`CARRIED`](super::CARRIED).
     fn carried(&self) -> &[&'static str] {

@@ -37,17 +37,27 @@ pub(super) struct Sought {
 }
 
 impl Core {
-    /// Asks for what is known of the conversation, where the upstream keeps it.
+    /// Asks for what is known of the conversation, where the upstream keeps it, or keeps items that the request only
+    /// refers to.
     pub(super) fn find_history(&mut self, now: Now) -> Phase {
-        let Some(continues) = &self.request.continues else { return self.look_up(now) };
-        self.outputs.push_back(Output::FindHistory(self.identity.response_key(continues)));
+        let (request, identity) = (&self.request, &self.identity);
+        let reference = || request.reference.as_deref().map(|id| identity.item_key(id));
+        let continues = request.continues.as_deref().map(|id| identity.response_key(id));
+        let Some(key) = continues.or_else(reference) else { return self.look_up(now) };
+        self.outputs.push_back(Output::FindHistory(key));
         Phase::History
     }
 
     /// Goes on with what is known of the conversation, or with what the request shows.
     pub(super) fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
         match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
-            Some((body, request)) => (self.body, self.request) = (body, Arc::new(request)),
+            Some((body, request)) => {
+                let unknown = request.referenced.as_ref().map_or(0, |referenced| referenced.unknown);
+                if unknown > 0 {
+                    self.record.act(On::Request, "upstream_history", "unknown", unknown);
+                }
+                (self.body, self.request) = (body, Arc::new(request));
+            }
             None => {
                 self.record.act(On::Request, "upstream_history", "unknown", 1);
                 if self.shared.config.store.strict && !self.is_observing() {

@@ -333,8 +333,11 @@ impl Running {
 
     /// Stores what is known of a conversation that the upstream keeps, with its newest reply.
     pub(super) fn remember_history(core: &mut Core, reply: &dyn Reply<Judging>) {
-        if let Some((name, known)) = reply.history(&core.request, &core.body) {
-            let history = Some((core.identity.response_key(&name), known));
+        let Some((name, known)) = reply.history(&core.request, &core.body) else { return };
+        let key = core.identity.response_key(&name);
+        let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
+        for key in std::iter::once(key).chain(items).collect::<Vec<_>>() {
+            let history = Some((key, known.clone()));
             core.outputs.push_back(Output::Store(News { history, ..News::default() }));
         }
     }

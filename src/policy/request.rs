@@ -24,6 +24,8 @@ pub struct RequestFacts<'a> {
     pub declares_nameless: bool,
     /// See [`Request::declares_elsewhere`](crate::conversation::request::Request::declares_elsewhere).
     pub declares_elsewhere: bool,
+    /// See [`Request::hosts_shell`](crate::conversation::request::Request::hosts_shell).
+    pub hosts_shell: bool,
     /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
     /// form.
     pub takes_tools: bool,
@@ -97,6 +99,7 @@ impl<'a> RequestFacts<'a> {
             declares_nameless: tools.len() < transcript.request.tools.len(),
             tools,
             declares_elsewhere: transcript.request.declares_elsewhere,
+            hosts_shell: transcript.request.hosts_shell,
             takes_tools: takes_tools(transcript),
             forced: transcript.request.choice == Choice::Forced,
             cuts,

@@ -1,8 +1,11 @@
 //! Splices: replacements of spans in a text, and the result as a rope of slices. What is not replaced is not copied.
+//! Each span has one writer: two splices that overlap are a mistake of the code that made them. Tests fail of it; in
+//! production one of the two is written and never both.
 
 use crate::wire::body::Span;
 use crate::wire::members::Member;
 use bytes::{Bytes, BytesMut};
+use std::cmp::Reverse;
 
 /// A text in pieces, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,9 +65,31 @@ impl Rope {
 pub struct Splices(Vec<(Span, Bytes)>);
 
 impl Splices {
-    /// Puts `with` in the place of `span`. Spans must not overlap.
+    /// Puts `with` in the place of `span`. Spans must not overlap: [`Self::apply`] says what happens if they do.
     pub fn replace(&mut self, span: Span, with: impl Into<Bytes>) {
         self.0.push((span, with.into()));
+    }
+
+    /// Puts `with` in the place of `span`, whatever else was to change within it. What is inserted at its borders stays,
+    /// and of a splice that crosses a border the part outside.
+    pub fn replace_all(&mut self, span: Span, with: impl Into<Bytes>) {
+        self.0.retain_mut(|(other, text)| {
+            if other.start == other.end {
+                return other.start <= span.start || other.start >= span.end;
+            }
+            if other.end <= span.start || other.start >= span.end {
+                return true;
+            }
+            if other.start < span.start {
+                other.end = span.start;
+            } else if other.end > span.end {
+                (other.start, *text) = (span.end, Bytes::new());
+            } else {
+                return false;
+            }
+            true
+        });
+        self.replace(span, with);
     }
 
     /// Puts `text` before the byte at `at`; texts for one position keep their order.
@@ -75,6 +100,11 @@ impl Splices {
     /// Whether nothing is replaced.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether one splice changes all of `span`.
+    pub fn covers(&self, span: Span) -> bool {
+        self.0.iter().any(|(other, _)| other.start <= span.start && other.end >= span.end)
     }
 
     /// Removes the `members` of an object for which `drop` is true, with their commas.
@@ -98,18 +128,20 @@ impl Splices {
         }
     }
 
-    /// The text with everything replaced.
+    /// The text with everything replaced. Of splices that overlap, the one that begins first counts, and of those that
+    /// begin together the longest, and of equal ones the first that was added; the others are left out.
     pub fn apply(mut self, text: &Bytes) -> Rope {
         if self.0.is_empty() {
             return Rope::whole(text.clone());
         }
         // What is inserted at the start of a replaced span comes before it.
-        self.0.sort_by_key(|(span, _)| (span.start, span.end));
+        self.0.sort_by_key(|(span, _)| (span.start, span.start < span.end, Reverse(span.end)));
         let mut rope = Rope::default();
         let mut at = 0;
         for (span, with) in self.0 {
             let range = span.range();
             if range.start < at {
+                debug_assert!(false, "two splices overlap at {span:?}: {:?}", text.slice(range));
                 continue;
             }
             rope.push(text.slice(at..range.start));
@@ -158,6 +190,59 @@ mod tests {
             let left: Vec<_> = keys.iter().filter(|(_, drop)| !drop).collect();
             let expected = format!("{{ {} }}", write(&left));
             prop_assert_eq!(splices.apply(&text).join(), Bytes::from(expected));
+        }
+    }
+
+    /// What remains of "one two three" with these replacements by capital letters, in each order of their making.
+    fn replaced(spans: &[(usize, usize)]) -> Vec<String> {
+        let text = Bytes::from_static(b"one two three");
+        let apply = |spans: &[(usize, usize)]| {
+            let mut splices = Splices::default();
+            for (start, end) in spans {
+                splices.replace(Span::new(*start, *end), format!("<{start}-{end}>"));
+            }
+            let out = std::panic::catch_unwind(|| splices.apply(&text).join());
+            out.map_or_else(|_| "overlap".to_owned(), |out| String::from_utf8_lossy(&out).into_owned())
+        };
+        let back: Vec<_> = spans.iter().rev().copied().collect();
+        vec![apply(spans), apply(&back)]
+    }
+
+    #[test]
+    fn splices_that_overlap_fail_a_test_and_are_never_both_written() {
+        for (spans, first) in [
+            (&[(4, 7), (5, 6)][..], "one <4-7> three"),
+            (&[(4, 7), (4, 5)], "one <4-7> three"),
+            (&[(4, 7), (6, 9)], "one <4-7>hree"),
+            (&[(4, 7), (5, 5)], "one <4-7> three"),
+        ] {
+            for out in replaced(spans) {
+                assert_eq!(out, if cfg!(debug_assertions) { "overlap" } else { first }, "{spans:?}");
+            }
+        }
+        for (spans, out) in [
+            (&[(4, 7), (4, 4)][..], "one <4-4><4-7> three"),
+            (&[(4, 7), (7, 7)], "one <4-7><7-7> three"),
+            (&[(4, 7), (7, 8)], "one <4-7><7-8>three"),
+        ] {
+            assert_eq!(replaced(spans), [out, out], "{spans:?}");
+        }
+    }
+
+    #[test]
+    fn one_writer_may_take_a_span_with_all_that_was_to_change_in_it() {
+        let text = Bytes::from_static(b"one two three");
+        for (others, out) in [
+            (&[(4, 7), (5, 5), (4, 4), (7, 7), (5, 6)][..], "one .ALL. three"),
+            (&[(0, 3), (8, 13)], ". ALL ."),
+            (&[(0, 5), (6, 13)], ".ALL"),
+        ] {
+            let mut splices = Splices::default();
+            for (start, end) in others {
+                splices.replace(Span::new(*start, *end), ".");
+            }
+            splices.replace_all(Span::new(4, 7), "ALL");
+            assert_eq!(splices.apply(&text).join(), out, "{others:?}");
         }
     }
 

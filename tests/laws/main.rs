@@ -10,6 +10,7 @@ mod crossing;
 mod dialects;
 mod generate;
 mod leaks;
+mod leaks_responses;
 mod memory;
 mod panics;
 mod recordings;

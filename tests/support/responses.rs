@@ -104,6 +104,38 @@ impl Output {
         events
     }
 
+    /// The stream of its items as this server sends it.
+    pub fn stream_of(&self, server: Server, request: &Value) -> String {
+        match server {
+            Server::LlamaCpp => {
+                self.parallel_events(request, &of_llama_cpp).iter().map(event).collect::<String>()
+                    + "data: [DONE]\n\n"
+            }
+            Server::Ogx => self.parallel_events(request, &of_ogx).iter().map(event).collect(),
+        }
+    }
+
+    /// The events of its stream, of which those that end calls come after all others.
+    pub fn parallel(&self, request: &Value) -> Vec<Value> {
+        self.parallel_events(request, &|events, _| {
+            events.iter_mut().enumerate().for_each(|(at, event)| event["sequence_number"] = at.into());
+        })
+    }
+
+    /// The events, of which those that end calls come after all others; `finish` makes them the server's.
+    fn parallel_events(&self, request: &Value, finish: &dyn Fn(&mut Vec<Value>, &[Value])) -> Vec<Value> {
+        let mut events = self.events(request);
+        let mut last = events.pop().into_iter().collect::<Vec<_>>();
+        let ends_call = |event: &Value| {
+            event["type"] == "response.output_item.done" && event["item"]["type"] == "function_call"
+        };
+        let (ends, mut all): (Vec<Value>, Vec<Value>) = events.into_iter().partition(ends_call);
+        all.extend(ends);
+        all.append(&mut last);
+        finish(&mut all, &self.items);
+        all
+    }
+
     fn response(&self, request: &Value, status: &str) -> Value {
         let is_done = status == "completed";
         let or = |name: &str, default: Value| request.get(name).cloned().unwrap_or(default);
@@ -118,6 +150,63 @@ impl Output {
             "store": or("store", json!(true)), "temperature": 1.0, "text": or("text", json!({"format": {"type": "text"}})),
             "tool_choice": or("tool_choice", json!("auto")), "tools": or("tools", json!([])), "top_p": 1.0,
             "truncation": "disabled", "usage": if is_done { usage } else { Value::Null }, "user": null, "metadata": {}})
+    }
+}
+
+/// Servers whose streams have no `output_index` that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// llama.cpp's server: no index, no sequence numbers and no ids of calls beside `call_id`, by which their pieces
+    /// name them; no event ends the arguments.
+    LlamaCpp,
+    /// OGX: calls that are made at once begin under one index.
+    Ogx,
+}
+
+/// Both.
+pub const SERVERS: [Server; 2] = [Server::LlamaCpp, Server::Ogx];
+
+fn of_llama_cpp(events: &mut Vec<Value>, items: &[Value]) {
+    let without_id = |item: &mut Value| {
+        if item["type"] == "function_call" {
+            item.as_object_mut().unwrap().remove("id");
+        }
+    };
+    events.retain(|event| event["type"] != "response.function_call_arguments.done");
+    for event in events {
+        for name in ["output_index", "content_index", "sequence_number", "logprobs"] {
+            event.as_object_mut().unwrap().remove(name);
+        }
+        if let Some(call) =
+            items.iter().find(|item| item["id"] == event["item_id"] && item["call_id"] != Value::Null)
+        {
+            event["item_id"] = call["call_id"].clone();
+        }
+        let kept = match event["response"]["status"].as_str() {
+            Some("in_progress") => &["id", "object", "status"][..],
+            _ => &["id", "object", "created_at", "status", "model", "output", "usage"],
+        };
+        if let Some(response) = event.get_mut("response") {
+            response.as_object_mut().unwrap().retain(|name, _| kept.contains(&name.as_str()));
+            response["output"].as_array_mut().into_iter().flatten().for_each(without_id);
+            if response["output"].is_null() {
+                response.as_object_mut().unwrap().remove("output");
+            }
+        }
+        if let Some(item) = event.get_mut("item") {
+            without_id(item);
+        }
+    }
+}
+
+fn of_ogx(events: &mut Vec<Value>, items: &[Value]) {
+    let first = items.iter().position(|item| item["type"] == "function_call").unwrap_or(items.len());
+    for (at, event) in events.iter_mut().enumerate() {
+        event["sequence_number"] = at.into();
+        let ends_item = event["type"] == "response.output_item.done";
+        if event["output_index"].as_u64().is_some_and(|index| index > first as u64) && !ends_item {
+            event["output_index"] = first.into();
+        }
     }
 }
 

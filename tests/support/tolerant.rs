@@ -319,3 +319,57 @@ fn expanded(calls: Vec<Call>) -> Vec<Call> {
     all.dedup();
     all
 }
+
+/// Every call that a client might find in a whole reply of the Responses API.
+pub fn calls_in_response(body: &[u8]) -> Vec<Call> {
+    let text = String::from_utf8_lossy(body);
+    let found: Vec<Call> = read(&text).iter().flat_map(output_calls).collect();
+    expanded(found)
+}
+
+fn output_calls(response: &Json) -> Vec<Call> {
+    response.all("output").flat_map(Json::items).flat_map(item_calls).collect()
+}
+
+/// The readings of an item that may be a call.
+fn item_calls(item: &Json) -> Vec<Call> {
+    let kinds: Vec<&str> = item.all("type").filter_map(Json::text).collect();
+    let is_call = kinds.iter().any(|kind| kind.ends_with("_call") || *kind == "mcp_approval_request");
+    if is_call { readings(item) } else { Vec::new() }
+}
+
+/// Every call that a client might put together from a stream of the Responses API: from each item, from the list of
+/// each response, and from pieces by index or by any id.
+pub fn calls_in_response_stream(bytes: &[u8]) -> Vec<Call> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut found = Vec::new();
+    for split in [events_by_blank_lines(&text), events_by_lines(&text)] {
+        let mut calls: BTreeMap<String, Call> = BTreeMap::new();
+        for event in split.iter().filter_map(|data| read(data)) {
+            found.extend(event.all("response").flat_map(output_calls));
+            let index =
+                || event.all("output_index").last().map(|index| format!("index {}", index_key(index)));
+            let ids = event.all("item_id").filter_map(Json::text).map(|id| format!("id {id}"));
+            for item in event.all("item") {
+                let read = item_calls(item);
+                let of_item = item.all("id").chain(item.all("call_id")).filter_map(Json::text);
+                let keys: Vec<String> = of_item.map(|id| format!("id {id}")).chain(index()).collect();
+                for call in &read {
+                    keys.iter().for_each(|key| drop(calls.insert(key.clone(), call.clone())));
+                }
+                found.extend(read);
+            }
+            for key in ids.chain(index()) {
+                let Some(call) = calls.get_mut(&key) else { continue };
+                for delta in event.all("delta") {
+                    call.arguments.push_str(&delta.arguments());
+                }
+                let whole = event.all("arguments").chain(event.all("input")).map(Json::arguments);
+                found.extend(whole.map(|arguments| Call { arguments, ..call.clone() }));
+            }
+            found.extend(calls.values().cloned());
+        }
+    }
+    found.retain(|call| !call.name.is_empty());
+    expanded(found)
+}

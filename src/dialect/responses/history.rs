@@ -7,7 +7,8 @@ use crate::conversation::message::{Content, Role};
 use crate::conversation::request::{Request, UpstreamHistory};
 use crate::plural::counted;
 use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, escaped};
+use crate::wire::json::{decode, escaped, quote};
+use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -98,14 +99,24 @@ fn user_message(text: &[u8]) -> Bytes {
     [br#"{"role":"user","content":"#, text, b"}"].concat().into()
 }
 
-/// An item as it is kept; `None` for one that no policy looks at.
+/// An item as it is kept. Of one that no policy looks at, only what a reference to it needs; `None` where nothing can
+/// refer to it.
 fn short(item: &Bytes) -> Option<Box<RawValue>> {
     let read = parse_item(&mut Scanner::new(item)).ok()?;
     match read.kind {
+        ItemKind::Carried if read.is_in_container => raw(item),
+        ItemKind::Reasoning | ItemKind::Carried if !read.seals => raw(&known_by_id(item, &read)?),
         ItemKind::Reasoning | ItemKind::Carried => None,
         ItemKind::Result => raw(&shortened(item, &read)),
         _ => raw(item),
     }
+}
+
+/// An item's type and id.
+fn known_by_id(item: &Bytes, read: &Item) -> Option<Bytes> {
+    let id = read.id.map(|id| decode(id, item))?;
+    let kind = members_of(item, read.span).into_iter().find(|member| member.key.raw(item) == b"type")?;
+    Some([b"{\"type\":", kind.value.of(item), b",\"id\":", quote(&id).as_bytes(), b"}"].concat().into())
 }
 
 fn shortened(item: &Bytes, read: &Item) -> Bytes {
@@ -148,6 +159,9 @@ fn bound(items: &mut Vec<Box<RawValue>>) {
 pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
     let known: Known = serde_json::from_slice(known).ok()?;
     let request = super::parse(body).ok()?;
+    if request.continues.is_none() {
+        return super::references::with_items(body, &request, &known.items);
+    }
     let input = request.messages_span;
     let items = known.items.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
     let (at, prefix, suffix) = match input.of(body).first() {

@@ -94,9 +94,21 @@ pub struct Item {
     pub odd: bool,
     /// See [`Message::seals`](crate::conversation::message::Message::seals).
     pub seals: bool,
+    /// Its status says that the reply was cut within it.
+    pub is_marked_cut: bool,
+    /// A call of a shell that says of itself that the provider runs it, in a container. It is not that where the request
+    /// declares a shell that the client runs.
+    pub is_in_container: bool,
 }
 
 impl Item {
+    /// Takes it for what the request says that it is: `hosts_shell`, if the request declares no shell that the client runs.
+    pub fn settle(&mut self, hosts_shell: bool) {
+        if self.is_in_container && !hosts_shell {
+            self.kind = ItemKind::Call(CallKind::Shell);
+        }
+    }
+
     /// Whether the model made it.
     pub fn is_of_model(&self) -> bool {
         matches!(
@@ -118,6 +130,7 @@ struct Read {
     server: Option<Str>,
     role: Option<Str>,
     execution: Option<Str>,
+    status: Option<Str>,
     arguments: Arguments,
     input: Arguments,
     action: Arguments,
@@ -184,6 +197,7 @@ impl Read {
             b"server_label" => &mut self.server,
             b"role" => &mut self.role,
             b"execution" => &mut self.execution,
+            b"status" => &mut self.status,
             _ => return self.other_member(key, scanner),
         };
         *member = string_or_skip(scanner)?;
@@ -208,9 +222,12 @@ impl Read {
     }
 
     fn item(self, span: Span, odd: bool, text: &[u8]) -> Item {
-        let kind = self.kind_of(text);
+        let in_container = !self.ambiguous && self.environment.is_some_and(|place| is_container(place, text));
+        let judged = self.kind_of(text);
+        let is_in_container = in_container && judged == ItemKind::Call(CallKind::Shell);
+        let kind = if is_in_container { ItemKind::Carried } else { judged };
         let mut call = ToolCall { span, id: self.call_id, ambiguous: self.ambiguous, ..ToolCall::default() };
-        if let ItemKind::Call(of) = kind {
+        if let ItemKind::Call(of) = judged {
             (call.name, call.namespace) = match of {
                 CallKind::McpApproval => (self.name, self.server),
                 of if of.is_named() => (self.name, self.namespace),
@@ -232,21 +249,21 @@ impl Read {
         let content = if kind == ItemKind::Result { self.output } else { self.content };
         let name = self.kind.map_or("".into(), |kind| decode(kind, text));
         let seals = name == "compaction" || name.starts_with("program") || name.starts_with("mcp_");
-        Item { span, kind, id: self.id, call, content, tools: self.tools, odd, seals }
+        let is_marked_cut = self.status.is_some_and(|status| decode(status, text) == "incomplete");
+        let (id, tools) = (self.id, self.tools);
+        Item { span, kind, id, call, content, tools, odd, seals, is_marked_cut, is_in_container }
     }
 
     fn kind_of(&self, text: &[u8]) -> ItemKind {
         let role = || self.role.map(|role| role_of(&decode(role, text)));
         let Some(kind) = self.kind else { return role().map_or(ItemKind::Other, ItemKind::Message) };
         let is_local = self.execution.is_some_and(|execution| decode(execution, text) == "client");
-        // What is ambiguous is judged.
-        let in_container = !self.ambiguous && self.environment.is_some_and(|place| is_container(place, text));
         match &*decode(kind, text) {
             "message" => ItemKind::Message(role().unwrap_or(Role::Other)),
             "function_call" => ItemKind::Call(CallKind::Function),
             "custom_tool_call" => ItemKind::Call(CallKind::Custom),
             "local_shell_call" => ItemKind::Call(CallKind::LocalShell),
-            "shell_call" if !in_container => ItemKind::Call(CallKind::Shell),
+            "shell_call" => ItemKind::Call(CallKind::Shell),
             "apply_patch_call" => ItemKind::Call(CallKind::ApplyPatch),
             "computer_call" => ItemKind::Call(CallKind::Computer),
             "tool_search_call" if is_local => ItemKind::Call(CallKind::ToolSearch),
@@ -283,9 +300,9 @@ fn prefix(text: Str, bytes: usize) -> Str {
     Str { span: Span::new(range.start, range.end.saturating_sub(bytes).max(range.start)), ..text }
 }
 
-/// Whether the `environment` of a shell call is a container of the provider's, which runs the call itself. It is not
-/// where it has no `type`, or more than one.
-fn is_container(environment: Span, text: &[u8]) -> bool {
+/// Whether the `environment` of a shell, or of a call of one, is a container of the provider's, which runs the calls
+/// itself. It is not where it has no `type`, or more than one.
+pub fn is_container(environment: Span, text: &[u8]) -> bool {
     let members = members_of(text, environment);
     let is_type = |member: &&Member| *in_one_case(&decode_bytes(member.key, text)) == *b"type";
     let mut types = members.iter().filter(is_type);

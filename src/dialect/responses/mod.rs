@@ -5,6 +5,7 @@ mod flatten;
 mod history;
 pub mod item;
 mod notice;
+mod references;
 mod repair;
 pub mod reply;
 mod request;

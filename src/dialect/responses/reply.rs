@@ -9,6 +9,7 @@ mod items;
 mod kept;
 mod last;
 mod markup;
+mod owner;
 mod settling;
 mod shown;
 mod stream;
@@ -18,7 +19,7 @@ pub mod written;
 
 pub use words::NO_ANSWER;
 
-use self::items::{CHOICE, OutItem, decide, release_rest};
+use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless, release_rest};
 use self::kept::Kept;
 use self::last::Last;
 use self::markup::Cleaner;
@@ -159,7 +160,15 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// Decides on calls as far as possible, and gives out what is decided.
     fn advance(&mut self, ended: bool, now_ms: u64, out: &mut Vec<Bytes>) {
-        decide(&mut self.items, ended, &mut self.judging, now_ms);
+        let progress = match &self.last {
+            _ if !ended => Progress::Open,
+            Some(last) if last.cut => Progress::Cut,
+            _ => Progress::Ended,
+        };
+        if ended {
+            forget_nameless(&mut self.items);
+        }
+        decide(&mut self.items, progress, &mut self.judging, now_ms);
         if self.has_unanswerable() {
             return self.break_off(Unjudged::Unanswerable);
         }
@@ -405,6 +414,18 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
 
     fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
         self.kept_history(request, body)
+    }
+
+    fn last_items(&self) -> Vec<String> {
+        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown()) {
+            return Vec::new();
+        }
+        let named = || self.items.iter().rev().filter(|item| !item.own && item.is_shown());
+        let calls = named().find(|item| item.call.is_some());
+        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
+        let mut ids: Vec<String> = ids.collect();
+        ids.dedup();
+        ids
     }
 
     fn carried(&self) -> &[&'static str] {

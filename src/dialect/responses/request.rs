@@ -2,14 +2,14 @@
 //! model made one after the other are one message, as in chat completions. Finds the members that matter; decides
 //! nothing.
 
-use super::item::{Item, ItemKind, parse_item};
+use super::item::{Item, ItemKind, is_container, parse_item};
 use crate::conversation::call::ToolCall;
 use crate::conversation::checkpoint::{Checkpoint, Head, List};
 use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, differs_in_case, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, differs_in_case, members_of, string_or_skip};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -77,8 +77,8 @@ fn go_on(body: &[u8], known: &Arc<Checkpoint>, head: &mut Option<Head>) -> Resul
 }
 
 /// What items may add to a request beside messages. Where they do, there is no checkpoint: it would not have that.
-fn beside_messages(request: &Request) -> (usize, bool, bool) {
-    (request.tools.len(), request.own_ids, request.declares_elsewhere)
+fn beside_messages(request: &Request) -> (usize, bool, bool, usize) {
+    (request.tools.len(), request.own_ids, request.declares_elsewhere, request.in_containers.len())
 }
 
 /// Reads a whole body. What is before a list of items goes into `head`.
@@ -133,6 +133,7 @@ fn rest(
     let (declares, takes) = (request.declares_elsewhere || is_upstream, !request.tools.is_empty());
     (request.declares_elsewhere, request.takes_more_tools) = (declares, takes);
     (request.continues, request.may_be_continued) = continued(request, body);
+    settle_shells(request, body);
     if request.choice == Choice::Forced {
         let choice = request.value(body, "tool_choice");
         request.forced_tool = choice.and_then(|choice| named_in(choice.of(body)));
@@ -143,6 +144,37 @@ fn rest(
         return Err(Fault::NoMessages);
     }
     Ok(())
+}
+
+/// Calls of a shell in a container are the client's, whatever they say, where the request declares a shell that the client
+/// runs.
+fn settle_shells(request: &mut Request, body: &[u8]) {
+    let mut environments = request.tools.iter().filter_map(|tool| shell_environment(tool, body));
+    request.hosts_shell = environments.all(|is_hosted| is_hosted);
+    if request.hosts_shell {
+        return;
+    }
+    for (at, call) in std::mem::take(&mut request.in_containers) {
+        let Some(message) = request.messages.get_mut(at) else { continue };
+        let mut calls: Vec<ToolCall> = message.calls.iter().copied().chain([call]).collect();
+        calls.sort_by_key(|call| call.span.start);
+        message.calls = calls.into();
+    }
+}
+
+/// Whether a shell runs in a container of the provider's; `None` if the tool is no shell.
+fn shell_environment(tool: &Tool, body: &[u8]) -> Option<bool> {
+    let members = members_of(body, tool.span);
+    let value = |name: &[u8]| {
+        let is_it = |member: &&Member| *decode_bytes(member.key, body) == *name;
+        members.iter().rfind(is_it).map(|member| member.value)
+    };
+    let kind = value(b"type").and_then(|kind| Scanner::within(body, kind).string().ok())?;
+    match &*decode(kind, body) {
+        "local_shell" => Some(false),
+        "shell" => Some(value(b"environment").is_some_and(|place| is_container(place, body))),
+        _ => None,
+    }
 }
 
 /// What the request continues, and whether the client may continue from its reply: not if the reply is not stored, or
@@ -156,7 +188,8 @@ fn continued(request: &Request, body: &[u8]) -> (Option<String>, bool) {
     let continues = text("previous_response_id").or_else(|| text("conversation"));
     let is_stored = request.value(body, "store").is_none_or(|store| store.of(body) != b"false");
     let begins = request.messages.iter().all(|message| message.role != Role::Assistant);
-    let may_be_continued = continues.is_some() || (is_stored && begins);
+    let refers = request.reference.is_some();
+    let may_be_continued = continues.is_some() || (is_stored && (begins || refers));
     (continues, may_be_continued)
 }
 
@@ -246,7 +279,7 @@ fn rest_of_items(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(),
             return Err(Fault::Crowded);
         }
     }
-    group.close(&mut request.messages);
+    group.close(request);
     Ok(())
 }
 
@@ -267,13 +300,16 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
         group.add(item);
         return Ok(());
     }
-    group.close(&mut request.messages);
+    group.close(request);
     let role = match item.kind {
         ItemKind::Message(role) => role,
         ItemKind::Result => Role::Tool,
         _ => Role::Other,
     };
-    request.declares_elsewhere |= item.kind == ItemKind::Other && is_reference(item.span.of(body));
+    if item.kind == ItemKind::Other && is_reference(item.span.of(body)) {
+        request.declares_elsewhere = true;
+        request.reference = item.id.map(|id| decode(id, body).into_owned()).or(request.reference.take());
+    }
     let content = item.content.unwrap_or(Content::Absent);
     let mut message = message(item.span, role, content);
     message.tool_call_id = item.call.id.filter(|_| role == Role::Tool);
@@ -283,7 +319,7 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
 }
 
 /// Whether an item is only named: what it says is upstream.
-fn is_reference(item: &[u8]) -> bool {
+pub(super) fn is_reference(item: &[u8]) -> bool {
     memchr::memmem::find(item, b"\"item_reference\"").is_some()
         || memchr::memmem::find(item, b"\"type\"").is_none()
 }
@@ -294,6 +330,8 @@ struct Group {
     span: Option<Span>,
     parts: Vec<Part>,
     calls: Vec<ToolCall>,
+    /// See [`Request::in_containers`].
+    in_containers: Vec<ToolCall>,
     odd: bool,
     seals: bool,
     speaks: bool,
@@ -307,6 +345,7 @@ impl Group {
         self.seals |= item.seals;
         match item.kind {
             ItemKind::Call(_) => self.calls.push(item.call),
+            ItemKind::Carried if item.is_in_container => self.in_containers.push(item.call),
             ItemKind::Message(_) => {
                 self.speaks = true;
                 match item.content {
@@ -322,16 +361,18 @@ impl Group {
     }
 
     fn pieces(&self) -> usize {
-        self.parts.len() + self.calls.len()
+        self.parts.len() + self.calls.len() + self.in_containers.len()
     }
 
-    fn close(&mut self, messages: &mut Vec<Message>) {
-        let Self { span, parts, calls, odd, seals, speaks } = std::mem::take(self);
+    fn close(&mut self, request: &mut Request) {
+        let Self { span, parts, calls, in_containers, odd, seals, speaks } = std::mem::take(self);
         let Some(span) = span else { return };
+        let at = request.messages.len();
+        request.in_containers.extend(in_containers.into_iter().map(|call| (at, call)));
         let content = if speaks { Content::Parts { span, parts } } else { Content::Absent };
         let mut message = message(span, Role::Assistant, content);
         (message.calls, message.odd, message.seals) = (calls.into(), odd, seals);
-        messages.push(message);
+        request.messages.push(message);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::flatten::flatten;
 use super::notice::place;
+use super::references::put_back;
 use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, read};
@@ -51,15 +52,26 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     if let Some(round) = last.filter(|round| may_continue(round)) {
         continue_upstream(request, body, &round, &mut splices);
     } else {
-        write_input(source, variant, rounds, &mut splices);
-        if let Some(history) = &request.upstream_history {
-            let open = if variant.repairs.pairs { open_upstream(request, body) } else { Vec::new() };
+        let history = request.upstream_history.as_ref();
+        let is_open = history.is_some() && variant.repairs.pairs;
+        let open = if is_open { open_upstream(request, body) } else { Vec::new() };
+        let is_owed = history.is_some_and(|history| !history.owed.is_empty()) || !open.is_empty();
+        let begins = request.messages.len() == request.first_sent() && !is_owed;
+        write_input(source, variant, rounds, begins, &mut splices);
+        if let Some(history) = history {
             let is_changed = !open.is_empty() || !history.owed.is_empty() || history.upstream_id.is_some();
             if splices.is_empty() && !is_changed {
                 return Rope::whole(history.original.clone());
             }
-            leave_out(request, body, history, &open, &mut splices);
+            leave_out(body, history, &open, &mut splices);
+            continue_from(request, body, history.upstream_id.as_deref(), &mut splices);
         }
+    }
+    if let Some(referenced) = &request.referenced {
+        if splices.is_empty() {
+            return Rope::whole(referenced.original.clone());
+        }
+        put_back(referenced, &mut splices);
     }
     let mut rope = splices.apply(body);
     if variant.repairs.any() {
@@ -70,24 +82,19 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
 
 /// Removes the items that the upstream already has, and adds the results that it waits for, with the synthetic
 /// outputs of calls that are `open` there.
-fn leave_out(
-    request: &Request,
-    body: &[u8],
-    history: &UpstreamHistory,
-    open: &[Bytes],
-    splices: &mut Splices,
-) {
+fn leave_out(body: &[u8], history: &UpstreamHistory, open: &[Bytes], splices: &mut Splices) {
     let is_last = body[history.span.range().end..].trim_ascii_start().starts_with(b"]");
     let owed = [std::slice::from_ref(&history.owed), open].concat();
     let owed: Vec<Bytes> = owed.into_iter().filter(|items| !items.is_empty()).collect();
     let comma: &[u8] = if owed.is_empty() || is_last { b"" } else { b"," };
-    splices.replace(history.span, [&owed.join(&b","[..])[..], comma].concat());
-    match (&history.upstream_id, request.value(body, "previous_response_id")) {
+    splices.replace_all(history.span, [&owed.join(&b","[..])[..], comma].concat());
+}
+
+/// Names the reply that the upstream continues from, where that is another one than the client names.
+fn continue_from(request: &Request, body: &[u8], id: Option<&str>, splices: &mut Splices) {
+    match (id, request.value(body, "previous_response_id")) {
         (Some(id), Some(_)) if id.is_empty() => without(request, body, &["previous_response_id"], splices),
-        (Some(id), Some(span)) => {
-            splices.insert(span.start, quote(id));
-            splices.replace(span, "");
-        }
+        (Some(id), Some(span)) => splices.replace(span, quote(id)),
         _ => {}
     }
 }
@@ -224,19 +231,18 @@ fn forget_own_ids(request: &Request, body: &[u8], splices: &mut Splices) {
     }
 }
 
-/// Continues from a reply that the upstream keeps: its id, and the results of its blocked calls alone.
+/// Continues from a reply that the upstream keeps: its id, and the results of its blocked calls alone. What the request
+/// itself brought is there already.
 fn continue_upstream(request: &Request, body: &[u8], round: &[Element], splices: &mut Splices) {
-    for element in round {
-        if let (Element::Reply(id), true) = (element, is_set(request, body, "previous_response_id"))
-            && let Some(span) = request.value(body, "previous_response_id")
-        {
-            splices.replace(span, quote(id));
-        }
+    let id = |element: &Element| if let Element::Reply(id) = element { Some(id.clone()) } else { None };
+    let known = || request.upstream_history.as_ref().and_then(|history| history.upstream_id.clone());
+    if is_set(request, body, "previous_response_id") {
+        continue_from(request, body, round.iter().find_map(id).or_else(known).as_deref(), splices);
     }
     let results: Vec<&[u8]> = round.iter().filter_map(result).collect();
     let input = [b"[", results.join(&b","[..]).as_slice(), b"]"].concat();
     match request.value(body, "input") {
-        Some(span) => splices.replace(span, input),
+        Some(span) => splices.replace_all(span, input),
         None => splices.insert(request.span.end - 1, [b",\"input\":", input.as_slice()].concat()),
     }
 }
@@ -250,8 +256,15 @@ fn result(element: &Element) -> Option<&[u8]> {
     if let Element::Result(item) = element { Some(item) } else { None }
 }
 
-/// Edits the input: the plan, hidden exchanges of earlier replies, and those of this client request.
-fn write_input(source: &Source<'_>, variant: &Variant, rounds: &[Bytes], splices: &mut Splices) {
+/// Edits the input: the plan, hidden exchanges of earlier replies, and those of this client request; `begins`: what is
+/// added to it is all that is sent of it.
+fn write_input(
+    source: &Source<'_>,
+    variant: &Variant,
+    rounds: &[Bytes],
+    begins: bool,
+    splices: &mut Splices,
+) {
     let Source { body, request, plan, restored } = *source;
     let dropped;
     let plan = if variant.tools == Tools::Dropped {
@@ -274,11 +287,11 @@ fn write_input(source: &Source<'_>, variant: &Variant, rounds: &[Bytes], splices
         Element::Reply(_) => None,
     });
     added.extend(items);
-    append(request, body, &added, splices);
+    append(request, body, &added, begins, splices);
 }
 
-/// Appends items to the input. A text becomes a list for it.
-fn append(request: &Request, body: &[u8], items: &[Bytes], splices: &mut Splices) {
+/// Appends items to the input, or `begins` it. A text becomes a list for it.
+fn append(request: &Request, body: &[u8], items: &[Bytes], begins: bool, splices: &mut Splices) {
     if items.is_empty() {
         return;
     }
@@ -286,7 +299,7 @@ fn append(request: &Request, body: &[u8], items: &[Bytes], splices: &mut Splices
     let span = request.messages_span;
     match span.of(body).first() {
         Some(b'[') => {
-            let comma: &[u8] = if request.messages.is_empty() { b"" } else { b"," };
+            let comma: &[u8] = if begins { b"" } else { b"," };
             splices.insert(span.end - 1, [comma, &items].concat());
         }
         Some(b'"') => {

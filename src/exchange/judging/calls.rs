@@ -39,6 +39,10 @@ impl CallJudge for Judging {
         ToolNames::new(self.judge.declared().iter().cloned().chain(called))
     }
 
+    fn hosts_shell(&self) -> bool {
+        self.judge.hosts_shell
+    }
+
     fn is_complete_name(&self, call: &Assembled) -> bool {
         self.judge.is_complete(&call.name())
     }

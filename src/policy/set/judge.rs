@@ -34,6 +34,8 @@ pub struct Judge {
     names: OnceLock<DeclaredNames<String>>,
     /// More may be declared where toolrein does not see them.
     declares_elsewhere: bool,
+    /// See [`Request::hosts_shell`](crate::conversation::request::Request::hosts_shell).
+    pub hosts_shell: bool,
     /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
@@ -63,6 +65,7 @@ impl Judge {
             declared: Arc::clone(&facts.names),
             names: OnceLock::new(),
             declares_elsewhere: facts.declares_elsewhere,
+            hosts_shell: facts.hosts_shell,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
             asks_models: set.model_endpoints().next().is_some(),

@@ -17,6 +17,8 @@ pub struct Event {
     /// The value of its `event:` line, where it has no type.
     name: Option<String>,
     pub index: Option<(Span, u64)>,
+    /// The id of the item that it is a piece of.
+    pub item_id: Option<Str>,
     pub sequence: Option<(Span, u64)>,
     pub item: Option<Item>,
     /// The whole response, in the events of its life.
@@ -42,9 +44,10 @@ pub enum Class {
 }
 
 /// The members that decide on what an event is.
-const DECISIVE: [&[u8]; 10] = [
+const DECISIVE: [&[u8]; 11] = [
     b"type",
     b"output_index",
+    b"item_id",
     b"sequence_number",
     b"item",
     b"response",
@@ -96,6 +99,7 @@ impl Event {
         match key {
             b"type" => self.kind = string_or_skip(scanner)?,
             b"output_index" => self.index = parse_index(scanner, kind, &mut self.ambiguous)?,
+            b"item_id" => self.item_id = string_or_skip(scanner)?,
             b"sequence_number" => self.sequence = parse_index(scanner, kind, &mut false)?,
             b"item" if kind == Kind::Object => {
                 let item = parse_item(scanner)?;
@@ -141,9 +145,13 @@ impl Event {
 
     /// Whether it ends the arguments of a call. A call of a shell or of a patch may have several such events.
     pub fn ends_arguments(&self, data: &[u8]) -> bool {
+        self.is_of_named_call(data) && self.delta.is_none() && self.arguments != Arguments::Absent
+    }
+
+    /// Whether it is a piece of a call that no client runs without a name; of the others, the kind is the name.
+    pub fn is_of_named_call(&self, data: &[u8]) -> bool {
         let kind = self.type_of(data);
-        let has_one_end = kind.contains("function_call") || kind.contains("custom_tool_call");
-        has_one_end && self.delta.is_none() && self.arguments != Arguments::Absent
+        kind.contains("function_call") || kind.contains("custom_tool_call")
     }
 
     /// Whether it is a piece of a call that the client runs, judged by its type alone.

@@ -10,12 +10,17 @@ use crate::plan::decision::{Decision, Known};
 use crate::wire::json::{decode, decode_bytes, escape_into, unescape};
 use crate::wire::members::members_of;
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 
 /// The number of the only choice.
 pub const CHOICE: u32 = 0;
 
 /// Most items of one reply that are read: the longest recorded reply has 20.
 pub const MOST_ITEMS: usize = 512;
+
+/// Most ids of one item that are kept: its own and its call's, from the event that adds it and from the complete item,
+/// and some of pieces.
+const MOST_IDS: usize = 8;
 
 /// One item of a reply.
 #[derive(Debug, Default)]
@@ -25,7 +30,8 @@ pub struct OutItem {
     /// The index under which the client has it.
     pub shown_as: Option<u64>,
     pub kind: ItemKind,
-    pub id: String,
+    /// Every id under which it has come, and those of its call.
+    pub ids: Vec<String>,
     pub call: Option<Call>,
     /// The complete item, as JSON.
     pub done: Option<Bytes>,
@@ -68,6 +74,12 @@ pub struct Call {
     has_end_event: bool,
     /// Its events differ in what they say.
     pub differs: bool,
+    /// Neither its complete item nor its complete arguments came before the reply ended.
+    is_begun_only: bool,
+    /// Its complete item says that the reply was cut within it.
+    is_marked_cut: bool,
+    /// Only pieces have come, of a kind that no client runs without a name.
+    needs_name: bool,
 }
 
 impl Call {
@@ -82,6 +94,9 @@ impl Call {
             ended: None,
             has_end_event: false,
             differs: false,
+            is_begun_only: false,
+            is_marked_cut: false,
+            needs_name: false,
         }
     }
 
@@ -121,6 +136,33 @@ impl Call {
                 || matches!(self.decision, Some(Decision::Rewrite { .. })))
     }
 
+    /// Whether its arguments may have been cut. Objects come whole or not at all.
+    fn may_be_cut(&self) -> bool {
+        match self.kind {
+            CallKind::Function | CallKind::McpApproval => self.has_open_arguments(),
+            CallKind::Custom => self.is_marked_cut,
+            _ => false,
+        }
+    }
+
+    /// Drops a call about which a person would be asked: nobody is asked about half a call.
+    fn take_question_back(&mut self, is_complete: bool) {
+        if !matches!(self.decision, Some(Decision::Ask { .. })) {
+            return;
+        }
+        if !is_complete {
+            self.take_pieces();
+        }
+        if self.may_be_cut() {
+            self.decision = Some(Decision::Drop);
+        }
+    }
+
+    /// Whether its arguments are no JSON, as they are where the end is missing.
+    fn has_open_arguments(&self) -> bool {
+        serde_json::from_str::<IgnoredAny>(&self.assembled.arguments()).is_err()
+    }
+
     /// Sets the name and the id as `item` gives them, and returns whether the name was another before. Some servers give
     /// a call another id when it is complete.
     fn name(&mut self, item: &Item, data: &[u8]) -> bool {
@@ -147,6 +189,7 @@ impl Call {
         let by_deltas = !self.deltas.is_empty() && is_other(&self.deltas);
         self.differs |= by_deltas || self.ended.as_deref().is_some_and(is_other) || item.call.ambiguous;
         self.assembled.arguments = arguments;
+        self.is_marked_cut = item.is_marked_cut;
         (self.deltas, self.ended) = (Vec::new(), None);
     }
 
@@ -183,8 +226,8 @@ impl OutItem {
             ItemKind::Call(kind) => Some(Call::new(kind)),
             _ => None,
         };
-        let id = item.id.map_or(String::new(), |id| decode(id, data).into_owned());
-        let mut begun = Self { index, kind: item.kind, id, call, ..Self::default() };
+        let mut begun = Self { index, kind: item.kind, call, ..Self::default() };
+        begun.learn_ids(item, data);
         if let Some(call) = &mut begun.call {
             call.name(item, data);
             let arguments = item.call.arguments.text(data);
@@ -200,10 +243,33 @@ impl OutItem {
         begun
     }
 
-    /// A call that has come only in pieces so far.
-    pub fn nameless(index: Option<u64>) -> Self {
-        let kind = CallKind::Function;
-        Self { index, kind: ItemKind::Call(kind), call: Some(Call::new(kind)), ..Self::default() }
+    /// A call that has come only in pieces so far; `needs_name`: of a kind that no client runs without a name.
+    pub fn nameless(index: Option<u64>, needs_name: bool) -> Self {
+        let call = Call { needs_name, ..Call::new(CallKind::Function) };
+        Self { index, kind: ItemKind::Call(call.kind), call: Some(call), ..Self::default() }
+    }
+
+    /// Takes the beginning of a call of which pieces have come before.
+    pub fn begin_late(&mut self, index: Option<u64>, item: &Item, data: &[u8]) {
+        let begun = Self::begin(index, item, data);
+        (self.index, self.kind) = (self.index.or(index), item.kind);
+        self.learn_ids(item, data);
+        if let (Some(call), Some(new)) = (&mut self.call, begun.call) {
+            (call.kind, call.assembled) = (new.kind, new.assembled);
+            call.ended = call.ended.take().or(new.ended);
+        }
+    }
+
+    /// Takes an id under which it has come. Some servers give another one with every event.
+    pub fn learn_id(&mut self, id: &str) {
+        if !id.is_empty() && self.ids.len() < MOST_IDS && !self.ids.iter().any(|known| known == id) {
+            self.ids.push(id.to_owned());
+        }
+    }
+
+    fn learn_ids(&mut self, item: &Item, data: &[u8]) {
+        let of_call = item.call.id.filter(|_| matches!(item.kind, ItemKind::Call(_)));
+        item.id.into_iter().chain(of_call).for_each(|id| self.learn_id(&decode(id, data)));
     }
 
     /// Adds a piece of its arguments, as written.
@@ -234,9 +300,7 @@ impl OutItem {
     /// Adds the complete item. Returns whether the client may now know the call by another name than before.
     pub fn complete(&mut self, item: &Item, data: &[u8]) -> bool {
         self.done = Some(Bytes::copy_from_slice(item.span.of(data)));
-        if let Some(id) = item.id {
-            self.id = decode(id, data).into_owned();
-        }
+        self.learn_ids(item, data);
         let Some(call) = &mut self.call else { return false };
         let renamed = call.name(item, data);
         call.complete(item, data);
@@ -298,37 +362,69 @@ impl OutItem {
     /// Bytes kept.
     pub fn size(&self) -> usize {
         let call = self.call.as_ref().map_or(0, Call::size);
-        256 + self.id.len() + call + self.done.as_ref().map_or(0, Bytes::len)
+        let ids: usize = self.ids.iter().map(String::len).sum();
+        256 + ids + call + self.done.as_ref().map_or(0, Bytes::len)
     }
 }
 
-/// Decides on calls in their order, as far as possible now. `ended`: nothing of them follows.
-pub fn decide(items: &mut [OutItem], ended: bool, judging: &mut dyn CallJudge, now_ms: u64) {
-    for item in items.iter_mut() {
+/// How far a reply has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Open,
+    Ended,
+    /// It ended before the model had finished: for its length, or by a filter.
+    Cut,
+}
+
+/// Decides on calls in their order, as far as possible now.
+pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJudge, now_ms: u64) {
+    let last = items.iter().rposition(|item| !item.own);
+    let last_call = items.iter().rposition(|item| item.call.is_some());
+    for (at, item) in items.iter_mut().enumerate() {
         let is_complete = item.done.is_some();
-        let Some(call) = item.call.as_mut().filter(|call| call.decision.is_none()) else { continue };
+        let Some(call) = item.call.as_mut() else { continue };
+        if progress == Progress::Cut && Some(at) == last_call {
+            call.take_question_back(is_complete);
+        }
+        if call.decision.is_some() {
+            continue;
+        }
         if !is_complete {
             block_by_name(call, judging, now_ms);
+            if progress != Progress::Open && call.decision.is_none() {
+                call.is_begun_only = call.ended.is_none();
+                call.take_pieces();
+            }
         }
-        let known = match (call.decision.is_some(), is_complete, ended) {
-            (true, ..) => continue,
-            _ if (is_complete || ended) && call.is_placeholder() && !call.differs => {
+        let may_be_cut = Some(at) == last_call && call.may_be_cut();
+        let known = match progress {
+            _ if call.decision.is_some() => continue,
+            _ if (is_complete || progress != Progress::Open) && call.is_placeholder() && !call.differs => {
                 // An item of this index that comes later with a name is another call than this one.
                 (call.decision, call.with_arguments) = (Some(Decision::Release), true);
                 continue;
             }
-            (_, true, _) => Known::Whole,
-            (_, false, true) if call.ended.is_some() => Known::Whole,
-            (_, false, true) => Known::Cut,
+            Progress::Cut if may_be_cut => Known::Cut,
+            // The next event says whether the reply was cut within the call.
+            Progress::Open if is_complete && may_be_cut && Some(at) == last => return,
+            Progress::Ended | Progress::Cut if call.is_begun_only && call.has_open_arguments() => Known::Cut,
+            Progress::Ended | Progress::Cut => Known::Whole,
+            Progress::Open if is_complete => Known::Whole,
             _ if call.name_passes && judging.needs_name_alone(CHOICE, &call.assembled, now_ms) => Known::Name,
             _ => return,
         };
-        if !is_complete && ended {
-            call.take_pieces();
-        }
         let decision = judging.decide(CHOICE, &call.assembled, known, now_ms);
         call.with_arguments = known != Known::Name;
         set(call, decision);
+    }
+}
+
+/// Makes calls that have no name at the end of the reply no calls: pieces alone are nothing that a client can run. OGX
+/// sends such pieces for tools that it runs itself.
+pub fn forget_nameless(items: &mut [OutItem]) {
+    let is_it = |call: &Call| call.needs_name && call.assembled.name.is_empty() && call.decision.is_none();
+    for item in items.iter_mut().filter(|item| item.done.is_none() && item.call.as_ref().is_some_and(is_it)) {
+        (item.call, item.kind) = (None, ItemKind::Other);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::event::Event;
 use super::items::{Call, MOST_ITEMS, OutItem};
+use super::owner::{Copied, Ids};
 use super::writer::framed;
 use super::{Form, Phase, ReplyJudge};
 use crate::dialect::CARRIED;
@@ -43,6 +44,8 @@ pub struct Last {
     pub ambiguous: bool,
     /// The response reports a failure.
     pub failed: bool,
+    /// It ended before the model had finished: for its length, or by a filter.
+    pub cut: bool,
     /// The client has it.
     pub given: bool,
 }
@@ -92,16 +95,32 @@ impl Last {
         let named = |name: &[u8]| members.iter().rfind(|member| *decode_bytes(member.key, &data) == *name);
         let output =
             named(b"output").map(|member| member.value).filter(|span| span.of(&data).starts_with(b"["));
+        let is_cut = named(b"status").is_some_and(|status| status.value.of(&data) == b"\"incomplete\"");
+        let cut = is_cut || event.type_of(&data) == "response.incomplete";
         let failed = named(b"status")
             .is_some_and(|status| matches!(status.value.of(&data), b"\"failed\"" | b"\"cancelled\""));
         let (entries, are_ambiguous) = output.map(|output| entries(output, &data)).unwrap_or_default();
         let ambiguous = are_ambiguous || has_odd_output(&members, &data);
-        Self { raw: None, event, members, entries, output, ambiguous, failed, given: false, data }
+        Self { raw: None, event, members, entries, output, ambiguous, failed, cut, given: false, data }
     }
 
     /// Its items.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Takes the calls of shells for what the request says that they are: see [`Item::settle`].
+    pub fn settle_shells(&mut self, hosts_shell: bool) {
+        self.entries.iter_mut().for_each(|entry| entry.item.settle(hosts_shell));
+    }
+
+    /// Its items as copies of those that came before.
+    pub fn copies(&self) -> Vec<Copied<'_>> {
+        let data = &self.data[..];
+        let entries = (0..).zip(&self.entries);
+        entries
+            .map(|(nth, Entry { item, .. })| Copied { item, data, nth, ids: Ids::of(item, data) })
+            .collect()
     }
 
     /// Whether some client may find calls in it that it runs.
@@ -193,6 +212,7 @@ fn entries(output: Span, data: &[u8]) -> (Vec<Entry>, bool) {
 impl<J: CallJudge> ReplyJudge<J> {
     /// Takes the last event of a stream, or a whole reply.
     pub(super) fn take_last(&mut self, mut last: Last, now_ms: u64, out: &mut Vec<Bytes>) {
+        last.settle_shells(self.judging.hosts_shell());
         if let Some(usage) = last.value("usage").filter(|usage| *usage != b"null") {
             self.usage.note(usage, last.value("model"));
         }
@@ -246,23 +266,9 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
     /// `false` if the client may now run another call than was judged.
     fn reconcile(&mut self, last: &mut Last, now_ms: u64) -> bool {
-        let mut taken = vec![false; self.items.len()];
-        for (nth, entry) in last.entries.iter_mut().enumerate() {
-            let (item, data) = (&entry.item, &last.data);
-            let id = item.id.map_or("".into(), |id| decode(id, data));
-            let call_id = item.call.id.map_or("".into(), |id| decode(id, data));
-            let free = |at: &usize| !taken[*at] && !self.items[*at].own && self.items[*at].kind == item.kind;
-            let fits = |fit: &dyn Fn(&OutItem) -> bool| {
-                (0..self.items.len()).filter(free).find(|at| fit(&self.items[*at]))
-            };
-            let by_call = || {
-                let is_it =
-                    |known: &OutItem| known.call.as_ref().is_some_and(|call| call.assembled.id() == call_id);
-                fits(&is_it).filter(|_| !call_id.is_empty())
-            };
-            let by_id = || fits(&|known| !id.is_empty() && known.id == id);
-            let by_index = || fits(&|known| known.index == Some(nth as u64));
-            let found = by_call().or_else(by_id).or_else(by_index);
+        for (nth, found) in self.repeated_by(last).into_iter().enumerate() {
+            let (entry, data) = (&mut last.entries[nth], &last.data);
+            let item = &entry.item;
             let at = match found {
                 Some(at) => {
                     if self.items[at].done.is_none() {
@@ -272,14 +278,12 @@ impl<J: CallJudge> ReplyJudge<J> {
                     } else {
                         entry.differs = !self.items[at].may_become(item, data);
                     }
-                    taken[at] = true;
                     at
                 }
                 None => {
                     let mut new = OutItem::begin(None, item, data);
                     new.complete(item, data);
                     self.items.push(new);
-                    taken.push(true);
                     self.items.len() - 1
                 }
             };

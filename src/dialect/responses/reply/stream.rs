@@ -4,6 +4,7 @@ use super::convert::error_event;
 use super::event::{Class, Event};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
+use super::owner::{Added, Owner};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
 use crate::conversation::call::Arguments;
@@ -93,12 +94,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             self.begin_reading();
             return self.escape(Unjudged::NotJson, raw, out);
         };
-        let (raw, event, data) = self.without_markup(raw, event, data, now_ms, out);
-        if event.ambiguous {
-            if self.judging.is_strict() {
-                return self.break_off(Unjudged::Ambiguous);
-            }
-            self.note(Unjudged::Ambiguous);
+        let (raw, mut event, data) = self.without_markup(raw, event, data, now_ms, out);
+        if event.ambiguous && self.is_in_doubt() {
+            return self.break_off(Unjudged::Ambiguous);
+        }
+        if let Some(item) = &mut event.item {
+            item.settle(self.judging.hosts_shell());
         }
         let holds_calls = may_hold_calls(&event, &data);
         if let Some(error) = error.filter(|_| !holds_calls) {
@@ -201,9 +202,14 @@ impl<J: CallJudge> ReplyJudge<J> {
             (Class::Added, Some(item)) => {
                 self.begin_reading();
                 let index = event.index.map(|(_, index)| index);
-                let at = self.add(OutItem::begin(index, item, &data), now_ms);
-                self.veil(at);
-                self.enqueue_of(raw, event, data, Some(at), out);
+                match self.begin_item(index, item, &data, now_ms) {
+                    Completed::At(at) => {
+                        self.veil(at);
+                        self.enqueue_of(raw, event, data, Some(at), out);
+                    }
+                    Completed::Again => self.drop_event(),
+                    Completed::Renamed => return self.break_off(Unjudged::Ambiguous),
+                }
                 self.advance(false, now_ms, out);
             }
             (Class::Done, Some(item)) => {
@@ -233,12 +239,10 @@ impl<J: CallJudge> ReplyJudge<J> {
         if id.is_some() {
             self.shown.reply_id = id;
         }
-        let begun = Last::of_event(raw.clone(), data.clone(), event.clone());
-        if begun.ambiguous {
-            if self.judging.is_strict() {
-                return self.break_off(Unjudged::Ambiguous);
-            }
-            self.note(Unjudged::Ambiguous);
+        let mut begun = Last::of_event(raw.clone(), data.clone(), event.clone());
+        begun.settle_shells(self.judging.hosts_shell());
+        if begun.ambiguous && self.is_in_doubt() {
+            return self.break_off(Unjudged::Ambiguous);
         }
         if begun.has_calls() {
             // The first event of a resumed stream contains the items that came before. They cannot be removed.
@@ -284,36 +288,54 @@ impl<J: CallJudge> ReplyJudge<J> {
         self.is_changed = true;
     }
 
+    /// Adds an item that begins.
+    fn begin_item(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
+        let added = self.added(index, item, data);
+        match added {
+            Added::Again if !self.judging.observes() => return Completed::Again,
+            Added::Renamed if self.is_in_doubt() => return Completed::Renamed,
+            Added::Pieces(at) => {
+                self.items[at].begin_late(index, item, data);
+                if let Some(call) = &mut self.items[at].call {
+                    block_by_name(call, &mut self.judging, now_ms);
+                }
+                return Completed::At(at);
+            }
+            _ => {}
+        }
+        Completed::At(self.add(OutItem::begin(index, item, data), now_ms))
+    }
+
+    /// Notes that clients may read different calls, and returns whether the reply must not pass.
+    fn is_in_doubt(&mut self) -> bool {
+        let is_strict = self.judging.is_strict();
+        if !is_strict {
+            self.note(Unjudged::Ambiguous);
+        }
+        is_strict
+    }
+
     /// Adds a complete item.
     fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
-        let id = item.id.map(|id| decode(id, data).into_owned());
-        let is_open = |known: &OutItem| known.done.is_none() && known.kind == item.kind && !known.own;
-        let by_index = self.items.iter().rposition(|known| known.index == index && is_open(known));
-        // Some servers increase the index between the two events.
-        let by_id = || self.items.iter().rposition(|known| is_open(known) && Some(&known.id) == id.as_ref());
-        let nameless = || {
-            let is_nameless = |known: &OutItem| {
-                known.call.as_ref().is_some_and(|call| call.assembled.name.is_empty()) && known.done.is_none()
-            };
-            let is_call = matches!(item.kind, ItemKind::Call(_));
-            self.items
-                .iter()
-                .rposition(|known| known.index == index && is_nameless(known))
-                .filter(|_| is_call)
-        };
-        if let Some(at) = by_index.or_else(by_id).or_else(nameless) {
-            if let (Some(call), ItemKind::Call(kind)) = (&mut self.items[at].call, item.kind) {
-                call.kind = kind;
-                self.items[at].kind = item.kind;
+        let is_call = matches!(item.kind, ItemKind::Call(_));
+        if is_call && self.names_two_calls(item, data) && self.is_in_doubt() {
+            return Completed::Renamed;
+        }
+        if let Some(at) = self.owner_of_complete(index, item, data) {
+            let known = &mut self.items[at];
+            known.kind = item.kind;
+            match (&mut known.call, item.kind) {
+                (Some(call), ItemKind::Call(kind)) => call.kind = kind,
+                // Pieces of a call that the provider has run itself.
+                (call, _) => *call = None,
             }
             let is_judged = self.complete_known(at, item, data, now_ms);
             return if is_judged { Completed::At(at) } else { Completed::Renamed };
         }
-        let has_key = index.is_some() || item.id.is_some() || item.call.id.is_some();
-        let is_again = |known: &OutItem| has_key && known.index == index && known.is_same_call(item, data);
-        if !self.judging.observes() && self.items.iter().any(is_again) {
+        if !self.judging.observes() && self.is_complete_already(index, item, data) {
             return Completed::Again;
         }
+        let has_key = index.is_some() || item.id.is_some() || item.call.id.is_some();
         let repeats = |known: &OutItem| {
             known.index == index && (has_key || known.call.is_none()) && known.is_repeated_by(item, data)
         };
@@ -338,16 +360,25 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Handles a piece of an item: of a call, its arguments.
     fn piece_of_item(&mut self, raw: Bytes, event: Event, data: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         let index = event.index.map(|(_, index)| index);
-        let mut at = self.items.iter().rposition(|item| item.index == index && index.is_some() && !item.own);
+        let id = event.item_id.map(|id| decode(id, &data).into_owned());
+        let mut at = match self.owner_of_piece(index, id.as_deref()) {
+            Owner::At(at) => Some(at),
+            Owner::Unknown => None,
+            Owner::Ambiguous(_) if event.is_of_call(&data) && self.is_in_doubt() => {
+                return self.break_off(Unjudged::Ambiguous);
+            }
+            Owner::Ambiguous(at) => Some(at),
+        };
         // A shell in a container is the provider's, and its commands come by the same events.
         let kind = at.map(|at| self.items[at].kind);
         let is_hosted =
             kind == Some(ItemKind::Carried) && event.type_of(&data).contains("shell_call_command");
         if event.is_of_call(&data) && !is_hosted {
             if at.is_none_or(|at| self.items[at].call.is_none()) {
-                at = Some(self.add(OutItem::nameless(index), now_ms));
+                at = Some(self.add(OutItem::nameless(index, event.is_of_named_call(&data)), now_ms));
             }
             let item = &mut self.items[at.unwrap_or_default()];
+            item.learn_id(id.as_deref().unwrap_or_default());
             let says = event.delta.is_some() || event.arguments != Arguments::Absent;
             if item.done.is_some() && says && item.is_judged_whole() && !self.judging.observes() {
                 // The client may add it to the call that was judged.
@@ -457,7 +488,8 @@ impl<J: CallJudge> ReplyJudge<J> {
 
 /// Whether a client may read a call from the event.
 fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
-    let of_item = event.item.as_ref().is_some_and(|item| matches!(item.kind, ItemKind::Call(_)));
+    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
+    let of_item = event.item.as_ref().is_some_and(is_call);
     // The response repeats the request too, which may say anything.
     let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
     let in_response = event.response.is_some_and(|response| {

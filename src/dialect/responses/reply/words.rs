@@ -54,7 +54,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let item = message(&id, text);
         let kind = ItemKind::Message(Role::Assistant);
         let done = Some(Bytes::from(item.to_string()));
-        let mut own = OutItem { kind, id, done, own: true, ..OutItem::default() };
+        let mut own = OutItem { kind, done, own: true, ..OutItem::default() };
         if self.form == Form::Streamed {
             self.numbers.rewrite();
             let index = self.numbers.begin_item(None);

@@ -59,10 +59,13 @@ impl<J: CallJudge> ReplyJudge<J> {
         {
             splices.replace(span, new.to_string());
         }
-        if let (Some((span, index)), Some(new)) = (event.index, item)
-            && new != index
-        {
-            splices.replace(span, new.to_string());
+        if let (Some((span, index)), Some(new)) = (event.index, item) {
+            if !self.numbers.rewrites() {
+                // Several indexes of one item, and one of several, pass as they came until something is left out.
+                self.numbers.begin_item(Some(index));
+            } else if new != index {
+                splices.replace(span, new.to_string());
+            }
         }
         if splices.is_empty() {
             return raw;

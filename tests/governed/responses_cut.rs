@@ -1,0 +1,109 @@
+//! Replies of the Responses API that end for their length, or by a filter, within a call: the client gets them as they
+//! came, and the model is not asked again, since its next reply would be cut too.
+
+use crate::responses_kit::{Talk, tool, url};
+use crate::support::client::post;
+use crate::support::program::Toolrein;
+use crate::support::reply::Reply;
+use crate::support::responses::{Output, event};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::BOTH;
+use serde_json::{Value, json};
+
+const REASONS: [&str; 2] = ["max_output_tokens", "content_filter"];
+
+/// A reply that is cut within its last call, as OpenAI sends it; `marked`: the item says so.
+fn cut(output: &Output, reason: &str, marked: bool, request: &Recorded) -> Reply {
+    let request = request.json();
+    let close = |response: &mut Value| {
+        response["status"] = "incomplete".into();
+        response["incomplete_details"] = json!({ "reason": reason });
+        if let Some(item) = response["output"].as_array_mut().and_then(|items| items.last_mut()) {
+            item["status"] = if marked { "incomplete" } else { "completed" }.into();
+        }
+    };
+    let mut whole = output.whole(&request);
+    close(&mut whole);
+    if request["stream"] != true {
+        return Reply::json(200, &whole);
+    }
+    let mut events = output.events(&request);
+    let last = events.last_mut().unwrap();
+    (last["type"], last["response"]) = ("response.incomplete".into(), whole);
+    if let Some(done) = events.iter_mut().rfind(|event| event["type"] == "response.output_item.done") {
+        done["item"]["status"] = if marked { "incomplete" } else { "completed" }.into();
+    }
+    Reply::stream(events.iter().map(event))
+}
+
+fn ask(toolrein: &Toolrein, stream: bool) -> String {
+    let talk = Talk::new(stream).with_tools(json!([tool("f"), tool("g")]));
+    let response = post(&url(toolrein), talk.body.to_string());
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.text()
+}
+
+#[test]
+fn a_reply_cut_within_a_call_passes_as_it_came_and_is_not_asked_again() {
+    for (stream, reason) in BOTH.into_iter().flat_map(|stream| REASONS.map(|reason| (stream, reason))) {
+        for marked in BOTH {
+            for output in [
+                Output::calls(0, &[("a", "f", "{\"path\":\"/tm")]),
+                Output::new(0).says("I write it.").call("a", "f", "{\"text\":\"a long"),
+                Output::calls(0, &[("a", "f", "{\"x\":1}"), ("b", "f", "{\"x\":")]),
+                Output::calls(0, &[("a", "f", "")]),
+            ] {
+                for policies in [
+                    "base = \"shipped\"\n",
+                    "[policy.arguments]\nstrict = true\n",
+                    "[policy.loops]\n[policy.arguments]\n",
+                    "[policy.allow]\nexcept = [\"g\"]\n[policy.arguments]\n",
+                ] {
+                    let reply = output.clone();
+                    let upstream = Scripted::start(move |_, request| cut(&reply, reason, marked, request));
+                    let toolrein = Toolrein::before(&upstream, policies);
+                    let text = ask(&toolrein, stream);
+                    let sent = cut(&output, reason, marked, &upstream.request(0));
+                    assert_eq!(text, String::from_utf8(crate::talk::bytes_of(&sent)).unwrap(), "{policies}");
+                    assert_eq!(upstream.requests().len(), 1, "{stream} {reason} {policies}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn half_a_call_that_is_forbidden_or_needs_an_approval_is_left_out_of_a_reply_that_was_cut() {
+    for stream in BOTH {
+        for policies in
+            ["[policy.confirm]\ntools = [\"g\"]\n", "[policy.arguments]\n[policy.confirm]\ntools = [\"g\"]\n"]
+        {
+            let output = Output::new(0).says("I pay.").call("secret", "g", "{\"amount\":1");
+            let upstream = Scripted::start(move |_, request| cut(&output, REASONS[0], true, request));
+            let toolrein = Toolrein::before(&upstream, policies);
+            let text = ask(&toolrein, stream);
+            assert!(
+                !text.contains("secret") && !text.contains("amount"),
+                "nobody is asked about half a call: {text}"
+            );
+            assert!(text.contains("I pay.") && text.contains("max_output_tokens"), "{text}");
+            assert_eq!(upstream.requests().len(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_call_is_judged_by_its_arguments_although_its_item_claims_to_be_cut() {
+    for stream in BOTH {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => cut(&Output::calls(0, &[("a", "f", "{\"n\":\"seven\"}")]), REASONS[0], true, request),
+            _ => Output::text(nth, "Then not.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.arguments]\nstrict = true\n");
+        let mut talk = Talk::new(stream);
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        talk.body["tools"] = json!([{"type": "function", "name": "f", "parameters": schema}]);
+        let text = post(&url(&toolrein), talk.body.to_string()).text();
+        assert!(text.contains("Then not.") && !text.contains("seven"), "{text}");
+    }
+}
