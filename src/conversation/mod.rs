@@ -283,11 +283,6 @@ pub struct ToolResult<'a> {
 }
 
 impl ToolResult<'_> {
-    /// The calls that it answers: several where it answers a wrapper call.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.call.into_iter().flat_map(Call::as_made)
-    }
-
     /// The tool's name; empty where the call it answers is unknown.
     pub fn tool(&self) -> &str {
         self.call.map_or("", |call| &call.name)

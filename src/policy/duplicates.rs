@@ -373,7 +373,7 @@ impl Duplicates {
     }
 
     fn add_result(&self, result: &ToolResult<'_>, past: &mut Past, plan: &Plan) {
-        for call in result.calls() {
+        for call in result.call.into_iter().flat_map(Call::as_made) {
             self.add_result_of(call, result, past, plan);
         }
     }
@@ -399,7 +399,7 @@ impl Duplicates {
             }
             _ => {
                 // The result of a wrapper call holds those of all its calls.
-                let text = text.filter(|_| result.calls().count() == 1);
+                let text = text.filter(|_| result.call.is_some_and(|call| call.as_made().len() == 1));
                 let text = text.filter(|text| !failed && !text.trim().is_empty() && holds_text_alone(result));
                 let text = text.filter(|text| text.chars().nth(LONGEST_ANSWER).is_none());
                 past.add_found(text.map(|text| Found {

@@ -288,7 +288,7 @@ impl Loops {
 
     fn add_result(&self, result: &ToolResult<'_>, turn: &mut Turn) {
         let view = &result.view;
-        for call in result.calls() {
+        for call in result.call.into_iter().flat_map(Call::as_made) {
             let Some(made) = turn.reply.get_mut(call.position) else { return };
             let counts_empty = self.empty > 0 || self.empty_block > 0;
             let is_quiet = || is_silent(view) && any_near(&self.quiet, &made.tool);
