@@ -17,7 +17,7 @@ def main():
     for name in options.servers:
         try:
             backend = running(name, options.at[name]) if name in options.at else STARTS[name]()
-        except Failed as problem:
+        except (Failed, OSError) as problem:
             absent[name] = str(problem)
             print(f"{name} cannot be started, recorded replies take its place: {problem}", flush=True)
             try:

@@ -38,13 +38,15 @@ def interpreter(least):
     if sys.version_info[:2] >= least:
         return sys.executable
     names = [f"python3.{minor}" for minor in range(least[1], least[1] + 4)]
-    return next((path for path in map(shutil.which, names) if path), sys.executable)
+    found = [path for path in map(shutil.which, names) if path]
+    # What is on the PATH may be a stand-in that only says that the version is missing.
+    return next((path for path in found if not subprocess.run([path, "--version"], capture_output=True).returncode), sys.executable)
 
 
 def run(command):
     """What the command printed."""
     done = subprocess.run(["nice", "-n", "10", *map(str, command)], capture_output=True, text=True)
     if done.returncode:
-        lines = [line for line in (done.stderr or done.stdout).strip().splitlines() if "WARNING" not in line]
-        raise Failed(" | ".join(lines[-2:])[-600:])
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise Failed(" | ".join([line for line in lines if line.startswith("ERROR")] or lines[-2:])[-300:])
     return done.stdout
