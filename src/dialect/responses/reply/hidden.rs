@@ -7,12 +7,12 @@ use crate::conversation::assembled::Assembled;
 use crate::dialect::accepted::{AcceptedForm, accepted_name, is_accepted_name};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::repair::{harmless_arguments, is_object};
-use crate::dialect::responses::item::CallKind;
+use crate::dialect::responses::item::{CallKind, parse_item};
 use crate::dialect::responses::restore::without_id;
 use crate::dialect::responses::rounds::Element;
 use crate::plan::decision::Decision;
-use crate::wire::body::Span;
-use crate::wire::json::{decode_bytes, escape_into, escaped};
+use crate::wire::body::{Scanner, Span};
+use crate::wire::json::{decode, decode_bytes, escape_into, escaped};
 use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
@@ -77,7 +77,9 @@ fn as_made(item: &OutItem, call: &Call) -> Bytes {
 /// A blocked call in the form that every provider accepts; as the model made it where that is accepted.
 fn accepted(item: &OutItem, call: &Call, form: &AcceptedForm, judging: &dyn CallJudge) -> Bytes {
     let made = as_made(item, call);
-    let made = if item.id.is_empty() || judging.has_call_id(&item.id) { without_id(&made) } else { made };
+    let id = parse_item(&mut Scanner::new(&made)).ok().and_then(|read| read.id);
+    let is_new = id.is_some_and(|id| !id.span.is_empty() && !judging.has_call_id(&decode(id, &made)));
+    let made = if is_new { made } else { without_id(&made) };
     let has_name = matches!(call.kind, CallKind::Function | CallKind::Custom);
     let name = form.name.as_ref().filter(|_| has_name);
     let arguments = call.assembled.arguments();

@@ -11,7 +11,7 @@ use crate::dialect::error::may_be_in_200;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
+use crate::wire::json::{decode_bytes, in_one_case, quote};
 use crate::wire::members::{Member, all_members, may_be_read_as, members_of};
 use crate::wire::splice::Splices;
 use bytes::Bytes;
