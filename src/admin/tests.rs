@@ -186,7 +186,7 @@ fn shown() -> Shown {
 async fn a_held_call_is_listed_with_its_details_and_can_be_answered_once() {
     let admin = admin(true);
     let until = tokio::time::Instant::now() + Duration::from_secs(120);
-    let mut ticket = admin.held.hold(shown(), until);
+    let mut ticket = admin.held.hold("ann", shown(), until);
     let (status, list) = response_of(&admin, "GET", "/api/confirmations", "");
     let list: serde_json::Value = serde_json::from_str(&list).unwrap();
     let line = &list["data"][0];

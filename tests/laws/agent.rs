@@ -256,7 +256,12 @@ impl<'a> Agent<'a> {
 
     fn remember(&mut self, reading: &Reading, choice: &ChoiceState, rounds: &[Bytes]) {
         let identity = identity(1);
-        let asked = RequestContext { root: identity.root(), context: reading.context, memo: &NoMemo };
+        let asked = RequestContext {
+            root: identity.root(),
+            context: reading.context,
+            context_without_ids: reading.context,
+            memo: &NoMemo,
+        };
         let hidden = joined(rounds);
         let release = release(&asked, &identity, &hidden, self.now_ms);
         for key in released_keys(&asked, &identity, choice) {
