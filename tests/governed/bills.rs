@@ -65,8 +65,9 @@ fn usage_in_a_chunk_that_says_nothing_else_is_cut_out_with_the_chunk() {
             ],
             vec![text(), chunk(end())],
         ),
+        // Beside the finish many upstreams send it unasked: it stays.
+        (vec![text(), billed(end())], vec![text(), billed(end())]),
         // Its chunk carries something else, which stays.
-        (vec![text(), billed(end())], vec![text(), chunk(end())]),
         (vec![text(), chunk(end()), billed(filtered())], vec![text(), chunk(end()), chunk(filtered())]),
     ] {
         let (reply, expected) = (Reply::events(&sent), bytes_of(&Reply::events(&expected)));

@@ -377,9 +377,12 @@ fn is_usage_alone(data: &[u8], reply: &Reply, head: Option<&Continuation>) -> bo
     reply.members.iter().all(|member| is_known(member.key.raw(data)) || !is_said(member))
 }
 
-/// Whether a choice of a chunk has neither text nor a call, nor anything else that a model says.
+/// Whether a choice of a chunk has neither text nor a call nor a finish, nor anything else that a model says. Usage beside
+/// a finish stays: many upstreams send it there although nobody asks.
 fn is_silent(data: &[u8], choice: &Choice) -> bool {
-    choice.calls().all(ToolCall::is_empty) && choice.holders().all(|delta| !says_anything(data, delta))
+    choice.finish.is_none()
+        && choice.calls().all(ToolCall::is_empty)
+        && choice.holders().all(|delta| !says_anything(data, delta))
 }
 
 /// Whether a choice holds anything besides what every choice holds, such as the results of a content filter.
