@@ -294,7 +294,7 @@ fn impossible_ids_are_refused_with_bad_id() {
         "/api/conversations/%20/stop",
         "/api/conversations/a%0Ab/stop",
         "/api/conversations/%ff/stop",
-        "/api/conversations/%C3%A9/stop",
+        "/api/conversations/a%07b/stop",
         &long,
         "/api/callers//stop",
         "/api/callers/0123456789abcdef/stop",

@@ -406,7 +406,7 @@ fn probable_mistakes_in_profiles_and_tiers_cause_a_warning() {
             ),
         ),
         (
-            "[policy.budget]\ntool_calls = 50\n[profile.x]\nmodels = [\"*\"]\npolicy.budget.tool_calls = 0\n\
+            "[policy.budget]\ntool_calls = 50\n[profile.x]\nmodels = [\"*\"]\npolicy.budget.tool_calls = 500\n\
              [conversation]\nprofile_header = false"
                 .to_owned(),
             None,
