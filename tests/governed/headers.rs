@@ -155,8 +155,7 @@ fn a_redirect_never_leads_a_governed_client_past_toolrein() {
         assert_eq!((refused.status, refused.header("location")), (502, None), "{elsewhere}");
         assert_eq!(refused.json()["error"]["code"], "reply_unjudged");
         // Without a policy that restricts calls, and where calls may pass unjudged, it is the client's to follow.
-        for settings in
-            ["[policy.budget]\n".to_owned(), format!("upstream.unjudged = \"pass\"\n{restricts}")]
+        for settings in ["[policy.budget]\n".to_owned(), format!("upstream.unjudged = \"pass\"\n{restricts}")]
         {
             let passed = redirected(&settings, 307, "location", move |_| elsewhere.to_owned());
             assert_eq!((passed.status, passed.header("location")), (307, Some(elsewhere)), "{settings}");

@@ -151,7 +151,10 @@ fn a_client_that_drops_ids_and_reasoning_gets_the_blocked_call_back_too() {
 fn a_model_that_insists_is_asked_three_times_and_then_answers() {
     for stream in BOTH {
         let upstream = Scripted::start(|nth, request| match may_call(request) {
-            true => Output::new(nth).says("I try.").call(&nth.to_string(), "g", "{}").reply(request),
+            true => Output::new(nth)
+                .says("I try.")
+                .call(&nth.to_string(), "g", &format!(r#"{{"q":"word {nth}"}}"#))
+                .reply(request),
             false => Output::text(nth, "I gave up.").reply(request),
         });
         let toolrein = Toolrein::before(&upstream, "reask.max = 3\n[policy.allow]\nexcept = [\"g\"]\n");

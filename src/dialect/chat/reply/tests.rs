@@ -6,6 +6,7 @@ use crate::conversation::Transcript;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::memo::NoMemo;
+use crate::conversation::request::Request;
 use crate::dialect::chat::completion::MOST_CALLS;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::{AnswerTools, Judging};
@@ -67,6 +68,8 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     let body = json!({"messages": [], "tools": tools}).to_string();
     let body = body.as_bytes();
     let request = crate::dialect::chat::parse(body).unwrap();
+    // As in a request of the Responses API that declares no shell: the tests of its replies use this judge too.
+    let request = Request { hosts_shell: true, ..request };
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(&request, body, &identity, &NoMemo);
     let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
