@@ -156,16 +156,19 @@ impl<'a> Builder<'a> {
         };
         let default = self.defaults.iter().find(|default| default.name == entry.name);
         let default = default.map(|default| &default.value);
+        let own = plain(table.get_ref());
+        let remove_overruled = |table: &mut Spanned<DeValue<'a>>| {
+            let shipped = default.map(|default| plain(default.get_ref()));
+            shipped.into_iter().for_each(|shipped| remove_overruled(table, &own, &shipped, entry.overruled));
+        };
         if let Some((below, merges_tables)) = below {
-            let (own, shipped) = (plain(table.get_ref()), default.map(|default| plain(default.get_ref())));
             complete(&mut table, below, merges_tables);
-            if let Some(shipped) = shipped {
-                remove_overruled(&mut table, &own, &shipped, entry.overruled);
-            }
+            remove_overruled(&mut table);
         }
         let mut reading = self.document.read(path, table.clone(), |mut table| {
             if let Some(default) = default {
                 complete(&mut table, default, false);
+                remove_overruled(&mut table);
             }
             let settings = settings(&table, default);
             (entry.build)(ValueDeserializer::from(table)).map(|rule| (rule, settings))

@@ -171,6 +171,7 @@ fn a_default_limit_holds_for_the_tools_of_shipped_patterns_that_allow_more() {
     assert_eq!(patterns(&format!("{set}{{ calls = 5, per = \"60s\" }}")), [""; 0]);
     assert_eq!(patterns(&format!("{set}{{ calls = 100, per = \"1h\" }}")), [""; 0]);
     assert_eq!(patterns(&format!("{set}{{ calls = 5 }}")), [""; 0]);
+    assert_eq!(patterns(&format!("base = \"none\"\n{set}{{ calls = 5, per = \"60s\" }}")), [""; 0]);
     for keeps in
         ["{ calls = 60, per = \"60s\" }", "{ calls = 0, per = \"60s\" }", "{ calls = 5, per = \"1s\" }"]
     {

@@ -30,7 +30,7 @@ pub trait CallJudge: Send {
     /// knows its calls by their own ids.
     fn has_call_id(&self, id: &str) -> bool;
 
-    /// The tools of which the model may write calls: those that are declared, and those that it has called.
+    /// The tools whose calls the model may write: those that are declared, and those that it has called.
     fn known_tools(&self) -> ToolNames;
 
     /// Whether the request declares no shell that the client runs.

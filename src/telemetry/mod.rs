@@ -8,6 +8,7 @@ pub mod audit;
 mod billed;
 mod bounded;
 pub mod endpoint;
+pub mod fallback;
 mod families;
 mod gauges;
 mod gen_ai;

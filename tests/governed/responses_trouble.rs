@@ -126,7 +126,7 @@ fn no_spelling_of_the_path_that_a_server_takes_for_it_escapes_the_policies() {
     ] {
         assert!(!send(path).contains("call_b"), "{path}");
     }
-    for path in ["/v1/responses-x", "/v1/responses/resp_1", "/v1/response", "/v1/responses/.."] {
+    for path in ["/v1/responses-x", "/v1/response", "/v1/responses/.."] {
         assert!(send(path).contains("call_b"), "{path} is relayed");
     }
 }

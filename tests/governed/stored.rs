@@ -128,7 +128,7 @@ fn no_way_of_reading_a_stored_response_shows_a_forbidden_call() {
         assert!(!upgrade.text().contains("call_b"), "{path}: {}", upgrade.text());
     }
     // Where calls may pass unjudged, they do, and are counted.
-    let passing = Toolrein::before(&upstream, &format!("[upstream]\nunjudged = \"pass\"\n{FORBIDS_PAY}"));
+    let passing = Toolrein::before(&upstream, &format!("upstream.unjudged = \"pass\"\n{FORBIDS_PAY}"));
     let items = get(&passing, "/responses/resp_late/input_items");
     assert!(items.text().contains("call_b"), "{}", items.text());
     passing.wait_for_metric("toolrein_unjudged_total{why=\"stored_response\"}", 1.0);

@@ -185,7 +185,7 @@ impl ChoiceState {
         matches!(self.question, Some(Ok(_)))
     }
 
-    /// Whether it ends in a question about its calls, which stands alone: text of the model that the client has not got
+    /// Whether it ends in a question about its calls, which is shown alone: text of the model that the client has not got
     /// is left out.
     pub fn asks_approval(&self) -> bool {
         matches!(&self.question, Some(Ok(question)) if question.is_approval())

@@ -45,7 +45,7 @@ pub struct OutItem {
     pub veil: Veil,
 }
 
-/// Whether the client sees a message, of which calls may be removed that the model wrote as text.
+/// Whether the client sees a message. Calls that the model wrote as text may be removed from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Veil {
     /// It does.
@@ -249,7 +249,7 @@ impl OutItem {
         Self { index, kind: ItemKind::Call(call.kind), call: Some(call), ..Self::default() }
     }
 
-    /// Takes the beginning of a call of which pieces have come before.
+    /// Takes the beginning of a call whose pieces have come before.
     pub fn begin_late(&mut self, index: Option<u64>, item: &Item, data: &[u8]) {
         let begun = Self::begin(index, item, data);
         (self.index, self.kind) = (self.index.or(index), item.kind);

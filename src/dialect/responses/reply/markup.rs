@@ -35,7 +35,7 @@ struct Part {
     /// The item that holds it, by its number and its id, and its number in the item.
     name: (Option<u64>, String, u64),
     markup: Markup,
-    /// The data of its last event, in the form of which held text goes out.
+    /// The data of its last event: held text goes out in the same form.
     last: Bytes,
 }
 

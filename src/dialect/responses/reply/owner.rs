@@ -23,7 +23,7 @@ pub(super) enum Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
     New,
-    /// The beginning of the call of which pieces came before.
+    /// The beginning of the call whose pieces came before.
     Pieces(usize),
     /// It was added before.
     Again,
@@ -81,7 +81,7 @@ impl Found {
 }
 
 impl<J: CallJudge> ReplyJudge<J> {
-    /// The item of which an event with this index and this id is a piece.
+    /// The item to which an event with this index and this id belongs.
     pub(super) fn owner_of_piece(&self, index: Option<u64>, id: Option<&str>) -> Owner {
         let has_index = |item: &OutItem| index.is_some() && item.index == index;
         let has_id = |item: &OutItem| id.is_some_and(|id| item.is_known_as(id));
@@ -195,7 +195,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         open().find(|(_, known)| is_it(known)).map(|(at, _)| at)
     }
 
-    /// For each item of the last event the item that it repeats, of which the surest signs are taken first. Each item is
+    /// For each item of the last event the item that it repeats. The surest signs are taken first. Each item is
     /// repeated once.
     pub(super) fn repeated_by(&self, last: &Last) -> Vec<Option<usize>> {
         type Sign = fn(&OutItem, &Copied<'_>) -> bool;
@@ -273,7 +273,7 @@ impl OutItem {
         !ids.call.is_empty() && !own.is_empty() && own != ids.call
     }
 
-    /// Whether it is a call of which only pieces have come.
+    /// Whether it is a call, and only pieces of it have come.
     fn is_nameless(&self) -> bool {
         let is_it = |call: &super::items::Call| call.assembled.name.is_empty();
         self.done.is_none() && !self.own && self.call.as_ref().is_some_and(is_it)

@@ -105,7 +105,7 @@ impl Shown {
         }
     }
 
-    /// Asks a person, if the reply ends in a question. One about calls stands alone: text of the model that the client
+    /// Asks a person, if the reply ends in a question. One about calls is shown alone: text of the model that the client
     /// has not got is left out. `streamed`: it got what came before.
     pub fn ask(&mut self, items: &mut [OutItem], judging: &dyn CallJudge, streamed: bool) {
         if self.question.is_some() {
