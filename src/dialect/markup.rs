@@ -164,7 +164,7 @@ impl Markup {
             if c == '\n' {
                 self.code.inline = 0;
                 self.start.line = true;
-            } else if !self.code.is_open() && !(is_mark && self.code.marks.is_some()) {
+            } else if !(self.code.is_open() || is_mark && self.code.marks.is_some()) {
                 match self.found(tail, end) {
                     Found::Nothing => {}
                     Found::Perhaps => {
@@ -285,7 +285,16 @@ impl Markup {
         }
         match values::token_end(tail) {
             Ok((token, next)) if structure::has_call_word(token) => {
-                return Step::on(rest.len() - next.len());
+                // The token may begin another block.
+                self.start.line = true;
+                match self.found(tail, end) {
+                    Found::Nothing => return Step::on(rest.len() - next.len()),
+                    Found::Perhaps => return Step::wait(0),
+                    Found::Block { .. } => {
+                        self.state = State::Text;
+                        return Step::on(0);
+                    }
+                }
             }
             Err(Look::More) if waits => return Step::wait(0),
             _ => {}

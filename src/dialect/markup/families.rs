@@ -94,6 +94,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "[TOOL_CALLS][{\"name\": \"search\", \"arguments\": {\"q\": \"]\"}, \"id\": \"abcdefghi\"}]",
             "[TOOL_CALLS] [{\"name\": \"search\", \"arguments\": {}}]</s>",
             "[TOOL_CALLS]search{\"q\": \"news\"}[TOOL_CALLS]fetch{\"u\": 1}",
+            "[TOOL_CALLS]deploy{\"to\": \"prod\"}\n[TOOL_CALLS]x_y{\"u\": 1}</s>",
             "[TOOL_CALLS]search[ARGS]{\"q\": \"news\"}",
             "[TOOL_CALLS]search[CALL_ID]abcdefghi[ARGS]{\"q\": \"news\"}",
         ],
@@ -138,6 +139,8 @@ pub(super) const FAMILIES: &[Family] = &[
         examples: &[
             "<|tool_call_begin|>functions.search:0<|tool_call_argument_begin|>{\"q\": 1}<|tool_call_end|>\
              <|tool_calls_section_end|>",
+            "<|tool_call_begin|>functions.x_y:0<|tool_call_argument_begin|>{\"q\": 1}<|tool_call_end|>\n\
+             <|tool_call_begin|>functions.deploy:1<|tool_call_argument_begin|>{\"q\": 1}<|tool_call_end|>",
         ],
     },
     Family {
@@ -183,6 +186,7 @@ pub(super) const FAMILIES: &[Family] = &[
         closers: &["<｜tool▁call▁end｜>", "<｜tool_call_end｜>"],
         examples: &[
             "<｜tool▁call▁begin｜>search<｜tool▁sep｜>{\"q\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+            "<｜tool▁call▁begin｜>x_y<｜tool▁sep｜>{\"q\": 1}<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>deploy<｜tool▁sep｜>{}",
         ],
     },
     Family {

@@ -7,7 +7,7 @@
 
 use super::look::{Look, Rest, best, blank, literal, literal_in_any_case, name};
 use super::names::ToolNames;
-use super::values::{Member, closed, is_schema, skipped, string, token_end};
+use super::values::{Member, closed, is_schema, skipped, string, token_end, unprinted};
 
 /// Most text of a structure that is looked at to decide what it is, in bytes.
 pub(super) const WINDOW: usize = 2048;
@@ -197,8 +197,7 @@ impl<'a> Reader<'a> {
 
     /// A name and its arguments.
     fn named(&self, text: &'a str, frame: Frame) -> Found {
-        let inside =
-            literal(text, "print(").or_else(|no| if no == Look::More { Err(no) } else { Ok(text) })?;
+        let inside = unprinted(text)?;
         let of_api = inside.starts_with("default_api.");
         let rest = self.known(inside)?;
         if frame == Frame::Plain && !of_api {
@@ -236,15 +235,18 @@ impl<'a> Reader<'a> {
         }
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+');
         let body = inside.trim_start_matches(is_word);
-        if body.is_empty() {
-            return if inside.len() < LABEL { Err(Look::More) } else { Err(Look::No) };
-        }
         let language = inside[..inside.len() - body.len()].to_lowercase();
+        if language.len() > LABEL {
+            return Err(Look::No);
+        }
+        if body.is_empty() {
+            return Err(Look::More);
+        }
         let frame = if has_call_word(&language) { Frame::OfCall } else { Frame::Plain };
         let is_open = matches!(&*language, "" | "json" | "jsonc" | "xml" | "text" | "txt" | "plaintext");
         if frame == Frame::Plain && !is_open {
             // Code, unless it calls what only a model can call.
-            literal(blank(body)?.trim_start_matches("print("), "default_api.")?;
+            literal(unprinted(blank(body)?)?, "default_api.")?;
         }
         self.content(body, frame, depth)?;
         Ok(Structure::new(Ends::Fence { marks: marks.to_owned(), at: self.at(body) }))
@@ -280,9 +282,9 @@ impl<'a> Reader<'a> {
             return Err(Look::No);
         }
         let Some(end) = after.find(['>', '<', '\n']) else {
-            return if after.len() < 4 * LABEL { Err(Look::More) } else { Err(Look::No) };
+            return if after.len() <= 4 * LABEL { Err(Look::More) } else { Err(Look::No) };
         };
-        if !after[end..].starts_with('>') {
+        if !after[end..].starts_with('>') || end > 4 * LABEL {
             return Err(Look::No);
         }
         let (attributes, inside) = (&after[..end], &after[end + 1..]);
@@ -354,7 +356,7 @@ impl<'a> Reader<'a> {
         let plain = text.trim_start_matches('*');
         best(LEADS.iter().map(|lead| literal_in_any_case(plain, lead)))?;
         let Some(end) = plain.find([':', '\n']) else {
-            return if plain.len() < LABEL { Err(Look::More) } else { Err(Look::No) };
+            return if plain.len() <= LABEL { Err(Look::More) } else { Err(Look::No) };
         };
         if !plain[end..].starts_with(':') || end > LABEL {
             return Err(Look::No);
@@ -386,11 +388,15 @@ impl<'a> Reader<'a> {
             return Err(Look::No);
         }
         let Some(end) = next.find([':', '\n']) else {
-            return if next.len() < LABEL { Err(Look::More) } else { Err(Look::No) };
+            return if next.len() <= LABEL { Err(Look::More) } else { Err(Look::No) };
         };
         let label = next[..end].to_lowercase();
         let is_of_arguments = ["input", "arg", "param"].iter().any(|word| label.contains(word));
-        if !next[end..].starts_with(':') || !is_of_arguments || label.split_whitespace().count() > 3 {
+        if !next[end..].starts_with(':')
+            || end > LABEL
+            || !is_of_arguments
+            || label.split_whitespace().count() > 3
+        {
             return Err(Look::No);
         }
         let inside = next[end + 1..].trim_start_matches(['*', ' ', '\t']);

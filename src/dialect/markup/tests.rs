@@ -251,6 +251,8 @@ fn the_text_around_a_block_stays() {
         ("x ``` a ```<tool_call>{\"name\": \"a\"}</tool_call>", "x ``` a ```"),
         ("`x` <tool_call>{\"name\": \"a\"}</tool_call> `y`", "`x`  `y`"),
         ("a ` b\n<tool_call>{\"name\": \"a\"}</tool_call>", "a ` b\n"),
+        ("[TOOL_CALLS]x_y{} So.\n[TOOL_CALLS] is a token.", " So.\n[TOOL_CALLS] is a token."),
+        ("[TOOL_CALLS]x_y{}\n[TOOL_CALLS]deploy{} So.", "\n So."),
         ("<|python_tag|>search.call(q=\"x\")<|eom_id|>Done.", "Done."),
         ("{\"name\": \"a\", \"parameters\": {}}\nIt is 7.", "\nIt is 7."),
     ] {
@@ -292,6 +294,27 @@ fn no_markup_opener_is_a_prefix_of_another_one_for_the_same_place() {
 }
 
 #[test]
+fn names_of_any_length_are_read_alike_however_the_text_is_split() {
+    for length in 48..72 {
+        let (word, capitals, attribute) = ("x".repeat(length), "X".repeat(length), "x".repeat(4 * length));
+        for text in [
+            format!("Call {word}: search(q=1)"),
+            format!("<|tool_{word}|>search(q=1)"),
+            format!("[TOOL_{capitals}]search(q=1)"),
+            format!("[TOOL_CALLS]a{{}}<|tool_{word}|>"),
+            format!("```tool_{word}\nsearch(q=1)\n```"),
+            format!("Action: search\n{word} input: {{}}"),
+            format!("<tool_{word} name=\"search\">1</tool_{word}>"),
+            format!("<tool name=\"search\" {attribute}>1</tool>"),
+        ] {
+            for size in 1..6 {
+                assert_eq!(cut_in_pieces(&text, &[size]), cut(&text), "{size}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
 fn hostile_text_never_makes_the_markup_scanner_hold_back_much() {
     // Each piece keeps something waiting, or begins something that never ends. Only held text is scanned twice.
     for piece in [
@@ -309,6 +332,8 @@ fn hostile_text_never_makes_the_markup_scanner_hold_back_much() {
         "```\n",
         "Action: ",
         "search\n",
+        "<tool_call>{}[TOOL_CALLS]search ",
+        "```python\nprint(",
     ] {
         for (tools, most) in [(Arc::default(), 2 * LOOKAHEAD), (tools(), 2 * structure::WINDOW)] {
             let mut markup = Markup::new(&tools);

@@ -101,6 +101,14 @@ pub(super) fn closed(text: &str) -> Rest<'_> {
     Err(Look::More)
 }
 
+/// What `print(` holds; without it, the whole.
+pub(super) fn unprinted(text: &str) -> Rest<'_> {
+    match literal(text, "print(") {
+        Err(Look::No) => Ok(text),
+        found => found,
+    }
+}
+
 /// The name of the token that `text` begins with, and what follows it.
 pub(super) fn token_end(text: &str) -> Result<(&str, &str), Look> {
     const FORMS: [(&str, &str); 4] = [("<|", "|>"), ("<｜", "｜>"), ("<<", ">>"), ("[", "]")];
@@ -116,7 +124,8 @@ pub(super) fn token_end(text: &str) -> Result<(&str, &str), Look> {
         };
         let Some(end) = inside.find(close) else {
             let begun = inside.trim_end_matches(|c: char| close.starts_with(c));
-            let may_be = inside.len() < LONGEST_TOKEN && begun.chars().all(is_part);
+            let is_short = begun.len() <= LONGEST_TOKEN && inside.len() < LONGEST_TOKEN + close.len();
+            let may_be = is_short && begun.chars().all(is_part);
             return Err(if may_be { Look::More } else { Look::No });
         };
         let name = &inside[..end];

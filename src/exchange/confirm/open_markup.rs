@@ -35,7 +35,7 @@ const PLAIN_TAGS: [&str; 28] = [
 /// Tags that have no end.
 const EMPTY_TAGS: [&str; 2] = ["br", "hr"];
 /// What opens a part of a text in some renderer, and what closes it: formulas, templates, comments, tokens of models.
-const PAIRS: [(&str, &str); 9] = [
+const PAIRS: [(&str, &str); 8] = [
     (r"\[", r"\]"),
     (r"\(", r"\)"),
     (r"\begin{", r"\end{"),
@@ -44,8 +44,9 @@ const PAIRS: [(&str, &str); 9] = [
     ("{#", "#}"),
     ("/*", "*/"),
     ("(*", "*)"),
-    ("◁", "▷"),
 ];
+/// What begins a tag of a model: `◁think▷`.
+const TAG: char = '◁';
 /// What opens a part and closes it.
 const TOGGLES: [&str; 6] = ["$$", "%%", "||", "```", "~~~", "////"];
 /// What opens the head of a document, which some renderers do not show.
@@ -55,7 +56,7 @@ const HEADS: [&str; 3] = ["---", "+++", ";;;"];
 pub fn leaves_markup_open(text: &str) -> bool {
     let text = text.trim_start();
     HEADS.iter().any(|head| text.starts_with(head))
-        || text.chars().any(conceals)
+        || text.chars().any(|c| c == TAG || conceals(c))
         || PAIRS.iter().any(|(open, close)| text.matches(open).count() > text.matches(close).count())
         || TOGGLES.iter().any(|toggle| text.matches(toggle).count() % 2 == 1)
         || has_open_code(text)
@@ -114,7 +115,7 @@ fn has_open_tag(text: &str) -> bool {
         let is_end = rest.starts_with('/');
         let name = rest.trim_start_matches('/');
         match name.chars().next() {
-            Some(c) if c.is_alphabetic() || matches!(c, '!' | '?' | '|' | '｜' | '_' | '%' | '<') => {}
+            Some(c) if c.is_alphabetic() || matches!(c, '!' | '?' | '|' | '｜' | '_' | '%') => {}
             _ => continue,
         }
         let Some(end) = name.find('>') else { return true };
@@ -171,6 +172,9 @@ mod tests {
             "<think>I should",
             "<|channel|>analysis",
             "◁think▷",
+            "◁think",
+            "<<SYS>> so",
+            "1 << 2 and <div>",
             "[THINK] so",
             "[details=More]",
             "<b>bold",
@@ -213,6 +217,7 @@ mod tests {
             "<b>bold</b> and<br>more <!-- x -->",
             "a < b, 1 << 2, x > y, a <- b, <3",
             "It costs $5 (or 5%).",
+            "x << y >> z, i<<1, cat <<< 1, a <= b => c",
             "| a | b |\n|---|---|\n| 1 | 2 |\n",
             "x = ``a b`` and `c`",
         ] {
