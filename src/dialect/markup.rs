@@ -16,7 +16,7 @@ pub use self::names::ToolNames;
 
 use self::families::{FAMILIES, Family, Position, TRAILERS};
 use self::look::{Look, Value};
-use self::structure::{Beginning, Ends, Structure};
+use self::structure::{BlockStart, Ends, Structure};
 use std::sync::Arc;
 
 /// Most text after the first tag of a family that is looked at to decide what it is, in bytes.
@@ -25,7 +25,7 @@ const LOOKAHEAD: usize = 256;
 /// The filter of one answer's text.
 #[derive(Debug, Default)]
 pub struct Markup {
-    /// The tools of which calls are recognised in any form.
+    /// The tools whose calls are recognised in any form.
     tools: Arc<ToolNames>,
     /// Text that cannot be decided on yet.
     pending: String,
@@ -217,7 +217,7 @@ impl Markup {
 
     /// The call of a known tool that `tail` begins with.
     fn structure(&self, tail: &str, end: bool) -> Found {
-        let beginning = Beginning { text: self.start.text, line: self.start.line };
+        let beginning = BlockStart { text: self.start.text, line: self.start.line };
         match structure::look(tail, beginning, &self.tools) {
             Ok(structure) => Found::of_structure(structure),
             Err(Look::More) if !end => Found::Perhaps,

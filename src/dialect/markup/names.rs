@@ -1,6 +1,6 @@
 //! The names of the tools that a model knows, and the spellings in which it writes them.
 
-/// The names of the tools of which the model may write calls.
+/// The names of the tools that the model may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames(Vec<String>);
 

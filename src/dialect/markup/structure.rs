@@ -60,7 +60,7 @@ impl Structure {
 
 /// Where a text begins.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Beginning {
+pub(super) struct BlockStart {
     /// Only white space is before it in the whole text.
     pub(super) text: bool,
     /// Only white space is before it in its line.
@@ -68,7 +68,7 @@ pub(super) struct Beginning {
 }
 
 /// The call that `text` begins with. `Err`: there is none, or it may become one.
-pub(super) fn look(text: &str, beginning: Beginning, tools: &ToolNames) -> Found {
+pub(super) fn look(text: &str, beginning: BlockStart, tools: &ToolNames) -> Found {
     if tools.is_empty() {
         return Err(Look::No);
     }
@@ -85,7 +85,7 @@ struct Reader<'a> {
     tools: &'a ToolNames,
 }
 
-/// Where a name stands that may be that of a call.
+/// The position of a name that may be that of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Frame {
     /// No delimiter says that a call follows.
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         self.whole.len() - rest.len()
     }
 
-    fn call(&self, beginning: Beginning) -> Found {
+    fn call(&self, beginning: BlockStart) -> Found {
         let text = self.whole;
         match text.chars().next() {
             Some('<') => self.framed(text, DEPTH),
@@ -122,7 +122,7 @@ impl<'a> Reader<'a> {
     }
 
     /// JSON, or a list of calls, without a delimiter.
-    fn bare(&self, text: &'a str, beginning: Beginning) -> Found {
+    fn bare(&self, text: &'a str, beginning: BlockStart) -> Found {
         if beginning.line { self.json(text, Frame::Plain) } else { Err(Look::No) }
     }
 
