@@ -336,7 +336,8 @@ fn every_recorded_reply_of_the_responses_api_passes_as_it_came() {
             judge.begin(Form::Whole, if is_error { 400 } else { 200 });
             judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
             let ending = ended(&mut *judge, &mut out);
-            if repeats(&*judge) {
+            // llama.cpp's server calls a reply complete that was cut within a call: broken arguments are blocked.
+            if repeats(&*judge) || recording.name.starts_with("llama-cpp-cut") {
                 continue;
             }
             assert_eq!(ending, Ending::Complete, "{}", recording.name);

@@ -41,7 +41,7 @@ fn talk(form: Form, tools: &[&str]) -> Talk {
 pub fn caller(tools: &'static [&'static str]) -> Scripted {
     Scripted::start(move |nth, request| match tools.get(nth) {
         Some(tool) if request.json()["tool_choice"] != "none" => {
-            let (id, arguments) = (format!("call_{nth}"), json!({"n": nth}).to_string());
+            let (id, arguments) = (format!("call_{nth}"), json!({"page": nth}).to_string());
             Reply::speech(request, &Speech::calls(&[(&id, tool, &arguments)]))
         }
         _ => text("This is what I found.", request),

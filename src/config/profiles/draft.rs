@@ -110,7 +110,9 @@ impl<'a> Reader<'_, 'a> {
                 self.builder.build(&path, &draft.tables, under.unwrap_or(base), &draft.chosen.off);
             problems.extend(found);
             let allowed = allowed_beyond(base, &layer);
-            if !allowed.is_empty() {
+            // A profile that every request takes is no choice.
+            let is_for_all = draft.chosen.models.iter().any(|model| model.as_str() == "*");
+            if !allowed.is_empty() && !is_for_all {
                 laxer.push((draft.name.clone(), allowed));
             }
             layers.insert(&draft.name, layer);

@@ -38,7 +38,9 @@ fn compare(key: &str, base: &Value, own: &Value, found: &mut Vec<String>) {
                 found.push(format!("{key} is {other} instead of {number}"));
             }
         }
-        (Value::Array(base), Value::Array(own)) if base.iter().any(|name| !own.contains(name)) => {
+        (Value::Array(base), Value::Array(own))
+            if base.iter().any(|name| name.is_string() && !own.contains(name)) =>
+        {
             found.push(format!("{key} lacks names"));
         }
         (Value::Object(_) | Value::Number(_), Value::Null) => found.push(format!("{key} is missing")),
