@@ -404,7 +404,7 @@ impl Running {
                 self.reask_causes
                     .extend(ReaskCause::of(replies.judge.judging(), usage.prompt + usage.completion));
                 let next = self.next_step(&replies.judge.shown(), choice, replies.judge.judging());
-                self.ask_again(core, choice, next, hidden, replies.judge.judging_mut());
+                self.ask_again(core, choice, next, &hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);
                 self.ask(core, replies);
             }

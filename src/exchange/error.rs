@@ -169,15 +169,7 @@ impl ProxyError {
                  path, or set responses.websocket = \"pass\" to relay WebSockets without governing them."
                     .into()
             }
-            Self::AmbiguousCredentials { caller } if caller.starts_with("header:") => format!(
-                "The request carries the header that identifies its caller more than once (conversation.caller = \
-                 {caller:?}). Send it once; a gateway that sets it must replace what its client sent."
-            ),
-            Self::AmbiguousCredentials { caller } => format!(
-                "The request carries more than one credential, so toolrein cannot identify the caller \
-                 (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \
-                 gateway, set conversation.caller = \"header:NAME\" to the header that identifies the caller."
-            ),
+            Self::AmbiguousCredentials { caller } => ambiguous_credentials(caller),
             Self::UnknownCaller => {
                 "toolrein serves known callers alone, and this request carries no key of any. Send the key that you \
                  got for toolrein as the API key (Authorization: Bearer ...)."
@@ -339,6 +331,21 @@ fn unreadable(why: &str, answered: bool) -> String {
         "toolrein cannot read this request ({why}), so it cannot judge the calls in an answer to it, and a policy that \
          restricts calls is on. {done} Send one JSON object in UTF-8, plain or in gzip, deflate, br or zstd, with the \
          members that the API requires, each of them once; or set upstream.unjudged to \"pass\"."
+    )
+}
+
+/// Why the caller is unknown. `caller`: the setting that says how callers are identified.
+fn ambiguous_credentials(caller: &str) -> String {
+    if caller.starts_with("header:") {
+        return format!(
+            "The request carries the header that identifies its caller more than once (conversation.caller = \
+             {caller:?}). Send it once; a gateway that sets it must replace what its client sent."
+        );
+    }
+    format!(
+        "The request carries more than one credential, so toolrein cannot identify the caller \
+         (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \
+         gateway, set conversation.caller = \"header:NAME\" to the header that identifies the caller."
     )
 }
 

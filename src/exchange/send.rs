@@ -121,7 +121,6 @@ impl Running {
             open_account,
             ..
         } = planned;
-        let observes = core.is_observing();
         let config = &core.shared.config;
         let answers = AnswerTools::of(&core.request, &core.body, &config.reask.answer_tools);
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
@@ -132,7 +131,7 @@ impl Running {
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
         let mut variant = fallbacks.first(&core.request, placed, facts.model);
         variant.repairs = core.broken_as_sent(&restored, &variant, fallbacks.first_repairs(facts.model));
-        if observes {
+        if core.is_observing() {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
             restored.clear();
@@ -287,13 +286,13 @@ impl Running {
         core: &mut Core,
         choice: u32,
         next: Next,
-        hidden: Bytes,
+        hidden: &Bytes,
         judging: &mut Judging,
     ) {
         self.taken(core);
         // An approval is for one reply.
         judging.approve(None);
-        let hidden = self.exchange_form.write(core, &hidden);
+        let hidden = self.exchange_form.write(core, hidden);
         if core.request.continues.is_none() {
             judging.add_hidden(hidden.clone());
         }

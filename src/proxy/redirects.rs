@@ -41,7 +41,7 @@ pub(super) fn keep_here<B>(
             match leads(&value, base) {
                 Leads::Back => {}
                 Leads::BackAs(text) => {
-                    drop(HeaderValue::from_str(&text).map(|own| headers.insert(&name, own)))
+                    drop(HeaderValue::from_str(&text).map(|own| headers.insert(&name, own)));
                 }
                 Leads::Elsewhere if is_redirect && refuses => {
                     return Err(ProxyError::ReplyUnjudged { why: REDIRECT });

@@ -56,7 +56,7 @@ fn calls(names: [&str; 2]) -> Vec<(String, String, String)> {
 }
 
 /// The parts in this order.
-fn woven<T: Clone>(parts: [[Vec<T>; 3]; 2], order: [usize; 6]) -> Vec<T> {
+fn woven<T: Clone>(parts: &[[Vec<T>; 3]; 2], order: [usize; 6]) -> Vec<T> {
     let mut next = [0, 0];
     let mut woven = Vec::new();
     for call in order {
@@ -109,8 +109,7 @@ fn a_chat_stream_is_judged_in_the_order_of_its_calls_however_they_are_interleave
         let chunks = speech.chunks(false);
         let parts = [1, 4].map(|at| [0, 1, 2].map(|piece: usize| vec![chunks[at + piece].clone()]));
         for order in INTERLEAVINGS {
-            let all =
-                [vec![chunks[0].clone()], woven(parts.clone(), order), vec![chunks[7].clone()]].concat();
+            let all = [vec![chunks[0].clone()], woven(&parts, order), vec![chunks[7].clone()]].concat();
             let (stream, of_stream) = ruled(settings, Reply::events(&all), after, &ask(true));
             assert_eq!(of_stream, rulings, "{model:?} by {order:?}");
             let mut found = names(calls_in_stream(&stream));
@@ -145,7 +144,7 @@ fn a_responses_stream_is_judged_in_the_order_of_its_calls_however_they_are_inter
         });
         for order in INTERLEAVINGS {
             let (head, end) = (events[..2].to_vec(), events[events.len() - 1..].to_vec());
-            let mut all = [head, woven(parts.clone(), order), end].concat();
+            let mut all = [head, woven(&parts, order), end].concat();
             for (nth, event) in all.iter_mut().enumerate() {
                 event["sequence_number"] = nth.into();
             }

@@ -203,7 +203,7 @@ proptest! {
         let set = set_of([set, "[policy.allow]\nexcept = [\"evil*\"]\n[policy.duplicates]\ntools = [\"none\"]\n", "[policy.loops]\n"][at]);
         let (out, judged) = streamed(&set, stream.as_bytes(), &[70]);
         let ids: Vec<String> = (0..calls.len()).map(|at| format!("call_{at}")).collect();
-        let mut sorted = judged.clone();
+        let mut sorted = judged;
         sorted.sort();
         prop_assert_eq!(&sorted, &ids, "{}", stream);
         let is_allowed = |at: &usize| at_of(&set, &calls[*at].0);

@@ -150,7 +150,7 @@ fn assert_undisturbed(why: &str, agent: Agent) {
     }
 }
 
-fn user(parts: Value) -> Vec<Value> {
+fn user(parts: &Value) -> Vec<Value> {
     vec![json!({"role": "user", "content": parts})]
 }
 
@@ -162,7 +162,7 @@ fn a_screenshot_agent_whose_pictures_follow_the_results_is_undisturbed() {
         |_| json!("Screenshot taken."),
         |_| json!(""),
     ] {
-        let after = |nth: usize| user(json!([format!("PICTURE {nth}")]));
+        let after = |nth: usize| user(&json!([format!("PICTURE {nth}")]));
         assert_undisturbed("a picture alone", Agent { result, after, ..screenshot });
     }
     let after = |nth: usize| {
@@ -200,7 +200,7 @@ fn a_screenshot_agent_whose_pictures_are_in_the_results_is_undisturbed() {
 
 #[test]
 fn one_picture_again_and_again_is_a_loop_wherever_it_is() {
-    let after = |_| user(json!(["PICTURE 7"]));
+    let after = |_| user(&json!(["PICTURE 7"]));
     let agent = Agent { tool: "screenshot", result: |_| json!("(see attached image)"), after, ..AGENT };
     assert_ran("after the results", agent, 4);
     let agent = Agent { tool: "screenshot", result: |_| json!(["PICTURE 7"]), ..AGENT };
@@ -212,16 +212,16 @@ fn one_picture_again_and_again_is_a_loop_wherever_it_is() {
 #[test]
 fn a_word_of_the_client_s_after_each_result_hides_no_loop() {
     for (after, expected) in [
-        ((|_| user(json!("Respond with the next step."))) as fn(usize) -> Vec<Value>, 4),
-        (|nth| user(json!(format!("[reminder] It is 10:00:{nth:02}. Go on with the task."))), 4),
-        (|nth| user(json!(format!("[reminder] This is step {nth} of 50 of the whole task."))), 7),
+        ((|_| user(&json!("Respond with the next step."))) as fn(usize) -> Vec<Value>, 4),
+        (|nth| user(&json!(format!("[reminder] It is 10:00:{nth:02}. Go on with the task."))), 4),
+        (|nth| user(&json!(format!("[reminder] This is step {nth} of 50 of the whole task."))), 7),
     ] {
         assert_ran("a reminder", Agent { after, ..AGENT }, expected);
         assert_ran("an empty result and a reminder", Agent { after, result: |_| json!("[]"), ..AGENT }, 4);
     }
     let after = |nth: usize| {
         let said = ["A dog.", "Two cats on a wall.", "A horse that runs.", "Nobody.", "The door is open."];
-        user(json!(format!("Observation: {}", said[nth % said.len()])))
+        user(&json!(format!("Observation: {}", said[nth % said.len()])))
     };
     assert_undisturbed("observations", Agent { result: |_| json!(""), after, ..AGENT });
 }

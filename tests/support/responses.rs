@@ -199,7 +199,7 @@ fn of_llama_cpp(events: &mut Vec<Value>, items: &[Value]) {
     }
 }
 
-fn of_ogx(events: &mut Vec<Value>, items: &[Value]) {
+fn of_ogx(events: &mut [Value], items: &[Value]) {
     let first = items.iter().position(|item| item["type"] == "function_call").unwrap_or(items.len());
     for (at, event) in events.iter_mut().enumerate() {
         event["sequence_number"] = at.into();

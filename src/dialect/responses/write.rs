@@ -93,7 +93,7 @@ fn leave_out(body: &[u8], history: &UpstreamHistory, open: &[Bytes], splices: &m
 /// Names the reply that the upstream continues from, where that is another one than the client names.
 fn continue_from(request: &Request, body: &[u8], id: Option<&str>, splices: &mut Splices) {
     match (id, request.value(body, "previous_response_id")) {
-        (Some(id), Some(_)) if id.is_empty() => without(request, body, &["previous_response_id"], splices),
+        (Some(""), Some(_)) => without(request, body, &["previous_response_id"], splices),
         (Some(id), Some(span)) => splices.replace(span, quote(id)),
         _ => {}
     }
