@@ -111,7 +111,11 @@ impl Output {
                 self.parallel_events(request, &of_llama_cpp).iter().map(event).collect::<String>()
                     + "data: [DONE]\n\n"
             }
-            Server::Ogx => self.parallel_events(request, &of_ogx).iter().map(event).collect(),
+            Server::Ogx => self
+                .parallel_events(request, &|events: &mut Vec<Value>, items: &[Value]| of_ogx(events, items))
+                .iter()
+                .map(event)
+                .collect(),
         }
     }
 
