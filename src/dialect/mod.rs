@@ -14,6 +14,7 @@ pub mod exports;
 pub mod judge;
 pub mod lines;
 pub mod markup;
+pub mod names_by_id;
 pub mod other_readers;
 pub mod prefix;
 pub mod question;

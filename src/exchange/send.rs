@@ -48,14 +48,16 @@ impl Core {
 }
 
 impl Core {
-    /// What strict upstreams refuse in the history as it is sent, as far as `of` asks: a call of the client's may have the id
-    /// of one in a hidden exchange.
-    fn broken_as_sent(&self, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+    /// What strict upstreams refuse in the history with the hidden exchanges, as far as `of` asks: a call of the client's may
+    /// have the id of one of those. The calls are examined as calls also where they are sent as text, since they are repaired
+    /// before they become text.
+    fn broken_with_hidden(&self, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
         if !of.any() || restored.is_empty() {
             return self.dialect.broken(&self.request, &self.body, of);
         }
         let Self { dialect, body, request, plan, .. } = self;
-        let sent = dialect.write(&Source { body, request, plan, restored }, variant).join();
+        let with_calls = Variant { flat: false, ..variant.clone() };
+        let sent = dialect.write(&Source { body, request, plan, restored }, &with_calls).join();
         match dialect.read(&sent) {
             Ok(read) => dialect.broken(&read, &sent, of),
             Err(_) => dialect.broken(request, body, of),
@@ -130,7 +132,7 @@ impl Running {
         let settings = &config.notices;
         let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
         let mut variant = fallbacks.first(&core.request, placed, facts.model);
-        variant.repairs = core.broken_as_sent(&restored, &variant, fallbacks.first_repairs(facts.model));
+        variant.repairs = core.broken_with_hidden(&restored, &variant, fallbacks.first_repairs(facts.model));
         if core.is_observing() {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
@@ -183,7 +185,7 @@ impl Running {
         if overflows(status, error) {
             return self.makes_room(core);
         }
-        let broken = |of| core.broken_as_sent(&self.restored, &self.variant, of);
+        let broken = |of| core.broken_with_hidden(&self.restored, &self.variant, of);
         if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
             self.try_next(core, &repaired);
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);

@@ -205,6 +205,42 @@ fn chat_a_blocked_call_beside_a_released_one_is_accepted_in_every_later_request(
     }
 }
 
+#[test]
+fn chat_a_history_in_text_begins_as_it_was_accepted_after_a_repair() {
+    for stream in BOTH {
+        // It refuses broken arguments, and then all calls and results.
+        let upstream = Scripted::start(|nth, request| {
+            let refusal = |text: &str| Reply::error(400, "invalid_request_error", "invalid_value", text);
+            let messages = messages(request);
+            let mut calls = messages.iter().flat_map(|it| it["tool_calls"].as_array()).flatten();
+            if calls.any(|call| call["function"]["arguments"] == BROKEN) {
+                return refusal("Failed to parse tool call arguments as JSON");
+            }
+            if messages.iter().any(|message| message["role"] == "tool") {
+                return refusal("This model does not support messages with the 'tool' role.");
+            }
+            match nth {
+                2 => Reply::speech(request, &Speech::calls(&[("call_a", "wipe", "{}")])),
+                _ => Reply::speech(request, &Speech::text("Done.")),
+            }
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+        let mut client = Chat::new(stream);
+        let function = json!({"name": "search", "arguments": BROKEN});
+        let call = json!({"id": "old_1", "type": "function", "function": function});
+        client.add(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        client.add(json!({"role": "tool", "tool_call_id": "old_1", "content": "r"}));
+        assert_eq!(client.ask(&toolrein), "Done.");
+        let accepted = messages(&upstream.request(2));
+        assert!(accepted[1]["content"].as_str().unwrap().contains("invalid_arguments"), "{accepted:?}");
+        client.add(json!({"role": "assistant", "content": "Done."}));
+        client.add(json!({"role": "user", "content": "And?"}));
+        client.ask(&toolrein);
+        assert_eq!(upstream.requests().len(), 5);
+        assert_eq!(messages(&upstream.request(4))[..accepted.len()], accepted[..]);
+    }
+}
+
 /// A reply of the Responses API that reasons and then makes one call.
 fn output(nth: usize, tool: &str, arguments: &str) -> Output {
     Output::new(nth).thinks().call(&nth.to_string(), tool, arguments)

@@ -3,14 +3,14 @@
 
 use crate::conversation::message::{Content, Message, Role};
 use crate::conversation::request::Request;
+use crate::dialect::names_by_id::NamesById;
 use crate::wire::body::Span;
 use crate::wire::json::{decode, escape_into};
 use crate::wire::splice::Splices;
-use std::collections::HashMap;
 
 /// Rewrites every call and result of `request`; true if there was any.
 pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {
-    let mut calls = HashMap::new();
+    let mut calls = NamesById::default();
     let mut changed = false;
     let mut at = 0;
     while at < request.messages.len() {
@@ -24,7 +24,7 @@ pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {
         if group > 0 {
             let results = &request.messages[at..at + group];
             let span = Span { start: results[0].span.start, end: results[group - 1].span.end };
-            splices.replace(span, flat_results(results, &calls, body));
+            splices.replace(span, flat_results(results, &mut calls, body));
             changed = true;
         }
         at += group.max(1);
@@ -32,9 +32,9 @@ pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {
     changed
 }
 
-fn names_by_id(message: &Message, body: &[u8]) -> HashMap<String, String> {
+fn names_by_id(message: &Message, body: &[u8]) -> NamesById {
     let text = |string: Option<_>| string.map_or(String::new(), |string| decode(string, body).into_owned());
-    message.calls.iter().map(|call| (text(call.id), text(call.name))).collect()
+    NamesById::new(message.calls.iter().map(|call| (text(call.id), text(call.name))))
 }
 
 /// The assistant's message with its calls as text.
@@ -52,7 +52,7 @@ fn flat_calls(message: &Message, body: &[u8]) -> Vec<u8> {
 }
 
 /// The results of one group as one user message, since many templates want roles to alternate.
-pub(super) fn flat_results(results: &[Message], calls: &HashMap<String, String>, body: &[u8]) -> Vec<u8> {
+pub(super) fn flat_results(results: &[Message], calls: &mut NamesById, body: &[u8]) -> Vec<u8> {
     let only_text = results.iter().all(|result| match &result.content {
         Content::Parts { parts, .. } => parts.iter().all(|part| part.text.is_some()),
         _ => true,
@@ -94,11 +94,10 @@ fn write_parts(result: &Message, heading: &str, body: &[u8], out: &mut Vec<u8>) 
     }
 }
 
-fn name_of(result: &Message, calls: &HashMap<String, String>, body: &[u8]) -> String {
+fn name_of(result: &Message, calls: &mut NamesById, body: &[u8]) -> String {
     let by_name = result.name.map(|name| decode(name, body).into_owned());
-    let id = result.tool_call_id.map(|id| decode(id, body));
-    let by_id = || calls.get(id.as_deref()?).cloned();
-    by_name.or_else(by_id).unwrap_or_else(|| "a tool".to_owned())
+    let by_id = result.tool_call_id.and_then(|id| calls.take(&decode(id, body)));
+    by_name.or(by_id).unwrap_or_else(|| "a tool".to_owned())
 }
 
 #[cfg(test)]
@@ -131,6 +130,15 @@ mod tests {
                 {"role":"assistant","content":"done"}
             ])
         );
+    }
+
+    #[test]
+    fn results_of_calls_with_the_same_id_are_named_in_the_order_of_the_calls() {
+        let messages = flat(
+            r#"[{"role":"assistant","tool_calls":[{"id":"0","function":{"name":"f","arguments":"{}"}},{"id":"0","function":{"name":"g","arguments":"{}"}}]},
+            {"role":"tool","tool_call_id":"0","content":"one"},{"role":"tool","tool_call_id":"0","content":"two"}]"#,
+        );
+        assert_eq!(messages[1]["content"], "[result of f]\none\n\n[result of g]\ntwo");
     }
 
     #[test]

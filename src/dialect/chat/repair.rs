@@ -6,6 +6,7 @@ use super::flatten::flat_results;
 use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Message;
 use crate::conversation::request::Request;
+use crate::dialect::names_by_id::NamesById;
 use crate::dialect::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
@@ -15,7 +16,6 @@ use crate::wire::body::Span;
 use crate::wire::json::{decode, quote};
 use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
-use std::collections::HashMap;
 
 /// Calls and results of chat completions: those of the deprecated form have no ids and need no other.
 pub struct Pairs;
@@ -119,8 +119,8 @@ fn synthetic(call: &ToolCall, body: &[u8]) -> Vec<u8> {
 /// A result without a call as a user's message.
 fn as_text(result: &Message, body: &[u8]) -> Vec<u8> {
     let id = result.tool_call_id.map(|id| decode(id, body).into_owned()).unwrap_or_default();
-    let named = HashMap::from([(id, UNKNOWN_CALL.to_owned())]);
-    flat_results(std::slice::from_ref(result), &named, body)
+    let mut named = NamesById::new([(id, UNKNOWN_CALL.to_owned())]);
+    flat_results(std::slice::from_ref(result), &mut named, body)
 }
 
 #[cfg(test)]

@@ -3,25 +3,26 @@
 
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
+use crate::dialect::names_by_id::NamesById;
 use crate::wire::body::Span;
 use crate::wire::json::{decode, quote};
 use crate::wire::splice::Splices;
 
 /// Rewrites every call and result of `request`.
 pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) {
-    let mut names: Vec<(String, String)> = Vec::new();
+    let mut names = NamesById::default();
     let mut at = 0;
     while at < request.messages.len() {
         let message = &request.messages[at];
         if message.role == Role::Assistant && !message.calls.is_empty() {
-            names = message.calls.iter().map(|call| (text(call.id, body), name(call, body))).collect();
+            names = NamesById::new(message.calls.iter().map(|call| (text(call.id, body), name(call, body))));
             splices.replace(message.span, said("assistant", &calls(message, body)));
         }
         let group = request.messages[at..].iter().take_while(|message| message.role == Role::Tool).count();
         if let [first, ..] = &request.messages[at..at + group] {
             let results = &request.messages[at..at + group];
             let end = results.last().unwrap_or(first).span.end;
-            let lines: Vec<String> = results.iter().map(|result| line(result, &names, body)).collect();
+            let lines: Vec<String> = results.iter().map(|result| line(result, &mut names, body)).collect();
             splices.replace(Span { start: first.span.start, end }, said("user", &lines.join("\n\n")));
         }
         at += group.max(1);
@@ -41,9 +42,8 @@ fn calls(message: &Message, body: &[u8]) -> String {
     lines.join("\n\n")
 }
 
-fn line(result: &Message, names: &[(String, String)], body: &[u8]) -> String {
-    let id = text(result.tool_call_id, body);
-    let name = names.iter().find(|(known, _)| *known == id).map_or("a tool", |(_, name)| name);
+fn line(result: &Message, names: &mut NamesById, body: &[u8]) -> String {
+    let name = names.take(&text(result.tool_call_id, body)).unwrap_or_else(|| "a tool".to_owned());
     let texts: Vec<_> = result.content.texts().map(|text| decode(text, body)).collect();
     format!("[result of {name}]\n{}", texts.join("\n"))
 }
@@ -73,5 +73,21 @@ mod tests {
             splices.apply(&body).join(),
             r#"{"input":[{"role":"user","content":"q"},{"type":"message","role":"assistant","content":"[called f with {}]"},{"type":"message","role":"user","content":"[result of f]\nr"}]}"#
         );
+    }
+
+    #[test]
+    fn outputs_of_calls_with_the_same_id_are_named_in_the_order_of_the_calls() {
+        let call = |name: &str| {
+            format!(r#"{{"type":"function_call","call_id":"0","name":"{name}","arguments":"{{}}"}}"#)
+        };
+        let output =
+            |text: &str| format!(r#"{{"type":"function_call_output","call_id":"0","output":"{text}"}}"#);
+        let items = [call("f"), call("g"), output("one"), output("two")].join(",");
+        let body = Bytes::from(format!(r#"{{"input":[{items}]}}"#));
+        let request = crate::dialect::responses::parse(&body).unwrap();
+        let mut splices = Splices::default();
+        flatten(&request, &body, &mut splices);
+        let flat = String::from_utf8(splices.apply(&body).join().to_vec()).unwrap();
+        assert!(flat.contains(r"[result of f]\none\n\n[result of g]\ntwo"), "{flat}");
     }
 }

@@ -1,8 +1,8 @@
 //! The fallback for a broken history: what of it to repair, after a refusal or from the start.
 
-use super::Fallbacks;
+use super::{Fallbacks, refused};
 use crate::dialect::error::UpstreamError;
-use crate::dialect::refusal::{Broken, breaks, classify, suspects};
+use crate::dialect::refusal::{Broken, breaks, suspects};
 use crate::dialect::variant::{Repairs, Variant};
 use crate::exchange::store::ModelFacts;
 use crate::telemetry::request_record::Fallback;
@@ -56,7 +56,7 @@ fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Repairs>
         Broken::Arguments => Repairs { arguments: true, ..none },
     });
     // What is known to be refused otherwise is no guess.
-    if known.is_none() && classify(status, error).is_some() {
+    if known.is_none() && refused(status, error, variant).is_some() {
         return Vec::new();
     }
     let suspected = suspects(status, error);
@@ -90,7 +90,7 @@ fn names_of(found: Repairs) -> Vec<Fallback> {
 mod tests {
     use super::*;
     use crate::config::{BrokenHistory, Overflow, ToolsUnsupported};
-    use crate::dialect::variant::Placement;
+    use crate::dialect::variant::{Added, Placement, Tools};
     use crate::exchange::fallback::{Subject, learned};
 
     const RETRY: Subject = Subject {
@@ -134,6 +134,18 @@ mod tests {
         let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
         assert_eq!(fallbacks(subject, "").after_broken(400, &pairs, &plain, of_both), None);
         assert_eq!(fallbacks(RETRY, "\\u0000").after_broken(400, &pairs, &plain, of_both), None);
+    }
+
+    #[test]
+    fn calls_that_are_refused_without_tools_become_text_and_are_not_repaired() {
+        let refusal =
+            said("The toolConfig field must be defined when using toolUse and toolResult content blocks.");
+        let broken = |of: Repairs| Repairs { ids: of.ids, ..Repairs::default() };
+        let bare = Variant { tools: Tools::Dropped, ..Variant::plain(Placement::System) };
+        let mut tries = fallbacks(RETRY, "");
+        assert_eq!(tries.after_broken(400, &refusal, &bare, broken), None);
+        let (next, fallback) = tries.after(400, &refusal, &bare, Added::default()).unwrap();
+        assert_eq!((next.flat, next.repairs, fallback), (true, Repairs::default(), Fallback::Flattened));
     }
 
     #[test]
