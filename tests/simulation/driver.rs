@@ -10,6 +10,7 @@ use futures_util::FutureExt as _;
 use serde_json::Value;
 use std::sync::Arc;
 use toolrein::conversation::request::Choice;
+use toolrein::dialect::chat::reply::NO_ANSWER;
 use toolrein::dialect::error::own_error_body;
 use toolrein::dialect::judge::CallJudge;
 use toolrein::dialect::variant::Variant;
@@ -251,6 +252,10 @@ impl<'a> Driver<'a> {
         let was_refused = self.passed.refused.last().is_some_and(|(at, _)| at + 1 == self.passed.sent.len());
         let asked_so = self.passed.forms.last().is_some_and(|form| form.asking.is_some());
         if was_refused && asked_so {
+            // It may hold the same hidden exchanges in another form, which is then the one that is kept.
+            let choice = self.rounds.last().map(|(choice, _)| *choice);
+            let own = self.rounds.iter_mut().rev().filter(|(of, _)| Some(*of) == choice);
+            own.zip(asking.rounds.iter().rev()).for_each(|((_, round), now)| round.clone_from(now));
             return;
         }
         // Choices are asked again one after the other. Their hidden exchanges are counted here independently, so that
@@ -294,12 +299,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// The client's reply is complete. If the upstream refused the last request, the reply is its error.
+    /// The client's reply is complete. If the upstream refused the last request, the reply is its error, or toolrein's
+    /// sentence that there is no answer.
     fn end(&mut self, body: Bytes, has_failed: bool) {
         assert!(!self.has_ended, "a second end: {body:?}");
         (self.has_ended, self.coming) = (true, None);
         let was_refused = self.passed.refused.last().is_some_and(|(at, _)| at + 1 == self.passed.sent.len());
-        let is_error = has_failed || was_refused;
+        let says_so = String::from_utf8_lossy(&body).contains(NO_ANSWER);
+        let is_error = has_failed || (was_refused && !says_so);
         *(if is_error { &mut self.passed.error } else { &mut self.passed.reply }) = Some(body);
     }
 

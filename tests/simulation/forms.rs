@@ -6,7 +6,7 @@ use super::client::Client;
 use super::driver::Passed;
 use super::reference::{Reference, text_of};
 use super::support::strict::violations;
-use super::upstream::Dislike;
+use super::upstream::{Dislike, Refused};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -85,7 +85,11 @@ pub fn reasks(client: &Client, passed: &Passed) -> Found {
     }
     let landing = asked().filter(|(_, asking)| asking.land).map(|(form, _)| form.tools == Tools::Dropped);
     let landing: Vec<bool> = landing.collect();
-    if landing.iter().filter(|bare| !**bare).count() > client.n as usize {
+    // One that is too long is sent once more, with what was hidden shortened.
+    let is_long =
+        |(at, refused): &&(usize, Refused)| *at >= passed.tries && refused.dislike == Dislike::Length;
+    let shortened = usize::from(passed.refused.iter().any(|refused| is_long(&refused)));
+    if landing.iter().filter(|bare| !**bare).count() > client.n as usize + shortened {
         return Err(format!("asked for an answer as before: {landing:?}"));
     }
     let last = passed.refused.last().filter(|(at, _)| *at >= passed.tries && *at + 1 == passed.sent.len());
