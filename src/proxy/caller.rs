@@ -82,12 +82,17 @@ pub(crate) fn identify(
 /// show, or that holds control characters, is replaced by its hash, which is the same in every process.
 fn id(text: &str) -> Option<String> {
     let text = text.trim();
-    let is_shown = text.len() <= MAX_ID_BYTES && !text.chars().any(char::is_control);
+    let is_shown = text.len() <= MAX_ID_BYTES && !text.chars().any(breaks_a_line);
     let shown = || match is_shown {
         true => text.to_owned(),
         false => HashKey::fixed(0).hash(Domain::Conversation, &[text.as_bytes()]).to_hex(),
     };
     (!text.is_empty()).then(shown)
+}
+
+/// Whether a character is a control character, or ends a line or a paragraph.
+fn breaks_a_line(char: char) -> bool {
+    char.is_control() || matches!(char, '\u{2028}' | '\u{2029}')
 }
 
 /// A header's value as text: UTF-8, or ISO 8859-1 where it is no UTF-8 (RFC 9110, section 5.5).

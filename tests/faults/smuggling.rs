@@ -121,7 +121,7 @@ fn bare_line_feeds_in_a_request_head_are_forwarded_as_crlf() {
 fn a_conversation_name_from_a_body_injects_no_header_and_no_event() {
     // It comes back in a header and, where something acted, stands in logs: the body may hold what no header may.
     let (hand, toolrein) = Hand::behind("");
-    for name in ["a\\r\\nset-cookie: x", "a\\nevil: 1", "\\u0000", "\\u001b[2J", "\\u00e9\\u2028"] {
+    for name in ["a\\r\\nset-cookie: x", "a\\nevil: 1", "\\u0000", "\\u001b[2J", "a\\u2028b"] {
         let body = crate::hand::question(false);
         let body = body.replacen('{', &format!("{{\"metadata\":{{\"session_id\":\"{name}\"}},"), 1);
         let mut client = Wire::to(&toolrein);
