@@ -13,13 +13,14 @@ mod owner;
 mod settling;
 mod shown;
 mod stream;
+mod unjudged;
 mod words;
 mod writer;
 pub mod written;
 
 pub use words::NO_ANSWER;
 
-use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless, release_rest};
+use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless};
 use self::kept::Kept;
 use self::last::Last;
 use self::markup::Cleaner;
@@ -143,19 +144,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         if matches!(self.phase, Phase::Head) {
             self.phase = Phase::Reading;
         }
-    }
-
-    fn note(&mut self, why: Unjudged) {
-        if !self.unjudged.contains(&why) {
-            self.unjudged.push(why);
-        }
-    }
-
-    /// The client gets nothing more of this reply.
-    fn break_off(&mut self, why: Unjudged) {
-        self.queue.clear();
-        self.queued_bytes = 0;
-        self.phase = Phase::BrokenOff(why);
     }
 
     /// Decides on calls as far as possible, and gives out what is decided.
@@ -492,20 +480,6 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             Phase::BrokenOff(why) => Some(why),
             _ => None,
         }
-    }
-}
-
-impl<J: CallJudge> ReplyJudge<J> {
-    /// Lets everything pass unjudged from here on, or breaks the reply off where a policy restricts calls.
-    fn escape(&mut self, why: Unjudged, raw: Bytes, out: &mut Vec<Bytes>) {
-        if self.judging.is_strict() {
-            return self.break_off(why);
-        }
-        self.note(why);
-        release_rest(&mut self.items, &mut self.judging);
-        self.update();
-        self.drain(out);
-        self.pass(raw, out);
     }
 }
 

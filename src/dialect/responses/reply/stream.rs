@@ -306,15 +306,6 @@ impl<J: CallJudge> ReplyJudge<J> {
         Completed::At(self.add(OutItem::begin(index, item, data), now_ms))
     }
 
-    /// Notes that clients may read different calls, and returns whether the reply must not pass.
-    fn is_in_doubt(&mut self) -> bool {
-        let is_strict = self.judging.is_strict();
-        if !is_strict {
-            self.note(Unjudged::Ambiguous);
-        }
-        is_strict
-    }
-
     /// Adds a complete item.
     fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
         let is_call = matches!(item.kind, ItemKind::Call(_));
