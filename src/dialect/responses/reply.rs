@@ -21,7 +21,7 @@ pub mod written;
 pub use words::NO_ANSWER;
 
 use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless};
-use self::kept::Kept;
+use self::kept::ContinuableReplies;
 use self::last::Last;
 use self::markup::Cleaner;
 use self::shown::Shown;
@@ -71,7 +71,7 @@ pub struct ReplyJudge<J> {
     in_progress: Option<Bytes>,
     /// This is not the first reply.
     continued: bool,
-    kept: Kept,
+    kept: ContinuableReplies,
     usage: Usages,
     carried: Vec<&'static str>,
     /// Removes call markup from a final answer.
@@ -125,7 +125,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             head: Vec::new(),
             in_progress: None,
             continued: false,
-            kept: Kept::default(),
+            kept: ContinuableReplies::default(),
             usage: Usages::default(),
             carried: Vec::new(),
             markup: None,

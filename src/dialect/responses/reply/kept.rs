@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 /// What is known of the replies of one client request as the upstream keeps them.
 #[derive(Default)]
-pub struct Kept {
+pub struct ContinuableReplies {
     /// The next reply is toolrein's own.
     is_next_own: bool,
     /// The present one is.
@@ -29,7 +29,7 @@ struct KeptReply {
     owed: Vec<Bytes>,
 }
 
-impl Kept {
+impl ContinuableReplies {
     pub fn expect_own(&mut self) {
         self.is_next_own = true;
     }
