@@ -108,6 +108,8 @@ pub struct Request {
     /// The name of the one tool that must be called.
     pub forced_tool: Option<String>,
     pub stream: bool,
+    /// The most tokens that the model may write in one reply.
+    pub output_limit: Option<u64>,
     /// The client asked for a usage chunk.
     pub include_usage: bool,
     /// `n`, the number of choices asked for.

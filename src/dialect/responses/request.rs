@@ -9,7 +9,9 @@ use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, differs_in_case, members_of, string_or_skip};
+use crate::wire::members::{
+    Member, SeenMembers, differs_in_case, members_of, string_or_skip, whole_number_or_skip,
+};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -218,6 +220,7 @@ fn parse_member(
             request.stream = kind == Kind::True;
             scanner.skip_kind(kind)?;
         }
+        b"max_output_tokens" => request.output_limit = whole_number_or_skip(scanner)?,
         b"text" => {
             let text = scanner.skip()?.of(scanner.text());
             let asks = |format: &[u8]| memchr::memmem::find(text, format).is_some();
