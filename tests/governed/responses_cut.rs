@@ -93,6 +93,33 @@ fn half_a_call_that_is_forbidden_or_needs_an_approval_is_left_out_of_a_reply_tha
 }
 
 #[test]
+fn half_a_call_that_is_blocked_by_its_name_is_left_out_and_not_asked_for_again() {
+    for stream in BOTH {
+        let output = Output::new(0).says("I pay.").call("secret", "g", "{\"amount\":1");
+        let upstream = Scripted::start(move |_, request| cut(&output, REASONS[0], true, request));
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+        let text = ask(&toolrein, stream);
+        assert!(text.contains("max_output_tokens") && !text.contains("amount"), "{text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {text}");
+
+        let upstream = Scripted::start(move |_, _| {
+            let speech = Speech::calls(&[("secret", "pay", "{\"amount\":1")]);
+            let (mut whole, mut chunks) = (speech.whole(), speech.chunks(false));
+            for reply in [&mut whole, chunks.last_mut().unwrap()] {
+                reply["choices"][0]["finish_reason"] = "length".into();
+            }
+            if stream { Reply::events(&chunks) } else { Reply::json(200, &whole) }
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"pay\"]\n");
+        let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "q"}],
+            "tools": [{"type": "function", "function": {"name": "pay"}}]});
+        let text = chat(&toolrein, body.to_string()).text();
+        assert!(text.contains("\"length\"") && !text.contains("amount"), "{text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {text}");
+    }
+}
+
+#[test]
 fn a_whole_call_is_judged_by_its_arguments_although_its_item_claims_to_be_cut() {
     for stream in BOTH {
         let upstream = Scripted::start(|nth, request| match nth {
@@ -143,7 +170,7 @@ fn a_whole_chat_completion_that_took_all_tokens_was_cut_whatever_it_says() {
         });
         let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
         let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}],
-            "tools": [{"type": "function", "function": {"name": "f"}}]});
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
         body[member] = limit.into();
         let text = chat(&toolrein, body.to_string()).text();
         assert_eq!(upstream.requests().len(), if is_cut { 1 } else { 2 }, "{member} {limit} {text}");

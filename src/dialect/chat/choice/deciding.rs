@@ -256,10 +256,10 @@ impl ChoiceState {
         self.settle_placeholders();
         self.undecided = self.decisions.len();
         if let Some(last) = self.undecided.checked_sub(1)
-            && matches!(self.decisions[last], Some(Decision::Ask { .. }))
+            && self.decisions[last].as_ref().is_some_and(Decision::is_hidden)
             && self.is_cut_within(last)
         {
-            // No person is asked about an incomplete call.
+            // No person is asked about an incomplete call, and a re-ask would be cut again.
             self.set(last, Decision::Drop);
         }
         if self.question.is_none() {

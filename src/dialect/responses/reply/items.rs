@@ -145,9 +145,10 @@ impl Call {
         }
     }
 
-    /// Drops a call about which a person would be asked: nobody is asked about half a call.
-    fn take_question_back(&mut self, is_complete: bool) {
-        if !matches!(self.decision, Some(Decision::Ask { .. })) {
+    /// Drops a call that was cut and that the client does not see: nobody is asked about half a call, and a re-ask would be cut
+    /// again.
+    fn drop_if_cut(&mut self, is_complete: bool) {
+        if !self.decision.as_ref().is_some_and(Decision::is_hidden) {
             return;
         }
         if !is_complete {
@@ -384,7 +385,7 @@ pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJ
         let is_complete = item.done.is_some();
         let Some(call) = item.call.as_mut() else { continue };
         if progress == Progress::Cut && Some(at) == last_call {
-            call.take_question_back(is_complete);
+            call.drop_if_cut(is_complete);
         }
         if call.decision.is_some() {
             continue;

@@ -61,6 +61,11 @@ const COUNTERS: [&str; 20] = [
 ];
 /// Words before a number in a text that counts how often something was done, as names mean nothing or may mean something.
 const COUNTING: [&str; 9] = ["attempt", "attempts", "try", "retry", "poll", "nonce", "ts", "cb", "cachebust"];
+/// Words between such a word and its number: "attempt no. 7".
+const BETWEEN: [&str; 5] = ["number", "no", "nr", "num", "count"];
+/// Numbers as words; one is left out, since it is more often no number.
+const NUMBERS: [&str; 11] =
+    ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 const MAYBE_COUNTING: [&str; 6] = ["iteration", "iter", "round", "trial", "take", "counter"];
 /// The shortest hexadecimal number that is an id.
 const LEAST_HEX: usize = 16;
@@ -93,7 +98,10 @@ pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
             out.push_str(&text[last..token.start]);
             last = token.end;
         }
-        before = lower(word);
+        let is_between = BETWEEN.contains(&lower(word).as_str()) && COUNTING.contains(&before.as_str());
+        if !is_between {
+            before = lower(word);
+        }
     }
     out.push_str(&text[last..]);
     out
@@ -117,10 +125,14 @@ fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
 
 fn is_noise(word: &str, before: &str, noise: Noise) -> bool {
     let digits = word.trim_start_matches(|char: char| char.is_ascii_alphabetic());
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        || NUMBERS.contains(&lower(word).as_str());
     // "attempt 7" and "attempt7".
-    let counted =
-        if digits.len() == word.len() { before.to_owned() } else { lower(word).replace(digits, "") };
+    let counted = if digits.is_empty() || digits.len() == word.len() {
+        before.to_owned()
+    } else {
+        lower(word).replace(digits, "")
+    };
     let counts = |words: &[&str]| is_number && words.contains(&counted.as_str());
     counts(&COUNTING)
         || (noise >= Noise::Count && (counts(&MAYBE_COUNTING) || is_exact_time(word)))
