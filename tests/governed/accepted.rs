@@ -282,10 +282,38 @@ fn responses_names_and_arguments_that_providers_refuse_become_accepted_ones() {
 }
 
 #[test]
-fn responses_a_message_without_text_before_a_blocked_call_is_not_sent_back() {
+fn responses_blocked_calls_without_an_id_of_their_own_get_one() {
+    let call = |id: &str, call_id: Value| json!({"type": "function_call", "status": "completed", "id": id, "call_id": call_id, "name": "wipe", "arguments": "{}"});
     for stream in BOTH {
-        let upstream = strict_upstream(|nth, request| match nth {
-            0 => Output::new(0).says("").call("a", "wipe", "{}").reply(request),
+        for [one, other] in [
+            [call("fc_1", Value::Null), call("fc_2", json!("call_2"))],
+            [call("fc_1", json!("call_1")), call("fc_1", json!("call_2"))],
+        ] {
+            let upstream = strict_upstream(move |nth, request| match nth {
+                0 => Output::new(0).item(one.clone()).item(other.clone()).reply(request),
+                _ => Output::text(nth, "Done.").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let answer = responses_kit::Talk::new(stream).ask(&toolrein);
+            assert_eq!(answer.said(), "Done.");
+            assert_eq!(upstream.requests().len(), 2);
+            let input = responses_kit::input(&upstream.request(1));
+            let named = |member: &str| -> Vec<String> {
+                input.iter().filter_map(|item| item[member].as_str()).map(str::to_owned).collect()
+            };
+            for (member, distinct, all) in [("call_id", 2, 4), ("id", named("id").len(), named("id").len())] {
+                let ids: std::collections::BTreeSet<String> = named(member).into_iter().collect();
+                assert_eq!((ids.len(), named(member).len()), (distinct, all), "{input:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn responses_a_message_without_text_before_a_blocked_call_is_not_sent_back() {
+    for (stream, blank) in BOTH.into_iter().flat_map(|stream| [(stream, ""), (stream, "\n\n")]) {
+        let upstream = strict_upstream(move |nth, request| match nth {
+            0 => Output::new(0).says(blank).call("a", "wipe", "{}").reply(request),
             _ => Output::text(nth, "Done.").reply(request),
         });
         let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");

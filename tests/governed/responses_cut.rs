@@ -120,6 +120,29 @@ fn half_a_call_that_is_blocked_by_its_name_is_left_out_and_not_asked_for_again()
 }
 
 #[test]
+fn a_chat_completion_that_was_cut_within_a_call_passes_as_it_came_whatever_word_says_so() {
+    for (stream, reason) in BOTH.into_iter().flat_map(|stream| {
+        ["length", "MAX_TOKENS", "sensitive", "network_error", "abort", "time_limit", "content_filter"]
+            .map(|reason| (stream, reason))
+    }) {
+        let upstream = Scripted::start(move |_, _| {
+            let speech = Speech::calls(&[("a", "f", "{\"path\":\"/tm")]);
+            let (mut whole, mut chunks) = (speech.whole(), speech.chunks(false));
+            for reply in [&mut whole, chunks.last_mut().unwrap()] {
+                reply["choices"][0]["finish_reason"] = reason.into();
+            }
+            if stream { Reply::events(&chunks) } else { Reply::json(200, &whole) }
+        });
+        let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "q"}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
+        let text = chat(&toolrein, body.to_string()).text();
+        assert!(text.contains(reason) && text.contains("/tm"), "{stream} {reason} {text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {reason}");
+    }
+}
+
+#[test]
 fn a_whole_call_is_judged_by_its_arguments_although_its_item_claims_to_be_cut() {
     for stream in BOTH {
         let upstream = Scripted::start(|nth, request| match nth {

@@ -84,13 +84,17 @@ pub fn joined_items(exchange: &[u8]) -> Bytes {
 }
 
 fn is_empty_message(item: &Bytes) -> bool {
-    let is_empty_part = |part: &Value| part["type"] == "output_text" && part["text"] == "";
+    let is_empty_part = |part: &Value| part["type"] == "output_text" && is_blank(&part["text"]);
     let Ok(item) = serde_json::from_slice::<Value>(item) else { return false };
     item["type"] == "message"
         && match &item["content"] {
             Value::Array(parts) => parts.iter().all(is_empty_part),
-            content => content == "",
+            content => is_blank(content),
         }
+}
+
+fn is_blank(text: &Value) -> bool {
+    text.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
 /// The hidden exchange with its calls as text in an assistant's messages, and their results as text in a user's messages.
@@ -188,6 +192,7 @@ mod tests {
     fn messages_without_text_are_not_sent() {
         for (content, is_sent) in [
             (r#"[{"type":"output_text","text":"","annotations":[]}]"#, false),
+            (r#"[{"type":"output_text","text":"\n\n"}]"#, false),
             ("[]", false),
             ("\"\"", false),
             (r#"[{"type":"output_text","text":"I pay."}]"#, true),

@@ -11,19 +11,22 @@ use crate::plan::approval::Question;
 use crate::plan::decision::{Decision, Known};
 use crate::wire::json::{decode, unescape};
 
-/// The finish reasons of replies that were cut off before the model had finished, at OpenAI, Mistral, DeepSeek,
-/// Anthropic, Gemini and gateways.
-const CUT_REASONS: [&str; 10] = [
-    "length",
-    "content_filter",
-    "max_tokens",
-    "model_length",
-    "insufficient_system_resource",
-    "safety",
-    "recitation",
-    "refusal",
-    "error",
-    "other",
+/// The finish reasons of replies that the model has finished, without their separators. By any other (`length`, `sensitive`,
+/// `network_error`, `abort`) it was cut; there are too many for a list, and new ones come.
+const FINISHED_REASONS: [&str; 13] = [
+    "",
+    "stop",
+    "stopsequence",
+    "toolcalls",
+    "toolcall",
+    "tooluse",
+    "functioncall",
+    "endturn",
+    "eos",
+    "eostoken",
+    "complete",
+    "completed",
+    "malformedfunctioncall",
 ];
 
 /// The effect of a delta of a call.
@@ -242,7 +245,9 @@ impl ChoiceState {
 
     /// Notes the finish reason.
     pub fn ends_by(&mut self, reason: &str) {
-        self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
+        let letters = reason.chars().filter(char::is_ascii_alphabetic);
+        let reason: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+        self.cut |= !FINISHED_REASONS.contains(&&*reason);
     }
 
     /// This reply has ended: decides on every remaining call.

@@ -89,16 +89,19 @@ fn lower(name: &str) -> String {
 pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
     let Some(noise) = noise else { return text.to_owned() };
     let (mut out, mut last, mut before) = (String::with_capacity(text.len()), 0, String::new());
+    // Where the word between a counting word and its number begins.
+    let mut between = None;
     let mut tokens = tokens(text).peekable();
     while let Some(token) = tokens.next() {
         let word = &text[token.clone()];
         let is_counting = |next: &Range<usize>| COUNTING.contains(&lower(&text[next.clone()]).as_str());
         let counts_next = is_ordinal(word) && tokens.peek().is_some_and(is_counting);
         if is_noise(word, &before, noise) || counts_next {
-            out.push_str(&text[last..token.start]);
+            out.push_str(&text[last..between.unwrap_or(token.start)]);
             last = token.end;
         }
         let is_between = BETWEEN.contains(&lower(word).as_str()) && COUNTING.contains(&before.as_str());
+        between = is_between.then_some(token.start);
         if !is_between {
             before = lower(word);
         }
