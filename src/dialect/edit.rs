@@ -107,7 +107,8 @@ pub fn ask_whole(request: &Request, body: &[u8], splices: &mut Splices) {
 /// Puts texts of ours before the descriptions of tools.
 pub fn annotate_tools(request: &Request, plan: &Plan, splices: &mut Splices) {
     for (_, at, text) in plan.annotated_tools() {
-        if let Some(description) = request.tools.get(at).and_then(|tool| tool.description) {
+        let described = request.tools.iter().chain(&request.namespaces).nth(at);
+        if let Some(description) = described.and_then(|tool| tool.description) {
             splices.insert(description.span.start, escaped(text));
         }
     }
