@@ -12,4 +12,5 @@ pub mod members;
 pub mod sniff;
 pub mod splice;
 pub mod sse;
+pub mod unseen;
 pub mod whole_json;
