@@ -159,15 +159,16 @@ impl Config {
             problems.extend(overriding.problems.iter().cloned());
             Problems::sorted(problems)
         };
-        let (name, is_shipped) = (source.name(), source == Source::Shipped);
+        let (name, is_shipped, is_trusted) = (source.name(), source == Source::Shipped, source.is_trusted());
         let text = source.clone().text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
         }
         let settings = variables::as_toml(&overrides.settings, text.len());
-        let misused =
-            document.apply_variables(&overrides.settings, &settings, &|name| std::env::var(name).ok());
+        let environment: &dyn Fn(&str) -> Option<String> = &|name| std::env::var(name).ok();
+        let value_of = is_trusted.then_some(environment);
+        let misused = document.apply_variables(&overrides.settings, &settings, value_of);
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
         let defaults = shipped::with_all_that_is_off();
@@ -181,7 +182,7 @@ impl Config {
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let check = |written: &Written| {
-            let checked = check::check(&document, written, &overriding);
+            let checked = check::check(&document, written, &overriding, is_trusted);
             let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
             (checked.certificates, checked.warnings, [checked.problems, unmet].concat())
         };
@@ -217,6 +218,9 @@ impl Config {
 
     /// A warning only, since the environment may be different where the program starts.
     fn unusable_keys(&self) -> Vec<String> {
+        if !self.origin.is_trusted() {
+            return Vec::new();
+        }
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
             ("upstream.api_key_env", &self.upstream.api_key_env),
