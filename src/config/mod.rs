@@ -3,6 +3,7 @@
 //!
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
+mod address;
 mod caller;
 mod callers;
 mod certificates;
@@ -37,6 +38,7 @@ mod upstream;
 mod variables;
 mod windows;
 
+pub use address::{without_path, without_secrets};
 pub use caller::Caller;
 pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
@@ -53,7 +55,7 @@ pub use tables::{
     Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices, OwnToken,
     PlacementChoice, Reask, StateStore,
 };
-pub use target::{Target, without_secrets};
+pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
@@ -75,7 +77,7 @@ use file::{Base, File, Overriding, Written};
 use origin::Origin;
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A whole configuration that has been checked.
@@ -397,8 +399,10 @@ fn short_hash(text: &str) -> String {
 /// A policy's settings, `key = value` each; nested tables get one line for each entry.
 fn setting_lines(settings: &Value) -> Vec<String> {
     let Value::Object(settings) = settings else { return Vec::new() };
+    let mut settings = settings.clone();
+    effective::hide_secrets(&mut settings, "", &mut BTreeMap::new());
     let mut lines = Vec::new();
-    for (key, value) in settings {
+    for (key, value) in &settings {
         match value {
             Value::Object(entries) if entries.values().any(Value::is_object) => {
                 let entries = entries.iter();
