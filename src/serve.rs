@@ -13,7 +13,7 @@ use self::pages::{AdminService, Reviewer};
 use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
-use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
+use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, OwnToken, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
@@ -229,6 +229,11 @@ impl Running {
             store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
+            attempts: Arc::new(Attempts::new(
+                telemetry.log.clone(),
+                Arc::clone(&telemetry.metrics),
+                BETWEEN_ANSWERS,
+            )),
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),

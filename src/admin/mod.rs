@@ -3,6 +3,7 @@
 //! require the bearer token. The proxy module listens, accepts and writes.
 
 mod answer;
+mod attempts;
 mod bearer;
 mod code;
 mod confirmations;
@@ -21,6 +22,7 @@ mod shown;
 mod stops;
 mod validate;
 
+pub use attempts::{Attempts, BETWEEN_ANSWERS};
 pub use bearer::Bearer;
 pub use pages::Pages;
 pub use review::Review;
@@ -56,6 +58,8 @@ pub struct Admin {
     pub stop_scope: Arc<StopScope>,
     /// The token for protected pages; without it they do not exist.
     pub bearer: Option<Bearer>,
+    /// Attempts with a wrong token.
+    pub attempts: Arc<Attempts>,
     /// How long the body of a request may take.
     pub body_timeout: Duration,
     /// The configuration in force.

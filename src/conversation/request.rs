@@ -94,6 +94,8 @@ pub struct Request {
     /// The `messages` array with its brackets.
     pub messages_span: Span,
     pub tools: Vec<Tool>,
+    /// The namespaces and servers of tools that it describes, each by its own name; their tools are elsewhere.
+    pub namespaces: Vec<Tool>,
     /// A list of tools is present, be it empty.
     pub declares_tools: bool,
     /// More tools may be callable than the request shows: its history is upstream, or servers declare tools.
