@@ -15,12 +15,14 @@ mod verdict;
 pub(crate) mod work;
 
 pub use announced::Announced;
-pub use envelope::{details, envelope, rfc3339};
+pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
-pub use verdict::{Clarification, Extends, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{
+    Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,
+};
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::conversation::pins::Pinned;
