@@ -70,6 +70,8 @@ pub struct Plan {
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
     /// The share of a budget that is left after a message: the index of the message, and the share.
     budget_left: Option<(usize, f64)>,
+    /// The operator's name for the state that the conversation is in, where a policy keeps states.
+    pub state: Option<Arc<str>>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }
