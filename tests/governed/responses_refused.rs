@@ -63,7 +63,7 @@ fn the_line_that_no_tools_were_used_comes_first_in_the_stream_and_in_its_last_ev
                 "(This model does not support tools. It answered without them.)Without tools, then.So be it.";
             assert_eq!(answer.said(), said, "{}", answer.text());
             let reasoning = if thinks { &["reasoning:rs_1_0"][..] } else { &[] };
-            assert_eq!(answer.kinds(), [&["assistant"][..], reasoning, &["assistant"; 2]].concat());
+            assert_eq!(answer.kinds(), [&["assistant"][..], reasoning, &["assistant"; 2][..]].concat());
             if stream {
                 let events = crate::support::responses::events(&answer.text());
                 let done = events.iter().filter(|event| event["type"] == "response.output_item.done");

@@ -133,8 +133,8 @@ fn the_mode_for_questions_shows_every_tool_that_looks_up_or_computes_and_no_othe
     let others =
         ["ignore_user", "calendar_create_event", "award_mastery_points", "apply_code_edit", "generate_image"];
     let both = ["search_and_replace", "find_and_delete", "mail_mark_as_read"];
-    let shown = [&RETRIEVAL[..], &helpers].concat();
-    let all = [&shown[..], &others, &both].concat();
+    let shown = [&RETRIEVAL[..], &helpers[..]].concat();
+    let all = [&shown[..], &others[..], &both[..]].concat();
     let upstream = caller(&["kb_search"]);
     let program = program("voice", &upstream);
     let (ran, _) = run(&mut talk(Form::Whole, &all), &program, &[("x-toolrein-profile", "voice-answer")]);
@@ -167,7 +167,7 @@ fn the_shipped_categories_know_the_eyes_the_hands_and_the_helpers_of_the_documen
         for tool in tools {
             let upstream = caller(Vec::leak(vec![*tool; 2]));
             let program = Toolrein::before(&upstream, one);
-            let (ran, _) = run(&mut talk(Form::Whole, &[tool]), &program, &[]);
+            let (ran, _) = run(&mut talk(Form::Whole, &[*tool]), &program, &[]);
             let error = errors(upstream.requests().last().unwrap()).first().cloned().unwrap_or_default();
             assert_eq!(ran.len(), 1, "{tool}");
             let message = error["message"].as_str().unwrap();
@@ -217,7 +217,8 @@ fn conversations(tool: &'static str, headers: &[(&str, &str)], count: usize) -> 
 #[test]
 fn guests_have_5_10_and_20_calls_and_keys_50_100_and_200_within_5_hours() {
     // An empty key is none: whoever sends it is a guest.
-    let (guest, auth) = (&[("api-key", "")][..], &[][..]);
+    let guest: &[(&str, &str)] = &[("api-key", "")];
+    let auth: &[(&str, &str)] = &[];
     for (said, tool, headers, most) in [
         ("generate_artifact: { guest: 5, window: 5 }", "generate_artifact", guest, 5),
         ("generate_artifact: { auth: 50, window: 5 }", "generate_artifact", auth, 50),
