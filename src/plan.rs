@@ -16,12 +16,14 @@ mod verdict;
 pub(crate) mod work;
 
 pub use announced::Announced;
-pub use envelope::{details, envelope, rfc3339};
+pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
-pub use verdict::{Clarification, Extends, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{
+    Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,
+};
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::conversation::pins::Pinned;
@@ -70,6 +72,8 @@ pub struct Plan {
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
     /// The share of a budget that is left after a message: the index of the message, and the share.
     budget_left: Option<(usize, f64)>,
+    /// The operator's name for the state that the conversation is in, where a policy keeps states.
+    pub state: Option<Arc<str>>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }

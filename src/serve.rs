@@ -237,8 +237,10 @@ impl Running {
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),
-            review: Arc::new(Reviewer { key: for_reviews }),
+            review: Arc::new(Reviewer { key: for_reviews.clone() }),
             reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
+            key: for_reviews,
+            upstream: app.upstream.name().into(),
         };
         let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();

@@ -508,3 +508,109 @@ fn decisions_of_people_are_kept_with_who_decided_and_why() {
         "{decided}"
     );
 }
+
+/// The decision on the next call of `search` in the conversation that [`converse`] had, with these further members.
+fn validated(program: &Toolrein, session: Value) -> Value {
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
+    let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Error: no such index"});
+    let mut asked =
+        json!({"request": body(&[made, result]), "call": {"name": "search", "arguments": {"q": "y"}}});
+    asked.as_object_mut().unwrap().extend(session.as_object().unwrap().clone());
+    let response = open(program, "POST", "/api/validate", &asked);
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
+}
+
+/// The caller of the requests so far, as the log names it.
+fn logged_caller(program: &Toolrein) -> String {
+    until("a line with the caller", || {
+        let lines = program.logs();
+        let lines = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut callers = lines.filter_map(|line| Some(line["caller"].as_str()?.to_owned()));
+        callers.next()
+    })
+}
+
+#[test]
+fn a_validation_knows_what_the_session_that_it_names_has_used() {
+    let rate = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
+    let quota = "[policy.quota]\nlimits = { searches = { tools = [\"search\"], calls = 1, per = \"1h\" } }\n";
+    for (policy, settings, known, unknown) in [
+        // Calls of a conversation, and calls of a caller over all of its conversations.
+        (
+            "rate_limit",
+            rate,
+            json!({"conversation": "c1", "caller": "sk-test"}),
+            json!({"conversation": "c2", "caller": "sk-test"}),
+        ),
+        ("quota", quota, json!({"caller": "sk-test"}), json!({"conversation": "c1", "caller": "sk-other"})),
+        ("quota", quota, json!({"conversation": "c9", "caller": "sk-test"}), json!({"conversation": "c1"})),
+    ] {
+        let upstream = searcher();
+        let program = Toolrein::before(&upstream, &format!("{}{settings}", Person::SETTINGS));
+        converse(&program);
+        let hash = logged_caller(&program);
+        let mut by_hash = known.clone();
+        by_hash["caller"] = hash.into();
+        // Nothing is stored: each is asked again, and is answered the same.
+        for _ in 0..2 {
+            for session in [&known, &by_hash] {
+                let judged = validated(&program, session.clone());
+                assert_eq!(
+                    (&judged["verdict"], &judged["policy"]),
+                    (&json!("block"), &json!(policy)),
+                    "{judged}"
+                );
+                assert_eq!(
+                    (&judged["usage"][0]["used"], &judged["usage"][0]["limit"]),
+                    (&json!(1), &json!(1)),
+                    "{judged}"
+                );
+            }
+            for session in [unknown.clone(), json!({})] {
+                let judged = validated(&program, session);
+                assert_eq!(judged["verdict"], "allow", "{policy} {judged}");
+            }
+        }
+        assert_eq!(upstream.requests().len(), 2, "nothing is sent");
+    }
+}
+
+#[test]
+fn a_validation_knows_that_a_conversation_is_stopped_and_in_which_state_it_is() {
+    let states = "[policy.kill]\n[policy.states]\nstart = \"asking\"\n[policy.states.state.asking]\n\
+        on = [{ event = \"tool_failed\", tool = \"search\", to = \"failed\" }]\n\
+        [policy.states.state.failed]\ntools = []\nfinal = true\n";
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &format!("{}{states}", Person::SETTINGS));
+    let judged = validated(&program, json!({"conversation": "c1", "caller": "sk-test"}));
+    assert_eq!((&judged["policy"], &judged["state"]), (&json!("states"), &json!("failed")), "{judged}");
+    let call = json!({"name": "search", "arguments": {}});
+    let first = open(&program, "POST", "/api/validate", &json!({"request": body(&[]), "call": call})).json();
+    assert_eq!((&first["verdict"], &first["state"]), (&json!("allow"), &json!("asking")), "before the call");
+    assert_eq!(open(&program, "POST", "/api/conversations/c1/stop", &Value::Null).status, 200);
+    let stopped = validated(&program, json!({"conversation": "c1"}));
+    assert_eq!((&stopped["verdict"], &stopped["policy"]), (&json!("block"), &json!("kill")), "{stopped}");
+    assert_eq!(validated(&program, json!({"conversation": "c2"}))["policy"], "states");
+    let plain = Toolrein::before(&upstream, Person::SETTINGS);
+    assert_eq!(validated(&plain, json!({}))["state"], Value::Null, "no policy keeps states");
+}
+
+#[test]
+fn a_validation_takes_the_profile_and_the_tier_of_the_caller_that_it_names() {
+    // printf %s sk-free | sha256sum
+    let free = "[tier.free]\nkeys = [\"sha256:a97ffab5cd3331858e03076328705ababa22813218d8511eb09bbbce51d39ff8\"]\n\
+        [profile.free]\ntiers = [\"free\"]\npolicy.allow.except = [\"search\"]\n";
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &format!("{}{free}", Person::SETTINGS));
+    for (session, verdict) in [
+        (json!({"caller": "sk-free"}), "block"),
+        (json!({"caller": "sk-other"}), "allow"),
+        (json!({}), "allow"),
+    ] {
+        assert_eq!(validated(&program, session.clone())["verdict"], verdict, "{session}");
+    }
+    let bad = json!({"request": body(&[]), "call": {"name": "search", "arguments": {}}, "caller": "a\nb"});
+    assert_eq!(open(&program, "POST", "/api/validate", &bad).status, 400);
+}

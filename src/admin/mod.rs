@@ -29,6 +29,7 @@ pub use review::Review;
 pub use stops::StopScope;
 
 use crate::config::Config;
+use crate::conversation::identity::HashKey;
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::live::Live;
@@ -70,6 +71,10 @@ pub struct Admin {
     pub review: Arc<dyn Review>,
     /// Explanations, replays and validations at once: each takes a processor.
     pub reviews: Arc<Semaphore>,
+    /// The key of the hashes under which the state store keeps facts.
+    pub key: HashKey,
+    /// The upstream's name, which is part of some of them.
+    pub upstream: Arc<str>,
 }
 
 #[cfg(test)]

@@ -41,6 +41,8 @@ fn admin(loopback: bool) -> Admin {
         live: Arc::new(Live::new(Bounds { conversations: 10, with_decisions: true, body_bytes: 10_000 })),
         review: Arc::new(NoReview),
         reviews: Arc::new(Semaphore::new(1)),
+        key: HashKey::fixed(7),
+        upstream: "upstream".into(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
+use crate::plan::enveloped;
 use crate::wire::body::Scanner;
 use crate::wire::json::{decode, quote};
 use crate::wire::splice::Splices;
@@ -31,8 +32,9 @@ pub const UNKNOWN_CALL: &str = "a call that is not in this conversation";
 pub fn unknown_result() -> String {
     let message = "The result of this call is not known: the conversation does not contain it. The call may have run \
                    or not.";
-    let error = json!({"type": "RESULT_UNKNOWN", "message": message, "retryable": false});
-    json!({"ok": false, "error": error, "meta": {"by": "toolrein", "policy": "broken_history"}}).to_string()
+    let error =
+        json!({"type": "RESULT_UNKNOWN", "message": message, "retryable": false, "partialSideEffects": true});
+    enveloped("broken_history", &error)
 }
 
 /// The calls of one message that lack a result, and the results after it that lack a call.

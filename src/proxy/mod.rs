@@ -33,6 +33,7 @@ pub mod recording;
 mod redirects;
 pub mod relay;
 pub mod respond;
+pub mod session;
 mod spelling;
 mod steps;
 mod stored_judge;

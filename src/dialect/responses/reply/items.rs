@@ -4,6 +4,7 @@
 
 use crate::conversation::assembled::Assembled;
 use crate::conversation::call::holds_nothing;
+use crate::conversation::message::Role;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
@@ -242,6 +243,16 @@ impl OutItem {
             }
         }
         begun
+    }
+
+    /// The place of a text of toolrein's, which is not written yet.
+    pub fn reserved() -> Self {
+        Self { kind: ItemKind::Message(Role::Assistant), own: true, ..Self::default() }
+    }
+
+    /// Whether it is such a place.
+    pub fn is_reserved(&self) -> bool {
+        self.own && self.done.is_none()
     }
 
     /// A call that has come only in pieces so far; `needs_name`: of a kind that no client runs without a name.
