@@ -320,3 +320,43 @@ fn as_shipped_a_tool_that_stays_empty_is_closed_and_an_undeclared_one_is_not_run
         assert_eq!(outputs.map(error_type).collect::<Vec<_>>(), [reason], "{name}");
     }
 }
+
+#[test]
+fn a_forbidden_call_outside_of_the_events_of_the_protocol_reaches_no_client() {
+    let call = json!({"type": "function_call", "id": "fc_1", "call_id": "c", "status": "completed", "name": "wipe",
+        "arguments": "{\"q\":\"SECRET\"}"});
+    let whole = json!({"id": "resp_0", "object": "response", "status": "completed", "output": [call]});
+    let data = |value: &Value| format!("data: {value}\n\n");
+    let bodies = [
+        whole.to_string(),
+        format!("{whole}\n\ndata: [DONE]\n\n"),
+        format!("\u{feff}{}\n\n", serde_json::to_string_pretty(&whole).unwrap()),
+        format!(": ping\n\n{whole}\n\n"),
+        format!("error: {whole}\n\n"),
+        format!(
+            "Data: {}\n\n",
+            json!({"type": "response.output_item.done", "output_index": 0, "item": call})
+        ),
+        data(&whole),
+        format!("event: response.completed\n{}", data(&whole)),
+        data(&json!({ "output": [call] })),
+        data(&call),
+        format!("event: response.output_item.done\n{}", data(&call)),
+        data(&json!({"type": "response.completed", "data": { "response": whole }})),
+    ];
+    for body in bodies {
+        for before in ["", "data: {\"type\":\"response.in_progress\",\"response\":{\"id\":\"resp_0\"}}\n\n"] {
+            let text = format!("{before}{body}");
+            let reply = text.clone();
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => Reply::stream([&reply]),
+                _ => Output::text(nth, "Done.").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"wipe\"]\n");
+            let talk = Talk::new(true).with_tools(json!([tool("f"), tool("wipe")]));
+            let got =
+                crate::support::client::post(&crate::responses_kit::url(&toolrein), talk.body.to_string());
+            assert!(!got.text().contains("SECRET"), "{text}\n{}", got.text());
+        }
+    }
+}

@@ -30,8 +30,14 @@ fn run(toolrein: &Toolrein, stream: bool, same: bool) -> (usize, String) {
         if calls.is_empty() {
             return (ran, answer.said());
         }
+        // The type may be null or absent.
         for item in answer.items() {
-            talk.add(json!({"type": "item_reference", "id": item["id"]}));
+            let id = &item["id"];
+            talk.add(match ran % 3 {
+                0 => json!({"type": null, "id": id}),
+                1 => json!({"id": id}),
+                _ => json!({"type": "item_reference", "id": id}),
+            });
         }
         for call in calls {
             let out = if same { "the same".to_owned() } else { format!("other {ran}") };

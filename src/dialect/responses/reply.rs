@@ -12,6 +12,7 @@ mod markup;
 mod owner;
 mod settling;
 mod shown;
+mod stray;
 mod stream;
 mod unjudged;
 mod words;

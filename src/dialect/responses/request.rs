@@ -328,8 +328,12 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
 
 /// Whether an item is only named: what it says is upstream.
 pub(super) fn is_reference(item: &[u8]) -> bool {
-    memchr::memmem::find(item, b"\"item_reference\"").is_some()
-        || memchr::memmem::find(item, b"\"type\"").is_none()
+    let members = members_of(item, Span::new(0, item.len()));
+    let kind = members.iter().rfind(|member| *decode_bytes(member.key, item) == *b"type");
+    kind.is_none_or(|kind| {
+        let name = Scanner::within(item, kind.value).string();
+        kind.value.of(item) == b"null" || name.is_ok_and(|name| &*decode(name, item) == "item_reference")
+    })
 }
 
 /// The items that the model made one after the other.

@@ -69,14 +69,20 @@ impl Event {
         if scanner.peek()? != Kind::Object {
             return Err(Fault::Type);
         }
+        let (start, mut has_output) = (scanner.at(), false);
         scanner.object()?;
         while let Some(key) = scanner.member()? {
             let key = decode_bytes(key, data);
+            has_output |= *key == *b"output" && scanner.peek()? == Kind::Array;
             let folded = in_one_case(&key);
             if let Some(at) = DECISIVE.iter().position(|name| *name == &*folded) {
                 event.ambiguous |= seen.once(at as u32).is_err() || !DECISIVE.contains(&&*key);
             }
             event.member(&key, &mut scanner)?;
+        }
+        // A whole response takes the place of its event.
+        if has_output && event.response.is_none() && event.item.is_none() {
+            event.response = Some(Span::new(start, scanner.at()));
         }
         scanner.end()?;
         Ok(event)

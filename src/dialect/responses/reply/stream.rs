@@ -5,6 +5,7 @@ use super::event::{Class, Event};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
 use super::owner::{Added, Owner};
+use super::stray::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
 use crate::conversation::call::Arguments;
@@ -14,8 +15,7 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::{hides_lines, single_events};
 use crate::dialect::reply::{Form, Refusal};
 use crate::dialect::responses::item::{Item, ItemKind};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, members_of};
+use crate::wire::json::decode;
 use crate::wire::sse::{Piece, parse_fields};
 use bytes::Bytes;
 
@@ -71,6 +71,9 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.break_off(Unjudged::Ambiguous);
         }
         if fields.data.is_empty() || fields.data.starts_with(b"[DONE]") {
+            if has_call_in_other_lines(&raw) && self.is_in_doubt() {
+                return self.break_off(Unjudged::Ambiguous);
+            }
             return self.after_or_pass(raw, out);
         }
         let data: Bytes = match fields.place {
@@ -95,7 +98,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             return self.escape(Unjudged::NotJson, raw, out);
         };
         let (raw, mut event, data) = self.without_markup(raw, event, data, now_ms, out);
-        if event.ambiguous && self.is_in_doubt() {
+        if (event.ambiguous || holds_stray_call(&raw, &event, &data)) && self.is_in_doubt() {
             return self.break_off(Unjudged::Ambiguous);
         }
         if let Some(item) = &mut event.item {
@@ -475,22 +478,6 @@ impl<J: CallJudge> ReplyJudge<J> {
             out.push(event);
         }
     }
-}
-
-/// Whether a client may read a call from the event.
-fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
-    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
-    let of_item = event.item.as_ref().is_some_and(is_call);
-    // The response repeats the request too, which may say anything.
-    let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
-    let in_response = event.response.is_some_and(|response| {
-        members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
-            let text = output.value.of(data);
-            let mark = |word: &[u8]| memchr::memmem::find(text, word).is_some();
-            mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
-        })
-    });
-    event.ambiguous || of_item || in_response || event.is_of_call(data)
 }
 
 fn id_of(response: &[u8]) -> Option<String> {

@@ -1,0 +1,135 @@
+//! Whether an event holds a call: in its members, or where the protocol has none and some client may look all the same, in
+//! lines that are no data, bare items, objects within other members. Such calls cannot be judged in their place.
+
+use super::event::Event;
+use crate::dialect::responses::item::{Item, ItemKind, parse_item};
+use crate::wire::body::Scanner;
+use crate::wire::json::{decode_bytes, in_one_case};
+use crate::wire::members::{Member, members_of};
+use memchr::memmem::find;
+use serde_json::Value;
+
+/// Whether a client may read a call from the event.
+pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
+    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
+    let of_item = event.item.as_ref().is_some_and(is_call);
+    // The response repeats the request too, which may say anything.
+    let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
+    let in_response = event.response.is_some_and(|response| {
+        members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
+            let text = output.value.of(data);
+            let mark = |word: &[u8]| find(text, word).is_some();
+            mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+        })
+    });
+    event.ambiguous || of_item || in_response || event.is_of_call(data)
+}
+
+/// Whether an event holds a call outside of its `item` and its `response`. `raw`: its lines; `data`: what its data lines say
+/// together; `event`: what was read of that.
+pub fn holds_stray_call(raw: &[u8], event: &Event, data: &[u8]) -> bool {
+    has_call_in_other_lines(raw) || has_unread_call(event, data)
+}
+
+/// Whether a line that is no data holds a call: a body without any framing, or another field.
+pub fn has_call_in_other_lines(raw: &[u8]) -> bool {
+    if !may_name_call(raw) {
+        return false;
+    }
+    let lines = raw.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let other = lines.filter(|line| !line.starts_with(b"data:")).collect::<Vec<_>>().join(&b'\n');
+    names_call(&other) || (find(&other, b"\\u00").is_some() && other.contains(&b'{'))
+}
+
+fn has_unread_call(event: &Event, data: &[u8]) -> bool {
+    let read = [event.item.as_ref().map(|item| item.span), event.response];
+    let mut unread = data.to_vec();
+    for span in read.into_iter().flatten() {
+        if span.of(data).len() == data.trim_ascii().len() {
+            return false;
+        }
+        unread[span.range()].fill(b' ');
+        if let Some(first) = unread.get_mut(span.range().start) {
+            *first = b'0';
+        }
+    }
+    may_name_call(&unread)
+        && serde_json::from_slice(&unread).map_or_else(|_| names_call(&unread), |value| has_call(&value))
+}
+
+/// Whether the name of a kind of call may be in `text`, be it in escapes.
+fn may_name_call(text: &[u8]) -> bool {
+    names_call(text) || find(text, b"\\u00").is_some()
+}
+
+fn names_call(text: &[u8]) -> bool {
+    find(text, b"_call\"").is_some() || find(text, b"mcp_approval_request\"").is_some()
+}
+
+fn has_call(value: &Value) -> bool {
+    match value {
+        Value::Object(members) => {
+            let text = value.to_string();
+            let item = parse_item(&mut Scanner::new(text.as_bytes()));
+            let is_call = |item: Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
+            item.is_ok_and(is_call) || members.values().any(has_call)
+        }
+        Value::Array(items) => items.iter().any(has_call),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALL: &str = r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}"#;
+
+    fn is_stray(data: &str) -> bool {
+        let raw = format!("data: {data}\n\n");
+        holds_stray_call(raw.as_bytes(), &Event::parse(data.as_bytes()).unwrap(), data.as_bytes())
+    }
+
+    #[test]
+    fn a_call_outside_of_the_members_that_are_read_is_stray() {
+        for data in [
+            CALL.to_owned(),
+            format!(r#"{{"type":"response.completed","data":{{"response":{{"output":[{CALL}]}}}}}}"#),
+            format!(r#"{{"type":"response.output_item.done","output_index":0,"call":{CALL}}}"#),
+            r#"{"x":{"type":"\u0066unction_call","name":"f"}}"#.to_owned(),
+            format!(r#"{{"items":[{CALL}]}}"#),
+        ] {
+            assert!(is_stray(&data), "{data}");
+        }
+        for data in [
+            format!(r#"{{"type":"response.output_item.done","output_index":0,"item":{CALL}}}"#),
+            format!(r#"{{"type":"response.completed","response":{{"output":[{CALL}]}}}}"#),
+            format!(r#"{{"object":"response","status":"completed","output":[{CALL}]}}"#),
+            r#"{"type":"response.output_text.delta","delta":"a \"function_call\" caf\u00e9"}"#.to_owned(),
+            r#"{"type":"response.output_text.delta","delta":"function_call"}"#.to_owned(),
+            r#"{"type":"response.function_call_arguments.delta","item_id":"fc_1","delta":"{\u0022"}"#
+                .to_owned(),
+        ] {
+            assert!(!is_stray(&data), "{data}");
+        }
+    }
+
+    #[test]
+    fn a_call_in_a_line_that_is_no_data_is_stray() {
+        for raw in [
+            format!("{{\"output\":[{CALL}]}}\n\n"),
+            format!("Data: {CALL}\n\n"),
+            format!("error: {CALL}\ndata: {{}}\n\n"),
+            format!(": ping\n{{\n\"output\":\n[{CALL}]}}\n\n"),
+        ] {
+            assert!(has_call_in_other_lines(raw.as_bytes()), "{raw}");
+        }
+        for raw in [
+            "event: response.function_call_arguments.delta\ndata: {\"type\":\"function_call\"}\n\n",
+            ": ping\n\n",
+            "data: {\"a\":\"\\u0066\"}\nid: 1\n\n",
+        ] {
+            assert!(!has_call_in_other_lines(raw.as_bytes()), "{raw}");
+        }
+    }
+}
