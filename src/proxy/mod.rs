@@ -32,6 +32,7 @@ pub mod read;
 mod record;
 pub mod recording;
 mod redirects;
+mod refusals;
 pub mod relay;
 pub mod respond;
 mod spelling;

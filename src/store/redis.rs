@@ -33,7 +33,7 @@ use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
 use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::released::{Release, Releases, with};
-use crate::exchange::store::MOST_AT_ONE_KEY;
+use crate::exchange::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
@@ -379,7 +379,10 @@ fn merge(facts: &mut Facts, found: Found) {
     for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
         add_own(known, shared, |own, other| own == other, MOST_AT_ONE_KEY);
     }
-    facts.model = facts.model.and(found.model);
+    for (known, shared) in [(&mut facts.model.all, found.model.all), (&mut facts.model.own, found.model.own)]
+    {
+        add_own(known, shared, |own, other| own == other, MOST_EVIDENCE);
+    }
     facts.repeated |= found.repeated;
     facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
     for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {

@@ -18,6 +18,7 @@ pub mod log;
 pub mod metrics;
 mod models;
 mod queue;
+pub mod refusals;
 mod request;
 pub mod request_record;
 mod span_counts;
