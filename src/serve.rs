@@ -2,6 +2,7 @@
 //! drained in the reverse. Contains no logic of any part.
 
 mod pages;
+mod ports;
 mod reload;
 mod sinks;
 mod store;
@@ -10,6 +11,7 @@ pub mod watch;
 pub use self::store::StoreError;
 
 use self::pages::{AdminService, Reviewer};
+use self::ports::{AdminListeners, AdminPorts, failed_listening, listen};
 use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
@@ -43,10 +45,9 @@ use arc_swap::ArcSwap;
 use hyper::http::Uri;
 use serde_json::json;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Semaphore, oneshot};
 
 /// The simulated model's pause before each chunk: slow enough to see a stream, quick enough to wait for.
@@ -63,10 +64,6 @@ const ADMIN_CONNECTIONS: usize = 256;
 const ADMIN_HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a client of the admin port may go without reading an answer, which is short.
 const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// The accept backlog: connections that wait in the kernel. The kernel may allow fewer (`net.core.somaxconn`, 4096
-/// since Linux 5.4).
-const BACKLOG: u32 = 4096;
-
 /// The services that outlive a configuration, made at the start.
 struct Services {
     telemetry: Telemetry,
@@ -157,7 +154,7 @@ pub enum StartError {
 /// The running program.
 pub struct Running {
     proxy: Proxy,
-    admin: Proxy,
+    admin: AdminPorts,
     readiness: Readiness,
     held: Arc<HeldCalls>,
     telemetry: Telemetry,
@@ -218,7 +215,7 @@ impl Running {
         let summaries = Summariser::new(pins, answers, endpoints, drain.clone());
         let app = services.app(&config, Upstream::new(settings)?, summaries, webhooks);
         let readiness = Readiness::starting();
-        let admin_listener = listen("listen.admin", config.listen.admin)?;
+        let admin_listeners = AdminListeners::bind(&config)?;
         let proxy_listener = listen("listen.proxy", config.listen.proxy)?;
         let admin = Admin {
             metrics,
@@ -245,17 +242,13 @@ impl Running {
         let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();
         telemetry.metrics.count_connections_by(move || limit.in_use() as u64);
-        let for_admin = admin_settings(&settings);
-        let failed = |key, address| move |error| StartError::Listen { key, address, error };
-        // The admin server answers until the end, so that probes see the drain.
         let pages = Arc::new(AdminService(ArcSwap::from_pointee(Pages::new(admin))));
-        let admin = Proxy::start(admin_listener, Arc::clone(&pages), for_admin, Drain::new())
-            .map_err(failed("listen.admin", config.listen.admin))?;
+        let admin = admin_listeners.serve(&pages, &admin_settings(&settings))?;
         let handler = Arc::new(Handler(ArcSwap::from_pointee(app)));
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
-            .map_err(failed("listen.proxy", config.listen.proxy))?;
+            .map_err(failed_listening("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
-        telemetry.log.listening(&started(&config, &upstream, proxy.address(), admin.address()));
+        telemetry.log.listening(&started(&config, &upstream, proxy.address(), &admin));
         readiness.open();
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
@@ -301,7 +294,7 @@ impl Running {
             self.drain.finished(CUT_WITHIN).await;
         }
         self.shared.finish().await;
-        self.admin.stop(Duration::ZERO).await;
+        self.admin.stop().await;
         let word = if finished { "drained" } else { "streams were cut, since limits.drain_timeout is over" };
         log.note(if finished { Level::Info } else { Level::Warn }, word, json!({}));
         // Off the runtime: it waits for the writing threads.
@@ -314,35 +307,6 @@ impl Running {
         let _ = tokio::task::spawn_blocking(end).await;
         finished
     }
-}
-
-fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
-    let bound = match (bind(address), over_ipv4(address)) {
-        (Err(error), Some(over_ipv4)) if is_without_ipv6(&error) => bind(over_ipv4),
-        (bound, _) => bound,
-    };
-    bound.map_err(|error| StartError::Listen { key, address, error })
-}
-
-fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As `TcpListener::bind` does: a program that starts again finds its port free.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
-}
-
-/// All addresses of IPv4 where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
-/// the other one.
-fn over_ipv4(address: SocketAddr) -> Option<SocketAddr> {
-    let is_all = address.is_ipv6() && address.ip().is_unspecified();
-    is_all.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
-}
-
-/// Whether the error means that the machine has no IPv6.
-fn is_without_ipv6(error: &io::Error) -> bool {
-    !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }
 
 /// The upstream's base address; the simulated model is started for it.
@@ -426,10 +390,11 @@ fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
 }
 
 /// The log line about the start.
-fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: SocketAddr) -> Started<'a> {
+fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: &AdminPorts) -> Started<'a> {
     Started {
         proxy: proxy.to_string(),
-        admin: admin.to_string(),
+        admin: admin.address().to_string(),
+        probes: admin.probes_address().map(|address| address.to_string()),
         mode: config.mode.as_str(),
         upstream,
         version: env!("CARGO_PKG_VERSION"),

@@ -36,10 +36,11 @@ fn the_deployment_names_the_ports_of_the_shipped_configuration() {
     let url = at(&agent, "/spec/template/spec/containers/0/env/1");
     assert_eq!(url["name"], "OPENAI_BASE_URL", "added by the component: {url}");
     assert_eq!(url["value"], format!("http://127.0.0.1:{proxy}/v1"));
-    assert_eq!(sidecar(&agent)["ports"][0]["containerPort"], admin);
+    let probes = config("kustomize/sidecar/proxy.toml").listen.probes.unwrap().port();
+    assert_eq!(sidecar(&agent)["ports"][0]["containerPort"], probes);
     let gateway = of_kind(&rendered("gateway"), "Deployment");
     let ports = at(&gateway, "/spec/template/spec/containers/0/ports");
-    assert_eq!([&ports[0]["containerPort"], &ports[1]["containerPort"]], [proxy, admin]);
+    assert_eq!([&ports[0]["containerPort"], &ports[1]["containerPort"]], [proxy, probes]);
     assert!(deployed("prometheus.yml").contains(&format!("127.0.0.1:{admin}")));
 }
 
@@ -90,7 +91,7 @@ fn what_kustomize_renders_fits_the_schemas_of_kubernetes() {
         assert!(output.status.success(), "{overlay}: {}", said(&output));
         // The schema of a custom resource accepts unknown members, so that a wrong name is found here.
         let endpoint = &monitors[0]["spec"]["podMetricsEndpoints"][0];
-        assert_eq!((&endpoint["port"], &endpoint["path"]), (&"admin".into(), &"/metrics".into()));
+        assert_eq!((&endpoint["port"], &endpoint["path"]), (&"probes".into(), &"/metrics".into()));
     }
 }
 
@@ -245,9 +246,8 @@ fn what_the_limits_allow_fits_the_memory_of_the_pod() {
 }
 
 #[test]
-fn the_pod_mounts_no_token_bounds_its_volumes_and_says_who_reaches_the_admin_port() {
-    let [proxy, admin] = shipped_ports();
-    for overlay in ["example", "gateway"] {
+fn the_pod_mounts_no_token_bounds_its_volumes_and_keeps_the_admin_port_on_loopback() {
+    for (overlay, name) in [("example", "sidecar"), ("gateway", "gateway")] {
         let documents = rendered(overlay);
         let deployment = of_kind(&documents, "Deployment");
         let spec = at(&deployment, "/spec/template/spec");
@@ -258,37 +258,200 @@ fn the_pod_mounts_no_token_bounds_its_volumes_and_says_who_reaches_the_admin_por
                 "no bound: {volume}"
             );
         }
-        let policies = documents.iter().filter(|it| it["kind"] == "NetworkPolicy");
-        let ours = policies.filter(|it| it["spec"]["podSelector"]["matchLabels"]["toolrein"].is_string());
-        let [policy] = ours.collect::<Vec<_>>()[..] else { panic!("one policy for toolrein in {overlay}") };
+        let listen = config(&format!("kustomize/{name}/proxy.toml")).listen;
+        assert!(listen.admin.ip().is_loopback(), "{overlay}");
+        let probes = listen.probes.expect("a port of their own").port();
+        let container = match overlay {
+            "example" => sidecar(&deployment),
+            _ => spec["containers"][0].clone(),
+        };
+        for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["port"], "probes", "{overlay} {probe}");
+        }
+        let ports: Vec<&Value> = container["ports"].as_array().unwrap().iter().collect();
+        assert!(ports.iter().any(|it| it["name"] == "probes" && it["containerPort"] == probes), "{ports:?}");
+        assert!(ports.iter().all(|it| it["containerPort"] != listen.admin.port()), "{ports:?}");
+    }
+}
+
+/// Each port of each rule of a NetworkPolicy, with from where it is opened.
+fn opened(policy: &Value) -> Vec<(u64, Value)> {
+    let rules = policy["spec"]["ingress"].as_array().unwrap().iter();
+    let ports = |rule: &Value| {
+        let (from, ports) = (rule["from"].clone(), rule["ports"].as_array().expect("ports").clone());
+        ports.into_iter().map(move |it| {
+            assert!(it.get("endPort").is_none(), "a range: {it}");
+            (it["port"].as_u64().unwrap(), from.clone())
+        })
+    };
+    rules.flat_map(|rule| ports(rule).collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_network_policy_opens_no_port_of_an_agent_and_none_to_everybody() {
+    let policies = |documents: &[Value]| -> Vec<Value> {
+        documents.iter().filter(|it| it["kind"] == "NetworkPolicy").cloned().collect()
+    };
+    // A pod that a policy selects is isolated, and a port that a policy opens is open whatever others deny.
+    assert!(policies(&rendered("example")).is_empty(), "the sidecar alone changes nothing for its agent");
+    let overlay = tempfile::tempdir_in(root().join("target")).unwrap();
+    let text =
+        "resources: [../../deploy/kustomize/example]\ncomponents: [../../deploy/kustomize/network-policy]\n";
+    std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+    let documents = kustomized(overlay.path());
+    let output = validated(&policies(&documents), "1.37");
+    assert!(output.status.success(), "{}", said(&output));
+    let probes = u64::from(config("kustomize/sidecar/proxy.toml").listen.probes.unwrap().port());
+    let [policy] = &policies(&documents)[..] else { panic!("one policy") };
+    let [(port, from)] = &opened(policy)[..] else { panic!("one port: {policy}") };
+    assert!(*port == probes && from[0]["namespaceSelector"].is_object(), "{policy}");
+    let labels = at(&of_kind(&documents, "Deployment"), "/spec/template/metadata/labels");
+    assert_eq!(labels["toolrein"], policy["spec"]["podSelector"]["matchLabels"]["toolrein"]);
+    let gateway = policies(&rendered("gateway"));
+    let gateway = gateway.iter().find(|it| it["metadata"]["name"] == "toolrein-gateway").unwrap();
+    let [proxy, admin] = shipped_ports().map(u64::from);
+    let gateway = opened(gateway);
+    assert_eq!(gateway.iter().map(|(port, _)| *port).collect::<Vec<_>>(), [proxy, probes], "and not {admin}");
+    assert!(gateway.iter().all(|(_, from)| from.is_array()));
+}
+
+/// A workload of this kind with two containers, its pod where the kind has it.
+fn workload(kind: &str, name: &str, metadata: &str, env: &str) -> String {
+    let pod = format!(
+        "{{ initContainers: [{{ name: migrate, image: migrate:1 }}], containers: [{{ name: logs, image: logs:1 }}, \
+         {{ name: agent, image: agent:1, env: [{env}] }}], restartPolicy: Never }}"
+    );
+    let labels = format!("{{ labels: {{ app: {name} }} }}");
+    let (api, spec) = match kind {
+        "Pod" => ("v1", pod),
+        "ReplicationController" => ("v1", format!("{{ template: {{ metadata: {labels}, spec: {pod} }} }}")),
+        "Job" => ("batch/v1", format!("{{ template: {{ metadata: {labels}, spec: {pod} }} }}")),
+        "CronJob" => {
+            let job = format!("{{ template: {{ metadata: {labels}, spec: {pod} }} }}");
+            ("batch/v1", format!("{{ schedule: \"0 3 * * *\", jobTemplate: {{ spec: {job} }} }}"))
+        }
+        _ => {
+            let pod = pod.replace(", restartPolicy: Never", "");
+            let selector = format!("{{ matchLabels: {{ app: {name} }} }}");
+            let service = if kind == "StatefulSet" { "serviceName: any, " } else { "" };
+            let template = format!("{{ metadata: {labels}, spec: {pod} }}");
+            ("apps/v1", format!("{{ {service}selector: {selector}, template: {template} }}"))
+        }
+    };
+    format!("---\napiVersion: {api}\nkind: {kind}\nmetadata: {{ name: {name}, {metadata} }}\nspec: {spec}\n")
+}
+
+/// The kinds of workloads that the component knows, with the path to their pods.
+const WORKLOADS: [(&str, &str); 8] = [
+    ("Deployment", "/spec/template"),
+    ("StatefulSet", "/spec/template"),
+    ("DaemonSet", "/spec/template"),
+    ("ReplicaSet", "/spec/template"),
+    ("ReplicationController", "/spec/template"),
+    ("Job", "/spec/template"),
+    ("CronJob", "/spec/jobTemplate/spec/template"),
+    ("Pod", ""),
+];
+
+/// An overlay with these workloads and the sidecar.
+fn overlay_of(workloads: &str) -> tempfile::TempDir {
+    let overlay = tempfile::tempdir_in(root().join("target")).unwrap();
+    std::fs::write(overlay.path().join("workloads.yaml"), workloads).unwrap();
+    let text = "resources: [workloads.yaml]\ncomponents: [../../deploy/kustomize/sidecar]\n";
+    std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+    overlay
+}
+
+/// The containers of a pod that have the address of toolrein.
+fn pointed(pod: &Value) -> Vec<&str> {
+    let containers = pod["spec"]["containers"].as_array().unwrap().iter();
+    let has_url = |container: &&Value| {
+        let is_url = |variable: &Value| {
+            variable["name"] == "OPENAI_BASE_URL" && variable["value"] == "http://127.0.0.1:4242/v1"
+        };
+        container["env"].as_array().is_some_and(|env| env.iter().any(is_url))
+    };
+    containers.filter(has_url).map(|container| container["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_kind_of_workload_gets_the_same_sidecar_and_all_of_its_containers_or_the_marked_ones_use_it() {
+    let marked = ("annotations: { toolrein/containers: marked }", "{ name: OPENAI_BASE_URL, value: here }");
+    for ((metadata, env), expected) in [(("", ""), &["logs", "agent"][..]), (marked, &["agent"])] {
+        let all = WORKLOADS.map(|(kind, _)| workload(kind, &kind.to_lowercase(), metadata, env));
+        let overlay = overlay_of(&all.concat());
+        let documents = kustomized(overlay.path());
+        for version in ["1.29", "1.37"] {
+            let output = validated(&documents, version);
+            assert!(output.status.success(), "{version}: {}", said(&output));
+        }
         assert!(
-            deployment["spec"]["template"]["metadata"]["labels"]["toolrein"]
-                == policy["spec"]["podSelector"]["matchLabels"]["toolrein"]
+            documents.iter().all(|it| it["kind"] != "PodTemplate"),
+            "the source of the parts is not applied"
         );
-        for rule in policy["spec"]["ingress"].as_array().unwrap() {
-            let opens = |port: u16| {
-                rule["ports"].as_array().unwrap().iter().any(|range| {
-                    let first = range["port"].as_u64().unwrap();
-                    let last = range["endPort"].as_u64().unwrap_or(first);
-                    range["protocol"] != "UDP" && (first..=last).contains(&port.into())
-                })
-            };
-            assert!(!opens(admin) || rule["from"][0]["namespaceSelector"].is_object(), "{overlay}: {rule}");
-            assert!(overlay != "gateway" || !opens(proxy) || rule["from"].is_array(), "{overlay}: {rule}");
+        let first = sidecar(&of_kind(&documents, "Deployment"));
+        for (kind, pod) in WORKLOADS {
+            let pod = of_kind(&documents, kind).pointer(pod).unwrap().clone();
+            let names: Vec<&Value> =
+                pod["spec"]["initContainers"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+            assert_eq!(names, ["toolrein", "migrate"], "{kind}: it starts before what may need it");
+            assert_eq!(pod["spec"]["initContainers"][0], first, "{kind}");
+            assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 660, "{kind}");
+            assert_eq!(pod["spec"]["volumes"].as_array().unwrap().len(), 2, "{kind}");
+            assert_eq!(pointed(&pod), expected, "{kind}");
+            let labels = &pod["metadata"]["labels"];
+            let is_scaled = !["DaemonSet", "Job", "CronJob", "Pod"].contains(&kind);
+            assert_eq!(labels["toolrein"], "sidecar", "{kind}");
+            assert_eq!(labels.get("toolrein-eviction").is_some(), is_scaled, "{kind}");
         }
     }
 }
 
 #[test]
-fn the_admin_port_of_the_pod_answers_over_both_families() {
-    let address: SocketAddr = config("kustomize/sidecar/proxy.toml").listen.admin;
+fn a_workload_without_a_marked_container_is_an_error_and_what_was_left_out_is_listed() {
+    let marked = "annotations: { toolrein/containers: marked }";
+    for (kind, _) in WORKLOADS {
+        let overlay = overlay_of(&workload(kind, "agent", marked, "{ name: X, value: y }"));
+        let output = run(tool("kubectl").arg("kustomize").arg(overlay.path()), "");
+        assert!(
+            !output.status.success() && said(&output).contains("OPENAI_BASE_URL"),
+            "{kind}: {}",
+            said(&output)
+        );
+    }
+    let url = "{ name: OPENAI_BASE_URL, value: here }";
+    let left_out = |workloads: &str| {
+        let rendered = run(tool("kubectl").arg("kustomize").arg(overlay_of(workloads).path()), "");
+        assert!(rendered.status.success(), "{}", said(&rendered));
+        let rendered = String::from_utf8(rendered.stdout).unwrap();
+        run(Command::new("awk").arg("-f").arg(path("kustomize/sidecar/left-out.awk")), &rendered)
+    };
+    let all = WORKLOADS.map(|(kind, _)| workload(kind, "agent", "", url)).concat();
+    let output = left_out(&all);
+    assert_eq!((said(&output).as_str(), output.status.code()), ("", Some(0)));
+    let off = workload("StatefulSet", "old", "labels: { toolrein: \"off\" }", url);
+    let unknown = workload("Deployment", "new", "", url).replace("kind: Deployment", "kind: Rollout");
+    let output = left_out(&[all, off, unknown, workload("Job", "some", marked, url)].concat());
+    let mut lines: Vec<String> = said(&output).lines().map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "Job some: container logs does not use toolrein",
+            "Rollout new: has no sidecar of toolrein",
+            "StatefulSet old: has no sidecar of toolrein"
+        ]
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_port_of_the_probes_answers_over_both_families_and_has_nothing_else() {
+    let address: SocketAddr = config("kustomize/sidecar/proxy.toml").listen.probes.unwrap();
     assert!(address.is_ipv6() && address.ip().is_unspecified(), "{address}");
     let upstream = Scripted::start(|_, _| Reply::text("Fine."));
-    let url = upstream.base_url();
-    let program = Toolrein::start(&format!(
-        "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"[::]:0\"\nupstream.url = {url:?}\n"
-    ));
-    let (_, port) = program.admin_url().rsplit_once(':').unwrap();
+    let program = Toolrein::before(&upstream, "listen.probes = \"[::]:0\"\n");
+    let port = program.probes_port();
     let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
     for host in ["127.0.0.1", "[::1]"] {
         if host == "[::1]" && !has_ipv6 {

@@ -19,7 +19,7 @@ use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::policy::REGISTRY;
 use toolrein::policy::set::PolicySet;
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
-use toolrein::store::{Ask, News, StateStore as _};
+use toolrein::store::{Ask, ModelKeys, News, StateStore as _};
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {
@@ -132,7 +132,7 @@ fn store() -> Plot {
             let ask = Ask {
                 calls: &calls,
                 places: &calls[..10],
-                model: Hash(1),
+                model: ModelKeys { all: Hash(1), own: Hash(2) },
                 request: name(at % 50),
                 conversation: name(at % 50),
                 histories: &calls[..3],

@@ -9,8 +9,8 @@ use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::reply;
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::plan::approval::Confirmation;
-use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken, Use, one_by_one};
-use toolrein::store::{ModelFacts, Overflow, SentExchanges};
+use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken, Use};
+use toolrein::store::{Evidence, Overflow, SentExchanges};
 
 const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
 
@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) -> bool {
         3 => read::<Use>(body).is_some(),
         4 => read::<SentExchanges>(body).is_some(),
         5 => read::<SeenMarker>(body).is_some(),
-        6 => read::<ModelFacts>(body).is_some_and(|facts| one_by_one(facts).len() == 1),
+        6 => read::<Evidence>(body).is_some(),
         7 => read::<HiddenExchange>(body).is_some_and(|round| is_round(&round)),
         _ => read::<Confirmation>(body).is_some_and(|asked| is_handed_out(&asked)),
     }

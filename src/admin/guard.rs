@@ -27,6 +27,15 @@ const CONTENT_POLICY: &str = "default-src 'none'; script-src 'self'; style-src '
 /// Refuses requests of foreign pages, and writes the security headers of every response.
 pub(super) async fn every_page(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
     let refusal = host_refusal(&admin, &request).or_else(|| site_refusal(&request));
+    guarded(refusal, request, next).await
+}
+
+/// The same for the port of the probes, which shows nothing that a page of another site could misuse by its own name.
+pub(super) async fn every_probe(request: Request, next: Next) -> Response {
+    guarded(site_refusal(&request), request, next).await
+}
+
+async fn guarded(refusal: Option<Answer>, request: Request, next: Next) -> Response {
     let mut response = match refusal {
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,

@@ -67,6 +67,7 @@ pub(super) async fn health(State(admin): State<Arc<Admin>>) -> Answer {
         "store": {"kind": kind, "up": health.is_store_up, "errors": health.store_errors},
         "reloads": {"ok": health.reloads, "refused": health.refused_reloads, "last_ms": health.loaded_ms},
         "config": {"hash": settings.hash, "path": settings.file().map(|path| path.display().to_string())},
+        "refusals": admin.live.refusals(),
         "recorder": {"on": settings.record.path().is_some(), "dropped": health.lost_recordings},
     }))
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use axum::Router;
 use axum::body::Body;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{MethodRouter, delete, get, post};
 use bytes::Bytes;
@@ -88,30 +88,40 @@ pub(super) const PAGES: &[Page] = &[
     }),
 ];
 
+/// The pages that the port of the probes has too.
+const PROBES: [&str; 3] = ["/livez", "/readyz", "/metrics"];
+
 /// The pages of one configuration. Cheap to clone.
 #[derive(Clone)]
 pub struct Pages {
     pub admin: Arc<Admin>,
     router: Router,
+    /// Those of the port of the probes.
+    probes: Router,
 }
 
 impl Pages {
     /// The pages that show `admin`.
     pub fn new(admin: Admin) -> Self {
         let admin = Arc::new(admin);
-        let of = |access: Access| {
-            PAGES.iter().filter(|page| page.access == access).fold(Router::new(), |router, page| {
-                let methods = page.methods;
-                router.route(page.path, (page.route)().fallback(async || Answer::wrong_method(methods)))
-            })
-        };
+        let of = |access: Access| routes(|page| page.access == access);
+        let nothing = async || Answer::not_found("There is nothing at this path.");
         let token = from_fn_with_state(Arc::clone(&admin), guard::with_token);
         let router = of(Access::Public)
             .merge(of(Access::Token).route_layer(token))
-            .fallback(async || Answer::not_found("There is nothing at this path."))
+            .fallback(nothing)
             .layer(from_fn_with_state(Arc::clone(&admin), guard::every_page))
             .with_state(Arc::clone(&admin));
-        Self { admin, router }
+        let probes = routes(|page| PROBES.contains(&page.path))
+            .fallback(nothing)
+            .layer(from_fn(guard::every_probe))
+            .with_state(Arc::clone(&admin));
+        Self { admin, router, probes }
+    }
+
+    /// Answers one request to the port of the probes.
+    pub async fn answer_probe(&self, request: Request<Body>) -> Response {
+        self.probes.clone().call(request).await.unwrap_or_else(|never| match never {})
     }
 
     /// Answers one request.
@@ -127,6 +137,14 @@ impl Pages {
         }
         response
     }
+}
+
+/// The routes of the pages that `has` selects.
+fn routes(has: impl Fn(&Page) -> bool) -> Router<Arc<Admin>> {
+    PAGES.iter().filter(|page| has(page)).fold(Router::new(), |router, page| {
+        let methods = page.methods;
+        router.route(page.path, (page.route)().fallback(async || Answer::wrong_method(methods)))
+    })
 }
 
 /// The same address with the slashes of an id written as `%2F`, where there are any: a person who stops a

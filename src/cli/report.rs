@@ -52,8 +52,12 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         ("mode", mode.as_str().unwrap_or_default().to_owned()),
         ("proxy", proxy(config)),
         ("admin", config.listen.admin.to_string()),
+        ("probes", config.listen.probes.map(|address| address.to_string()).unwrap_or_default()),
         ("upstream", config.upstream.url.to_string()),
-    ] {
+    ]
+    .into_iter()
+    .filter(|(_, value)| !value.is_empty())
+    {
         put(&mut report, format_args!("{what:8}  {value}\n"));
     }
     let outside = if config.profiles.is_empty() { "" } else { " outside of profiles" };

@@ -70,6 +70,12 @@ pub(super) fn check(
     checker.checked
 }
 
+/// The addresses at which the program listens, by key.
+fn own_ports(file: &File) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    let probes = file.listen.probes.map(|address| ("listen.probes", address));
+    [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)].into_iter().chain(probes)
+}
+
 struct Checker<'a> {
     document: &'a Document<'a>,
     written: &'a Written,
@@ -84,10 +90,16 @@ impl Checker<'_> {
         let (proxy, admin) = (file.listen.proxy, file.listen.admin);
         let text = format!("{admin} is taken by listen.proxy ({proxy})");
         self.require(&["listen.admin", "listen.proxy"], !meet(proxy, admin), text);
+        if let Some(probes) = file.listen.probes {
+            for (key, other) in [("listen.proxy", proxy), ("listen.admin", admin)] {
+                let text = format!("{probes} is taken by {key} ({other})");
+                self.require(&["listen.probes", key], !meet(probes, other), text);
+            }
+        }
         if !admin.ip().is_loopback() {
             self.warn(format!(
                 "listen.admin: {admin} can be reached from other machines; anybody there can read the metrics and \
-                 the configuration"
+                 the configuration (listen.probes gives probes and Prometheus a port of their own)"
             ));
         }
     }
@@ -115,7 +127,7 @@ impl Checker<'_> {
     fn upstream(&mut self, file: &File) {
         let upstream = &file.upstream;
         let Target::Url(uri) = &upstream.url else { return };
-        for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
+        for (key, own) in own_ports(file) {
             let text = format!("{} is {key} itself: requests would go round in circles", upstream.url);
             self.require(&["upstream.url", key], !leads_to(uri, own), text);
         }
@@ -318,7 +330,7 @@ impl Checker<'_> {
             );
         }
         let Some(uri) = traces.address() else { return };
-        for (key, own) in [("listen.proxy", file.listen.proxy), ("listen.admin", file.listen.admin)] {
+        for (key, own) in own_ports(file) {
             let text = format!("{uri} is {key} itself, which is no collector");
             self.require(&["telemetry.traces.endpoint", key], !leads_to(&uri, own), text);
         }

@@ -12,6 +12,7 @@ pub(super) fn keep(file: &mut File, running: &Config) -> Vec<String> {
     let wanted = as_json(file);
     file.listen.proxy = running.listen.proxy;
     file.listen.admin = running.listen.admin;
+    file.listen.probes = running.listen.probes;
     file.listen.tls.handshakes = running.listen.tls.handshakes;
     if file.listen.tls.is_on() != running.listen.tls.is_on() {
         file.listen.tls = running.listen.tls.clone();

@@ -4,7 +4,7 @@
 use super::caller::Caller;
 use super::prices::Rates;
 use super::tls::Tls;
-use super::units::{address, headers, paths, patterns, percent, share, size, span};
+use super::units::{address, headers, optional_address, paths, patterns, percent, share, size, span};
 use crate::policy::pattern::Pattern;
 use hyper::http::HeaderName;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,9 @@ pub struct Listen {
     /// Metrics, health and the effective configuration.
     #[serde(with = "address")]
     pub admin: SocketAddr,
+    /// Metrics and health alone, for machines that must not reach the admin port; `None`: only that port has them.
+    #[serde(with = "optional_address")]
+    pub probes: Option<SocketAddr>,
     /// TLS on the port for clients.
     pub tls: Tls,
 }
@@ -304,7 +307,7 @@ pub struct Model {
 impl Default for Listen {
     fn default() -> Self {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Self { proxy: local(4242), admin: local(4243), tls: Tls::default() }
+        Self { proxy: local(4242), admin: local(4243), probes: None, tls: Tls::default() }
     }
 }
 

@@ -125,6 +125,24 @@ pub(super) mod address {
     }
 }
 
+/// `#[serde(with)]` of a listening address that may be left out, which is written as "".
+pub(super) mod optional_address {
+    use super::{SocketAddr, parse_address};
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(address: &Option<SocketAddr>, out: S) -> Result<S::Ok, S::Error> {
+        match address {
+            Some(address) => out.collect_str(address),
+            None => out.serialize_str(""),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+        let text = String::deserialize(from)?;
+        (!text.is_empty()).then(|| parse_address(&text)).transpose().map_err(D::Error::custom)
+    }
+}
+
 /// `#[serde(with)]` of an upstream; written with secrets hidden.
 pub(super) mod target {
     use crate::config::target::Target;

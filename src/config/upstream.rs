@@ -34,7 +34,7 @@ pub struct Upstream {
     pub error_in_200: ErrorIn200,
     /// What happens to requests and replies that cannot be judged, where a policy that restricts calls is on.
     pub unjudged: Unjudged,
-    /// How long a model's refusal of tools or of a notice's placement is remembered; 0: not at all.
+    /// How long what a model refuses is remembered; 0: not at all.
     #[serde(with = "span")]
     pub remember: Duration,
     /// Whether streams are asked for `usage` that the client did not request; it is removed again.

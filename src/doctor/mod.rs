@@ -3,6 +3,7 @@
 
 mod client;
 mod proxy;
+mod store;
 mod upstream;
 
 use crate::config::{Config, Target};
@@ -79,6 +80,7 @@ pub async fn examine(config: &Config, environment: &Environment) -> Vec<Finding>
     let mut findings = vec![settings(config)];
     findings.extend(config.warnings.iter().map(|warning| Finding::warning("settings", warning)));
     findings.extend(upstream::examine(config, environment).await);
+    findings.extend(store::examine(config).await);
     findings.extend(proxy::examine(config).await);
     findings.push(client::examine(config, environment));
     findings

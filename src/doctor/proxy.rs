@@ -39,7 +39,9 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
         }
     }];
     if let Ok((StatusCode::OK, metrics)) = get(connection(base), "/v1/metrics").await {
-        findings.extend(traffic(&String::from_utf8_lossy(&metrics)));
+        let metrics = String::from_utf8_lossy(&metrics);
+        findings.extend(super::store::errors(&metrics));
+        findings.extend(traffic(&metrics));
     }
     findings
 }

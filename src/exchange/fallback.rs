@@ -103,6 +103,39 @@ impl Fallbacks {
         variant
     }
 
+    /// What the upstream has shown to accept by accepting `variant` of `request`: the forms that cost something where
+    /// another caller's refusal of them counts.
+    pub fn accepted(&self, request: &Request, variant: &Variant) -> ModelFacts {
+        let (keeps_tools, has_choice) = (
+            self.declares_tools && variant.tools != Tools::Dropped,
+            request.choice != Choice::Auto && variant.tools == Tools::Kept,
+        );
+        ModelFacts {
+            no_tools: keeps_tools,
+            no_tool_choice: has_choice && !self.is_forced,
+            no_forced_choice: has_choice && self.is_forced,
+            no_tool_history: self.has_history && !variant.flat,
+            no_late_system: self.late_system && variant.placement == Placement::System,
+            no_stream_options: variant.ask_usage,
+            no_streamed_tools: request.stream && keeps_tools && !variant.whole,
+            ..ModelFacts::default()
+        }
+    }
+
+    /// The fallbacks by which the first `variant` of a request differs from the request's own form.
+    pub fn avoided(&self, variant: &Variant) -> Vec<Fallback> {
+        let avoided = [
+            (variant.tools == Tools::Dropped, Fallback::Tools),
+            (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
+            (variant.tools == Tools::WithoutChoice, Fallback::ForcedChoice),
+            (variant.flat, Fallback::Flattened),
+            (variant.whole, Fallback::Streaming),
+            (self.late_system && variant.placement != Placement::System, Fallback::Placement),
+        ];
+        let avoided = avoided.into_iter().filter(|(is_avoided, _)| *is_avoided).map(|(_, kind)| kind);
+        avoided.chain(repairs::names_of(variant.repairs)).collect()
+    }
+
     /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
     /// error is final.
     pub fn after(

@@ -3,7 +3,7 @@
 
 use super::account::AccountKeys;
 use super::error::ProxyError;
-use super::store::{CallNames, MOST_LOOKED_UP, Quota, Stop};
+use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub(super) struct Sought {
     pub(super) kept: KnownConversation,
     pub(super) model_name: String,
-    /// The model at its upstream.
-    pub(super) model: Hash,
+    /// The keys of what is known of the model at its upstream.
+    pub(super) model: ModelKeys,
     pub(super) conversation: Hash,
     /// The request's digest.
     pub(super) request: Hash,
@@ -74,8 +74,7 @@ impl Core {
     /// Reads the conversation and queries the store about it.
     pub(super) fn look_up(&mut self, now: Now) -> Phase {
         let model_name = self.request.model_name(&self.body).into_owned();
-        let parts = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
-        let model = self.shared.key.hash(Domain::Model, &parts);
+        let model = self.model_keys(&model_name);
         let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
         let transcript = self.shared.describe(transcript, &model_name);
         let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
@@ -83,7 +82,7 @@ impl Core {
         let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
         let calls = CallNames::newest(&transcript);
         let (approvals, approved) = self.approvals(&transcript);
-        let histories = Histories::read(&transcript, model);
+        let histories = Histories::read(&transcript, model.all);
         let conversation = self.identity.conversation(&self.request, &self.body);
         let identity = &self.identity;
         let quota =
@@ -127,6 +126,14 @@ impl Core {
             approvals,
         };
         Phase::LookUp(Box::new(sought))
+    }
+
+    /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
+    fn model_keys(&self, model_name: &str) -> ModelKeys {
+        let (key, caller) = (&self.shared.key, self.identity.caller.0.to_le_bytes());
+        let model = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
+        let own = [model[0], model[1], model[2], &caller];
+        ModelKeys { all: key.hash(Domain::Model, &model), own: key.hash(Domain::Model, &own) }
     }
 
     /// The indexes of the newest calls for which an earlier approval may be known, and its keys.

@@ -17,6 +17,7 @@ mod notes;
 pub mod offline;
 mod plan;
 pub mod reasks;
+mod refusals;
 mod refused_reask;
 mod repeats;
 pub mod restore;

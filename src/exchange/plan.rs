@@ -4,6 +4,7 @@ use super::account::OpenAccount;
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::look_up::Sought;
+use super::refusals::ModelRefusals;
 use super::running::Running;
 use super::store::{Facts, ModelFacts, NewPins, News, SentExchanges};
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
@@ -56,8 +57,8 @@ pub(super) struct Planned {
     pub(super) context: Hash,
     /// The same without the ids of calls and results.
     pub(super) context_without_ids: Hash,
-    /// The model at its upstream.
-    pub(super) model: Hash,
+    /// What the model is known to refuse.
+    pub(super) refusals: ModelRefusals,
     pub(super) model_name: String,
     pub(super) length: Length,
     /// The token for questions about calls of the reply.
@@ -109,7 +110,7 @@ impl Core {
         transcript.store_away = facts.away || facts.unwritten;
         transcript.stopped = facts.stopped;
         transcript.pinned = std::mem::take(&mut facts.pinned);
-        transcript.overflows = facts.known_overflows(&transcript, sought.model);
+        transcript.overflows = facts.known_overflows(&transcript, sought.model.all);
         let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
         let open_account = self.open_account(&mut sought, &mut transcript, &facts, now.ms, approves);
@@ -146,7 +147,7 @@ impl Core {
         judge: Judge,
         now: Now,
     ) -> Phase {
-        let Known { facts, mut restored, lost, mut open_account } = known;
+        let Known { mut facts, mut restored, lost, mut open_account } = known;
         let Sought { model_name, model, conversation, request: request_name, histories, answer, .. } =
             *sought;
         if self.request.odd {
@@ -168,7 +169,10 @@ impl Core {
         self.note_known(facts.repeated, lost, keeps_exchanges);
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(request_name, now));
-        let asks_usage = self.asks_usage(facts.model);
+        let (caller, remember) = (self.identity.caller, self.shared.config.upstream.remember);
+        let evidence = std::mem::take(&mut facts.model);
+        let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
+        let asks_usage = self.asks_usage(refusals.known());
         let mut length = Length {
             conversation,
             history: histories.whole,
@@ -199,7 +203,7 @@ impl Core {
             restored,
             context,
             context_without_ids,
-            model,
+            refusals,
             model_name,
             length,
             token,

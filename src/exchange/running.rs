@@ -7,6 +7,7 @@ use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
+use super::refusals::ModelRefusals;
 use super::refused_reask::ExchangeForm;
 use super::store::{News, SentExchanges};
 use super::{ApprovalRequest, AskedModel, Core, Input, Now, Output};
@@ -41,8 +42,8 @@ pub(super) struct Running {
     pub(super) context: Hash,
     /// The same without the ids of calls and results.
     pub(super) context_without_ids: Hash,
-    /// The model at its upstream.
-    pub(super) model: Hash,
+    /// What the model is known to refuse.
+    pub(super) refusals: ModelRefusals,
     pub(super) length: Length,
     pub(super) variant: Variant,
     pub(super) fallbacks: Fallbacks,

@@ -5,13 +5,13 @@ use super::fallback::{Fallbacks, Subject, learned, placement};
 use super::hidden_values::hide_in;
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
+use super::refusals::ModelRefusals;
 use super::refused_reask::ExchangeForm;
 use super::running::{Replying, Running};
-use super::store::{News, Overflow, ReplyContext, Spent};
+use super::store::{News, Overflow, RefusalEntry, ReplyContext, Spent};
 use super::{Core, Output};
 use crate::config::Unjudged;
 use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::Hash;
 use crate::conversation::request::Choice;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
@@ -26,6 +26,7 @@ use crate::exchange::restore::RequestContext;
 use crate::plan::decision::Next;
 use crate::plan::{Plan, tokens_of};
 use crate::policy::set::Judge;
+use crate::telemetry::refusals::RefusalNote;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 
@@ -48,6 +49,15 @@ impl Core {
 }
 
 impl Core {
+    /// Notes which known refusals the request avoids.
+    fn note_known_refusals(&mut self, refusals: &ModelRefusals, avoided: &[Fallback]) {
+        let is_avoided = |entry: &&'static RefusalEntry| avoided.contains(&entry.fallback);
+        for entry in refusals.known().entries().filter(is_avoided) {
+            let (kind, scope) = (entry.fallback, refusals.scope(entry));
+            self.record.refusals.push(RefusalNote { kind, scope, is_new: false });
+        }
+    }
+
     /// What strict upstreams refuse in the history with the hidden exchanges, as far as `of` asks: a call of the client's may
     /// have the id of one of those. The calls are examined as calls also where they are sent as text, since they are repaired
     /// before they become text.
@@ -109,12 +119,11 @@ impl Running {
     /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
         let Planned {
-            facts,
             judge,
             mut restored,
             context,
             context_without_ids,
-            model,
+            refusals,
             model_name,
             length,
             token,
@@ -129,10 +138,10 @@ impl Running {
         let answer = answers.last().map(str::to_owned);
         let subject = subject_of(core, keeps_tools, !restored.is_empty());
         let fallbacks = Fallbacks::new(&core.request, subject);
-        let settings = &config.notices;
-        let placed = placement(settings.placement, &settings.system_models, &model_name, facts.model);
-        let mut variant = fallbacks.first(&core.request, placed, facts.model);
-        variant.repairs = core.broken_with_hidden(&restored, &variant, fallbacks.first_repairs(facts.model));
+        let (settings, known) = (&config.notices, refusals.known());
+        let placed = placement(settings.placement, &settings.system_models, &model_name, known);
+        let mut variant = fallbacks.first(&core.request, placed, known);
+        variant.repairs = core.broken_with_hidden(&restored, &variant, fallbacks.first_repairs(known));
         if core.is_observing() {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
@@ -141,13 +150,14 @@ impl Running {
         variant.ask_usage = asks_usage;
         let judging = judging_of(core, judge, answers, token, &restored);
         core.note_left_out(&variant);
+        core.note_known_refusals(&refusals, &fallbacks.avoided(&variant));
         let blocked = BlockedCalls::new(core, &restored, &judging);
         Self {
             blocked,
             restored,
             context,
             context_without_ids,
-            model,
+            refusals,
             length,
             variant,
             fallbacks,
@@ -259,17 +269,26 @@ impl Running {
         core.record.fallbacks.extend(fallbacks);
     }
 
-    /// The upstream accepted the present variant: stores what it had refused.
+    /// The upstream accepted the present variant: stores what that shows of the model.
     pub(super) fn taken(&mut self, core: &mut Core) {
-        if self.tried.is_empty() || core.is_observing() || self.variant.asking.is_some() {
+        if core.is_observing() || self.variant.asking.is_some() {
             return;
         }
-        let model = Some((self.model, learned(&self.tried)));
+        let refused = learned(&self.tried);
+        let accepted = self.fallbacks.accepted(&core.request, &self.variant);
+        let model = self.refusals.news(refused, accepted);
+        for entry in refused.entries().filter(|_| !model.is_empty()) {
+            let scope = self.refusals.scope_when_met(entry);
+            core.record.refusals.push(RefusalNote { kind: entry.fallback, scope, is_new: true });
+        }
         let messages = core.request.messages.len();
         let overflow = self.tried.contains(&Fallback::Overflow);
         let overflow = overflow
             .then_some((self.length.conversation, Overflow { messages, history: self.length.history }));
-        core.outputs.push_back(Output::Store(News { model, overflow, ..News::default() }));
+        let news = News { model, overflow, ..News::default() };
+        if !news.is_empty() {
+            core.outputs.push_back(Output::Store(news));
+        }
     }
 
     /// Notes the billed tokens, summed over all replies.
@@ -423,7 +442,7 @@ impl Running {
         if policies.counted().is_empty() {
             return Vec::new();
         }
-        let request: Hash = *self.name.get_or_insert_with(|| core.name_of_bytes());
+        let request = *self.name.get_or_insert_with(|| core.name_of_bytes());
         // For a wrapper call, the calls within it.
         let names = |call: &Assembled| match made_of(call) {
             made if made.is_empty() => vec![call.name()],

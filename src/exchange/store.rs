@@ -2,9 +2,13 @@
 //! means is decided here in the core.
 
 mod calls;
+mod model;
 mod update;
 
 pub use calls::CallNames;
+pub use model::{
+    Evidence, KnownEvidence, MOST_EVIDENCE, ModelFacts, ModelKeys, REFUSALS, RefusalEntry, add_evidence,
+};
 pub use update::ReplyContext;
 
 use super::Now;
@@ -41,8 +45,8 @@ pub struct Ask<'a> {
     pub calls: &'a [CallKey],
     /// The keys under which hidden exchanges may be stored.
     pub places: &'a [Hash],
-    /// The model at its upstream.
-    pub model: Hash,
+    /// The lists of what is known of the model.
+    pub model: ModelKeys,
     /// The request's digest, to recognise a repetition.
     pub request: Hash,
     pub conversation: Hash,
@@ -82,7 +86,7 @@ pub struct StoreQuery {
     pub(crate) tallies: Vec<Hash>,
     pub(crate) stops: Vec<Stop>,
     pub(crate) pins: Option<Hash>,
-    pub(crate) model: Hash,
+    pub(crate) model: ModelKeys,
     pub(crate) request: Hash,
     pub(crate) conversation: Hash,
     pub(crate) answered: Option<Hash>,
@@ -160,7 +164,7 @@ pub struct Facts {
     /// When each call was handed out, and after which context; `None` if unknown.
     pub released: Vec<Option<Releases>>,
     pub rounds: Vec<Vec<HiddenExchange>>,
-    pub model: ModelFacts,
+    pub model: KnownEvidence,
     /// An identical request came before.
     pub repeated: bool,
     /// What the answered text asked, if it was a question.
@@ -186,90 +190,6 @@ pub struct Facts {
     pub unwritten: bool,
 }
 
-/// What a model at an upstream is known to refuse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ModelFacts {
-    pub no_tools: bool,
-    pub no_tool_choice: bool,
-    /// Calls and results in the history.
-    pub no_tool_history: bool,
-    /// A system message that is not the first message.
-    pub no_late_system: bool,
-    /// Requests for the usage of a stream.
-    pub no_stream_options: bool,
-    /// Calls without results, and results without calls.
-    pub no_broken_pairs: bool,
-    /// Calls whose arguments are no JSON object.
-    pub no_broken_arguments: bool,
-    /// Tools in a stream.
-    pub no_streamed_tools: bool,
-    /// A choice of tool that forces a call.
-    pub no_forced_choice: bool,
-    /// `parallel_tool_calls`, with which toolrein asks for one call at a time.
-    pub no_parallel_member: bool,
-    /// A choice of tool with which toolrein keeps hidden tools from the model.
-    pub no_narrow_choice: bool,
-    /// Tools that toolrein declares beside the client's.
-    pub no_own_tools: bool,
-    /// Calls whose names are not of letters, digits, `_` and `-`, or are too long.
-    pub no_broken_names: bool,
-    /// Calls with the id of an earlier call.
-    pub no_repeated_ids: bool,
-    /// Calls with ids of such a form.
-    pub no_broken_ids: bool,
-    /// Results that hold more than text.
-    pub no_result_pictures: bool,
-    /// Pictures of results in a user's message.
-    pub no_pictures: bool,
-}
-
-impl ModelFacts {
-    /// All of these.
-    pub const ALL: Self = Self {
-        no_tools: true,
-        no_tool_choice: true,
-        no_tool_history: true,
-        no_late_system: true,
-        no_stream_options: true,
-        no_broken_pairs: true,
-        no_broken_arguments: true,
-        no_streamed_tools: true,
-        no_forced_choice: true,
-        no_parallel_member: true,
-        no_narrow_choice: true,
-        no_own_tools: true,
-        no_broken_names: true,
-        no_repeated_ids: true,
-        no_broken_ids: true,
-        no_result_pictures: true,
-        no_pictures: true,
-    };
-
-    /// The union of both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            no_tools: self.no_tools || other.no_tools,
-            no_tool_choice: self.no_tool_choice || other.no_tool_choice,
-            no_tool_history: self.no_tool_history || other.no_tool_history,
-            no_late_system: self.no_late_system || other.no_late_system,
-            no_stream_options: self.no_stream_options || other.no_stream_options,
-            no_broken_pairs: self.no_broken_pairs || other.no_broken_pairs,
-            no_broken_arguments: self.no_broken_arguments || other.no_broken_arguments,
-            no_streamed_tools: self.no_streamed_tools || other.no_streamed_tools,
-            no_forced_choice: self.no_forced_choice || other.no_forced_choice,
-            no_parallel_member: self.no_parallel_member || other.no_parallel_member,
-            no_narrow_choice: self.no_narrow_choice || other.no_narrow_choice,
-            no_own_tools: self.no_own_tools || other.no_own_tools,
-            no_broken_names: self.no_broken_names || other.no_broken_names,
-            no_repeated_ids: self.no_repeated_ids || other.no_repeated_ids,
-            no_broken_ids: self.no_broken_ids || other.no_broken_ids,
-            no_result_pictures: self.no_result_pictures || other.no_result_pictures,
-            no_pictures: self.no_pictures || other.no_pictures,
-        }
-    }
-}
-
 /// The update after one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct News {
@@ -277,7 +197,8 @@ pub struct News {
     pub released: Vec<(CallKey, Release)>,
     /// Hidden exchanges by key; of equal ones one is kept.
     pub rounds: Vec<(Hash, HiddenExchange)>,
-    pub model: Option<(Hash, ModelFacts)>,
+    /// What was seen of the model, by the key of each list that it is added to.
+    pub model: Vec<(Hash, Evidence)>,
     /// Questions that were asked, by the key of the text that holds each. The first one under a key is kept.
     pub asked: Vec<(Hash, Confirmation)>,
     /// The keys of approvals that hold for the rest of their conversations.
@@ -323,7 +244,7 @@ impl News {
         let is_empty = is_empty && self.carried.is_empty() && self.tallied.is_empty();
         let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none() && self.pinned.is_none();
         let is_empty = is_empty && self.approved.is_empty();
-        is_empty && self.model.is_none() && self.sent.is_none() && self.history.is_none()
+        is_empty && self.model.is_empty() && self.sent.is_none() && self.history.is_none()
     }
 }
 

@@ -47,6 +47,11 @@ impl ConnectionLimit {
         Self { free: Arc::new(Semaphore::new(most)), most, in_use: Arc::default(), warned: Arc::default() }
     }
 
+    /// Another limit of as many connections.
+    pub fn separate(&self) -> Self {
+        Self::new(self.most)
+    }
+
     /// How many connections there are.
     pub fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)

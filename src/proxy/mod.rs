@@ -11,6 +11,7 @@ mod clock;
 mod coding;
 pub mod collector;
 mod connect;
+mod connection_activity;
 mod connection_limit;
 pub mod conversation_lock;
 mod credential;
@@ -31,6 +32,7 @@ pub mod read;
 mod record;
 pub mod recording;
 mod redirects;
+mod refusals;
 pub mod relay;
 pub mod respond;
 pub mod session;
@@ -56,6 +58,7 @@ mod write_timeout;
 pub use crate::exchange::error;
 
 use self::body::ReplyBody;
+use self::connection_activity::{ConnectionActivity, Served, WatchedStream};
 pub use self::connection_limit::ConnectionLimit;
 use self::connection_limit::{ConnectionPermit, ReservedPermit};
 use self::drain::Drain;
@@ -65,7 +68,8 @@ use self::version::{Builders, is_http1};
 use self::write_timeout::WriteTimeout;
 use hyper::body::Body;
 use hyper::body::Incoming;
-use hyper::http::{Method, Request, Response};
+use hyper::http::header::CONNECTION;
+use hyper::http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -75,10 +79,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -95,8 +98,9 @@ const PING_WITHIN: Duration = Duration::from_secs(15);
 /// Pauses after a failed accept (too many open files): doubled from the first to the last.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long a connection that was just made may take to send its first request when the drain begins.
-const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(1);
+/// How long a connection without a request is kept once the drain has started: its client may be sending one, and it
+/// answers that one, with `connection: close`.
+const REQUEST_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long to wait for the end of a connection that is closed to make room, before the next one is looked for.
 const IDLES_WITHIN: Duration = Duration::from_millis(100);
@@ -192,7 +196,7 @@ pub async fn serve<S: Service>(
     drain: Drain,
 ) {
     let (builders, open) = (Arc::new(Builders::new(&settings)), OpenConnections::default());
-    let acceptor = Acceptor { service, builders, settings, drain, open };
+    let acceptor = Arc::new(Acceptor { service, builders, settings, drain, open });
     let mut pause = ACCEPT_PAUSE;
     loop {
         let accepted = tokio::select! {
@@ -272,16 +276,27 @@ impl<S: Service> Acceptor<S> {
     }
 
     /// Serves the connections in the kernel's accept queue: their clients believe that they are connected, so closing
-    /// now would break them.
-    fn serve_queued(&self, listener: TcpListener) {
+    /// now would break them. Those beyond the limit wait here for a permit.
+    fn serve_queued(self: &Arc<Self>, listener: TcpListener) {
         let Ok(listener) = listener.into_std() else { return };
-        while let Some(permit) = self.settings.limit.try_acquire()
-            && let Ok((stream, _)) = listener.accept()
-        {
+        while let Ok((stream, _)) = listener.accept() {
             let ready = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
-            if let Ok(stream) = ready {
-                self.serve(stream, permit);
+            let Ok(stream) = ready else { continue };
+            match self.settings.limit.try_acquire() {
+                Some(permit) => self.serve(stream, permit),
+                None => drop(tokio::spawn(Arc::clone(self).serve_later(stream, self.drain.guard()))),
             }
+        }
+    }
+
+    /// Serves a connection once there is a permit for it, or closes it when the drain is over.
+    async fn serve_later(self: Arc<Self>, stream: TcpStream, _guard: TaskTrackerToken) {
+        let permit = tokio::select! {
+            permit = self.settings.limit.acquire() => permit,
+            () = self.drain.over() => None,
+        };
+        if let Some(permit) = permit {
+            self.serve(stream, permit);
         }
     }
 }
@@ -303,25 +318,6 @@ struct Connection<S> {
     _guard: TaskTrackerToken,
 }
 
-/// What has arrived on a connection.
-#[derive(Debug, Default)]
-struct ConnectionActivity {
-    /// A request has arrived.
-    has_request: AtomicBool,
-    first: Notify,
-    /// A request of HTTP/1.1 is being answered.
-    answering: AtomicBool,
-}
-
-/// Held with a response until its body has gone out; from then on the connection waits for its next request.
-struct Served(Arc<ConnectionActivity>);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.0.answering.store(false, Ordering::Relaxed);
-    }
-}
-
 impl<S: Service> Connection<S> {
     async fn serve(self, stream: TcpStream, activity: Arc<ConnectionActivity>) {
         let is_local = stream.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
@@ -336,10 +332,10 @@ impl<S: Service> Connection<S> {
             biased;
             is_http1 = is_http1(&stream) => is_http1,
             () = self.drain.over() => return,
-            () = self.closing(&activity) => return,
+            () = self.closing(&activity, true) => return,
             () = &mut first_within => return,
         };
-        let stream = TokioIo::new(WriteTimeout::new(stream, self.stall_timeout));
+        let stream = WriteTimeout::new(stream, self.stall_timeout);
         self.speak(stream, is_http1, is_local, &activity, first_within).await;
     }
 
@@ -355,11 +351,11 @@ impl<S: Service> Connection<S> {
             biased;
             accepted = tls.accept(stream, self.stall_timeout) => accepted,
             () = self.drain.over() => return,
-            () = self.closing(activity) => return,
+            () = self.closing(activity, true) => return,
             () = &mut first_within => return,
         };
         if let Some(Accepted { stream, is_http1 }) = accepted {
-            self.speak(TokioIo::new(stream), is_http1, is_local, activity, first_within).await;
+            self.speak(stream, is_http1, is_local, activity, first_within).await;
         }
     }
 
@@ -372,49 +368,56 @@ impl<S: Service> Connection<S> {
         activity: &Arc<ConnectionActivity>,
         first_within: Pin<&mut Sleep>,
     ) where
-        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(activity), self.drain.clone()));
         let service = service_fn({
             let (service, activity, permit) = (self.service.clone(), activity.clone(), self.permit.clone());
+            let drain = self.drain.clone();
             move |mut request: Request<Incoming>| {
                 if headers::is_upgrade(&request) {
                     // The tunnel that may follow outlives the connection served here, and keeps its permit.
                     request.extensions_mut().insert(permit.clone());
                 }
-                if !activity.has_request.swap(true, Ordering::Relaxed) {
-                    activity.first.notify_one();
-                }
-                activity.answering.store(true, Ordering::Relaxed);
-                let served = Served(activity.clone());
-                let is_head = *request.method() == Method::HEAD;
-                answer(is_head, is_local, service.clone().call(request), served)
+                let context = AnswerContext {
+                    is_head: *request.method() == Method::HEAD,
+                    is_http1: request.version() <= Version::HTTP_11,
+                    is_local,
+                    drain: drain.clone(),
+                    activity: activity.clone(),
+                    served: activity.begin_request(),
+                };
+                answer(context, service.clone().call(request))
             }
         });
         if is_http1 {
             let connection = self.builders.http1.serve_connection(stream, service).with_upgrades();
             let end = http1::UpgradeableConnection::graceful_shutdown;
-            self.drive(connection, end, activity, first_within).await;
+            let closing = self.closing(activity, true);
+            self.drive(connection, end, closing, activity, first_within).await;
         } else {
             let connection = self.builders.either.serve_connection_with_upgrades(stream, service);
             let end = auto::UpgradeableConnection::graceful_shutdown;
-            Box::pin(self.drive(connection, end, activity, first_within)).await;
+            let closing = self.closing(activity, false);
+            Box::pin(self.drive(connection, end, closing, activity, first_within)).await;
         }
     }
 
-    /// Serves `connection` to its end; `end` makes it take no further request once the drain has started.
+    /// Serves `connection` to its end; `end` makes it take no further request after `closing`.
     /// `first_within` bounds the wait for the first request. Hyper bounds the heads of later ones, and pings show
     /// whether a client of HTTP/2 is alive.
     async fn drive<C, E: std::fmt::Display>(
         &self,
         connection: C,
         end: fn(Pin<&mut C>),
+        closing: impl Future<Output = ()>,
         activity: &ConnectionActivity,
         mut first_within: Pin<&mut Sleep>,
     ) where
         C: Future<Output = Result<(), E>>,
     {
         let mut connection = pin!(connection);
-        let mut closing = pin!(self.closing(activity));
+        let mut closing = pin!(closing);
         let (mut draining, mut has_asked) = (false, false);
         loop {
             tokio::select! {
@@ -431,7 +434,7 @@ impl<S: Service> Connection<S> {
                     draining = true;
                 }
                 () = &mut first_within, if !has_asked => {
-                    has_asked = activity.has_request.load(Ordering::Relaxed);
+                    has_asked = activity.has_request();
                     if !has_asked {
                         return;
                     }
@@ -440,33 +443,47 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Returns when the connection must take no further request: once the drain has started, but for a new connection
-    /// not before its first request, which its client is about to send; once the drain is over in any case.
-    async fn closing(&self, activity: &ConnectionActivity) {
+    /// Returns when the connection must take no further request. Once the drain has started that is, over HTTP/1, when
+    /// none arrives for a while: the client believes that the connection is kept, until a response says otherwise. Over
+    /// HTTP/2 the client is told at once, but not before its first request. When the drain is over, in any case.
+    async fn closing(&self, activity: &ConnectionActivity, is_http1: bool) {
         self.drain.started().await;
-        if !activity.has_request.load(Ordering::Relaxed) {
-            tokio::select! {
-                _ = tokio::time::timeout(FIRST_REQUEST_WITHIN, activity.first.notified()) => {}
-                () = self.drain.over() => {}
-            }
+        tokio::select! {
+            () = activity.quiet(REQUEST_WITHIN), if is_http1 => {}
+            _ = timeout(REQUEST_WITHIN, activity.first_request()), if !is_http1 => {}
+            () = self.drain.over() => {}
         }
     }
 }
 
-async fn answer(
+/// A request, as far as its response's framing depends on it.
+struct AnswerContext {
     is_head: bool,
+    is_http1: bool,
+    /// The client is on this machine.
     is_local: bool,
-    answering: ResponseFuture,
+    drain: Drain,
+    activity: Arc<ConnectionActivity>,
     served: Served,
+}
+
+async fn answer(
+    context: AnswerContext,
+    answering: ResponseFuture,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let response = answering.await;
-    let response = if is_local { response } else { respond::for_strangers(response) };
+    let response = if context.is_local { response } else { respond::for_strangers(response) };
     // Over HTTP/2 hyper would send the body of an error response to HEAD.
-    let mut response = if is_head && !response.body().is_end_stream() {
+    let mut response = if context.is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())
     } else {
         response
     };
-    response.body_mut().hold(served);
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        context.activity.begin_tunnel();
+    } else if context.is_http1 && context.drain.is_started() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response.body_mut().hold(context.served);
     Ok(response)
 }

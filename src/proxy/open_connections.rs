@@ -2,7 +2,6 @@
 //! for the next one, so that connections without requests cannot block others. Accepts nothing and serves nothing.
 
 use super::ConnectionActivity;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::AbortHandle;
 
@@ -30,8 +29,8 @@ impl OpenConnections {
     pub(super) fn close_an_idle_one(&self) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| !connection.task.is_finished());
-        let has_not_asked = |connection: &Open| !connection.activity.has_request.load(Ordering::Relaxed);
-        let is_idle = |connection: &Open| !connection.activity.answering.load(Ordering::Relaxed);
+        let has_not_asked = |connection: &Open| !connection.activity.has_request();
+        let is_idle = |connection: &Open| connection.activity.is_between_answers();
         let found = open.iter().position(has_not_asked).or_else(|| open.iter().position(is_idle));
         if let Some(at) = found {
             open.remove(at).task.abort();

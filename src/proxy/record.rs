@@ -3,6 +3,7 @@
 
 use super::error::ProxyError;
 use super::recording::Recorded;
+use super::refusals::warn_once;
 use super::spelling::Governed;
 use super::ungoverned::warn_calls_as_text_once;
 use crate::exchange::text_agents::CALLS_AS_TEXT;
@@ -160,6 +161,7 @@ impl Drop for Record {
         if self.data.unjudged.contains(&CALLS_AS_TEXT) {
             warn_calls_as_text_once();
         }
+        warn_once(&self.data);
         self.telemetry.record(&self.data);
         if let Some(recorded) = self.recorded.take() {
             recorded.push(&self.data);

@@ -11,7 +11,7 @@ use crate::dialect::stored::{StoredCall, calls_in};
 use crate::exchange::{Admission, Answer, AnyDialect, Arrived, Exchange, Input, Now, Output, WholeReply};
 use crate::plan::approval::ApprovalDecision;
 use crate::policy::conditions::is_certain;
-use crate::store::{Ask, MOST_LOOKED_UP, News};
+use crate::store::{Ask, MOST_LOOKED_UP, ModelKeys, News};
 use crate::telemetry::request_record::{JudgedCall, RequestRecord, Route};
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -141,7 +141,7 @@ fn asking(calls: &[Hash], name: Hash, now: Instant) -> Ask<'_> {
     Ask {
         calls,
         places: &[],
-        model: name,
+        model: ModelKeys::default(),
         request: name,
         conversation: name,
         histories: &[],

@@ -30,8 +30,23 @@ impl Service for AdminService {
     }
 }
 
+/// The pages of the port of the probes.
+pub(super) struct ProbeService(pub(super) Arc<AdminService>);
+
+impl Service for ProbeService {
+    fn call(self: Arc<Self>, request: Request<Incoming>) -> ResponseFuture {
+        let pages = self.0.0.load_full();
+        Box::pin(async move { written(pages.answer_probe(request.map(Body::new)).await).await })
+    }
+}
+
 async fn answer(pages: Arc<Pages>, request: Request<Incoming>) -> Response<ReplyBody> {
-    let (head, body) = pages.answer(request.map(Body::new)).await.into_parts();
+    written(pages.answer(request.map(Body::new)).await).await
+}
+
+/// A response of the router in the form that the accept loop takes.
+async fn written(response: Response<Body>) -> Response<ReplyBody> {
+    let (head, body) = response.into_parts();
     // One of known length is a page in memory; any other is a stream.
     let body = match body.size_hint().exact() {
         Some(_) => ReplyBody::full(body.collect().await.map(Collected::to_bytes).unwrap_or_default()),

@@ -6,7 +6,7 @@ use crate::conversation::identity::HashKey;
 use crate::secret::random_key;
 use crate::store::StateStore;
 use crate::store::memory::{Bounds, Memory};
-use crate::store::redis::{AddressError, Redis, Settings};
+use crate::store::redis::{AddressError, ConnectError, Redis, Settings};
 use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use std::time::Duration;
 const LEAST_SECRET: usize = 32;
 /// Separates this key from other uses of the same secret.
 const DOMAIN: &[u8] = b"toolrein state store\n";
-/// How long the first attempt to connect may delay the start.
-const TRIED_WITHIN: Duration = Duration::from_millis(500);
+/// How long the first attempt to connect may delay the start: as long as it may take, so that a server that cannot be
+/// used is refused here.
+const TRIED_WITHIN: Duration = Duration::from_secs(2);
 /// How long writing the queued updates may take at the end.
 const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
@@ -27,6 +28,8 @@ pub enum StoreError {
     Variable { key: &'static str, name: String, problem: String },
     #[error("store.url {0}")]
     Url(AddressError),
+    #[error("{key}: {error}")]
+    Unusable { key: String, error: ConnectError },
 }
 
 /// See the module's documentation.
@@ -80,6 +83,13 @@ async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, Store
         name => refused("store.url_env", name, &error.to_string()),
     })?);
     redis.is_tried(TRIED_WITHIN).await;
+    if redis.is_cluster() {
+        let key = match settings.url_env.as_str() {
+            "" => "store.url".to_owned(),
+            name => format!("store.url_env: the environment variable {name}"),
+        };
+        return Err(StoreError::Unusable { key, error: ConnectError::Cluster });
+    }
     Ok(Opened { store: Arc::clone(&redis) as _, key, shared: Shared(Some(redis)) })
 }
 

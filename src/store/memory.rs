@@ -7,13 +7,13 @@ use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
-use super::{Ask, Claim, Facts, ModelFacts, NewPins, News, Overflow, StateStore, Stop};
+use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, StateStore, Stop};
 use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::Hash;
 use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{Releases, with};
-use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
+use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use crate::plan::approval::Confirmation;
 use bytes::Bytes;
 use moka::Entry;
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 
 /// The most overflows kept for one conversation, the newest: each made room for a good while.
 pub(super) const MOST_OVERFLOWS: usize = 32;
-/// The most models whose refusals are kept.
-const MOST_MODELS: u64 = 10_000;
+/// The most lists of evidence about models: one for each model, and one for each of its callers.
+const MOST_EVIDENCE_LISTS: u64 = 10_000;
 /// About what a compiled schema takes: some hundred nodes.
 const COMPILED_BYTES: usize = 32 * 1024;
 
@@ -60,7 +60,8 @@ pub struct Memory {
     parts: OwnParts,
     overflows: Recent<Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
-    models: Recent<ModelFacts>,
+    /// What requests showed of models.
+    evidence: Recent<Arc<Vec<Evidence>>>,
     pinned: Cache<Arc<Vec<Pinned>>>,
     sent_exchanges: Recent<u64>,
     histories: Cache<Bytes>,
@@ -91,7 +92,7 @@ impl Memory {
             parts: OwnParts::new(conversations, lifetime),
             stops: Stops::new(lifetime_ms),
             overflows: Recent::new(conversations, lifetime_ms),
-            models: Recent::new(MOST_MODELS, millis(bounds.refusals)),
+            evidence: Recent::new(MOST_EVIDENCE_LISTS, millis(bounds.refusals)),
             pinned: weighed(bounds.hidden_exchange_bytes, lifetime, |pins: &Arc<Vec<Pinned>>| {
                 pins.len() * size_of::<Pinned>() + ENTRY_BYTES
             }),
@@ -191,11 +192,12 @@ impl StateStore for Memory {
         let now_ms = self.ms_at(ask.now);
         let repeated = self.requests.see(ask.request, now_ms);
         self.conversations.see(ask.conversation, now_ms);
+        let evidence = |key| self.evidence.find(key, now_ms).map_or_else(Vec::new, |list| list.to_vec());
         let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
         Box::pin(ready(Facts {
             released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
             rounds: ask.places.iter().map(rounds_at).collect(),
-            model: self.models.find(&ask.model, now_ms).unwrap_or_default(),
+            model: KnownEvidence { all: evidence(&ask.model.all), own: evidence(&ask.model.own) },
             repeated,
             asked: ask.answered.and_then(|text| self.asked(text)),
             approved: ask.approved.iter().map(|name| self.approved.find(name, now_ms).is_some()).collect(),
@@ -254,8 +256,12 @@ impl StateStore for Memory {
         for (key, tally) in news.tallied {
             self.add_to_part(key, &tally);
         }
-        if let Some((model, facts)) = news.model {
-            self.models.update(model, now_ms, |known| known.map_or(facts, |known| known.and(facts)));
+        for (key, evidence) in news.model {
+            self.evidence.update(key, now_ms, |known| {
+                let mut list = known.map_or_else(Vec::new, |known| known.to_vec());
+                add_evidence(&mut list, evidence);
+                Arc::new(list)
+            });
         }
         if let Some(sent) = news.sent {
             self.sent_exchanges.update(sent.history, now_ms, |_| sent.rounds);
@@ -347,7 +353,8 @@ impl Memo for MemoCache {
 mod tests {
     use super::*;
     use crate::conversation::released::{NOTHING_HIDDEN, Release};
-    use crate::store::{Quota, Spent};
+    use crate::exchange::store::MOST_EVIDENCE;
+    use crate::store::{ModelFacts, ModelKeys, Quota, Spent};
     use futures_util::FutureExt as _;
 
     fn store() -> Memory {
@@ -364,7 +371,7 @@ mod tests {
         let ask = Ask {
             calls,
             places,
-            model: Hash(1),
+            model: ModelKeys { all: Hash(1), own: Hash(2) },
             request: Hash(request),
             conversation: Hash(request),
             answered: None,
@@ -469,14 +476,24 @@ mod tests {
     }
 
     #[test]
-    fn facts_about_what_a_model_refuses_accumulate() {
+    fn evidence_about_models_is_kept_by_list_and_bounded() {
         let store = store();
-        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
-        let no_late_system = ModelFacts { no_late_system: true, ..ModelFacts::default() };
-        for facts in [no_tools, no_late_system] {
-            store.record(News { model: Some((Hash(1), facts)), ..News::default() });
+        let of = |caller| Evidence {
+            caller: Hash(caller),
+            refused: ModelFacts { no_tools: true, ..ModelFacts::default() },
+            accepted: ModelFacts::default(),
+            at_ms: 5,
+        };
+        for (list, caller) in [(1, 7), (1, 8), (2, 7), (1, 7)] {
+            store.record(News { model: vec![(Hash(list), of(caller))], ..News::default() });
         }
-        assert_eq!(look_up(&store, &[], &[], 0).model, no_tools.and(no_late_system));
+        let known = look_up(&store, &[], &[], 0).model;
+        assert_eq!((known.all, known.own), (vec![of(8), of(7)], vec![of(7)]));
+        for caller in 0..100 {
+            store.record(News { model: vec![(Hash(1), of(caller))], ..News::default() });
+        }
+        let known = look_up(&store, &[], &[], 0).model.all;
+        assert_eq!((known.len(), known.last()), (MOST_EVIDENCE, Some(&of(99))));
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub mod summaries;
 mod tallies;
 
 pub use crate::exchange::store::{
-    Ask, CallNames, Claim, Facts, MOST_LOOKED_UP, ModelFacts, NewPins, News, Overflow, Quota, ReplyContext,
-    SentExchanges, Spent, Stop,
+    Ask, CallNames, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP, ModelFacts, ModelKeys, NewPins,
+    News, Overflow, Quota, ReplyContext, SentExchanges, Spent, Stop,
 };
 
 use self::stops::{Listed, StopError};

@@ -17,6 +17,7 @@ mod uses;
 mod writer;
 
 use self::accounts::{Grown, outdated};
+pub use self::link::ConnectError;
 use self::link::Link;
 use self::names::{Lifetimes, Names};
 use self::records::{Kind, Taken, Use};
@@ -32,10 +33,11 @@ use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
 use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::released::{Release, Releases, with};
-use crate::exchange::store::MOST_AT_ONE_KEY;
+use crate::exchange::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
+use crate::telemetry::tools::OwnSeries;
 use ::redis::{Client, Value, pipe};
 use bytes::Bytes;
 use std::future::Future;
@@ -95,7 +97,7 @@ impl Redis {
     pub fn open(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, AddressError> {
         let Settings { url, key, prefix, timeout, bounds } = settings;
         let client = Client::open(url).map_err(|_| AddressError)?;
-        let link = Arc::new(Link::new(client, timeout, metrics));
+        let link = Arc::new(Link::new(client, &prefix, timeout, metrics));
         let lifetimes =
             Lifetimes { facts: bounds.lifetime, sums: kept_for(bounds.lifetime), refusals: bounds.refusals };
         let names = Names::new(prefix, key, lifetimes);
@@ -112,6 +114,22 @@ impl Redis {
     /// Waits until the first attempt to connect has ended, successful or not.
     pub async fn is_tried(&self, within: Duration) {
         let _ = timeout(within, self.link.is_tried()).await;
+    }
+
+    /// Whether there is a Redis Cluster at the address, as the last attempt to connect found.
+    pub fn is_cluster(&self) -> bool {
+        self.link.is_cluster()
+    }
+
+    /// Tries whether the server at an address can be used, without keeping a connection.
+    ///
+    /// # Errors
+    /// The address is invalid, nothing answers there, or what answers cannot be used.
+    pub async fn probe(url: String, prefix: &str, within: Duration) -> Result<(), ConnectError> {
+        let client = Client::open(url).map_err(|_| ConnectError::Other(AddressError.to_string()))?;
+        let metrics =
+            Metrics::new(OwnSeries::none()).map_err(|error| ConnectError::Other(error.to_string()))?;
+        Link::new(client, prefix, within, Arc::new(metrics)).connect().await.map(drop)
     }
 
     /// Writes the queued updates, as long as the state store answers, and ends.
@@ -361,7 +379,10 @@ fn merge(facts: &mut Facts, found: Found) {
     for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
         add_own(known, shared, |own, other| own == other, MOST_AT_ONE_KEY);
     }
-    facts.model = facts.model.and(found.model);
+    for (known, shared) in [(&mut facts.model.all, found.model.all), (&mut facts.model.own, found.model.own)]
+    {
+        add_own(known, shared, |own, other| own == other, MOST_EVIDENCE);
+    }
     facts.repeated |= found.repeated;
     facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
     for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {

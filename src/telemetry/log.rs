@@ -158,6 +158,9 @@ pub struct Started<'a> {
     /// The addresses on which the proxy and the admin server listen.
     pub proxy: String,
     pub admin: String,
+    /// Where probes and metrics have a port of their own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<String>,
     pub mode: &'a str,
     /// The upstream's URL.
     pub upstream: &'a str,
@@ -307,6 +310,7 @@ mod tests {
         let started = Started {
             proxy: "127.0.0.1:4242".to_owned(),
             admin: "127.0.0.1:4243".to_owned(),
+            probes: None,
             mode: "enforce",
             upstream: "https://user:secret@api.example:8443/v1/a@b?key=secret#secret",
             version: "1.2.3",

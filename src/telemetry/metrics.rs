@@ -281,6 +281,7 @@ impl Metrics {
         record.without_store.into_iter().for_each(|refused| self.store.miss(refused));
         self.times.record(record);
         self.deeds.record(record);
+        self.models.count_refusals(&model, &record.refusals);
         self.record_tokens(record, &model);
         for call in &record.judged {
             self.tools.tool(&call.tool).call(call);

@@ -19,6 +19,7 @@ mod lost;
 pub mod metrics;
 mod models;
 mod queue;
+pub mod refusals;
 mod request;
 pub mod request_record;
 mod span_counts;

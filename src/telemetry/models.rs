@@ -3,6 +3,7 @@
 
 use super::bounded;
 use super::families::Maker;
+use super::refusals::{RefusalMetrics, RefusalNote};
 use super::request_record::Tokens;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -20,6 +21,7 @@ const NONE: &str = "none";
 /// The metrics of all models.
 pub(super) struct Models {
     families: Families,
+    refusals: RefusalMetrics,
     /// By label. Read for every request, written when a model is first seen.
     seen: DashMap<String, Arc<Model>>,
     /// How many of them count against the cap.
@@ -68,7 +70,8 @@ impl Models {
                 &["model"],
             )?,
         };
-        Ok(Self { families, seen: DashMap::new(), count: AtomicUsize::new(0) })
+        let refusals = RefusalMetrics::new(make)?;
+        Ok(Self { families, refusals, seen: DashMap::new(), count: AtomicUsize::new(0) })
     }
 
     /// The metrics of the model with this name, or those of all others if there are too many.
@@ -83,6 +86,11 @@ impl Models {
             true => self.meet(&name),
             false => self.model(Some(OTHER)),
         }
+    }
+
+    /// Counts the refusals of a model that one request met or avoided.
+    pub(super) fn count_refusals(&self, model: &Model, notes: &[RefusalNote]) {
+        notes.iter().for_each(|note| self.refusals.count(&model.name, *note));
     }
 
     /// Resolves the metrics of a model that is seen for the first time.

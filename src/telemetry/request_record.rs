@@ -5,6 +5,7 @@ pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
 pub use super::fallback::Fallback;
 
 use super::endpoint::Endpoint;
+use super::refusals::RefusalNote;
 use super::spans::Trace;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct RequestRecord {
     /// The upstream's id for the last of them.
     pub upstream_request_id: Option<String>,
     pub fallbacks: Vec<Fallback>,
+    /// The model's refusals that the request met or avoided.
+    pub refusals: Vec<RefusalNote>,
     pub prefix_breaks: Vec<PrefixBreak>,
     /// The kind of each item of the replies that no client runs: hosted tools, reasoning.
     pub carried: Vec<&'static str>,

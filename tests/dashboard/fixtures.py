@@ -106,7 +106,9 @@ class World:
         return {"requests": self.requests, "errors": [{"status": 429, "requests": 118}, {"status": 500, "requests": 7}, {"status": 502, "requests": 3}],
                 "overhead_ms": {"p50": 0.31, "p99": 1.42}, "streams": 87, "store": {"kind": "redis", "up": True, "errors": 2},
                 "reloads": {"ok": 3, "refused": 1, "last_ms": now_ms() - 1_500_000}, "config": {"hash": "9f31c2aa", "path": "/etc/toolrein/proxy.toml"},
-                "recorder": {"on": True, "dropped": 0}}
+                "recorder": {"on": True, "dropped": 0},
+                "refusals": [{"model": "gemma2:2b", "kind": "tools", "callers": "all", "cost": "requests are sent without their tools: the model can call nothing",
+                              "met": 2, "avoided": 411, "first_ms": now_ms() - 3_000_000, "last_ms": now_ms() - 20_000}]}
 
     def config(self):
         return {"mode": "enforce", "upstream": {"url": "http://127.0.0.1:9000/v1", "idle_timeout": "5m"},

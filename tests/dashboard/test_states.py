@@ -45,6 +45,7 @@ class Trouble(Mocked):
         self.page.open()
         self.page.one(".attention li", "does not answer")
         self.page.one(".attention li", "dropped 4 records")
+        self.page.one(".attention li", "gemma2:2b: requests were answered without their tools")
         self.assertEqual(self.page.accessibility(), [])
         del self.server.world.health
         self.page.script("dispatchEvent(new Event('online'))")
@@ -107,7 +108,7 @@ class Nothing(Mocked):
         world.limits = lambda: {"limits": [], "turns": []}
         world.difference = lambda: {"path": None, "changed": []}
         health = world.health()
-        world.health = lambda: health | {"errors": [], "overhead_ms": {"p50": None, "p99": None}, "recorder": None, "reloads": {"ok": 0, "refused": 0, "last_ms": None},
+        world.health = lambda: health | {"errors": [], "overhead_ms": {"p50": None, "p99": None}, "recorder": None, "refusals": [], "reloads": {"ok": 0, "refused": 0, "last_ms": None},
                                          "config": {"hash": "00", "path": None}}
         self.page.open()
         for view in VIEWS:

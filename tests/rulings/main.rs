@@ -13,6 +13,7 @@ mod crossing;
 mod fallback;
 mod landing;
 mod placement;
+mod refusals;
 mod refused;
 mod repair;
 mod restoring;

@@ -39,7 +39,9 @@ pub struct Process {
 
 impl Process {
     pub fn new((config, mode): (&str, &str), seed: u64) -> Self {
-        let source = Source::Text { name: "simulation.toml".to_owned(), text: config.to_owned() };
+        // No refusal is tried again while a simulation lasts: what is known to be refused is never sent.
+        let text = format!("upstream.remember = \"8000h\"\n{config}");
+        let source = Source::Text { name: "simulation.toml".to_owned(), text };
         let overrides = Overrides { mode: Some(mode.to_owned()), ..Overrides::default() };
         let config = Config::load(source, &overrides, REGISTRY).unwrap();
         let summaries = Summaries::new(Numbers::of(!seed));

@@ -18,7 +18,8 @@ use toolrein::store::memory::{Bounds, Memory};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
-    Ask, Claim, Facts, ModelFacts, NewPins, News, Overflow, Quota, SentExchanges, Spent, StateStore, Stop,
+    Ask, Claim, Evidence, Facts, KnownEvidence, ModelFacts, ModelKeys, NewPins, News, Overflow, Quota,
+    SentExchanges, Spent, StateStore, Stop,
 };
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
@@ -49,6 +50,11 @@ fn bounds() -> Bounds {
         lifetime: hour,
         refusals: hour,
     }
+}
+
+fn evidence(caller: u128) -> Evidence {
+    let refused = ModelFacts { no_tools: true, ..ModelFacts::default() };
+    Evidence { caller: Hash(caller), refused, accepted: ModelFacts::default(), at_ms: 5 }
 }
 
 async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {
@@ -84,7 +90,7 @@ fn ask<'a>() -> Ask<'a> {
         approved: &[],
         calls: &[],
         places: &[],
-        model: nobody,
+        model: ModelKeys::default(),
         request: nobody,
         conversation: nobody,
         histories: &[],
@@ -234,21 +240,20 @@ async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
     let overflow = Overflow { messages: 1, history: Hash(1) };
-    let facts = ModelFacts { no_tools: true, ..ModelFacts::default() };
-    let (model, overflow) = (Some((Hash(3), facts)), Some((Hash(2), overflow)));
+    let (model, overflow) = (vec![(Hash(3), evidence(7))], Some((Hash(2), overflow)));
     store.record(News { model, overflow, ..hidden(1, round(7, "x")) });
     wait_for("all to be told", async || server.keys().len() == 3).await;
     let junk: Vec<String> = (0..1_000).map(|nth| nth.to_string()).collect();
     for key in server.keys() {
-        let put = if key.starts_with("m:") { "SADD" } else { "RPUSH" };
-        let words = [put, &key].into_iter().chain(junk.iter().map(String::as_str));
+        let words = ["RPUSH", &key].into_iter().chain(junk.iter().map(String::as_str));
         server.ask::<()>(&words.collect::<Vec<_>>());
     }
-    let ask = Ask { places: &[Hash(1)], model: Hash(3), conversation: Hash(2), ..ask() };
+    let model = ModelKeys { all: Hash(3), own: Hash(4) };
+    let ask = Ask { places: &[Hash(1)], model, conversation: Hash(2), ..ask() };
     let (other, counted) = open_at(server.port(), "").await;
     let facts_found = other.look_up(ask).await;
-    assert_eq!((facts_found.model, facts_found.away), (facts, false));
-    let unreadable = format!("toolrein_store_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32);
+    assert_eq!((facts_found.model, facts_found.away), (KnownEvidence::default(), false));
+    let unreadable = format!("toolrein_store_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32 + 32);
     assert!(counted.render().contains(&unreadable), "{}", counted.render());
 }
 
@@ -270,7 +275,7 @@ over_every_store! {
     a_call_that_two_replicas_hand_out_has_both_times
     hidden_exchanges_are_found_at_their_place_without_duplicates
     the_number_of_hidden_exchanges_at_one_place_is_bounded
-    facts_about_what_a_model_refuses_accumulate
+    evidence_about_a_model_is_kept_for_all_callers_and_for_each
     the_first_question_is_kept_and_only_one_request_can_claim_it
     a_remembered_approval_is_known_to_every_replica
     a_lost_reply_may_be_fetched_once_more_from_another_replica
@@ -412,12 +417,13 @@ mod cases {
         pair.tells(news, Ask { places: &[Hash(1)], ..ask() }, is_so).await;
     }
 
-    pub async fn facts_about_what_a_model_refuses_accumulate(pair: &Pair) {
-        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
-        let rest = ModelFacts { no_late_system: true, no_stream_options: true, ..ModelFacts::default() };
-        let news = [no_tools, rest].map(|facts| News { model: Some((Hash(1), facts)), ..News::default() });
-        let ask = Ask { model: Hash(1), ..ask() };
-        pair.tells(news, ask, |facts| facts.model == no_tools.and(rest)).await;
+    pub async fn evidence_about_a_model_is_kept_for_all_callers_and_for_each(pair: &Pair) {
+        let [alice, bob] = [evidence(7), evidence(8)];
+        let news = [(1, alice), (1, bob), (2, alice)];
+        let news = news.map(|(list, it)| News { model: vec![(Hash(list), it)], ..News::default() });
+        let ask = Ask { model: ModelKeys { all: Hash(1), own: Hash(2) }, ..ask() };
+        let expected = KnownEvidence { all: vec![alice, bob], own: vec![alice] };
+        pair.tells(news, ask, |facts| facts.model == expected).await;
     }
 
     fn question(name: &str) -> Confirmation {

@@ -2,7 +2,7 @@
 //! afterwards the programs share again. How long a request waits is measured by counters and not by a clock: each
 //! look-up that times out is an error of `look_up`.
 
-use crate::server::{SECRET, Server, is_connected, share, share_by};
+use crate::server::{SECRET, Server, address, is_connected, share, share_by};
 use crate::support::client::{Request, get};
 use crate::support::program::Toolrein;
 use crate::support::scripted::Scripted;
@@ -342,6 +342,64 @@ fn without_the_right_to_write() {
     is_connected(&program);
 }
 
+/// What a user reads who gives the address of a cluster.
+const CLUSTER: &str = "a Redis Cluster spreads keys over servers";
+
+#[test]
+fn a_cluster_is_no_start() {
+    let (server, upstream) = (Server::cluster(), Scripted::start(search));
+    let address = address(server.port());
+    // With a hash tag all keys have one slot, which moves to another server some day.
+    for prefix in ["toolrein:", "{toolrein}:"] {
+        let settings = format!(
+            "store.prefix = \"{prefix}\"\nstore.timeout = \"5s\"\nstore.url_env = \"STORE\"\nstore.secret_env = \
+             \"SECRET\"\n"
+        );
+        if prefix.starts_with('{') {
+            server.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        }
+        let variables = [("STORE", &*address), ("SECRET", SECRET)];
+        let start = std::panic::AssertUnwindSafe(|| Toolrein::before_in(&upstream, &settings, &variables));
+        let panic = std::panic::catch_unwind(start).err().expect("it does not start");
+        let said = panic.downcast_ref::<String>().unwrap();
+        let told = format!("store.url_env: the environment variable STORE: {CLUSTER}");
+        assert!(said.contains(&told) && !said.contains("pass-of-the-tests"), "{said}");
+    }
+}
+
+#[test]
+fn a_store_that_turns_out_to_be_a_cluster_is_not_used_and_named_once() {
+    let (upstream, port) = (Scripted::start(search), Server::nowhere());
+    let program = share(port, &upstream, TWO_SEARCHES);
+    let _server = Server::try_cluster_at(port).expect("the port is still free");
+    until("the error", || (lines(&program, CLUSTER) > 0).then_some(()));
+    let before = errors(&program, "connect");
+    until("another attempt", || (errors(&program, "connect") > before).then_some(()));
+    limits_calls(&program);
+    assert!(program.metric("toolrein_store_up").abs() < 0.5);
+    program.wait_for_metric("toolrein_store_away_total{result=\"local\"}", 3.0);
+    assert_eq!(lines(&program, CLUSTER), 1);
+}
+
+#[test]
+fn a_store_that_refuses_a_part_of_a_look_up_counts_as_away() {
+    for refused in ["lrange", "mget"] {
+        let (server, upstream) = (Server::start(), Scripted::start(search));
+        let program = server.share(&upstream, TWO_SEARCHES);
+        is_connected(&program);
+        server.ask::<()>(&["ACL", "SETUSER", "default", &format!("-{refused}")]);
+        limits_calls(&program);
+        program.wait_for_metric("toolrein_store_up", 0.0);
+        assert!(errors(&program, "look_up") > 2.5, "{}", program.metrics());
+        program.wait_for_metric("toolrein_store_away_total{result=\"local\"}", 3.0);
+        assert_eq!(lines(&program, "the shared state store refuses look-ups"), 1);
+        server.ask::<()>(&["ACL", "SETUSER", "default", &format!("+{refused}")]);
+        limits_calls(&program);
+        is_connected(&program);
+        assert_eq!(lines(&program, "the shared state store takes look-ups again"), 1);
+    }
+}
+
 #[test]
 fn strict_refuses_governed_requests_alone_while_it_is_away() {
     let (upstream, port) = (Scripted::start(search), Server::nowhere());
@@ -434,4 +492,55 @@ fn a_server_that_was_demoted_is_left_for_the_one_that_the_address_leads_to() {
     server.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     is_connected(&program);
     until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));
+}
+
+/// The report of `toolrein doctor` beside a running program that shares the Redis at `address`.
+fn doctor(program: &Toolrein, address: &str) -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    let admin = program.admin_url().trim_start_matches("http://");
+    command.args(["doctor", "--admin", admin, "--config"]).arg(program.config_file());
+    command.envs([("STORE_OF_THE_TESTS", address), ("SECRET_OF_THE_TESTS", SECRET)]);
+    String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+}
+
+#[test]
+fn the_doctor_looks_at_the_store_and_at_its_errors() {
+    let (mut server, upstream) = (Server::start(), Scripted::start(search));
+    let program = server.share(&upstream, TWO_SEARCHES);
+    is_connected(&program);
+    let address = address(server.port());
+    let report = doctor(&program, &address);
+    assert!(report.contains("the Redis of store.url_env (STORE_OF_THE_TESTS) answers"), "{report}");
+    assert!(!report.contains("problem"), "{report}");
+    server.stop();
+    program.wait_for_metric("toolrein_store_up", 0.0);
+    until("a connection to be tried", || (errors(&program, "connect") > 0.5).then_some(()));
+    let report = doctor(&program, &address);
+    for told in
+        ["cannot be used", "the running toolrein has no shared state store", "since the start: connect"]
+    {
+        assert!(report.contains(told) && !report.contains("pass-of-the-tests"), "{told}: {report}");
+    }
+    let cluster = Server::cluster();
+    let report = doctor(&program, &crate::server::address(cluster.port()));
+    assert!(report.contains(CLUSTER), "{report}");
+}
+
+#[test]
+fn the_documented_rights_are_enough() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/replicas.md")).unwrap();
+    let rights = page.lines().filter(|line| line.starts_with('+')).flat_map(str::split_whitespace);
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let rights: Vec<&str> = ["ACL", "SETUSER", "default", "-@all"].into_iter().chain(rights).collect();
+    // A right to set rights, for the test alone.
+    server.ask::<()>(&[&rights[..], &["+acl", "+keys"]].concat());
+    let everything = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 20, per = \"5h\" }\n\
+        [policy.definitions]\n[policy.kill]\nconversations = [\"nobody\"]\n[policy.budget]\nspend_usd = 100.0\nday = { \
+        tool_calls = 50 }\n";
+    let program = server.share(&upstream, &format!("{TWO_SEARCHES}{everything}"));
+    is_connected(&program);
+    limits_calls(&program);
+    until("what was told", || (times_told(&server) >= 2).then_some(()));
+    program.wait_for_metric("toolrein_store_up", 1.0);
+    assert!(program.metric("toolrein_store_errors_total").abs() < 0.5, "{}", program.metrics());
 }

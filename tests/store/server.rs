@@ -26,9 +26,22 @@ impl Server {
         until("a Redis that stays up", || {
             let port = free_port();
             let folder = tempfile::tempdir().expect("a temporary folder");
-            let mut server = Self { child: spawn(port, folder.path()), port, folder };
+            let mut server = Self { child: spawn(port, folder.path(), &[]), port, folder };
             server.is_up().then_some(server)
         })
+    }
+
+    /// Starts a server of a Redis Cluster, which serves no slot yet.
+    pub fn cluster() -> Self {
+        until("a Redis that stays up", || Self::try_cluster_at(free_port()))
+    }
+
+    /// Starts such a server at this port.
+    pub fn try_cluster_at(port: u16) -> Option<Self> {
+        let (folder, bus) = (tempfile::tempdir().expect("a temporary folder"), free_port().to_string());
+        let options = ["--cluster-enabled", "yes", "--cluster-port", &bus];
+        let mut server = Self { child: spawn(port, folder.path(), &options), port, folder };
+        server.is_up().then_some(server)
     }
 
     /// A port at which no Redis is, and where one may be started later.
@@ -39,7 +52,7 @@ impl Server {
     /// Starts it at this port.
     pub fn start_at(port: u16) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut server = Self { child: spawn(port, folder.path()), port, folder };
+        let mut server = Self { child: spawn(port, folder.path(), &[]), port, folder };
         assert!(server.is_up(), "a Redis at port {port}");
         server
     }
@@ -56,7 +69,7 @@ impl Server {
 
     /// Starts it again, empty, at the same port.
     pub fn start_again(&mut self) {
-        self.child = spawn(self.port, self.folder.path());
+        self.child = spawn(self.port, self.folder.path(), &[]);
         assert!(self.is_up(), "a Redis at port {}", self.port);
     }
 
@@ -141,7 +154,7 @@ pub fn is_connected(program: &Toolrein) {
     program.wait_for_metric("toolrein_store_up", 1.0);
 }
 
-fn address(port: u16) -> String {
+pub fn address(port: u16) -> String {
     format!("redis://:{PASSWORD}@127.0.0.1:{port}/0")
 }
 
@@ -150,10 +163,14 @@ fn free_port() -> u16 {
     free.local_addr().expect("its address").port()
 }
 
-fn spawn(port: u16, folder: &Path) -> Child {
+fn spawn(port: u16, folder: &Path, options: &[&str]) -> Child {
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--requirepass", PASSWORD]);
-    command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]).arg("--dir").arg(folder);
+    command
+        .args(options)
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .arg("--dir")
+        .arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
         .spawn()

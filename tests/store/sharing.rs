@@ -220,19 +220,27 @@ fn an_approval_sent_to_all_replicas_at_once_releases_the_call_once_as_shown() {
 }
 
 #[test]
-fn what_a_model_refuses_is_learned_once_for_all_replicas() {
+fn what_a_model_refuses_is_known_to_all_replicas_by_caller_and_for_all_once_two_have_met_it() {
     let server = Server::start();
     let upstream = Scripted::start(|_, request| match request.json().get("tools") {
         Some(_) => Reply::error(400, "invalid_request_error", "x", "m does not support tools"),
         None => text("Without.", request),
     });
     let [one, other] = pair(&server, &upstream, "");
-    let talk = Talk::new(Form::Whole);
-    assert_eq!(talk.ask(&one).text, "Without.");
-    assert_eq!(upstream.requests().len(), 2);
-    is_told(&server, 'm', 1);
-    assert_eq!(talk.ask(&other).text, "Without.");
-    assert_eq!(upstream.requests().len(), 3, "the other one does not try");
+    let body = Talk::new(Form::Whole).body().to_string();
+    let ask = |program: &Toolrein, key: &str| {
+        let request = Request::new("POST", &program.chat_url(), &body);
+        let request = request.header("content-type", "application/json");
+        assert_eq!(request.header("authorization", &format!("Bearer {key}")).send().status, 200);
+        upstream.requests().len()
+    };
+    assert_eq!(ask(&one, "key-of-an"), 2);
+    // The list of the caller, and the one of all callers.
+    is_told(&server, 'v', 2);
+    assert_eq!(ask(&other, "key-of-an"), 3, "the other replica does not try");
+    assert_eq!(ask(&other, "key-of-ann"), 5, "for another caller it does");
+    is_told(&server, 'v', 3);
+    assert_eq!(ask(&one, "key-of-anna"), 6, "two have met it");
 }
 
 #[test]

@@ -118,6 +118,15 @@ impl Toolrein {
         &self.admin
     }
 
+    /// The port of the probes, where `listen.probes` is set.
+    pub fn probes_port(&self) -> u16 {
+        let lines = self.logs();
+        let line = lines.iter().find(|line| line.contains("\"listening\"")).expect("the line of the start");
+        let line: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        let address = line["probes"].as_str().expect("the address of the probes");
+        address.rsplit_once(':').expect("a port").1.parse().expect("a number")
+    }
+
     /// The text of `/metrics` at the admin port.
     pub fn metrics(&self) -> String {
         client::get(&format!("{}/metrics", self.admin)).text()

@@ -73,7 +73,7 @@ fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Repairs>
     all.into_iter().filter(|stage| stage.any()).collect()
 }
 
-fn names_of(found: Repairs) -> Vec<Fallback> {
+pub(super) fn names_of(found: Repairs) -> Vec<Fallback> {
     let all = [
         (found.pairs, Fallback::Pairs),
         (found.arguments, Fallback::Arguments),

@@ -6,7 +6,7 @@ use super::breaker::Breaker;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::{Circuit, StoreOp};
 use ::redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use ::redis::{AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, Value, pipe};
+use ::redis::{Arg, AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, Value, pipe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -28,6 +28,28 @@ pub(super) const REFUSING: [&str; 5] = ["OOM", "MISCONF", "READONLY", "NOPERM", 
 /// after this long without a refusal.
 const PERMITTED_AFTER: Duration = Duration::from_secs(5);
 
+/// Refusals of a Redis Cluster: a key lies on another of its servers, or two keys of one command on different ones.
+const CLUSTER: [&str; 4] = ["MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN"];
+/// A key that holds something else: that record is lost, and the others are read.
+const OTHER_TYPE: &str = "WRONGTYPE";
+/// The commands that read. Others in a look-up are writes, whose refusals are noted apart.
+const READS: [&[u8]; 8] =
+    [b"GET", b"MGET", b"LRANGE", b"ZRANGE", b"ZREVRANGE", b"ZSCORE", b"ZRANGEBYSCORE", b"ZREVRANGEBYSCORE"];
+
+/// Why there is no connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// It would answer, and share nothing.
+    #[error(
+        "a Redis Cluster spreads keys over servers, and toolrein reads and writes those of a request together: it needs \
+         a single Redis, with cluster mode off (replicas and failover are fine)"
+    )]
+    Cluster,
+    /// The server's error code, or what the connection failed with, without credentials.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// The state store did not answer, or the link is not in use now.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Away {
@@ -38,6 +60,8 @@ pub(super) enum Away {
 /// See the module's documentation.
 pub(super) struct Link {
     client: Client,
+    /// Two keys of toolrein's that lie on different servers of a cluster, where there is one.
+    probes: [String; 2],
     /// The timeout of an answer.
     within: Duration,
     // A std mutex: held for assignments alone.
@@ -55,14 +79,23 @@ struct State {
     breaker: Breaker,
     /// Why writes are refused, and when the last one was. Kept across connections.
     refused: Option<(String, Instant)>,
+    /// Why look-ups are refused. Kept across connections.
+    unread: Option<String>,
+    is_cluster: bool,
 }
 
 impl Link {
     /// No connection yet: [`Self::keep`] makes it.
-    pub(super) fn new(client: Client, within: Duration, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(client: Client, prefix: &str, within: Duration, metrics: Arc<Metrics>) -> Self {
         metrics.store_answers(false);
         metrics.store_breaker(Circuit::Open);
-        Self { client, within, state: Mutex::default(), is_up: watch::Sender::new(None), metrics }
+        let probes = probes(prefix);
+        Self { client, probes, within, state: Mutex::default(), is_up: watch::Sender::new(None), metrics }
+    }
+
+    /// Whether the last attempt to connect found a Redis Cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.lock().is_cluster
     }
 
     /// The answers to `commands`, one each. For a command that the state store refuses, the answer is its error.
@@ -82,12 +115,44 @@ impl Link {
         match answer {
             Ok(Ok(values)) if values.len() == commands.len() => {
                 self.lock().breaker.answered(Instant::now());
-                Ok(values)
+                match refused_read(commands, &values) {
+                    Some(code) => self.refused_read(nth, op, code),
+                    None if op == StoreOp::LookUp => Ok(self.reads_again(values)),
+                    None => Ok(values),
+                }
             }
             Ok(Ok(_)) => self.failed(nth, op, Away::Gone, "an answer is missing"),
             Ok(Err(error)) => self.failed(nth, op, Away::Gone, &reason(&error)),
             Err(_) => self.failed(nth, op, Away::TooSlow, "too slow"),
         }
+    }
+
+    /// Notes that the state store answered, and refused to read: what replicas share is not known. Logs the first refusal.
+    fn refused_read<T>(&self, nth: u64, op: StoreOp, code: &str) -> Result<T, Away> {
+        if CLUSTER.contains(&code) {
+            return self.failed(nth, op, Away::Gone, code);
+        }
+        self.count(op, 1);
+        let was = self.lock().unread.replace(code.to_owned());
+        self.metrics.store_answers(false);
+        if was.is_none() {
+            tracing::warn!(
+                cause = code,
+                "the shared state store refuses look-ups; going on without what other replicas know"
+            );
+        }
+        Err(Away::Gone)
+    }
+
+    /// Notes that a look-up was answered. Logs the first one after a refusal.
+    fn reads_again(&self, values: Vec<Value>) -> Vec<Value> {
+        let mut state = self.lock();
+        if state.unread.take().is_some() {
+            self.metrics.store_answers(state.is_well());
+            drop(state);
+            tracing::info!("the shared state store takes look-ups again");
+        }
+        values
     }
 
     /// Counts errors.
@@ -108,7 +173,7 @@ impl Link {
                 false
             }
             (None, Some(_)) => {
-                self.metrics.store_answers(state.connection.is_some());
+                self.metrics.store_answers(state.is_well());
                 drop(state);
                 tracing::info!("the shared state store takes writes again");
                 false
@@ -159,12 +224,16 @@ impl Link {
                         pause = SHORTEST_PAUSE;
                     }
                 }
-                Err(reason) => {
+                Err(error) => {
                     self.count(StoreOp::Connect, 1);
                     self.metrics.store_breaker(Circuit::Open);
+                    let is_cluster = error == ConnectError::Cluster;
+                    let is_new = is_cluster && !std::mem::replace(&mut self.lock().is_cluster, is_cluster);
                     self.is_up.send_replace(Some(false));
-                    if !is_told {
-                        tracing::warn!(reason, "the shared state store does not answer; going on without it");
+                    if is_new {
+                        tracing::error!(%error, "the shared state store cannot be used; going on without it");
+                    } else if !is_told {
+                        tracing::warn!(reason = %error, "the shared state store does not answer; going on without it");
                     }
                     is_told = true;
                 }
@@ -174,19 +243,25 @@ impl Link {
         }
     }
 
-    /// A connection with timeouts.
-    async fn connect(&self) -> Result<MultiplexedConnection, String> {
+    /// A connection with timeouts, to a server that reads what toolrein reads.
+    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, ConnectError> {
+        let mut connection = self.open().await.map_err(ConnectError::Other)?;
+        let mut commands = ping();
+        commands.cmd("MGET").arg(&self.probes);
+        // A user without the right to it gets an error instead.
+        commands.cmd("INFO");
+        let answer = timeout(self.within, connection.req_packed_commands(&commands, 0, commands.len())).await;
+        let answer = answer.map_err(|_| ConnectError::Other("too slow".to_owned()))?;
+        examine(&answer.map_err(|error| ConnectError::Other(reason(&error)))?)?;
+        Ok(connection)
+    }
+
+    async fn open(&self) -> Result<MultiplexedConnection, String> {
         // Each command has its own timeout.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
         let connection = timeout(CONNECT_WITHIN, connecting).await.map_err(|_| "no connection".to_owned())?;
-        let mut connection = connection.map_err(|error| reason(&error))?;
-        let ping = ping();
-        let answer = timeout(self.within, connection.req_packed_commands(&ping, 0, 1)).await;
-        match answer.map_err(|_| "too slow".to_owned())?.map_err(|error| reason(&error))?.as_slice() {
-            [Value::ServerError(error)] => Err(error.code().to_owned()),
-            _ => Ok(connection),
-        }
+        connection.map_err(|error| reason(&error))
     }
 
     /// Waits until the connection is given up.
@@ -208,12 +283,13 @@ impl Link {
         let mut state = self.lock();
         (state.connection, state.nth, state.breaker) = (Some(connection), state.nth + 1, Breaker::default());
         self.metrics.store_breaker(Circuit::Closed);
-        let takes_writes = state.refused.is_none();
-        self.metrics.store_answers(takes_writes);
+        state.is_cluster = false;
+        let is_well = state.is_well();
+        self.metrics.store_answers(is_well);
         drop(state);
         self.is_up.send_replace(Some(true));
-        // Otherwise this is a retry of the server that refuses writes.
-        if takes_writes {
+        // Otherwise this is a retry of the server that refuses writes or look-ups.
+        if is_well {
             tracing::info!("the shared state store answers");
         }
     }
@@ -240,7 +316,7 @@ impl Link {
         if state.connection.take().is_some() {
             self.metrics.store_breaker(Circuit::Open);
             self.metrics.store_answers(false);
-            let is_told = state.refused.is_some();
+            let is_told = state.refused.is_some() || state.unread.is_some();
             drop(state);
             self.is_up.send_replace(Some(false));
             if !is_told {
@@ -252,6 +328,53 @@ impl Link {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// Whether there is a connection, and neither writes nor look-ups are refused.
+    fn is_well(&self) -> bool {
+        self.connection.is_some() && self.refused.is_none() && self.unread.is_none()
+    }
+}
+
+/// The code with which the server refused to read, where it did.
+fn refused_read<'a>(commands: &Pipeline, values: &'a [Value]) -> Option<&'a str> {
+    let refused = values.iter().zip(commands.cmd_iter()).find_map(|(value, command)| {
+        let Value::ServerError(error) = value else { return None };
+        let is_read = matches!(command.args_iter().next(), Some(Arg::Simple(name)) if READS.contains(&name));
+        let is_cluster = CLUSTER.contains(&error.code());
+        (is_cluster || (is_read && error.code() != OTHER_TYPE)).then_some(error.code())
+    });
+    refused
+}
+
+/// Two keys that lie on different servers of a cluster, unless the prefix holds a hash tag.
+fn probes(prefix: &str) -> [String; 2] {
+    [1, 2].map(|nth| format!("{prefix}probe:{nth}"))
+}
+
+/// Whether the answers to PING, MGET and INFO are those of a server that toolrein can use.
+fn examine(answers: &[Value]) -> Result<(), ConnectError> {
+    let code = |value: &Value| match value {
+        Value::ServerError(error) => Some(error.code().to_owned()),
+        _ => None,
+    };
+    let is_cluster = answers.iter().filter_map(code).any(|code| CLUSTER.contains(&code.as_str()));
+    if is_cluster || answers.last().is_some_and(names_a_cluster) {
+        return Err(ConnectError::Cluster);
+    }
+    let mut needed = answers.iter().take(2);
+    needed.find_map(code).map_or(Ok(()), |code| Err(ConnectError::Other(code)))
+}
+
+/// Whether an answer to INFO says that cluster mode is on.
+fn names_a_cluster(info: &Value) -> bool {
+    let text = match info {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.into(),
+        _ => return false,
+    };
+    text.lines().any(|line| ["redis_mode:cluster", "cluster_enabled:1"].contains(&line.trim_end()))
 }
 
 fn ping() -> Pipeline {

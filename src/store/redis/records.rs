@@ -11,10 +11,10 @@ use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::Release;
 use crate::dialect::responses::rounds::read as read_elements;
-use crate::exchange::store::HiddenExchange;
+use crate::exchange::store::{HiddenExchange, REFUSALS};
 use crate::plan::Extends;
 use crate::plan::approval::Confirmation;
-use crate::store::{ModelFacts, Overflow, SentExchanges, Stop};
+use crate::store::{Evidence, ModelFacts, Overflow, SentExchanges, Stop};
 use crate::wire::body::Scanner;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ const MOST_BYTES: usize = 32 << 20;
 pub enum Kind {
     Released = b't',
     HiddenExchanges = b'r',
-    Model = b'm',
+    Evidence = b'v',
     Question = b'a',
     Approved = b'p',
     Claimed = b'c',
@@ -121,47 +121,36 @@ impl Record for HiddenExchange {
     }
 }
 
-/// One thing that a model refuses: each is stored on its own, so that what several replicas learn adds up.
-impl Record for ModelFacts {
+/// The caller, the time, and the words of what was refused and of what was accepted.
+impl Record for Evidence {
     fn write(&self) -> Vec<u8> {
-        let known = REFUSED.iter().find(|(_, is_refused)| is_refused(&mut self.clone()) == &true);
-        known.map_or_else(Vec::new, |(word, _)| word.as_bytes().to_vec())
+        let words = |facts: ModelFacts| {
+            let words: Vec<&str> = facts.entries().map(|entry| entry.word).collect();
+            words.join(",")
+        };
+        let (refused, accepted) = (words(self.refused), words(self.accepted));
+        format!("{}{} {refused} {accepted}", self.caller, self.at_ms).into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let (_, refused) = REFUSED.iter().find(|(word, _)| word.as_bytes() == body)?;
-        let mut facts = Self::default();
-        *refused(&mut facts) = true;
-        Some(facts)
+        let (caller, rest) = body.split_at_checked(DIGITS)?;
+        let mut parts = rest.split(|byte| *byte == b' ');
+        let (at_ms, refused, accepted) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let (refused, accepted) = (parse_facts(refused)?, parse_facts(accepted)?);
+        Some(Self { caller: parse_hash(caller)?, refused, accepted, at_ms: parse_number(at_ms)? })
     }
 }
 
-type Refused = fn(&mut ModelFacts) -> &mut bool;
-
-const REFUSED: [(&str, Refused); 17] = [
-    ("tools", |facts| &mut facts.no_tools),
-    ("choice", |facts| &mut facts.no_tool_choice),
-    ("tool_history", |facts| &mut facts.no_tool_history),
-    ("late_system", |facts| &mut facts.no_late_system),
-    ("usage_in_streams", |facts| &mut facts.no_stream_options),
-    ("broken_pairs", |facts| &mut facts.no_broken_pairs),
-    ("broken_arguments", |facts| &mut facts.no_broken_arguments),
-    ("tools_in_streams", |facts| &mut facts.no_streamed_tools),
-    ("forced_choice", |facts| &mut facts.no_forced_choice),
-    ("parallel_member", |facts| &mut facts.no_parallel_member),
-    ("narrow_choice", |facts| &mut facts.no_narrow_choice),
-    ("own_tools", |facts| &mut facts.no_own_tools),
-    ("broken_names", |facts| &mut facts.no_broken_names),
-    ("repeated_ids", |facts| &mut facts.no_repeated_ids),
-    ("broken_ids", |facts| &mut facts.no_broken_ids),
-    ("result_pictures", |facts| &mut facts.no_result_pictures),
-    ("pictures", |facts| &mut facts.no_pictures),
-];
-
-/// The same facts, one at a time.
-pub fn one_by_one(mut facts: ModelFacts) -> Vec<ModelFacts> {
-    let known = REFUSED.iter().filter(|(_, refused)| *refused(&mut facts));
-    known.filter_map(|(word, _)| ModelFacts::read(word.as_bytes())).collect()
+/// The facts with these words, separated by commas.
+fn parse_facts(words: &[u8]) -> Option<ModelFacts> {
+    let mut facts = ModelFacts::default();
+    for word in words.split(|byte| *byte == b',').filter(|word| !word.is_empty()) {
+        REFUSALS.iter().find(|entry| entry.word.as_bytes() == word)?.add_to(&mut facts);
+    }
+    Some(facts)
 }
 
 /// Which request took the calls of a question, and when, in ms since the epoch.

@@ -3,18 +3,18 @@
 
 use super::accounts::ask_for_parts;
 use super::names::Names;
-use super::records::{Kind, Record, SeenMarker, Use, one_by_one};
+use super::records::{Kind, Record, SeenMarker, Use};
 use super::stops::STOPS;
 use super::uses::most_read;
 use crate::conversation::account::Carried;
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{MOST_RELEASES, Release};
-use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
+use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::tallies::Part;
-use crate::store::{Ask, ModelFacts, Overflow, SentExchanges};
+use crate::store::{Ask, Evidence, KnownEvidence, Overflow, SentExchanges};
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct Found {
     pub(super) asked: Option<Confirmation>,
     pub(super) approved: Vec<bool>,
     pub(super) rounds: Vec<Vec<HiddenExchange>>,
-    pub(super) model: ModelFacts,
+    pub(super) model: KnownEvidence,
     pub(super) repeated: bool,
     pub(super) overflows: Vec<Overflow>,
     pub(super) pinned: Vec<Pinned>,
@@ -66,13 +66,9 @@ impl Trip<'_> {
         // Also for calls that this process knows: another replica may have handed out an equal one since.
         let calls = ask.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
         let places = ask.places.iter().map(|place| ((Kind::HiddenExchanges, *place), MOST_AT_ONE_KEY));
-        for (about, most) in calls.chain(places) {
+        let evidence = self.evidence().map(|about| (about, MOST_EVIDENCE));
+        for (about, most) in calls.chain(places).chain(evidence) {
             commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
-        }
-        // Each member by name: reading all members would read whatever was put there.
-        let model = (Kind::Model, ask.model);
-        for fact in one_by_one(ModelFacts::ALL) {
-            commands.cmd("SISMEMBER").arg(names.key(model)).arg(names.seals.seal(model, &fact));
         }
         let request = (Kind::Request, ask.request);
         let seen = names.seals.seal(request, &SeenMarker);
@@ -127,8 +123,8 @@ impl Trip<'_> {
             let rounds = newest(reader.all((Kind::HiddenExchanges, *place)), |one, other| one == other);
             found.rounds.push(last(rounds, MOST_AT_ONE_KEY));
         }
-        let known = one_by_one(ModelFacts::ALL).into_iter().filter(|_| reader.is_member());
-        found.model = known.fold(ModelFacts::default(), ModelFacts::and);
+        let [all, own] = self.evidence().map(|about| last(reader.all::<Evidence>(about), MOST_EVIDENCE));
+        found.model = KnownEvidence { all, own };
         match reader.next() {
             Value::Okay => found.written = Some(Ok(())),
             Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
@@ -146,6 +142,11 @@ impl Trip<'_> {
         found.stops = ask.stops.iter().map(|_| reader.score()).collect();
         found.unreadable = reader.unreadable;
         found
+    }
+
+    /// The lists of evidence about the model.
+    fn evidence(&self) -> [(Kind, Hash); 2] {
+        [self.ask.model.all, self.ask.model.own].map(|key| (Kind::Evidence, key))
     }
 
     /// The kinds that are single values.
@@ -180,12 +181,6 @@ impl Reader<'_> {
         };
         self.unreadable += u64::from(record.is_none());
         record
-    }
-
-    fn is_member(&mut self) -> bool {
-        let answer = self.next();
-        self.unreadable += u64::from(!matches!(answer, Value::Int(_)));
-        answer == Value::Int(1)
     }
 
     /// The score of a member, `None` inside where there is none.

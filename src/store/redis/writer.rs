@@ -4,12 +4,12 @@
 use super::accounts::{Grown, add_carried, add_part, remove_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
-use super::records::{Kind, SeenMarker, one_by_one};
+use super::records::{Kind, SeenMarker};
 use super::uses::{Change, most_read};
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::MOST_PINS;
 use crate::conversation::released::MOST_RELEASES;
-use crate::exchange::store::MOST_AT_ONE_KEY;
+use crate::exchange::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
@@ -221,11 +221,9 @@ impl Update {
             let about = (Kind::HiddenExchanges, *place);
             push_once(names, about, (names.seals.seal(about, round), MOST_AT_ONE_KEY), commands);
         }
-        if let Some((model, facts)) = model.as_ref().filter(|_| names.refusals_ms > 0) {
-            let about = (Kind::Model, *model);
-            for fact in one_by_one(*facts) {
-                commands.cmd("SADD").arg(names.key(about)).arg(names.seals.seal(about, &fact));
-            }
+        for (key, evidence) in model.iter().filter(|_| names.refusals_ms > 0) {
+            let about = (Kind::Evidence, *key);
+            push_once(names, about, (names.seals.seal(about, evidence), MOST_EVIDENCE), commands);
             commands.cmd("PEXPIRE").arg(names.key(about)).arg(names.refusals_ms);
         }
         for (text, confirmation) in asked {

@@ -5,6 +5,7 @@ mod bodies;
 pub mod conversations;
 pub mod events;
 mod hold_out;
+mod refusals;
 mod sketch;
 mod tools;
 mod totals;
@@ -14,6 +15,8 @@ use self::bodies::Bodies;
 use self::conversations::{Conversation, Conversations};
 use self::events::Events;
 pub use self::hold_out::{Comparison, Interval};
+pub use self::refusals::RefusalTotals;
+use self::refusals::Refusals;
 pub use self::sketch::Percentiles;
 use self::tools::Tools;
 pub use self::tools::{Start, ToolSummary};
@@ -49,6 +52,7 @@ struct State {
     totals: Totals,
     tools: Tools,
     turns: Turns,
+    refusals: Refusals,
     conversations: Conversations,
 }
 
@@ -59,6 +63,7 @@ impl Live {
             totals: Totals::starting(now_ms()),
             tools: Tools::default(),
             turns: Turns::default(),
+            refusals: Refusals::default(),
             conversations: Conversations::new(bounds.conversations, bounds.with_decisions),
         };
         Self {
@@ -79,11 +84,12 @@ impl Live {
         let now_ms = now_ms();
         self.events.record(record, now_ms);
         let mut state = self.state();
-        let State { totals, tools, turns, conversations } = &mut *state;
+        let State { totals, tools, turns, refusals, conversations } = &mut *state;
         let met = conversations.record(record, now_ms);
         totals.record(record, now_ms, &met);
         tools.record(record);
         turns.record(record, &met);
+        refusals.record(record, now_ms);
     }
 
     /// A call of `tool` begins to wait for a person's decision.
@@ -135,6 +141,11 @@ impl Live {
     /// Blocked calls by policy and tool, the most first; and how far turns came, by policy.
     pub fn limits(&self) -> (Vec<BlockedBy>, Vec<TurnTotals>) {
         self.state().turns.summaries()
+    }
+
+    /// What models refuse, the refusal that most requests met first.
+    pub fn refusals(&self) -> Vec<RefusalTotals> {
+        self.state().refusals.totals()
     }
 
     /// The conversations that `fits` selects, the newest first: how many, and those from `offset` on, at most `most`;

@@ -7,11 +7,13 @@ import { count } from "../format.js";
 export function matters(summary, health) {
   const { mode } = summary;
   const { store, reloads, recorder } = health;
+  const disarmed = [...new Set((health.refusals ?? []).filter((row) => row.kind === "tools").map((row) => row.model))];
   return [
     mode === "observe" && ["Mode observe: policies decide, and nothing is changed or blocked.", "health"],
     mode === "off" && ["Mode off: nothing is governed.", "health"],
     store?.up === false && [`The state store (${store.kind}) does not answer: limits count only what this process has seen.`, "health"],
     reloads?.refused > 0 && [`${count(reloads.refused, "reload")} of the configuration ${reloads.refused === 1 ? "was" : "were"} refused since the start.`, "health"],
+    disarmed.length > 0 && [`${disarmed.join(", ")}: requests were answered without their tools, which the upstream refuses.`, "health"],
     recorder?.dropped > 0 && [`The recorder dropped ${count(recorder.dropped, "record")}.`, "health"],
   ].filter(Boolean);
 }

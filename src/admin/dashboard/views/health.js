@@ -66,6 +66,24 @@ function configuration() {
   };
 }
 
+/** What models refuse, with what that costs. */
+function refusals() {
+  const whom = (row) => row.callers === "all" ? "all callers" : "the callers who met it";
+  const list = table({ caption: "What models refuse", key: (row) => `${row.model}\n${row.kind}\n${row.callers}`,
+    nothing: "No model has refused the form of a request.", columns: [
+      { title: "Model", value: (row) => row.model, cell: (row) => h("code", {}, row.model) },
+      { title: "Refused", value: (row) => row.kind },
+      { title: "Counts for", value: whom },
+      { title: "Requests in another form", value: (row) => row.avoided, numeric: true, cell: (row) => number(row.avoided) },
+      { title: "Last", value: (row) => row.last_ms, cell: (row) => time(row.last_ms) },
+      { title: "What it costs", class: "words", value: (row) => row.cost },
+    ] });
+  return {
+    element: panel("What models refuse", { wide: true, note: "A refusal counts for the caller whose request met it, and for all callers once two have met it." }, list.element),
+    set: (rows) => list.set(rows ?? []),
+  };
+}
+
 function difference() {
   const line = h("p", { class: "note" });
   const list = table({ caption: "Difference to the file", key: (row) => row.key, nothing: "No key differs.", columns: [
@@ -91,7 +109,7 @@ export const health = {
   name: "health",
   title: "Health",
   create() {
-    const [numbers, config, changed] = [figures(), configuration(), difference()];
+    const [numbers, config, changed, refused] = [figures(), configuration(), difference(), refusals()];
     let all = 1;
     const errors = table({ caption: "Failed requests by status", key: (row) => row.status, sort: 1, nothing: "No request has failed.", columns: [
       { title: "Status", value: (row) => String(row.status) },
@@ -100,7 +118,7 @@ export const health = {
     ] });
     return {
       element: h("div", { class: "grid" }, numbers.element, panel("Failed requests by status", { wide: true }, errors.element),
-        changed.element, config.element),
+        refused.element, changed.element, config.element),
       async load(signal) {
         const parts = [get("api/health", signal), get("config", signal), session.isSignedIn ? get("api/config/difference", signal) : null];
         const [now, inForce, other] = await Promise.all(parts);
@@ -110,6 +128,7 @@ export const health = {
         all = Math.max(1, now.errors.reduce((sum, row) => sum + row.requests, 0));
         numbers.set(now);
         errors.set(now.errors);
+        refused.set(now.refusals);
         changed.set(other);
         config.set(inForce, now.config);
       },

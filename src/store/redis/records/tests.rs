@@ -56,13 +56,23 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
 }
 
 #[test]
-fn model_facts_are_stored_one_by_one_and_add_up() {
-    let all = ModelFacts { no_tools: true, no_late_system: true, ..ModelFacts::default() };
-    let facts = one_by_one(all);
-    assert_eq!(facts.len(), 2);
-    facts.iter().for_each(comes_back);
-    assert_eq!(facts.into_iter().fold(ModelFacts::default(), ModelFacts::and), all);
-    assert!(one_by_one(ModelFacts::default()).is_empty());
+fn evidence_about_a_model_is_read_back_and_an_unknown_refusal_is_none() {
+    let refused = ModelFacts { no_tools: true, no_late_system: true, ..ModelFacts::default() };
+    let accepted = ModelFacts { no_stream_options: true, ..ModelFacts::default() };
+    let evidence = Evidence { caller: Hash(u128::MAX - 9), refused, accepted, at_ms: 1_700_000_000_123 };
+    comes_back(&evidence);
+    comes_back(&Evidence { refused: ModelFacts::select(|_| true), ..evidence });
+    comes_back(&Evidence { refused: ModelFacts::default(), accepted: ModelFacts::default(), ..evidence });
+    let caller = "0".repeat(DIGITS);
+    for (rest, is_evidence) in [
+        ("5 tools ", true),
+        ("5 tools choice", true),
+        ("5 kindness ", false),
+        ("5 tools", false),
+        ("5  x y", false),
+    ] {
+        assert_eq!(Evidence::read(format!("{caller}{rest}").as_bytes()).is_some(), is_evidence, "{rest}");
+    }
 }
 
 #[test]
