@@ -122,7 +122,7 @@ mod tests {
             ("redis://:p4ss@h:6379/0", "redis://***@h:6379/0"),
             ("https://h/v1?sig=abc&code=x&v=1", "https://h/v1?sig=***&code=***&v=1"),
             ("https://h/v1?dG9rZW4#frag", "https://h/v1?***#***"),
-            ("https://h/bot12345678:AAE9fkq3Lmn-x_y/send", "https://h/bot12345678:***-x_y/send"),
+            ("https://h/bot12345678:AAE9fkq3Lmno-x_y/send", "https://h/bot12345678:***-x_y/send"),
             (
                 "https://h/services/T024BE7LD/B0G9QF9GZ/XXdkjUlHaOwQbXXzq24h7Xq1/x",
                 "https://h/services/T024BE7LD/B0G9QF9GZ/***/x",
