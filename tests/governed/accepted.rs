@@ -318,7 +318,7 @@ fn responses_a_message_without_text_before_a_blocked_call_is_not_sent_back() {
         });
         let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
         let answer = responses_kit::Talk::new(stream).ask(&toolrein);
-        assert_eq!(answer.said(), "Done.");
+        assert_eq!(answer.said().trim(), "Done.");
         let kinds: Vec<_> = responses_kit::input(&upstream.request(1));
         let kinds: Vec<_> = kinds.iter().map(|item| item["type"].as_str().unwrap_or("message")).collect();
         assert_eq!(kinds, ["message", "function_call", "function_call_output"]);
