@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 pub struct Effective {
     toml: String,
     json: String,
-    /// The hash of each value of which something is hidden, so that a change of it is noticed. Never shown.
+    /// The hash of each value that is hidden in part, so that a change of it is noticed. Never shown.
     hidden: BTreeMap<String, u64>,
 }
 

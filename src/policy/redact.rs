@@ -275,7 +275,7 @@ impl Redact {
         }
     }
 
-    /// The text with the ranges of its values, each with its placeholder; `None` where there are none. `name` stands for the
+    /// The text with the ranges of its values, each with its placeholder; `None` where there are none. `name` names the
     /// text in the cache. What is found is added to `kinds`.
     fn redactions<'t>(
         &self,
