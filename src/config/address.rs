@@ -68,7 +68,7 @@ fn of_address(address: &str) -> String {
 
 /// A path without the words that look like a token. Names of models and versions have shorter words.
 fn of_path(path: &str) -> String {
-    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'%' | b'=' | b'+' | b'_');
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"%=+_-".contains(&byte);
     let mut shown = String::with_capacity(path.len());
     let mut rest = path;
     while !rest.is_empty() {
@@ -82,10 +82,14 @@ fn of_path(path: &str) -> String {
     shown
 }
 
+/// Whether any part of a word, between hyphens, looks like a token: then all of it is one.
 fn may_be_secret(word: &str) -> bool {
-    let has = |is: fn(&u8) -> bool| word.as_bytes().iter().any(is);
-    let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
-    word.len() >= if is_mixed { SHORTEST_MIXED } else { SHORTEST }
+    let is_long = |part: &str| {
+        let has = |is: fn(&u8) -> bool| part.as_bytes().iter().any(is);
+        let is_mixed = has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic);
+        part.len() >= if is_mixed { SHORTEST_MIXED } else { SHORTEST }
+    };
+    word.split('-').any(is_long)
 }
 
 fn of_pair(pair: &str) -> String {
@@ -122,7 +126,7 @@ mod tests {
             ("redis://:p4ss@h:6379/0", "redis://***@h:6379/0"),
             ("https://h/v1?sig=abc&code=x&v=1", "https://h/v1?sig=***&code=***&v=1"),
             ("https://h/v1?dG9rZW4#frag", "https://h/v1?***#***"),
-            ("https://h/bot12345678:AAE9fkq3Lmno-x_y/send", "https://h/bot12345678:***-x_y/send"),
+            ("https://h/bot12345678:AAE9fkq3Lmno-x_y/send", "https://h/bot12345678:***/send"),
             (
                 "https://h/services/T024BE7LD/B0G9QF9GZ/XXdkjUlHaOwQbXXzq24h7Xq1/x",
                 "https://h/services/T024BE7LD/B0G9QF9GZ/***/x",

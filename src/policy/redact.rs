@@ -275,8 +275,8 @@ impl Redact {
         }
     }
 
-    /// The text with the ranges of its values, each with its placeholder; `None` where there are none. `name` names the
-    /// text in the cache. What is found is added to `kinds`.
+    /// The text with the ranges of its values, each with its placeholder; `None` where there are none. `name` is the
+    /// text's key in the cache. What is found is added to `kinds`.
     fn redactions<'t>(
         &self,
         view: &View<'_>,
@@ -340,7 +340,7 @@ impl Redact {
         let name = |longer| placeholder(&view.identity.key, root, (label, meant), longer);
         let hidden = Arc::make_mut(&mut state.hidden);
         let placeholder = known.unwrap_or_else(|| hidden.hide(&value, view.index, name));
-        // Not where the text stands for another value, because all its digits are taken.
+        // Not where it is the placeholder of another value, because all its digits are taken.
         if hidden.value_of(&placeholder).is_some_and(|known| known == &*value || known == meant) {
             for spelling in spellings.into_iter().chain([&*value]) {
                 hidden.add_spelling(spelling, &placeholder);

@@ -1,5 +1,5 @@
 //! Runs: where the bytes of a decoded text come from. Within a run, bytes are copies; an escape is a run of its own, whose
-//! first byte has the place of the whole escape.
+//! first byte represents the whole escape.
 
 use std::ops::Range;
 
