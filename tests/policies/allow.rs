@@ -41,6 +41,7 @@ fn a_denied_tool_is_blocked_and_the_model_takes_one_that_it_may_call() {
                 "type": "MODE_RESTRICTED",
                 "message": "The call was not run: fetch may not be called here. You may call: search.",
                 "retryable": false,
+                "partialSideEffects": false,
             })
         );
         assert_eq!(names(&upstream.request(0)), ["search", "fetch"], "nothing is hidden unless asked for");
