@@ -7,10 +7,17 @@ pub(super) const NAME: &str = "proxy.toml (shipped)";
 /// The file as shipped.
 pub const TEXT: &str = include_str!("../../proxy.toml");
 
-/// The file with its commented-out settings switched on: lines that begin with `#` and no space.
+/// The file with its commented-out settings switched on: lines that begin with `#` and no space, and the lines after such
+/// a line to the end of its list.
 pub(super) fn with_all_that_is_off() -> String {
+    let mut is_open = false;
     let lines = TEXT.lines().map(|line| match line.strip_prefix('#') {
-        Some(setting) if !setting.is_empty() && !setting.starts_with([' ', '#']) => setting,
+        Some(setting) if is_open || (!setting.is_empty() && !setting.starts_with([' ', '#'])) => {
+            let count = |brackets: [char; 2]| setting.matches(brackets).count();
+            let (opened, closed) = (count(['[', '{']), count([']', '}']));
+            is_open = if is_open { closed == 0 } else { opened > closed };
+            setting
+        }
         _ => line,
     });
     lines.collect::<Vec<_>>().join("\n")

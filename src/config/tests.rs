@@ -78,6 +78,17 @@ fn the_shipped_file_has_every_key_and_no_other() {
     assert_eq!(policies.len(), REGISTRY.len());
 }
 
+#[test]
+fn a_default_that_is_off_and_takes_several_lines_is_read_whole() {
+    let config =
+        load("base = \"none\"\n[policy.ask_user]\n[policy.duplicates]\n[policy.turn_limits]\ncalls = 3")
+            .unwrap();
+    let on = config.effective.as_json();
+    for last in ["\"input\"", "\"award*\"", "\"*_browse\"", "\"show_next*\"", "\"*_format*\""] {
+        assert!(on.contains(last), "{last} is not in {on}");
+    }
+}
+
 /// The keys that a policy accepts, from its error about an unknown one.
 fn known_keys(entry: &policy::Entry) -> BTreeSet<String> {
     let text = "[x]\n\"no such key\" = 1";

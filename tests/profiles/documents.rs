@@ -160,13 +160,20 @@ fn the_shipped_categories_know_the_eyes_the_hands_and_the_helpers_of_the_documen
         "codeExecution",
     ];
     let helpers = ["calculator", "datetime", "weather", "extract_contacts", "format_datetime"];
-    let one = "base = \"shipped\"\n[policy.turn_limits.categories]\nretrieval = { calls = 1 }\naction = { calls = 1 }\n\
-        utility = { calls = 1 }\n";
+    // The table of the shipped file, with a limit.
+    let lines = include_str!("../../proxy.toml")
+        .lines()
+        .skip_while(|line| *line != "#[policy.turn_limits.categories]");
+    let lines = lines.take_while(|line| !line.is_empty());
+    let is_comment = |line: &&str| line.starts_with("# ") && !line.starts_with("#  ");
+    let table: Vec<&str> =
+        lines.filter(|line| !is_comment(line)).filter_map(|line| line.strip_prefix('#')).collect();
+    let one = format!("base = \"shipped\"\n{}\n", table.join("\n").replace("calls = 0", "calls = 1"));
     let all = [("retrieval", &RETRIEVAL[..]), ("action", &actions[..]), ("utility", &helpers[..])];
     for (category, tools) in all {
         for tool in tools {
             let upstream = caller(Vec::leak(vec![*tool; 2]));
-            let program = Toolrein::before(&upstream, one);
+            let program = Toolrein::before(&upstream, &one);
             let (ran, _) = run(&mut talk(Form::Whole, &[*tool]), &program, &[]);
             let error = errors(upstream.requests().last().unwrap()).first().cloned().unwrap_or_default();
             assert_eq!(ran.len(), 1, "{tool}");
@@ -342,7 +349,7 @@ fn told(searches: &[(&'static str, String)]) -> String {
     let program = program("research", &upstream);
     let mut talk = talk(Form::Whole, &["kb_search", "linkedin_lookup"]);
     for (nth, (query, result)) in searches.iter().enumerate() {
-        let arguments = json!({ "query": query }).to_string();
+        let arguments = json!({"query": query, "max_results": 5}).to_string();
         let call = json!({"id": format!("c{nth}"), "type": "function", "function": {"name": "kb_search", "arguments": arguments}});
         talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
         talk.messages.push(json!({"role": "tool", "tool_call_id": format!("c{nth}"), "content": result}));

@@ -133,10 +133,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             unjudged: Vec::new(),
             is_changed: false,
         };
-        if judge.options.preface.is_some() {
-            // Clients read the items in the order of the list, also where they begin before the line is written.
-            judge.reserve();
-        }
+        judge.reserve_preface();
         judge.begin(form, OK);
         judge
     }
@@ -284,6 +281,7 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
 
     fn set_options(&mut self, options: Options) {
         self.options = options;
+        self.reserve_preface();
     }
 
     fn begin(&mut self, form: Form, status: u16) {

@@ -14,6 +14,14 @@ use serde_json::{Value, json};
 pub use crate::dialect::edit::NO_ANSWER;
 
 impl<J: CallJudge> ReplyJudge<J> {
+    /// Reserves the first place in the list of items for the line to the person: an item of the upstream's begins before
+    /// the line is written.
+    pub(super) fn reserve_preface(&mut self) {
+        if self.options.preface.is_some() && self.items.is_empty() {
+            self.reserve();
+        }
+    }
+
     /// Writes the line to the person, once.
     pub(super) fn say_preface(&mut self, out: &mut Vec<Bytes>) {
         if !self.judging.observes()
@@ -43,7 +51,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Adds an item for a text that is written later, and returns its position.
-    pub(super) fn reserve(&mut self) -> usize {
+    fn reserve(&mut self) -> usize {
         self.items.push(OutItem::reserved());
         self.items.len() - 1
     }
