@@ -6,12 +6,13 @@ import { count } from "../format.js";
 /** The lines for a summary and the health of the server: text, and the view that shows more. */
 export function matters(summary, health) {
   const { mode } = summary;
-  const { store, reloads, recorder } = health;
+  const { store, reloads, recorder, rules } = health;
   return [
     mode === "observe" && ["Mode observe: policies decide, and nothing is changed or blocked.", "health"],
     mode === "off" && ["Mode off: nothing is governed.", "health"],
     store?.up === false && [`The state store (${store.kind}) does not answer: limits count only what this process has seen.`, "health"],
     reloads?.refused > 0 && [`${count(reloads.refused, "reload")} of the configuration ${reloads.refused === 1 ? "was" : "were"} refused since the start.`, "health"],
+    rules?.unfitted?.length > 0 && [`${count(rules.unfitted.length, "rule")} ${rules.unfitted.length === 1 ? "fits" : "fit"} none of the tools in use.`, "health"],
     recorder?.dropped > 0 && [`The recorder dropped ${count(recorder.dropped, "record")}.`, "health"],
   ].filter(Boolean);
 }
