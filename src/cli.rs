@@ -5,7 +5,7 @@ mod man;
 mod report;
 
 pub use man::man_report;
-pub use report::{check_report, policies_report};
+pub use report::{check_report, policies_report, tried_report};
 
 use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;

@@ -7,12 +7,15 @@ use hyper::http::HeaderValue;
 /// A shorter bearer token could be guessed.
 const LEAST_TOKEN_CHARS: usize = 16;
 
+/// What is wrong with a variable that is not there.
+pub const UNSET: &str = "is not set";
+
 /// The secret in the environment variable `name`, without the white space around it.
 ///
 /// # Errors
 /// What is wrong with the variable, without its value.
 pub fn of_variable(name: &str) -> Result<String, &'static str> {
-    let secret = std::env::var(name).map_err(|_| "is not set")?;
+    let secret = std::env::var(name).map_err(|_| UNSET)?;
     match secret.trim() {
         "" => Err("is empty"),
         secret => Ok(secret.to_owned()),

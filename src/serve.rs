@@ -5,6 +5,7 @@ mod pages;
 mod reload;
 mod sinks;
 mod store;
+pub mod trial;
 pub mod watch;
 
 pub use self::store::StoreError;
@@ -318,12 +319,17 @@ fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListener, StartEr
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    bind_to(address)?.listen(BACKLOG)
+}
+
+/// A socket that is bound to the address and does not listen yet.
+fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // As `TcpListener::bind` does: a program that starts again finds its port free.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 /// All addresses of IPv4 where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
@@ -362,16 +368,22 @@ fn body_timeout(config: &Config) -> Duration {
 
 /// The key is read from the environment.
 fn upstream_settings(config: &Config, base: Uri) -> Result<UpstreamSettings, UpstreamKeyError> {
+    let key = UpstreamKey::of(&config.upstream)?;
+    Ok(UpstreamSettings { key, ..connection_settings(config, base) })
+}
+
+/// The same without the key.
+fn connection_settings(config: &Config, base: Uri) -> UpstreamSettings {
     let upstream = &config.upstream;
-    Ok(UpstreamSettings {
+    UpstreamSettings {
         base,
         connect: upstream.connect_timeout,
         first_byte: upstream.first_byte_timeout,
         idle: upstream.idle_timeout,
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
-        key: UpstreamKey::of(upstream)?,
-    })
+        key: None,
+    }
 }
 
 fn serve_settings(config: &Config, metrics: &Arc<Metrics>) -> ServeSettings {
