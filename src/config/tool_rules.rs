@@ -86,7 +86,7 @@ pub(super) fn impossible(rules: &[ToolRule]) -> Vec<String> {
         let odd: Vec<String> = odd.into_iter().map(|char| format!("`{}`", char.escape_debug())).collect();
         (!odd.is_empty()).then(|| {
             format!(
-                "{}: {text:?} has {}, which no tool's name has; a pattern is the whole name, where * stands for any run of \
+                "{}: {text:?} has {}, which no tool's name has; a pattern is the whole name, where * means any run of \
                  characters",
                 rule.key,
                 odd.join(" ")

@@ -1,6 +1,6 @@
 //! Everything that a start does before it serves, tried without its effects, for `toolrein check`: whatever would stop
-//! the start is found, at once, and by the code that the start runs. Connects to no other host, keeps no port and leaves
-//! no file behind.
+//! the start is found, at once, and by the code that the start runs. Connects to no other host, and keeps no port and
+//! no file.
 
 use super::{
     StartError, bearer_of, bind_to, connection_settings, is_without_ipv6, over_ipv4, store, upstream_settings,
