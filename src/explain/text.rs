@@ -119,7 +119,10 @@ fn write_head(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io::
         counted(totals.messages_after, "message"),
         grouped_noun(totals.tokens_after, "token"),
     );
-    writeln!(out, "{}", headline(explained))?;
+    // What would have happened is the rest of the report.
+    if explained.live_counts.is_some() {
+        writeln!(out, "{}", headline(explained))?;
+    }
     if let Some(blocks) = replayed_blocks(explained) {
         writeln!(out, "{blocks}")?;
     }
