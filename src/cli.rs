@@ -6,7 +6,7 @@ mod report;
 mod terminal;
 
 pub use man::man_report;
-pub use report::{check_report, policies_report};
+pub use report::{check_report, policies_report, tried_report};
 pub use terminal::{Terminal, for_terminal};
 
 use crate::config::{Config, Overrides, Source};

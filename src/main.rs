@@ -8,8 +8,8 @@ use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, Terminal, check_report,
-    completions, for_terminal, man_report, policies_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, Terminal, completions,
+    for_terminal, man_report, policies_report, tried_report,
 };
 use toolrein::config::{Config, Overrides, OwnToken, Source};
 use toolrein::demo;
@@ -17,6 +17,7 @@ use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::secret::random_token;
 use toolrein::serve::Running;
+use toolrein::serve::trial::Trial;
 use toolrein::serve::watch::Watch;
 
 /// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
     let (text, code) = match Cli::parse().into_command() {
         Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
         Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
-        Command::Check(args) => check_report(args.source(), &args.overrides(), REGISTRY),
+        Command::Check(args) => tried_report(args.source(), &args.overrides(), REGISTRY, try_start),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
         Command::Doctor(args) => return doctor(&args),
@@ -86,6 +87,14 @@ fn runtime() -> io::Result<Runtime> {
     let mut builder =
         if is_alone { runtime::Builder::new_current_thread() } else { runtime::Builder::new_multi_thread() };
     builder.enable_all().build()
+}
+
+/// What would stop a start with `config`.
+fn try_start(config: &Config) -> Trial {
+    match runtime() {
+        Ok(runtime) => runtime.block_on(Trial::run(config)),
+        Err(error) => Trial { problems: vec![error.to_string()], ..Trial::default() },
+    }
 }
 
 fn replay(args: &ReplayArgs) -> ExitCode {

@@ -453,6 +453,9 @@ impl Plan {
     }
 }
 
+/// [`Usage::tool`] of the limit on a caller's calls of a day.
+pub const CALLS_OF_DAY: &str = "day:tool_calls";
+
 /// How much of one limit a conversation has used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {

@@ -12,12 +12,15 @@ const LEAST_KINDS: usize = 4;
 /// The longest piece that a token must not consist of.
 const MOST_REPEATED: usize = 8;
 
+/// What is wrong with a variable that is not there.
+pub const UNSET: &str = "is not set";
+
 /// The secret in the environment variable `name`, without the white space around it.
 ///
 /// # Errors
 /// What is wrong with the variable, without its value.
 pub fn of_variable(name: &str) -> Result<String, &'static str> {
-    let secret = std::env::var(name).map_err(|_| "is not set")?;
+    let secret = std::env::var(name).map_err(|_| UNSET)?;
     match secret.trim() {
         "" => Err("is empty"),
         secret => Ok(secret.to_owned()),

@@ -6,6 +6,7 @@ mod ports;
 mod reload;
 mod sinks;
 mod store;
+pub mod trial;
 pub mod watch;
 
 pub use self::store::StoreError;
@@ -333,16 +334,22 @@ fn body_timeout(config: &Config) -> Duration {
 
 /// The key is read from the environment.
 fn upstream_settings(config: &Config, base: Uri) -> Result<UpstreamSettings, UpstreamKeyError> {
+    let key = UpstreamKey::of(&config.upstream)?;
+    Ok(UpstreamSettings { key, ..connection_settings(config, base) })
+}
+
+/// The same without the key.
+fn connection_settings(config: &Config, base: Uri) -> UpstreamSettings {
     let upstream = &config.upstream;
-    Ok(UpstreamSettings {
+    UpstreamSettings {
         base,
         connect: upstream.connect_timeout,
         first_byte: upstream.first_byte_timeout,
         idle: upstream.idle_timeout,
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
-        key: UpstreamKey::of(upstream)?,
-    })
+        key: None,
+    }
 }
 
 fn serve_settings(config: &Config, metrics: &Arc<Metrics>) -> ServeSettings {

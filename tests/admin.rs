@@ -125,6 +125,59 @@ fn the_overview_and_the_tools_show_what_happened_and_are_open_to_all() {
 }
 
 #[test]
+fn percentiles_of_few_results_are_sizes_that_occurred() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("Done.")));
+    let program = Toolrein::before(&upstream, &settings());
+    for (nth, size) in [400, 900, 1_500].into_iter().enumerate() {
+        let call =
+            json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}});
+        let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "x".repeat(size)});
+        ask(&program, &format!("c{nth}"), &[made, result]);
+    }
+    let tools = once(&program, "/api/tools", |page| page["tools"][0]["results"] == 3);
+    let bytes = &tools["tools"][0]["bytes"];
+    assert_eq!(bytes, &json!({"p50": 900.0, "p95": 1_500.0, "p99": 1_500.0}), "P95 is none of 917");
+}
+
+#[test]
+fn a_conversation_shows_its_start_its_duration_its_turns_and_the_time_of_each_call() {
+    let before_ms = now_ms();
+    let upstream = searcher();
+    let program = after_three_requests(&upstream);
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
+    let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Error: no such index"});
+    let answer = json!({"role": "assistant", "content": "Done."});
+    ask(&program, "c1", &[made, result, answer, json!({"role": "user", "content": "And more?"})]);
+    let page = once(&program, "/api/conversations/c1", |page| page["requests"] == 3);
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{page}"));
+    let (started, last) = (number(&page["started_ms"]), number(&page["last_ms"]));
+    assert!(before_ms <= started && started <= last && last <= now_ms(), "{page}");
+    assert_eq!(number(&page["duration_ms"]), last - started);
+    assert_eq!((&page["turns"], &page["calls"]), (&json!(2), &json!(1)), "{page}");
+    let calls = page["tool_calls"].as_array().unwrap();
+    assert_eq!(calls.len(), 1, "{page}");
+    let call = &calls[0];
+    assert_eq!(
+        (&call["tool"], &call["verdict"], &call["outcome"]),
+        (&json!("search"), &json!("allow"), &json!("failed"))
+    );
+    assert!((started..=last).contains(&number(&call["at_ms"])) && call["took_ms"].is_u64(), "{page}");
+    let stopped = shown(&program, "/api/conversations/stopped");
+    assert_eq!(stopped["first_blocked_by"], "kill");
+    assert_eq!(
+        (&stopped["tool_calls"][0]["verdict"], &stopped["tool_calls"][0]["took_ms"]),
+        (&json!("block"), &Value::Null)
+    );
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    now.as_millis() as u64
+}
+
+#[test]
 fn the_limits_and_the_health_show_what_happened_and_are_open_to_all() {
     let upstream = searcher();
     let program = after_three_requests(&upstream);

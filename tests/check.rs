@@ -154,7 +154,7 @@ fn check_tells_what_is_in_effect() {
     let (report, code) = check(Source::Shipped);
     assert_eq!(code, 0, "{report}");
     for line in [
-        "proxy.toml (shipped): good",
+        "built-in defaults: good",
         "mode      enforce",
         "proxy     127.0.0.1:4242",
         "upstream  https://api.openai.com/v1",
@@ -382,4 +382,194 @@ fn the_configurations_in_the_documentation_are_accepted() {
     }
     assert!(blocks >= 25, "{blocks}");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
+}
+
+/// Runs the built program with a file of these settings, for at most twenty seconds.
+fn run(command: &str, settings: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("proxy.toml");
+    std::fs::write(&file, settings).unwrap();
+    let mut program = std::process::Command::new("timeout");
+    program.args(["20", env!("CARGO_BIN_EXE_toolrein"), command]);
+    if command == "serve" {
+        program.arg("--config");
+    }
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+        program.env_remove(name);
+    }
+    let output = program.arg(&file).envs(variables.iter().copied()).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn check_refuses_whatever_stops_the_start_and_serve_says_the_same() {
+    const FREE: &str = "listen = { proxy = \"127.0.0.1:0\", admin = \"127.0.0.1:0\" }\n";
+    let folder = tempfile::tempdir().unwrap();
+    let no_certificate = folder.path().join("ca.pem");
+    std::fs::write(&no_certificate, "no certificate\n").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    let store = "store = { url = \"redis://127.0.0.1:1\", secret_env = \"S\" }\n";
+    let webhook = "admin.token_env = \"T\"\n[policy.confirm]\ntools = [\"pay\"]\nform = \"held\"\n\
+                   webhook = { url = \"http://127.0.0.1:1/\", secret_env = \"S\" }\n";
+    let token = ("T", "0123456789abcdef-0123456789abcdef");
+    for (settings, variables, expected) in [
+        (format!("listen = {{ proxy = \"{taken}\", admin = \"127.0.0.1:0\" }}\n"), vec![], "(listen.proxy)"),
+        (format!("listen = {{ proxy = \"127.0.0.1:0\", admin = \"{taken}\" }}\n"), vec![], "(listen.admin)"),
+        (
+            "listen = { proxy = \"192.0.2.1:4242\", admin = \"127.0.0.1:0\" }\n".to_owned(),
+            vec![],
+            "192.0.2.1:4242 (listen.proxy)",
+        ),
+        (format!("{FREE}admin.token_env = \"T\"\n"), vec![("T", "short")], "admin.token_env"),
+        (format!("{FREE}admin.token_env = \"T\"\n"), vec![("T", "")], "is empty"),
+        (format!("{FREE}upstream.api_key_env = \"K\"\n"), vec![("K", "a\nb")], "upstream.api_key_env"),
+        (format!("{FREE}upstream.ca_file = {no_certificate:?}\n"), vec![], "holds no certificate"),
+        (format!("{FREE}{store}"), vec![("S", "too short")], "has fewer than 32 characters"),
+        (
+            format!("{FREE}store = {{ url_env = \"U\", secret_env = \"S\" }}\n"),
+            vec![("U", "http://host"), ("S", "0123456789abcdef0123456789abcdef")],
+            "store.url_env",
+        ),
+        (
+            format!("{FREE}{webhook}"),
+            vec![token, ("S", "whsec_no base64")],
+            "policy.confirm.webhook.secret_env",
+        ),
+        (
+            format!("{FREE}[policy.compact]\nstyle = \"summary\"\nsummary = {{ key_env = \"K\" }}\n"),
+            vec![("K", "a\nb")],
+            "policy.compact.summary.key_env",
+        ),
+        (
+            format!(
+                "{FREE}telemetry.traces = {{ endpoint = \"http://127.0.0.1:1\", headers = {{ api-key = \"K\" }} }}\n"
+            ),
+            vec![("K", "a\nb")],
+            "telemetry.traces.headers",
+        ),
+        (
+            format!("{FREE}audit.file = \"/proc/audit.jsonl\"\n"),
+            vec![],
+            "cannot write /proc/audit.jsonl (audit.file)",
+        ),
+    ] {
+        for (command, code) in [("check", 2), ("serve", 1)] {
+            let (ended, said) = run(command, &settings, &variables);
+            assert!(said.contains(expected), "{command}, {settings}: {said}");
+            assert_eq!(ended, Some(code), "{command}, {settings}: {said}");
+            let secrets = variables.iter().filter(|(_, value)| !value.is_empty());
+            assert!(secrets.clone().all(|(_, value)| !said.contains(value)), "{command}: {said}");
+        }
+    }
+}
+
+#[test]
+fn check_names_all_that_stops_the_start_at_once_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit.jsonl");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let admin = taken.local_addr().unwrap();
+    let settings = format!(
+        "listen = {{ proxy = \"127.0.0.1:0\", admin = \"{admin}\" }}\nadmin.token_env = \"T\"\naudit.file = {audit:?}\n"
+    );
+    let (code, said) = run("check", &settings, &[("T", "short")]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("listen.admin") && said.contains("admin.token_env"), "{said}");
+    drop(taken);
+    let (code, said) = run("check", &settings, &[("T", "0123456789abcdef-0123456789abcdef")]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!audit.exists(), "a check keeps no file");
+    std::fs::write(&audit, "{}\n").unwrap();
+    run("check", &settings, &[("T", "0123456789abcdef-0123456789abcdef")]);
+    assert_eq!(std::fs::read_to_string(&audit).unwrap(), "{}\n");
+}
+
+#[test]
+fn a_rule_with_characters_that_no_tool_has_is_named() {
+    for (settings, key) in [
+        ("[policy.confirm]\ntools = [\"delete_?\"]\n", "policy.confirm.tools: \"delete_?\" has `?`"),
+        (
+            "[policy.confirm]\nwhen = { \"{a,b}\" = [{ argument = \"x\", above = 1 }] }\n",
+            "policy.confirm.when: \"{a,b}\" has `,` `{` `}`",
+        ),
+        ("[policy.allow]\nexcept = [\"^drop.*\"]\n", "policy.allow.except: \"^drop.*\" has `^`"),
+        (
+            "[policy.rate_limit]\ntools = { \"(get|set)\" = { calls = 1, per = \"1s\" } }\n",
+            "policy.rate_limit.tools: \"(get|set)\" has",
+        ),
+        (
+            "[policy.quota]\nlimits = { x = { tools = [\"[ab]\"], calls = 1, per = \"1h\" } }\n",
+            "policy.quota.limits.x.tools: \"[ab]\" has",
+        ),
+        (
+            "[policy.turn_limits]\ncategories = { c = { tools = [\"a|b\"], calls = 2 } }\n",
+            "policy.turn_limits.categories.c.tools: \"a|b\" has `|`",
+        ),
+        ("[policy.taint]\ntools = [\"!send\"]\n", "policy.taint.tools: \"!send\" has `!`"),
+        ("[policy.loops]\nexempt = [\"poll$\"]\n", "policy.loops.exempt: \"poll$\" has `$`"),
+        (
+            "[profile.p.policy.confirm]\ntools = [\"pay?\"]\n",
+            "profile.p.policy.confirm.tools: \"pay?\" has `?`",
+        ),
+        ("reask.answer_tools = [\"final?\"]\n", "reask.answer_tools: \"final?\" has `?`"),
+    ] {
+        let (report, code) = check(text(settings));
+        assert!(code == 0 && report.contains(&format!("warning: {key}")), "{settings}: {report}");
+    }
+    let (report, _) = check(text("[policy.confirm]\ntools = [\"delete*\", \"shop.pay\", \"mcp__x__*\"]\n"));
+    assert!(!report.contains("no tool's name has"), "{report}");
+}
+
+#[test]
+fn a_file_in_the_current_folder_that_is_not_loaded_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |file: &str, args: &[&str]| {
+        std::fs::write(folder.path().join("proxy.toml"), file).unwrap();
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+            program.env_remove(name);
+        }
+        let output = program.current_dir(folder.path()).arg("check").args(args).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let named = "it is not loaded: --config proxy.toml loads it";
+    let said = check("mode = \"observe\"\n", &[]);
+    assert!(said.contains("built-in defaults: good") && said.contains(named), "{said}");
+    assert!(!check("mode = \"observe\"\n", &["proxy.toml"]).contains(named));
+    let shipped = include_str!("../proxy.toml");
+    assert!(!check(shipped, &[]).contains(named), "a copy of the defaults says nothing else");
+}
+
+#[test]
+fn the_start_line_names_the_built_in_defaults_and_a_warning_the_file_that_is_not_loaded() {
+    use std::io::BufRead as _;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("proxy.toml"), "mode = \"off\"\n").unwrap();
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
+        program.env_remove(name);
+    }
+    program.current_dir(folder.path()).args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
+    let mut child = program.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    for line in lines.map_while(Result::ok) {
+        let is_last = line.contains("\"listening\"");
+        said.push(line);
+        if is_last {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = said.join("\n");
+    assert!(
+        said.contains("\"config\":\"built-in defaults\"") && said.contains("\"mode\":\"enforce\""),
+        "{said}"
+    );
+    assert!(
+        said.contains("proxy.toml: there is such a file in the current folder, and it is not loaded"),
+        "{said}"
+    );
 }

@@ -167,3 +167,48 @@ fn an_agent_that_writes_calls_and_results_as_text_is_named() {
         "2 requests came from agents that write tool calls and results as text",
     );
 }
+
+/// A refund of 500 once ran under `confirm.tools = ["refunds"]` without a word.
+#[test]
+fn a_rule_that_fits_no_tool_in_use_is_named_with_the_tool_that_was_meant() {
+    let upstream = upstream();
+    let settings = "[policy.confirm]\ntools = [\"refunds\", \"pay*\", \"deploy\"]\n\
+                    [policy.rate_limit]\ntools = { look_up = { calls = 5, per = \"1m\" } }\n";
+    let program = Toolrein::before(&upstream, settings);
+    let health = || get(&format!("{}/api/health", program.admin_url())).json()["rules"].clone();
+    assert_eq!(health(), json!({"tools": 0, "unfitted": []}), "nothing is known of any tool yet");
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    let call = json!({"id": "c", "type": "function", "function": {"name": "lookUp", "arguments": "{}"}});
+    let body = json!({"model": "m", "tools": [tool("refund"), tool("mcp__shop__payment")], "messages": [
+        {"role": "user", "content": "q"}, {"role": "assistant", "content": null, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "r"}]});
+    Request::post(&program.chat_url(), body.to_string()).send();
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
+    let unfitted = json!([
+        {"key": "policy.rate_limit.tools", "pattern": "look_up", "near": "lookUp"},
+        {"key": "policy.confirm.tools", "pattern": "refunds", "near": "refund"},
+        {"key": "policy.confirm.tools", "pattern": "deploy", "near": null},
+    ]);
+    assert_eq!(health(), json!({"tools": 3, "unfitted": unfitted}), "pay* fits a payment in any namespace");
+    let report = doctor(&upstream.base_url(), program.admin_url(), &[]);
+    says(
+        &report,
+        "warning",
+        "rules",
+        "policy.confirm.tools: \"refunds\" fits none of the 3 tools declared or used since the start; did you mean \"refund\"?",
+    );
+    says(&report, "warning", "rules", "\"deploy\" fits none");
+    assert_eq!(report.status.code(), Some(0), "a warning is no problem");
+}
+
+#[test]
+fn the_shipped_patterns_are_guesses_and_not_named() {
+    let upstream = upstream();
+    let program = Toolrein::before(&upstream, "base = \"shipped\"\n[policy.budget]\ntool_calls = 20\n");
+    let tools = json!([{"type": "function", "function": {"name": "zzz", "parameters": {"type": "object"}}}]);
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}], "tools": tools});
+    Request::post(&program.chat_url(), body.to_string()).send();
+    program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
+    let health = get(&format!("{}/api/health", program.admin_url())).json();
+    assert_eq!(health["rules"], json!({"tools": 1, "unfitted": []}));
+}

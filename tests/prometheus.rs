@@ -192,6 +192,54 @@ fn the_shipped_rules_and_alerts_pass_their_own_tests() {
     assert_eq!(untested, [""; 0]);
 }
 
+/// Between two bounds of buckets a quantile is only interpolated, so an alert on one is false for all values between them.
+#[test]
+fn every_alert_on_a_histogram_asks_for_a_bound_that_the_program_has() {
+    let rules = std::fs::read_to_string(deployed("prometheus/rules.yml")).unwrap();
+    let alerts: Vec<&str> = rules.split("- alert: ").skip(1).collect();
+    assert!(alerts.iter().all(|alert| !alert.contains("_quantile")), "a quantile is interpolated");
+    let upstream = Scripted::start(|nth, request| match nth {
+        0 => Reply::speech(request, &Speech::calls(&[("c", "f", "{}")])),
+        _ => Reply::speech(request, &Speech::text("Done.")),
+    });
+    let program = Toolrein::before(&upstream, "telemetry.per_tool = true\n[policy.budget]\ntool_calls = 5\n");
+    let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let mut messages = vec![json!({"role": "user", "content": "q"})];
+    for _ in 0..2 {
+        let body = json!({"model": "gpt-4o", "messages": messages});
+        assert_eq!(post(&program.chat_url(), body.to_string()).status, 200);
+        messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+        messages.push(json!({"role": "tool", "tool_call_id": "c", "content": "r"}));
+    }
+    program.wait_for_metric("toolrein_requests_total", 2.0);
+    let metrics = program.metrics();
+    let mut asked = 0;
+    for alert in &alerts {
+        for (at, _) in alert.match_indices("le=\"") {
+            let bound = alert[at..].split('"').nth(1).unwrap();
+            let name = alert[..at].rsplit_once("_bucket{").unwrap().0;
+            let name =
+                name.rsplit(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').next().unwrap();
+            let is_it = |line: &str| {
+                line.starts_with(&format!("{name}_bucket{{")) && line.contains(&format!("le=\"{bound}\""))
+            };
+            let is_known = metrics.lines().any(is_it);
+            assert!(is_known, "{name} has no bucket with the bound {bound} in\n{metrics}");
+            asked += 1;
+        }
+    }
+    assert!(asked >= 5, "{asked}");
+}
+
+#[test]
+fn every_alert_is_in_the_documentation() {
+    let rules = std::fs::read_to_string(deployed("prometheus/rules.yml")).unwrap();
+    let page = std::fs::read_to_string(source("docs/metrics.md")).unwrap();
+    let alerts = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let missing: Vec<&str> = alerts.filter(|alert| !page.contains(&format!("| `{alert}` |"))).collect();
+    assert_eq!(missing, [""; 0]);
+}
+
 /// Every name that a rule or a panel asks for is a family that the program has.
 #[test]
 fn rules_and_the_grafana_dashboard_ask_for_metrics_that_exist() {

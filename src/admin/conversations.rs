@@ -84,6 +84,7 @@ pub(super) async fn one(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
         |limit| json!({"policy": limit.policy, "name": limit.tool, "used": limit.used, "limit": limit.limit}),
     );
     shown["decisions"] = json!(conversation.decisions);
+    shown["tool_calls"] = json!(conversation.timed_calls);
     shown["budgets"] = budgets.collect();
     let items =
         admin.reviewed(&conversation.id, |admin, body, id| admin.review.items(&admin.settings, body, id));
@@ -97,8 +98,9 @@ pub(super) async fn one(State(admin): State<Arc<Admin>>, uri: Uri) -> Answer {
 /// The explanation of one conversation, as a page.
 pub(super) async fn explain(State(admin): State<Arc<Admin>>, uri: Uri) -> Response {
     let Some(conversation) = admin.named(&uri) else { return unknown().into_response() };
+    let id = conversation.id.clone();
     let page =
-        admin.reviewed(&conversation.id, |admin, body, id| admin.review.page(&admin.settings, body, id));
+        admin.reviewed(&id, move |admin, body, _| admin.review.page(&admin.settings, body, &conversation));
     match page.await {
         Ok(page) => {
             let answer = Answer(StatusCode::OK, HTML, page.into());

@@ -69,10 +69,19 @@ pub(super) async fn health(State(admin): State<Arc<Admin>>) -> Answer {
         "config": {"hash": settings.hash, "path": settings.file().map(|path| path.display().to_string())},
         "refusals": admin.live.refusals(),
         "recorder": {"on": settings.record.path().is_some(), "dropped": health.lost_recordings},
+        "rules": admin.rules(),
     }))
 }
 
 impl Admin {
+    /// How many tools programs have declared or used, and the operator's rules that fit none of them.
+    fn rules(&self) -> Value {
+        let tools = self.live.tool_names();
+        let used = tools.as_ref().filter(|tools| !tools.is_empty());
+        let unfitted = used.map(|tools| self.settings.unfitted_rules(tools)).unwrap_or_default();
+        json!({"tools": tools.map(|tools| tools.len()), "unfitted": unfitted})
+    }
+
     /// What the saved tokens would have cost as input; `None` where no model's price is known.
     fn money(&self, totals: &Snapshot) -> Option<Value> {
         let mut sums: Option<[f64; 2]> = None;

@@ -9,6 +9,7 @@ use crate::policy::REGISTRY;
 use crate::store::held::{End, Shown};
 use crate::store::memory::{self, Memory};
 use crate::telemetry::live::Bounds;
+use crate::telemetry::live::conversations::Conversation;
 use crate::telemetry::log::Log;
 use axum::body::Body;
 use axum::response::Response;
@@ -49,7 +50,7 @@ fn admin(loopback: bool) -> Admin {
 struct NoReview;
 
 impl Review for NoReview {
-    fn page(&self, _: &Config, _: &Bytes, _: &str) -> Result<String, String> {
+    fn page(&self, _: &Config, _: &Bytes, _: &Conversation) -> Result<String, String> {
         Err("no page".to_owned())
     }
 

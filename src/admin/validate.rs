@@ -201,7 +201,7 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed, state: Option<&str>
         (None, _) => (Verdict::Allow, None),
     };
     let usage = record.usage_of_limits.iter();
-    let usage = usage.map(|LimitUse { policy, tool, used, limit }| {
+    let usage = usage.map(|LimitUse { policy, tool, used, limit, .. }| {
         json!({"policy": policy, "tool": tool, "used": used, "limit": limit})
     });
     json!({

@@ -3,15 +3,34 @@
 use super::EXIT_REFUSED;
 use crate::config::{Config, Overrides, Profile, Source, shipped};
 use crate::policy;
+use crate::serve::trial::Trial;
 use humantime::format_rfc3339_seconds;
 use std::fmt::Write as _;
 
-/// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2.
+/// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2; without what only
+/// a trial of the start finds.
 pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
+    tried_report(source, overrides, registry, |_| Trial::default())
+}
+
+/// The output of `toolrein check` and its exit code, with what `start` finds when it tries to start with the
+/// configuration.
+pub fn tried_report(
+    source: Source,
+    overrides: &Overrides,
+    registry: &[policy::Entry],
+    start: impl FnOnce(&Config) -> Trial,
+) -> (String, u8) {
     let name = source.name();
-    match Config::load(source, overrides, registry) {
-        Ok(config) => (good_report(&name, &config, registry), 0),
-        Err(problems) => (format!("{problems}\n"), EXIT_REFUSED),
+    let mut config = match Config::load(source, overrides, registry) {
+        Ok(config) => config,
+        Err(problems) => return (format!("{problems}\n"), EXIT_REFUSED),
+    };
+    let Trial { problems, warnings } = start(&config);
+    config.warnings.extend(warnings);
+    match problems.is_empty() {
+        true => (good_report(&name, &config, registry), 0),
+        false => (problems.iter().map(|problem| format!("{name}: {problem}\n")).collect(), EXIT_REFUSED),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Policies that contradict each other: settings of one that have no effect because of another. Each is allowed but
 //! probably a mistake, so it is reported as a warning. Knows the settings' names; the policies define their meaning.
 
-use super::policies::Layer;
+use super::policies::{Layer, ShippedTool};
 use super::profiles::{Profile, Profiles};
 use super::tables::Reask;
+use crate::policy::about::exact_names;
 use serde_json::{Map, Value};
 
 /// The most names in a warning.
@@ -15,14 +16,16 @@ pub(super) fn contradictions(
     policies: &Layer<'_>,
     profiles: &Profiles,
     reask: &Reask,
-    shipped: &[String],
+    shipped: &[ShippedTool],
 ) -> Vec<String> {
+    let is_shipped = |tool: &str| shipped.iter().any(|known| known.tool.pattern.as_str() == tool);
     let rules = || policies.on().map(|on| &on.rule);
     let mut warnings = Vec::new();
     for judge in rules() {
         for named in rules().filter(|named| named.name() != judge.name()) {
-            let mut idle = named.about().named_tools.clone();
-            idle.retain(|tool| !judge.about().callable.includes(tool) && !shipped.contains(tool));
+            let has_no_effect = |tool: &&str| !judge.about().callable.includes(tool) && !is_shipped(tool);
+            let idle: Vec<String> =
+                exact_names(&named.about().named_tools).filter(has_no_effect).map(str::to_owned).collect();
             if !idle.is_empty() {
                 warnings.push(format!(
                     "policy.{}: its settings for {} have no effect, since policy.{} forbids these calls",

@@ -32,6 +32,7 @@ mod telemetry;
 mod tests;
 mod tiers;
 mod tls;
+mod tool_rules;
 mod traces;
 mod units;
 mod upstream;
@@ -59,6 +60,7 @@ pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
+pub use tool_rules::UnfittedRule;
 pub use traces::Traces;
 pub use upstream::{
     AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, Tell, ToolsUnsupported, Unjudged,
@@ -79,6 +81,7 @@ use policies::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use tool_rules::{ToolRule, impossible, own_rules};
 
 /// A whole configuration that has been checked.
 pub struct Config {
@@ -117,6 +120,8 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
+    /// The names and patterns of tools in the operator's own settings.
+    tool_rules: Vec<ToolRule>,
     origin: Origin,
 }
 
@@ -162,6 +167,7 @@ impl Config {
             Problems::sorted(problems)
         };
         let (name, is_shipped, is_trusted) = (source.name(), source == Source::Shipped, source.is_trusted());
+        let passed_over = source.passed_over();
         let text = source.clone().text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
@@ -204,13 +210,17 @@ impl Config {
             }
             warnings = [restarts, warnings].concat();
         }
+        warnings.extend(passed_over);
         warnings.extend(built.warnings);
         let shipped = builder.shipped_tools();
         warnings.extend(contradictions(&base, &built.profiles, &written.file.reask, &shipped));
         if built.profiles.is_empty() {
             warnings.extend(check::idle_warning(written.file.mode, base.on().count()));
         }
+        let tool_rules = own_rules(&base, &built.profiles, &written.file, &shipped);
+        warnings.extend(impossible(&tool_rules));
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
+        config.tool_rules = tool_rules;
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
@@ -318,9 +328,11 @@ impl Config {
         webhooks.collect::<BTreeSet<_>>().into_iter()
     }
 
-    /// The tools that the settings of any policy name.
+    /// The tools that the settings of any policy name, patterns left out.
     pub fn named_tools(&self) -> Vec<String> {
-        let mut tools: Vec<String> = self.sets().flat_map(PolicySet::named_tools).collect();
+        let named = self.sets().flat_map(PolicySet::named_tools).map(|(_, tool)| &tool.pattern);
+        let exact = named.filter(|pattern| pattern.is_exact());
+        let mut tools: Vec<String> = exact.map(|pattern| pattern.as_str().to_owned()).collect();
         tools.sort_unstable();
         tools.dedup();
         tools
@@ -363,6 +375,7 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
+            tool_rules: Vec::new(),
             origin: Origin::default(),
         }
     }

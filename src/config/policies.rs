@@ -7,6 +7,7 @@ use super::error::{Problem, suggestion};
 use super::file::not_a_table;
 use super::shipped;
 use crate::policy;
+use crate::policy::about::NamedTool;
 use crate::policy::set::{PolicySet, Rule};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -32,6 +33,12 @@ pub(super) struct Configured<'a> {
     pub is_on: bool,
     /// As written, over the table that it extends.
     table: Spanned<DeValue<'a>>,
+}
+
+/// A tool that a policy names by default.
+pub(super) struct ShippedTool {
+    pub policy: &'static str,
+    pub tool: NamedTool,
 }
 
 /// The key of every policy that says whether it is on.
@@ -79,13 +86,17 @@ impl<'a> Builder<'a> {
         Self { document, registry, defaults: defaults.unwrap_or_default() }
     }
 
-    /// The tools that policies name by default.
-    pub(super) fn shipped_tools(&self) -> Vec<String> {
+    /// The tools that policies name by default, by name or pattern.
+    pub(super) fn shipped_tools(&self) -> Vec<ShippedTool> {
         let built = self.registry.iter().filter_map(|entry| {
             let default = self.defaults.iter().find(|default| default.name == entry.name)?;
             (entry.build)(ValueDeserializer::from(default.value.clone())).ok()
         });
-        built.flat_map(|rule| rule.about().named_tools.clone()).collect()
+        let named = |rule: Arc<dyn Rule>| {
+            let (policy, named) = (rule.name(), rule.about().named_tools.clone());
+            named.into_iter().map(move |tool| ShippedTool { policy, tool })
+        };
+        built.flat_map(named).collect()
     }
 
     /// The names of all policies.

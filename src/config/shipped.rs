@@ -2,7 +2,7 @@
 //! not parse it.
 
 /// Its name in problems.
-pub(super) const NAME: &str = "proxy.toml (shipped)";
+pub(super) const NAME: &str = "built-in defaults";
 
 /// The file as shipped.
 pub const TEXT: &str = include_str!("../../proxy.toml");

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 /// The longest accepted configuration, in bytes: a thousand times what one needs.
 pub const MAX_BYTES: u64 = 1 << 20;
 
+/// The name under which people keep their configuration.
+const IN_FOLDER: &str = "proxy.toml";
+
 /// The source of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -42,6 +45,16 @@ impl Source {
     /// Whether variables of the environment and files may be read for it.
     pub(super) fn is_trusted(&self) -> bool {
         !matches!(self, Self::Request(_))
+    }
+
+    /// A warning about a file in the current folder that looks like a configuration and is not this source.
+    pub(super) fn passed_over(&self) -> Option<String> {
+        let is_there = *self == Self::Shipped && Path::new(IN_FOLDER).is_file();
+        let text = is_there.then(|| std::fs::read_to_string(IN_FOLDER).unwrap_or_default())?;
+        // A copy of the shipped file says what is in force anyway.
+        (text != shipped::TEXT).then(|| {
+            format!("{IN_FOLDER}: there is such a file in the current folder, and it is not loaded: --config {IN_FOLDER} loads it")
+        })
     }
 
     /// The text; `is_again`: this is a reload by the running program.

@@ -100,7 +100,7 @@ impl Checkpoint {
         request.messages.reserve(self.messages.len() + MORE);
         request.messages.extend_from_slice(&self.messages);
         request.checkpoint = Some(Arc::clone(self));
-        let odd = self.head.odd || self.messages.iter().any(|message| message.odd);
+        let odd = self.head.has_odd_text || self.messages.iter().any(|message| message.odd);
         let scanner = Scanner::in_array(body, self.end, odd);
         (scanner, request, Head { request: self.head.clone(), seen: self.seen, list: self.list })
     }

@@ -119,6 +119,8 @@ pub struct Message {
     /// A string in it holds `\u0000` or a lone surrogate, or a member is `Content` where `content` is meant: it is
     /// read but never edited.
     pub odd: bool,
+    /// Parsers that ignore case read another structure.
+    pub is_ambiguous: bool,
     /// It holds the upstream's own record of what came before, such as a compaction: policies that shorten the context
     /// do not reach across it.
     pub seals: bool,

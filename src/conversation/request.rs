@@ -118,13 +118,23 @@ pub struct Request {
     pub choices: u32,
     /// `response_format` asks for structured output.
     pub structured: bool,
-    /// A string somewhere holds `\u0000` or half of a surrogate pair.
+    /// Parsers may read another structure than this one: a name of its own members holds `\u0000` or half of a surrogate
+    /// pair, or a message has a member that decides and is written in another case. Nothing in it is edited.
     pub odd: bool,
+    /// A string somewhere holds `\u0000` or half of a surrogate pair. Its message is read but never edited.
+    pub has_odd_text: bool,
     /// Its first messages, where they were read before or are kept for the next request of the conversation.
     pub checkpoint: Option<Arc<Checkpoint>>,
 }
 
 impl Request {
+    /// Decides, once all is read, whether parsers may read another structure. `has_odd_text`: an odd string was passed.
+    pub(crate) fn settle_oddness(&mut self, has_odd_text: bool) {
+        self.has_odd_text = has_odd_text;
+        self.odd = self.members.iter().any(|member| member.key.odd)
+            || self.messages.iter().any(|message| message.is_ambiguous);
+    }
+
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
         self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)

@@ -12,6 +12,7 @@ use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
 use hyper::http::{Request, StatusCode, Uri};
 use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// How long each question may take: long enough for a slow network, short enough for somebody who waits.
@@ -84,6 +85,11 @@ pub async fn examine(config: &Config, environment: &Environment) -> Vec<Finding>
     findings.extend(proxy::examine(config).await);
     findings.push(client::examine(config, environment));
     findings
+}
+
+/// Whether a toolrein answers at this address of an admin port.
+pub async fn runs_at(admin: SocketAddr) -> bool {
+    proxy::runs_at(admin).await
 }
 
 /// The report for a terminal, and whether it holds a problem.

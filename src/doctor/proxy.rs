@@ -1,10 +1,18 @@
 //! Whether a toolrein runs at the configured addresses, and what has arrived there: by its admin port.
 
 use super::{Finding, connection, get};
-use crate::config::Config;
+use crate::config::{Config, UnfittedRule};
+use crate::plural::counted;
+use crate::proxy::upstream::UpstreamSettings;
 use hyper::http::{StatusCode, Uri};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// How long a toolrein on this machine may take to answer.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The counter of requests by endpoint.
 const REQUESTS: &str = "toolrein_requests_total{";
@@ -38,12 +46,61 @@ pub(super) async fn examine(config: &Config) -> Vec<Finding> {
             return vec![Finding::problem("proxy", text)];
         }
     }];
-    if let Ok((StatusCode::OK, metrics)) = get(connection(base), "/v1/metrics").await {
+    if let Ok((StatusCode::OK, metrics)) = get(connection(base.clone()), "/v1/metrics").await {
         let metrics = String::from_utf8_lossy(&metrics);
         findings.extend(super::store::errors(&metrics));
         findings.extend(traffic(&metrics));
     }
+    if let Ok((StatusCode::OK, health)) = get(connection(base), "/v1/api/health").await {
+        findings.extend(rules(&health));
+    }
     findings
+}
+
+/// What of the page of health is read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Health {
+    rules: Rules,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Rules {
+    tools: Option<u64>,
+    unfitted: Vec<UnfittedRule>,
+}
+
+/// The rules that fit no tool that programs have declared or used.
+fn rules(health: &[u8]) -> Vec<Finding> {
+    let Health { rules } = serde_json::from_slice(health).unwrap_or_default();
+    let tools = counted(rules.tools.unwrap_or_default(), "tool");
+    let finding = |UnfittedRule { key, pattern, near }: UnfittedRule| {
+        let near = near.map_or(String::new(), |near| format!("; did you mean {near:?}?"));
+        let text =
+            format!("{key}: {pattern:?} fits none of the {tools} declared or used since the start{near}");
+        Finding::warning("rules", text)
+    };
+    rules.unfitted.into_iter().map(finding).collect()
+}
+
+/// Whether a toolrein answers at this address of an admin port.
+pub(super) async fn runs_at(admin: SocketAddr) -> bool {
+    let Some(base) = base(reachable(admin)) else { return false };
+    let settings = UpstreamSettings { connect: SOON, first_byte: SOON, idle: SOON, ..connection(base) };
+    match get(settings, "/v1/api/health").await {
+        Ok((StatusCode::OK, health)) => serde_json::from_slice::<RunningHealth>(&health).is_ok(),
+        _ => false,
+    }
+}
+
+/// What a toolrein's page of health has, and hardly another program's.
+#[derive(Deserialize)]
+struct RunningHealth {
+    #[serde(rename = "config")]
+    _config: IgnoredAny,
+    #[serde(rename = "recorder")]
+    _recorder: IgnoredAny,
 }
 
 /// What has arrived, by the page of metrics.

@@ -68,9 +68,10 @@ impl Fallbacks {
         let calls = |message: &crate::conversation::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
-            // Nothing is changed in a body whose strings parsers read differently.
+            // Nothing is changed in a body whose structure parsers read differently, and no history is repaired that such a
+            // string may have broken.
             overflow: subject.overflow == Overflow::Retry && !request.odd,
-            repair: subject.broken_history == BrokenHistory::Repair && !request.odd,
+            repair: subject.broken_history == BrokenHistory::Repair && !request.has_odd_text,
             unstreamed: subject.mode == ToolsUnsupported::Retry && request.stream && request.declares_tools,
             tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
             choice: subject.mode == ToolsUnsupported::Retry,

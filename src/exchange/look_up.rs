@@ -78,7 +78,7 @@ impl Core {
         let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
         let transcript = self.shared.describe(transcript, &model_name);
         let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
-        let may_answer = self.asks_approval() && !self.request.odd;
+        let may_answer = self.asks_approval() && !self.request.has_odd_text;
         let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
         let calls = CallNames::newest(&transcript);
         let (approvals, approved) = self.approvals(&transcript);

@@ -7,11 +7,11 @@ use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
 use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
 use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
-use crate::dialect::usage::Usage;
+use crate::dialect::usage::Usage as Billed;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::plan::decision::Decision;
 use crate::plan::texts::{added_tokens, removed_tokens};
-use crate::plan::{Change, Edit, Plan};
+use crate::plan::{CALLS_OF_DAY, Change, Edit, Plan, Usage};
 use crate::telemetry::request_record::{
     Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
     Verdict,
@@ -75,6 +75,9 @@ impl Core {
         for re_request in plan.re_requests.iter().filter(|re_request| re_request.message >= new_from) {
             record.re_requests.push(ReRequest { tool: re_request.tool.to_string(), on: On::Request });
         }
+        let tools = transcript.request.tools.iter();
+        record.declared_tools =
+            tools.filter_map(|tool| Some(tool.full_name(transcript.body)?.into_owned())).collect();
         record.system_tokens = transcript.last_assistant().is_none().then(|| system_tokens(transcript));
         record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
     }
@@ -127,14 +130,27 @@ impl Core {
         *noted = judging.record.len();
         let known = self.record.new_texts.len();
         self.record.new_texts.extend(judging.reworded[known..].iter().map(new_text));
-        let limits = judging.usage(now_ms).into_iter();
-        let limits = limits.map(|(policy, usage)| LimitUse {
+        let limits = judging.usage(now_ms).into_iter().map(|(policy, usage)| LimitUse {
             policy: Some(policy),
+            is_used: self.is_used(&usage, &judging.record),
             tool: usage.tool,
             used: usage.used,
             limit: usage.limit,
         });
         self.record.usage_of_limits = limits.collect();
+    }
+
+    /// Whether the request counts for a limit. Other conversations of the caller may have used a quota, or its calls of a
+    /// day: these the request shares only if one of the calls `made` counts.
+    fn is_used(&self, usage: &Usage, made: &[Judged]) -> bool {
+        let policies = self.policies();
+        if usage.tool == CALLS_OF_DAY {
+            return !made.is_empty();
+        }
+        let Some(quota) = policies.counted().iter().position(|counted| *counted.name == usage.tool) else {
+            return true;
+        };
+        made.iter().any(|judged| policies.counts_for(&judged.tool) == Some(quota))
     }
 
     fn note_call(&mut self, judged: &Judged) {
@@ -153,7 +169,7 @@ impl Core {
     }
 
     /// Notes the billed tokens, summed over all replies.
-    pub(super) fn note_usage(&mut self, usage: Usage) {
+    pub(super) fn note_usage(&mut self, usage: Billed) {
         if usage.billed() > 0
             && let Some(model) = &self.record.model
             && let Some(price) = self.shared.config.price(model)

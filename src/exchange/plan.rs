@@ -24,7 +24,9 @@ use crate::exchange::sent::Sent;
 use crate::plan::approval::Confirmation;
 use crate::plan::{BatchSummaries, Plan, Refusal};
 use crate::policy::set::Judge;
-use crate::telemetry::request_record::{ApprovalRecord, Consent, Context, On, PrefixBreak, SummaryResult};
+use crate::telemetry::request_record::{
+    ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult,
+};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -83,6 +85,9 @@ pub(super) struct Length {
 
 /// The calls that a person has approved, with the key of the question's text.
 pub(super) type Approved = (Hash, Arc<Confirmation>);
+
+/// Why a request, or a message of it, is left as it is: parsers read its strings differently.
+const ODD_TEXT: &str = "odd_text";
 
 impl Core {
     /// Runs the policies over the conversation with the store's facts.
@@ -151,11 +156,13 @@ impl Core {
         let Sought { model_name, model, conversation, request: request_name, histories, answer, .. } =
             *sought;
         if self.request.odd {
-            // Parsers read its strings differently, so it is sent unchanged; the reply is still judged, or any web page
+            // Parsers read its structure differently, so it is sent unchanged; the reply is still judged, or any web page
             // in a result could switch that off.
-            self.record.ungoverned = Some("odd_text");
+            self.record.ungoverned = Some(ODD_TEXT);
             plan.change_nothing();
             restored.clear();
+        } else if self.request.has_odd_text {
+            self.record.partly_ungoverned = Some(ODD_TEXT);
         }
         if has_calls_as_text(transcript) {
             self.note_unjudged(CALLS_AS_TEXT);
@@ -163,6 +170,7 @@ impl Core {
         self.record.context = self.hold_out(&mut plan);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();
         self.record.model = Some(model_name.clone());
+        self.record.context_window = transcript.context_window;
         let (sent, keeps_exchanges) = self.sent_exchanges(transcript, &histories, &facts, &restored);
         let explicit = self.identity.explicit.clone();
         self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.to_hex()));
@@ -226,7 +234,7 @@ impl Core {
             }
         }
         let refusal = self.plan.refusal.clone()?;
-        self.record.act(On::Request, refusal.policy, "rejected", 1);
+        self.record.act(On::Request, refusal.policy, REJECTED, 1);
         let Refusal { code, message, reason, .. } = refusal;
         let error = match reason {
             Some(reason) => ProxyError::Exhausted { code, reason: Box::new(reason) },

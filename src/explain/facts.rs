@@ -2,6 +2,7 @@
 //! why, and the totals. Neither collects nor formats them. Its JSON form is that of `--json`.
 
 use crate::plan::ReasonKind;
+use crate::replay::live::LiveCounts;
 use serde::Serialize;
 
 /// One conversation, explained.
@@ -27,6 +28,8 @@ pub(super) struct Explained {
     pub counterfactual_after: Option<usize>,
     /// What toolrein did when this was recorded, where it was recorded by it.
     pub live: Vec<LiveBlock>,
+    /// What became of all calls when they were made; `None`: not known.
+    pub live_counts: Option<LiveCounts>,
 }
 
 /// A call that was not simply released in a live request, or a request that was refused.

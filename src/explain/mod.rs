@@ -4,6 +4,7 @@
 
 mod acts;
 mod facts;
+mod headline;
 mod html;
 mod items;
 mod live;
@@ -15,6 +16,7 @@ mod visible;
 
 use self::facts::Explained;
 use crate::plural::counted;
+pub use crate::replay::live::LiveCounts;
 pub use crate::replay::one::Which;
 use crate::replay::one::{Chosen, choose};
 use crate::replay::{self, Enforced};
@@ -100,13 +102,20 @@ fn explained(config: &Enforced, chosen: &Chosen, profile: Option<&str>, pace: Du
     read::explain(config, chosen, &seen, profile.or_else(of_model))
 }
 
-/// The explanation of the conversation in `body`, named `name`, as a self-contained HTML page.
+/// The explanation of the conversation in `body`, named `name`, as a self-contained HTML page; `live_counts`: what became of
+/// its calls when they were made.
 ///
 /// # Errors
 /// Why the conversation cannot be read.
-pub fn page_of(config: &Enforced, body: &Bytes, name: &str) -> Result<String, String> {
+pub fn page_of(
+    config: &Enforced,
+    body: &Bytes,
+    name: &str,
+    live_counts: LiveCounts,
+) -> Result<String, String> {
     let mut page = Vec::new();
-    html::write(&of_body(config, body, name)?, true, &mut page).map_err(|error| error.to_string())?;
+    let explained = Explained { live_counts: Some(live_counts), ..of_body(config, body, name)? };
+    html::write(&explained, true, &mut page).map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 

@@ -18,6 +18,7 @@ use crate::conversation::{Transcript, View};
 use crate::dialect::variant::Placement;
 use crate::plan::{Change, Plan};
 use crate::policy::REGISTRY;
+use crate::replay::live::LiveCounts;
 use crate::replay::one::{Chosen, Observations};
 use crate::secret::random_key;
 use crate::wire::json::decode;
@@ -71,6 +72,7 @@ pub(super) fn explain(
         policies,
         counterfactual_after,
         live,
+        live_counts: LiveCounts::of(&recording.live),
     }
 }
 

@@ -2,6 +2,7 @@
 //! totals. Only lays out and colours; every text from the recording is made visible first.
 
 use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Ruled, Shown};
+use super::headline::{counts, headline, replayed_blocks};
 use super::marks::{Mark, compare};
 use super::visible::{abridged, grouped, grouped_noun, grouped_signed, one_line, saved_in_words, visible};
 use crate::plural::counted;
@@ -118,6 +119,13 @@ fn write_head(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io::
         counted(totals.messages_after, "message"),
         grouped_noun(totals.tokens_after, "token"),
     );
+    // What would have happened is the rest of the report.
+    if explained.live_counts.is_some() {
+        writeln!(out, "{}", headline(explained))?;
+    }
+    if let Some(blocks) = replayed_blocks(explained) {
+        writeln!(out, "{blocks}")?;
+    }
     writeln!(out, "{}", paint.of(FAINT, &format!("the last request: {line} (estimated)")))?;
     for tool in &explained.tools {
         if let Some(policy) = tool.hidden_by {
@@ -296,7 +304,8 @@ fn write_totals(explained: &Explained, paint: &Paint, out: &mut dyn Write) -> io
         let (before, after) = (totals.tool_tokens_before, totals.tool_tokens_after);
         writeln!(out, "  tokens of tools     {} -> {}", grouped(before), grouped(after))?;
     }
-    writeln!(out, "  calls               {}, {} blocked", totals.calls, totals.blocked)?;
+    let (calls, blocked) = counts(explained);
+    writeln!(out, "  calls               {calls}, {blocked} blocked")?;
     if explained.policies.is_empty() {
         writeln!(out, "\n{}", explained.idle_sentence())?;
     } else {

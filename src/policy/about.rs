@@ -4,6 +4,7 @@
 use super::pattern::{Pattern, any_concerns, any_fits};
 use crate::conversation::pins::PinScope;
 use crate::plan::ModelEndpoint;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub use super::approvals::{ApprovalForm, Confirming};
@@ -11,8 +12,8 @@ pub use super::approvals::{ApprovalForm, Confirming};
 /// See the module. The default is that of a policy that needs nothing.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// The tools that the settings name, patterns left out.
-    pub named_tools: Vec<String>,
+    /// The tools that the settings name, by name or pattern.
+    pub named_tools: Vec<NamedTool>,
     /// The tools that a conversation may ever call while the policy is on.
     pub callable: Callable,
     /// It decides which tools may be called at all: a call that none of these policies has judged must not reach the
@@ -58,6 +59,34 @@ pub struct About {
     pub needs_approvals: Option<&'static str>,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
+}
+
+/// A name or pattern of tools in a policy's settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTool {
+    /// The key within the policy's table that holds it: `tools`, `rules.from`.
+    pub key: Cow<'static, str>,
+    pub pattern: Pattern,
+}
+
+/// The `patterns` that the settings hold under `key`.
+pub fn list_tools<'a>(
+    key: impl Into<Cow<'static, str>>,
+    patterns: impl IntoIterator<Item = &'a Pattern>,
+) -> Vec<NamedTool> {
+    let key = key.into();
+    let patterns = patterns.into_iter();
+    patterns.map(|pattern| NamedTool { key: key.clone(), pattern: pattern.clone() }).collect()
+}
+
+/// The names and patterns of tools that are the keys of the table `entries` under `key`.
+pub fn list_keys<T>(key: impl Into<Cow<'static, str>>, entries: &[(Pattern, T)]) -> Vec<NamedTool> {
+    list_tools(key, entries.iter().map(|(pattern, _)| pattern))
+}
+
+/// The names in `tools` that are no patterns.
+pub fn exact_names(tools: &[NamedTool]) -> impl Iterator<Item = &str> {
+    tools.iter().map(|tool| &tool.pattern).filter(|pattern| pattern.is_exact()).map(Pattern::as_str)
 }
 
 /// [`About::idle`] of a policy that names no tool.

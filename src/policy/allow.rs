@@ -23,7 +23,7 @@
 //! With `except = ["delete_*"]` a call of `delete_all` is blocked with `MODE_RESTRICTED` and the names of up to
 //! ten tools that may be called; one of a tool that nobody declared is blocked with `NOT_FOUND`.
 
-use super::about::{About, Callable};
+use super::about::{About, Callable, list_tools};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
@@ -121,10 +121,9 @@ impl Policy for Allow {
     }
 
     fn about(&self) -> About {
-        let patterns = self.callable.only.iter().flatten().chain(&self.callable.except);
-        let exact = patterns.filter(|pattern| pattern.is_exact());
+        let only = list_tools("only", self.callable.only.iter().flatten());
         About {
-            named_tools: exact.map(|pattern| pattern.as_str().to_owned()).collect(),
+            named_tools: [only, list_tools("except", &self.callable.except)].concat(),
             callable: self.callable.clone(),
             restricts_calls: self.names_tools(),
             idle: self.idle(),

@@ -35,8 +35,8 @@ mod strip;
 mod validator;
 mod weight;
 
-use super::about::About;
-use super::pattern::{Pattern, all_concerns, exact_names};
+use super::about::{About, list_keys};
+use super::pattern::{Pattern, all_concerns};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
@@ -123,7 +123,7 @@ impl Policy for Arguments {
     }
 
     fn about(&self) -> About {
-        About { named_tools: exact_names(&self.tools), ..About::default() }
+        About { named_tools: list_keys("tools", &self.tools), ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut Declared, _plan: &mut Plan) {

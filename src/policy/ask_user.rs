@@ -31,9 +31,9 @@ mod turn;
 mod units;
 mod words;
 
-use super::about::{About, NO_LIMITS};
+use super::about::{About, NO_LIMITS, list_tools};
 use super::path::Path;
-use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::outcome::Following;
@@ -206,7 +206,7 @@ impl Policy for AskUser {
         let Config { poor, same_topic, diminishing, errors, budget_left, tool, .. } = &self.config;
         let counts = poor + same_topic + diminishing + errors;
         let idle = (counts == 0 && *budget_left == 0.0 && !tool).then_some(NO_LIMITS);
-        About { named_tools: exact_among(&self.config.searches), idle, ..About::default() }
+        About { named_tools: list_tools("searches", &self.config.searches), idle, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {

@@ -26,9 +26,9 @@
 mod marker;
 mod summary;
 
-use super::about::About;
+use super::about::{About, list_tools};
 use super::context::{CLEARED, Context, ResultText, reaches};
-use super::pattern::{Pattern, exact_among};
+use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Hash;
@@ -156,7 +156,7 @@ impl Policy for Compact {
 
     fn about(&self) -> About {
         About {
-            named_tools: exact_among(&self.config.exempt),
+            named_tools: list_tools("exempt", &self.config.exempt),
             edits_context: true,
             cuts_results: true,
             summaries: (self.config.style == Style::Summary).then(|| self.terms.endpoint.clone()),

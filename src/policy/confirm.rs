@@ -32,11 +32,11 @@
 
 mod webhook;
 
-use super::about::{About, ApprovalForm, Confirming, NO_TOOLS};
+use super::about::{About, ApprovalForm, Confirming, NO_TOOLS, list_keys, list_tools};
 use super::approvals::{TEXTS, checked};
 use super::conditions::{Condition, Written, certain_values, is_certain};
 use super::path::Path;
-use super::pattern::{Pattern, all_concerns, best_concern, exact_names, problem_of};
+use super::pattern::{Pattern, all_concerns, best_concern, problem_of};
 use super::period::Period;
 use super::texts::{OwnTexts, Text};
 use super::{ConfigError, Policy};
@@ -217,8 +217,19 @@ impl Policy for Confirm {
     }
 
     fn about(&self) -> About {
+        let needed = |conditional: bool| {
+            let tools = self.tools.iter();
+            tools
+                .filter(move |(_, needs)| matches!(needs, Needs::When(_)) == conditional)
+                .map(|(tool, _)| tool)
+        };
         About {
-            named_tools: exact_names(&self.tools),
+            named_tools: [
+                list_tools("tools", needed(false)),
+                list_tools("when", needed(true)),
+                list_keys("keys", &self.keys),
+            ]
+            .concat(),
             restricts_calls: true,
             idle: self.tools.is_empty().then_some(NO_TOOLS),
             approvals: Some(self.confirming.clone()),

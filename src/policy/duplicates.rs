@@ -34,9 +34,9 @@
 mod family;
 mod past;
 
-use super::about::{About, NO_TOOLS};
+use super::about::{About, NO_TOOLS, list_keys, list_tools};
 use super::path::Path;
-use super::pattern::{Pattern, any_concerns, any_fits, best_concern, exact_among, exact_names, problem_of};
+use super::pattern::{Pattern, any_concerns, any_fits, best_concern, problem_of};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
@@ -250,8 +250,15 @@ impl Policy for Duplicates {
     }
 
     fn about(&self) -> About {
-        let mut named_tools = exact_names(&self.keys);
-        named_tools.extend(exact_among(&self.tools).into_iter().chain(exact_among(&self.retrieval)));
+        let checks = list_tools("checks", self.checks.iter().flat_map(|(_, checks)| checks));
+        let named_tools = [
+            list_keys("keys", &self.keys),
+            list_tools("tools", &self.tools),
+            list_tools("retrieval", &self.retrieval),
+            list_keys("checks", &self.checks),
+            checks,
+        ];
+        let named_tools = named_tools.concat();
         let names_none = self.tools.is_empty() && self.keys.is_empty() && self.retrieval.is_empty();
         let idle = names_none.then_some(NO_TOOLS);
         let windows = vec![("window".to_owned(), self.window_ms)];

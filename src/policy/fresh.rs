@@ -26,8 +26,7 @@
 mod rule;
 mod words;
 
-use super::about::About;
-use super::pattern::exact_among;
+use super::about::{About, list_tools};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::outcome::has_failed;
@@ -134,8 +133,9 @@ impl Policy for Fresh {
     }
 
     fn about(&self) -> About {
-        let tools = |rule: &Rule| exact_among(&[rule.tool.clone(), rule.from.clone()]);
-        let named_tools = self.rules.iter().flat_map(tools).collect();
+        let tools =
+            |rule: &Rule| [list_tools("rules.tool", [&rule.tool]), list_tools("rules.from", [&rule.from])];
+        let named_tools = self.rules.iter().flat_map(tools).flatten().collect();
         let idle = self.rules.is_empty().then_some("it has no rules");
         About { named_tools, restricts_calls: true, idle, ..About::default() }
     }

@@ -25,8 +25,8 @@
 
 mod envelope;
 
-use super::about::{About, NO_TOOLS};
-use super::pattern::{Pattern, any_concerns, any_fits, exact_among, problem_of};
+use super::about::{About, NO_TOOLS, list_tools};
+use super::pattern::{Pattern, any_concerns, any_fits, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::names::{RestrictedNames, dispatch_form};
@@ -135,7 +135,7 @@ impl Policy for Intents {
             let acts = allow.iter().any(can_act) || !closed.is_empty();
             (!acts).then_some("no intent that could take effect is allowed")
         };
-        let named_tools = [exact_among(tools), exact_among(closable)].concat();
+        let named_tools = [list_tools("tools", tools), list_tools("closable", closable)].concat();
         About { named_tools, restricts_calls: !closed.is_empty(), idle, ..About::default() }
     }
 

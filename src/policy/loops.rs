@@ -41,8 +41,8 @@ mod trail;
 mod turn;
 mod words;
 
-use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, any_near, exact_among};
+use super::about::{About, NO_LIMITS, list_tools};
+use super::pattern::{Pattern, any_near};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::calls::Call;
@@ -209,7 +209,11 @@ impl Policy for Loops {
     fn about(&self) -> About {
         let limits = [self.notice, self.block, self.empty, self.empty_block];
         let idle = limits.iter().all(|limit| *limit == 0).then_some(NO_LIMITS);
-        About { named_tools: exact_among(&self.exempt), idle, ..About::default() }
+        About {
+            named_tools: [list_tools("exempt", &self.exempt), list_tools("quiet", &self.quiet)].concat(),
+            idle,
+            ..About::default()
+        }
     }
 
     fn read(&self, event: &Event<'_>, turn: &mut Turn, plan: &mut Plan) {

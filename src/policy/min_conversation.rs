@@ -18,8 +18,8 @@
 //! With `award_points = { min_exchanges = 2 }` a call after the first question and its answer is blocked with
 //! `CONVERSATION_TOO_SHORT`, `exchanges = 1`, `min_exchanges = 2`.
 
-use super::about::{About, NO_TOOLS};
-use super::pattern::{Pattern, all_concerns, exact_names};
+use super::about::{About, NO_TOOLS, list_keys};
+use super::pattern::{Pattern, all_concerns};
 use super::scripts;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -91,7 +91,7 @@ impl Policy for MinConversation {
 
     fn about(&self) -> About {
         let idle = self.tools.is_empty().then_some(NO_TOOLS);
-        About { named_tools: exact_names(&self.tools), idle, ..About::default() }
+        About { named_tools: list_keys("tools", &self.tools), idle, ..About::default() }
     }
 
     fn read(&self, event: &Event<'_>, said: &mut Said, _plan: &mut Plan) {

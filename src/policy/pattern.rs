@@ -184,12 +184,6 @@ impl<'a, T> IntoIterator for Concerns<'a, T> {
     }
 }
 
-/// The names among `entries` that are no patterns.
-pub fn exact_names<T>(entries: &[(Pattern, T)]) -> Vec<String> {
-    let exact = entries.iter().filter(|(pattern, _)| pattern.is_exact());
-    exact.map(|(pattern, _)| pattern.as_str().to_owned()).collect()
-}
-
 /// The names in `patterns` that are no patterns.
 pub fn exact_among(patterns: &[Pattern]) -> Vec<String> {
     let exact = patterns.iter().filter(|pattern| pattern.is_exact());

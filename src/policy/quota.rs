@@ -37,8 +37,8 @@ pub use self::settings::Config;
 use self::settings::{Exhausted, Limit, StoreAway};
 use self::spent::{Spent, Use};
 use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
-use super::about::{About, Accounting, Counted, NO_LIMITS};
-use super::pattern::{Pattern, best_concern, exact_names};
+use super::about::{About, Accounting, Counted, NO_LIMITS, list_tools};
+use super::pattern::{Pattern, best_concern};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
@@ -77,6 +77,11 @@ impl Policy for Quota {
             let tools = self.tools.iter().filter(move |(_, of)| *of == quota);
             tools.map(|(tool, _)| tool.clone()).collect()
         };
+        let named_tools = self.tools.iter().flat_map(|(tool, quota)| {
+            let name = self.limits.get(*quota).map_or("", |limit| &*limit.name);
+            list_tools(format!("limits.{name}.tools"), [tool])
+        });
+        let named_tools = named_tools.collect();
         let counted = self.limits.iter().enumerate().map(|(at, limit)| Counted {
             name: Arc::clone(&limit.name),
             tools: tools(at),
@@ -86,7 +91,7 @@ impl Policy for Quota {
         });
         let idle = self.limits.is_empty().then_some(NO_LIMITS);
         About {
-            named_tools: exact_names(&self.tools),
+            named_tools,
             quotas: counted.collect(),
             // The store keeps its notices there.
             accounting: (self.notify > 0 && idle.is_none()).then(Accounting::default),

@@ -20,8 +20,8 @@
 //! With `weather = { calls = 3, per = "60s" }` the fourth call within a minute is blocked with
 //! `RATE_LIMIT`, `used = 3`, `limit = 3`, `window_ms = 60000` and the wait in `retry_after_ms`.
 
-use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, all_concerns, exact_names};
+use super::about::{About, NO_LIMITS, list_keys};
+use super::pattern::{Pattern, all_concerns};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -135,7 +135,13 @@ impl Policy for RateLimit {
         let default = self.default.iter().map(|limit| ("default.per".to_owned(), limit));
         let named = self.tools.iter().map(|(tool, limit)| (format!("tools.{}.per", tool.as_str()), limit));
         let windows = default.chain(named).map(|(key, limit)| (key, limit.per.millis())).collect();
-        About { named_tools: exact_names(&self.tools), idle, longest_wait_ms, windows, ..About::default() }
+        About {
+            named_tools: list_keys("tools", &self.tools),
+            idle,
+            longest_wait_ms,
+            windows,
+            ..About::default()
+        }
     }
 
     fn read(&self, event: &Event<'_>, state: &mut Released, _plan: &mut Plan) {

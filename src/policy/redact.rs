@@ -31,8 +31,8 @@ mod value;
 
 pub use kept::Redactor;
 
-use super::about::About;
-use super::pattern::{Pattern, any_fits, exact_among, problem_of};
+use super::about::{About, list_tools};
+use super::pattern::{Pattern, any_fits, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::identity::{Domain, Hash};
@@ -160,9 +160,8 @@ impl Policy for Redact {
     }
 
     fn about(&self) -> About {
-        let named = [&self.exempt, &self.restore];
         About {
-            named_tools: named.into_iter().flat_map(|tools| exact_among(tools)).collect(),
+            named_tools: [list_tools("exempt", &self.exempt), list_tools("restore", &self.restore)].concat(),
             idle: self.detector.is_empty().then_some("kinds and patterns are empty"),
             ..About::default()
         }

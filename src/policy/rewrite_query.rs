@@ -27,8 +27,8 @@ mod query;
 mod recency;
 mod splice;
 
-use super::about::{About, NO_TOOLS};
-use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::about::{About, NO_TOOLS, list_tools};
+use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
@@ -129,7 +129,7 @@ impl Policy for RewriteQuery {
             does_nothing.then_some("year, fillers and model are all off")
         };
         let model = self.model.as_ref().map(Model::endpoint);
-        About { named_tools: exact_among(&self.tools), model, idle, ..About::default() }
+        About { named_tools: list_tools("tools", &self.tools), model, idle, ..About::default() }
     }
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, _plan: &mut Plan) {

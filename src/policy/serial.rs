@@ -17,8 +17,8 @@
 //! The model calls `show_next_card` and `award_points` at once. The card is shown; `award_points` is blocked
 //! with `TURN_LOCKED` and "call it again when you have the result".
 
-use super::about::{About, NO_TOOLS};
-use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::about::{About, NO_TOOLS, list_tools};
+use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -65,7 +65,12 @@ impl Policy for Serial {
 
     fn about(&self) -> About {
         let idle = self.tools.is_empty().then_some(NO_TOOLS);
-        About { named_tools: exact_among(&self.tools), restricts_calls: true, idle, ..About::default() }
+        About {
+            named_tools: list_tools("tools", &self.tools),
+            restricts_calls: true,
+            idle,
+            ..About::default()
+        }
     }
 
     fn open(&self, request: &RequestFacts<'_>, _running: &mut Running, plan: &mut Plan) {

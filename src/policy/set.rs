@@ -7,7 +7,7 @@ mod ruling;
 pub use self::judge::Judge;
 pub use self::ruling::{Ruling, longest_wait};
 
-use super::about::{About, Accounting, Confirming, Counted};
+use super::about::{About, Accounting, Confirming, Counted, NamedTool};
 use super::pattern::{Pattern, best_concern};
 use super::{Policy, RequestFacts};
 use crate::conversation::pins::PinScope;
@@ -188,9 +188,12 @@ impl PolicySet {
         self.names.iter().copied()
     }
 
-    /// The tools that the policies' settings name.
-    pub fn named_tools(&self) -> Vec<String> {
-        self.abouts().flat_map(|about| about.named_tools.clone()).collect()
+    /// The tools that the policies' settings name, each with the policy.
+    pub fn named_tools(&self) -> impl Iterator<Item = (&'static str, &NamedTool)> {
+        self.rules.iter().flat_map(|rule| {
+            let policy = rule.name();
+            rule.about().named_tools.iter().map(move |tool| (policy, tool))
+        })
     }
 
     /// Whether any enabled policy decides which tools may be called: see [`About::restricts_calls`].

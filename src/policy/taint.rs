@@ -17,8 +17,8 @@
 //! `fetch` brings a page that is flagged; in the same turn the model calls `send_mail`, which is blocked with
 //! `MODE_RESTRICTED` and `flagged_results = 1`, while `search` goes on.
 
-use super::about::About;
-use super::pattern::{Pattern, any_concerns, exact_among, problem_of};
+use super::about::{About, list_tools};
+use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use crate::conversation::Event;
@@ -90,7 +90,7 @@ impl Policy for Taint {
 
     fn about(&self) -> About {
         About {
-            named_tools: exact_among(&self.config.tools),
+            named_tools: list_tools("tools", &self.config.tools),
             restricts_calls: true,
             needs_flags: true,
             wants_approvals: self.config.action == Action::Confirm,

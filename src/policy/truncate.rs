@@ -29,8 +29,8 @@ mod cut;
 mod earlier_results;
 mod re_request;
 
-use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, best_match, exact_names};
+use super::about::{About, NO_LIMITS, list_keys};
+use super::pattern::{Pattern, best_match};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
@@ -184,7 +184,7 @@ impl Policy for Truncate {
         let limits = self.tools.iter().any(|(_, limit)| *limit > 0);
         let cuts_results = self.max_chars > 0 || self.duplicates || limits;
         About {
-            named_tools: exact_names(&self.tools),
+            named_tools: list_keys("tools", &self.tools),
             edits_context: true,
             cuts_results,
             idle: (!cuts_results && self.blob_chars == usize::MAX).then_some(NO_LIMITS),

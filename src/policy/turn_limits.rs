@@ -21,8 +21,8 @@
 //! with `BUDGET_EXCEEDED`, `used = 3`, `limit = 3`; other tools go on. With `tools = { "*search*" = 20 }`
 //! each tool that fits may be called 20 times.
 
-use super::about::{About, NO_LIMITS};
-use super::pattern::{Pattern, all_concerns, best_concern, exact_names};
+use super::about::{About, NO_LIMITS, list_keys, list_tools};
+use super::pattern::{Pattern, all_concerns, best_concern};
 use super::period::Period;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
@@ -139,7 +139,11 @@ impl Policy for TurnLimits {
     fn about(&self) -> About {
         let limits_none = self.calls == 0 && self.parallel == 0 && self.categories.is_empty();
         let idle = (limits_none && self.tools.iter().all(|(_, calls)| *calls == 0)).then_some(NO_LIMITS);
-        let named_tools = [exact_names(&self.members), exact_names(&self.tools)].concat();
+        let members = self.members.iter().flat_map(|(tool, category)| {
+            let name = self.categories.get(*category).map_or("", |category| &*category.name);
+            list_tools(format!("categories.{name}.tools"), [tool])
+        });
+        let named_tools = members.chain(list_keys("tools", &self.tools)).collect();
         About { named_tools, restricts_calls: true, idle, ..About::default() }
     }
 

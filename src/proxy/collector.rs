@@ -5,6 +5,7 @@ use super::body::UpBody;
 use super::read::{Patience, read_body};
 use super::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::config::{Traces, without_secrets};
+use crate::secret::UNSET;
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::http::uri::PathAndQuery;
@@ -76,7 +77,7 @@ fn headers(traces: &Traces) -> Result<HeaderMap, CollectorError> {
     let mut headers = HeaderMap::new();
     for (name, variable) in &traces.headers {
         let wrong = |problem| CollectorError::Header { name: variable.clone(), problem };
-        let value = std::env::var(variable).map_err(|_| wrong("is not set"))?;
+        let value = std::env::var(variable).map_err(|_| wrong(UNSET))?;
         let value = HeaderValue::from_str(value.trim());
         let mut value = value.map_err(|_| wrong("contains characters that a header cannot hold"))?;
         value.set_sensitive(true);

@@ -9,7 +9,7 @@ use super::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use crate::config::{Config, without_path};
 use crate::conversation::identity::Domain;
 use crate::policy::approvals::Webhook;
-use crate::secret::random_key;
+use crate::secret::{UNSET, random_key};
 use crate::telemetry::log::Level;
 use crate::telemetry::request_record::WebhookResult;
 use crate::telemetry::spans::Child;
@@ -170,7 +170,7 @@ impl Endpoint {
 /// The secret in the variable `name`.
 fn secret(name: &str) -> Result<hmac::Key, WebhookSetupError> {
     let refused = |problem: String| WebhookSetupError::Secret { name: name.to_owned(), problem };
-    let value = std::env::var(name).map_err(|_| refused("is not set".to_owned()))?;
+    let value = std::env::var(name).map_err(|_| refused(UNSET.to_owned()))?;
     let value = value.trim();
     let bytes = match value.strip_prefix(ENCODED) {
         Some(encoded) => {

@@ -8,10 +8,11 @@ use crate::conversation::message::Role;
 use crate::conversation::request::Request;
 use crate::exchange::AnyDialect;
 use crate::secret::random_key;
+use crate::telemetry::request_record::Verdict;
 use crate::wire::json::decode;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// Requests of one conversation whose live treatment is kept, the newest.
@@ -80,6 +81,35 @@ pub(crate) struct LiveRefusal {
     pub message: Option<String>,
 }
 
+/// What toolrein did to the calls of a conversation when they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LiveCounts {
+    pub requests: u64,
+    /// Requests that a policy refused.
+    pub refused: u64,
+    pub calls: u64,
+    /// Of these, the calls that the client did not get.
+    pub blocked: u64,
+    /// The policy that blocked the first of them.
+    pub first_by: Option<String>,
+}
+
+impl LiveCounts {
+    /// The sums of live requests; `None` where there are none.
+    pub(crate) fn of(live: &[Live]) -> Option<Self> {
+        let calls = || live.iter().flat_map(|one| &one.calls);
+        let blocked = || calls().filter(|call| call.verdict == Verdict::Block.as_str());
+        let first = blocked().find_map(|call| call.objections.first());
+        (!live.is_empty()).then(|| Self {
+            requests: live.len() as u64,
+            refused: live.iter().filter(|one| one.is_refused()).count() as u64,
+            calls: calls().count() as u64,
+            blocked: blocked().count() as u64,
+            first_by: first.map(|objection| objection.policy.clone()),
+        })
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 struct Hidden {
     items: Box<RawValue>,
@@ -102,6 +132,11 @@ pub(crate) struct SaidCall {
 }
 
 impl Live {
+    /// Whether a policy refused the request. In observe mode none is refused.
+    fn is_refused(&self) -> bool {
+        self.refusal.is_some() && self.mode != "observe"
+    }
+
     /// Reads the member of a line about a request of `history` messages, whose client got `reply`, items separated by
     /// commas; `body` and `request` are of the same protocol.
     pub(super) fn read(

@@ -8,7 +8,7 @@ mod document;
 mod exchange_lines;
 mod growth;
 mod input;
-pub(crate) mod live;
+pub mod live;
 pub(crate) mod one;
 mod progress;
 mod recording;

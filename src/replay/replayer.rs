@@ -3,6 +3,7 @@
 //! between conversations except facts derived from equal bytes.
 
 use super::input::InputPosition;
+use super::live::LiveCounts;
 use super::one::{NoObserver, ObservedRequest, Observer};
 use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
@@ -111,7 +112,8 @@ impl Replayer {
         }
         let ReplayInProgress { figures, acts, limits, events, .. } = replay;
         let tools = recording.tools(figures.requests);
-        Conversation { position, labels: recording.labels.clone(), figures, acts, limits, tools, events }
+        let (labels, live_counts) = (recording.labels.clone(), LiveCounts::of(&recording.live));
+        Conversation { position, labels, figures, acts, limits, tools, events, live_counts }
     }
 
     fn identity(&self) -> Identity {

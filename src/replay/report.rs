@@ -2,6 +2,7 @@
 //! is in `table`. Never holds a conversation's contents.
 
 use super::input::{Flaw, InputPosition};
+use super::live::LiveCounts;
 use super::table;
 use super::tally::{After, Conversation, Figures, Group, ToolUse, Use, share};
 use super::workers::Replayed;
@@ -27,6 +28,28 @@ pub(super) struct Report {
     pub named: Vec<(InputPosition, Flaw)>,
     /// Request bodies that later lines continued.
     pub continued: u64,
+    /// What happened in the conversations that toolrein recorded itself, when it did.
+    pub live_counts: LiveSums,
+}
+
+/// What happened in recorded conversations when they were recorded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LiveSums {
+    pub conversations: u64,
+    pub requests: u64,
+    pub refused: u64,
+    pub calls: u64,
+    pub blocked: u64,
+}
+
+impl LiveSums {
+    fn add(&mut self, live_counts: &LiveCounts) {
+        self.conversations += 1;
+        self.requests += live_counts.requests;
+        self.refused += live_counts.refused;
+        self.calls += live_counts.calls;
+        self.blocked += live_counts.blocked;
+    }
 }
 
 /// How conversations used a limit.
@@ -51,6 +74,7 @@ impl Report {
             broken: 0,
             named: Vec::new(),
             continued: 0,
+            live_counts: LiveSums::default(),
         }
     }
 
@@ -70,6 +94,7 @@ impl Report {
 
     fn add_conversation(&mut self, conversation: &Conversation) {
         self.total.add(conversation);
+        conversation.live_counts.iter().for_each(|live_counts| self.live_counts.add(live_counts));
         let source = source_of(conversation).to_owned();
         let of_source = self.sources.entry(source).or_insert_with(|| Group::new(&self.policies));
         of_source.add(conversation);
@@ -113,6 +138,11 @@ impl Report {
             .into_iter()
             .map(|(tool, used)| json!({"tool": tool, "requests": used.requests, "tokens": used.tokens}));
         all.insert("unused_tools".to_owned(), unused.collect());
+        let LiveSums { conversations, requests, refused, calls, blocked } = &self.live_counts;
+        let live_counts = json!({
+            "conversations": conversations, "requests": requests, "refused": refused, "calls": calls, "blocked": blocked,
+        });
+        all.insert("live_counts".to_owned(), if *conversations > 0 { live_counts } else { Value::Null });
         all.insert("continued".to_owned(), json!(self.continued));
         all.insert("broken".to_owned(), json!(self.broken));
         let named = self.named.iter().map(|(position, flaw)| broken_line(position, flaw));

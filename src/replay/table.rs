@@ -2,7 +2,7 @@
 //! adds none up. Names from recordings are shown without control characters.
 
 use super::input::{Flaw, InputPosition};
-use super::report::{Report, source_of};
+use super::report::{LiveSums, Report, source_of};
 use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
 use crate::plural::noun_after;
 use crate::wire::unseen::is_unseen;
@@ -191,6 +191,7 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if *conversations == 0 {
         return writeln!(out, "Nothing to replay: no line holds a conversation.");
     }
+    write_happened(&report.live_counts, out)?;
     let Figures { requests, calls, blocked, bytes_before, bytes_after, tokens_saved, .. } = figures;
     writeln!(
         out,
@@ -233,6 +234,26 @@ fn write_total(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{} continued by a later one.", counted(report.continued, "request body"))?;
     }
     Ok(())
+}
+
+/// What happened when toolrein recorded the conversations itself. Calls that it blocked then are not in them.
+fn write_happened(live_counts: &LiveSums, out: &mut dyn Write) -> io::Result<()> {
+    let LiveSums { conversations, requests, refused, calls, blocked } = live_counts;
+    if *conversations == 0 {
+        return Ok(());
+    }
+    let refused = match refused {
+        0 => String::new(),
+        refused => format!(", {} refused", grouped(*refused)),
+    };
+    writeln!(
+        out,
+        "When recorded: {}, {}{refused}, {}; {} blocked. In this replay of what the client saw:",
+        counted(*conversations, "conversation"),
+        counted(*requests, "request"),
+        counted(*calls, "call"),
+        counted(*blocked, "call"),
+    )
 }
 
 /// Writes rows in columns, the first `left` of them aligned to the left.

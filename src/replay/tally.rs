@@ -1,6 +1,7 @@
 //! The counts of one replayed conversation, and their sums over many. Counts and adds; neither judges nor formats.
 
 use super::input::InputPosition;
+use super::live::LiveCounts;
 use super::recording::Labels;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ pub(super) struct Conversation {
     pub tools: BTreeMap<String, ToolUse>,
     /// What was done, in order.
     pub events: Vec<Event>,
+    /// What became of its calls when toolrein recorded it.
+    pub live_counts: Option<LiveCounts>,
 }
 
 /// Numbers that add up over requests and over conversations.

@@ -4,12 +4,14 @@
 use crate::admin::{Pages, Review};
 use crate::config::Config;
 use crate::conversation::identity::HashKey;
+use crate::explain::LiveCounts;
 use crate::plural::counted;
 use crate::policy::REGISTRY;
 use crate::policy::redact::Redactor;
 use crate::proxy::body::{BodyError, ReplyBody};
 use crate::proxy::{ResponseFuture, Service};
 use crate::replay::Enforced;
+use crate::telemetry::live::conversations::Conversation;
 use crate::{explain, replay};
 use arc_swap::ArcSwap;
 use axum::body::Body;
@@ -65,8 +67,15 @@ pub(super) struct Reviewer {
 }
 
 impl Review for Reviewer {
-    fn page(&self, config: &Config, body: &Bytes, id: &str) -> Result<String, String> {
-        explain::page_of(&enforced(config)?, &self.redacted(config, body)?, id)
+    fn page(&self, config: &Config, body: &Bytes, conversation: &Conversation) -> Result<String, String> {
+        let live_counts = LiveCounts {
+            requests: conversation.requests,
+            refused: conversation.refused,
+            calls: conversation.calls,
+            blocked: conversation.blocked,
+            first_by: conversation.first_blocked_by.map(str::to_owned),
+        };
+        explain::page_of(&enforced(config)?, &self.redacted(config, body)?, &conversation.id, live_counts)
     }
 
     fn items(&self, config: &Config, body: &Bytes, id: &str) -> Result<Value, String> {

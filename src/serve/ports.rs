@@ -87,22 +87,27 @@ pub(super) fn listen(key: &'static str, address: SocketAddr) -> Result<TcpListen
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    bind_to(address)?.listen(BACKLOG)
+}
+
+/// A socket that is bound to the address and does not listen yet.
+pub(super) fn bind_to(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // As `TcpListener::bind` does: a program that starts again finds its port free.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 /// All addresses of IPv4 where all of IPv6 are wanted: `[::]` serves both families, and on a machine without IPv6 still
 /// the other one.
-fn over_ipv4(address: SocketAddr) -> Option<SocketAddr> {
+pub(super) fn over_ipv4(address: SocketAddr) -> Option<SocketAddr> {
     let is_all = address.is_ipv6() && address.ip().is_unspecified();
     is_all.then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
 }
 
 /// Whether the error means that the machine has no IPv6.
-fn is_without_ipv6(error: &io::Error) -> bool {
+pub(super) fn is_without_ipv6(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
 }

@@ -44,7 +44,7 @@ pub(super) fn telemetry_of(
 ) -> Result<Telemetry, StartError> {
     let spans = spans_of(config, like, metrics, &log)?;
     let live = Arc::new(Live::new(live_bounds(config)));
-    Ok(Telemetry { metrics: Arc::clone(metrics), log, audit: audit_of(config)?, spans, live })
+    Ok(Telemetry::new(Arc::clone(metrics), log, audit_of(config)?, spans, live))
 }
 
 /// How much the live view keeps. Contents are for the holder of the token alone.

@@ -1,9 +1,9 @@
 //! Sets up the configured state store: this process's memory, or the one that replicas share, with the secret for
 //! hashing names. Reads environment variables; never shows an address or a secret.
 
-use crate::config::{Config, KeyHash};
+use crate::config::{self, Config, KeyHash};
 use crate::conversation::identity::HashKey;
-use crate::secret::random_key;
+use crate::secret::{UNSET, random_key};
 use crate::store::StateStore;
 use crate::store::memory::{Bounds, Memory};
 use crate::store::redis::{AddressError, ConnectError, Redis, Settings};
@@ -71,17 +71,11 @@ pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Open
 async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, StoreError> {
     let settings = &config.store;
     let key = key(&settings.secret_env)?;
-    let url = match settings.url.as_str() {
-        "" => variable("store.url_env", &settings.url_env)?,
-        url => url.to_owned(),
-    };
+    let url = url(settings)?;
     let (prefix, timeout, bounds) = (settings.prefix.clone(), settings.timeout, bounds(config));
     let opened =
         Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
-    let redis = Arc::new(opened.map_err(|error| match settings.url_env.as_str() {
-        "" => StoreError::Url(error),
-        name => refused("store.url_env", name, &error.to_string()),
-    })?);
+    let redis = Arc::new(opened.map_err(|error| of_url(settings, error))?);
     redis.is_tried(TRIED_WITHIN).await;
     if redis.is_cluster() {
         let key = match settings.url_env.as_str() {
@@ -91,6 +85,31 @@ async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, Store
         return Err(StoreError::Unusable { key, error: ConnectError::Cluster });
     }
     Ok(Opened { store: Arc::clone(&redis) as _, key, shared: Shared(Some(redis)) })
+}
+
+/// What is wrong with the address and the secret of a shared state store. Connects to nothing.
+pub(super) fn try_secrets(config: &Config) -> Vec<StoreError> {
+    let settings = &config.store;
+    if !settings.is_shared() {
+        return Vec::new();
+    }
+    let address =
+        url(settings).and_then(|url| Redis::check_address(&url).map_err(|error| of_url(settings, error)));
+    key(&settings.secret_env).err().into_iter().chain(address.err()).collect()
+}
+
+fn url(settings: &config::StateStore) -> Result<String, StoreError> {
+    match settings.url.as_str() {
+        "" => variable("store.url_env", &settings.url_env),
+        url => Ok(url.to_owned()),
+    }
+}
+
+fn of_url(settings: &config::StateStore, error: AddressError) -> StoreError {
+    match settings.url_env.as_str() {
+        "" => StoreError::Url(error),
+        name => refused("store.url_env", name, &error.to_string()),
+    }
 }
 
 fn bounds(config: &Config) -> Bounds {
@@ -115,7 +134,7 @@ fn key(name: &str) -> Result<HashKey, StoreError> {
 }
 
 fn variable(key: &'static str, name: &str) -> Result<String, StoreError> {
-    let value = std::env::var(name).map_err(|_| refused(key, name, "is not set"))?;
+    let value = std::env::var(name).map_err(|_| refused(key, name, UNSET))?;
     Ok(value.trim().to_owned())
 }
 

@@ -90,6 +90,14 @@ impl Drop for Redis {
 }
 
 impl Redis {
+    /// Checks the form of an address; connects to nothing.
+    ///
+    /// # Errors
+    /// The address is invalid.
+    pub fn check_address(url: &str) -> Result<(), AddressError> {
+        Client::open(url).map(drop).map_err(|_| AddressError)
+    }
+
     /// A state store at this address, to which it connects in the background.
     ///
     /// # Errors

@@ -4,12 +4,12 @@
 //! cannot be written are counted.
 
 use super::bounded;
-use super::queue::Queue;
+use super::queue::{LineSink, Queue, write_all_of};
 use super::request_record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,6 +43,14 @@ impl Audit {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = Appended { path: path.to_owned(), file: open(path)?, torn: ends_within_a_line(path) };
         Ok(Self(Some(Arc::new(Queue::new("audit", file)))))
+    }
+
+    /// Opens the file at `path` as [`Self::open`] does, and closes it again.
+    ///
+    /// # Errors
+    /// The file cannot be created or written.
+    pub fn try_open(path: &Path) -> io::Result<()> {
+        open(path).map(drop)
     }
 
     /// Writes the line of one request, if there is anything to report.
@@ -230,28 +238,19 @@ impl Appended {
     }
 }
 
-impl Write for Appended {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
-    }
-
-    /// Writes all lines or none, as far as the disk allows; called for each batch of lines.
-    fn write_all(&mut self, lines: &[u8]) -> io::Result<()> {
+impl LineSink for Appended {
+    fn write_lines(&mut self, lines: &[u8]) -> usize {
         if !self.is_in_place() {
-            self.file = open(&self.path)?;
-            self.torn = ends_within_a_line(&self.path);
+            let Ok(file) = open(&self.path) else { return 0 };
+            (self.file, self.torn) = (file, ends_within_a_line(&self.path));
         }
-        if self.torn {
-            self.file.write_all(b"\n")?;
-            self.torn = false;
+        if self.torn && write_all_of(&mut self.file, b"\n") == 0 {
+            return 0;
         }
-        let written = self.file.write_all(lines);
-        self.torn = written.is_err();
+        let written = write_all_of(&mut self.file, lines);
+        // Where nothing was written, the file ends with a line.
+        self.torn = written > 0 && lines.get(written - 1) != Some(&b'\n');
         written
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
     }
 }
 

@@ -2,7 +2,7 @@
 //! users define names, help texts and what is counted.
 
 use super::endpoint::Endpoint;
-use super::request_record::Context;
+use super::request_record::{Context, LimitUse, RequestRecord};
 use prometheus::core::Collector;
 use prometheus::{
     CounterVec, Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
@@ -10,6 +10,10 @@ use prometheus::{
 };
 use std::borrow::Cow;
 
+/// Shares of a limit at which somebody may want to act.
+const OF_LIMIT: [f64; 3] = [0.5, 0.8, 1.0];
+/// Shares of a context window: from 0.8 on `compact` frees some as shipped, and at 1 requests are refused.
+const OF_WINDOW: [f64; 3] = [0.5, 0.8, 0.9];
 /// The statuses with their own series.
 const STATUSES: std::ops::Range<u16> = 100..600;
 
@@ -156,6 +160,48 @@ impl Contexts {
             if count > 0 {
                 family.with_label_values(&labels).inc_by(count);
             }
+        }
+    }
+}
+
+/// How much of limits and of context windows is used.
+pub(super) struct Shares {
+    limits: HistogramVec,
+    windows: Histogram,
+}
+
+impl Shares {
+    pub(super) fn new(make: &Maker<'_>) -> Result<Self, Error> {
+        Ok(Self {
+            limits: make.histograms(
+                "toolrein_limit_utilization",
+                "The used share of the scarcest limit of each policy, after each request that counts for it.",
+                &["policy"],
+                &OF_LIMIT,
+            )?,
+            windows: make.histogram(
+                "toolrein_context_utilization",
+                "The share of the model's context window that the billed prompt fills, of requests whose window is known and \
+                 for which the upstream reported usage.",
+                &OF_WINDOW,
+            )?,
+        })
+    }
+
+    /// Counts one request.
+    pub(super) fn record(&self, record: &RequestRecord) {
+        let share = |limit: &LimitUse| limit.used as f64 / limit.limit.max(1) as f64;
+        // Uses of one policy follow each other.
+        for of_policy in record.usage_of_limits.chunk_by(|one, next| one.policy == next.policy) {
+            let Some(policy) = of_policy.first().and_then(|limit| limit.policy) else { continue };
+            let scarcest = of_policy.iter().filter(|limit| limit.is_used).map(share).reduce(f64::max);
+            scarcest.into_iter().for_each(|share| self.limits.with_label_values(&[policy]).observe(share));
+        }
+        let prompt = record.tokens.prompt;
+        if let Some(window) = record.context_window.filter(|window| prompt > 0 && *window > 0) {
+            // Each reply bills about the same prompt.
+            let prompt = prompt as f64 / f64::from(record.reasks + 1);
+            self.windows.observe(prompt / f64::from(window));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Gauges of the current state, and the sources of their values, which are called when they are rendered. Counts
-//! nothing itself.
+//! Gauges of the current state and counters of what others count, with the sources of their values, which are called when
+//! they are rendered. Counts nothing itself.
 
 use super::families::Maker;
 use super::metrics::{Metrics, RELOADS};
-use prometheus::{Error, IntGauge, IntGaugeVec};
+use prometheus::{Error, IntCounter, IntGauge, IntGaugeVec};
 use std::sync::OnceLock;
 
 /// See the module's documentation.
@@ -47,10 +47,19 @@ impl Metrics {
     }
 }
 
+/// Where a value comes from.
+type Counting = Box<dyn Fn() -> u64 + Send + Sync>;
+
 /// A gauge whose value comes from a source.
 pub(super) struct PolledGauge {
     gauge: IntGauge,
-    count: OnceLock<Box<dyn Fn() -> u64 + Send + Sync>>,
+    count: OnceLock<Counting>,
+}
+
+/// A counter whose increments come from a source: what has come since it was asked last.
+pub(super) struct PolledCounter {
+    counter: IntCounter,
+    more: OnceLock<Counting>,
 }
 
 impl Gauges {
@@ -102,6 +111,23 @@ impl Gauges {
         self.connections.poll();
         self.confirmations_pending.poll();
         self.body_bytes.poll();
+    }
+}
+
+impl PolledCounter {
+    pub(super) fn of(counter: IntCounter) -> Self {
+        Self { counter, more: OnceLock::new() }
+    }
+
+    /// Sets the source of the increments, in the same way as that of a gauge.
+    pub(super) fn set_source(&self, more: impl Fn() -> u64 + Send + Sync + 'static) {
+        let _ = self.more.set(Box::new(more));
+    }
+
+    pub(super) fn poll(&self) {
+        if let Some(more) = self.more.get() {
+            self.counter.inc_by(more());
+        }
     }
 }
 

@@ -264,6 +264,25 @@ mod tests {
     }
 
     #[test]
+    fn the_first_request_of_a_conversation_has_its_start_tokens_and_a_repetition_has_none() {
+        let declared_tools = vec!["a".to_owned(), "b".to_owned()];
+        let first = RequestRecord {
+            system_tokens: Some(320),
+            definition_tokens: 930,
+            declared_tools,
+            ..RequestRecord::new(Route::Chat)
+        };
+        let written = |record: &RequestRecord| {
+            let line = lines(json_at(Level::Info), |log| log.request(record)).remove(0);
+            ["start_tokens", "start_tokens_system", "start_tokens_tools", "start_tools"]
+                .map(|key| line.get(key).and_then(Value::as_u64))
+        };
+        assert_eq!(written(&first), [Some(1_250), Some(320), Some(930), Some(2)]);
+        assert_eq!(written(&RequestRecord { repeated: true, ..first.clone() }), [None; 4]);
+        assert_eq!(written(&RequestRecord { system_tokens: None, ..first }), [None; 4], "a later request");
+    }
+
+    #[test]
     fn as_text_it_is_one_line_too() {
         let sink = Sink::default();
         let log = Log::open(Settings { format: Format::Text, level: Level::Info }, sink.clone());

@@ -3,32 +3,27 @@
 
 use super::approvers::Approvers;
 use super::billed::Summaries;
-use super::families::{Contexts, Counters, Maker, Requests};
+use super::families::{Contexts, Counters, Maker, Requests, Shares};
 use super::gauges::Gauges;
 use super::gen_ai::GenAi;
 use super::lost::Lost;
 use super::models::{Model, Models};
-use super::request_record::{
-    LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult,
-};
+use super::request_record::{On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult};
 pub use super::span_counts::SpanCounts;
 use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{
-    CounterVec, Error, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder,
-};
+use prometheus::{CounterVec, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 use std::time::Duration;
 
 /// Buckets of definitions' tokens: one small tool has a hundred, a large set of an editor's tools thirty thousand.
 const DEFINITION_TOKENS: [f64; 3] = [1_000.0, 5_000.0, 20_000.0];
-/// The targets are 0.5 ms at 32 KB and 3 ms at 1 MB. Few buckets, since each is a series of every sidecar.
-const OVERHEAD_SECONDS: [f64; 6] = [0.000_1, 0.000_5, 0.001, 0.003, 0.01, 0.1];
+/// The targets are 0.5 ms at 32 KB and 3 ms at 1 MB. 50 ms are too much: an alert of
+/// ours needs that bound. Few buckets, since each is a series of every sidecar.
+const OVERHEAD_SECONDS: [f64; 7] = [0.000_1, 0.000_5, 0.001, 0.003, 0.01, 0.05, 0.1];
 /// A model's answer: from a cached word to a long chain of thought.
 const ANSWER_SECONDS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0];
-/// Shares of a limit at which somebody may want to act.
-const SHARES: [f64; 3] = [0.5, 0.8, 1.0];
 /// In the order of [`PolicyTokens`].
 const EFFECTS: [&str; 3] = ["removed", "added", "reasked"];
 /// The labels of [`Metrics::count_summary_tokens`] and [`Metrics::count_question_tokens`].
@@ -49,7 +44,7 @@ pub struct Metrics {
     tools: Tools,
     models: Models,
     sums: Sums,
-    limits: HistogramVec,
+    shares: Shares,
     gen_ai: GenAi,
     context: Contexts,
     client_gone: IntCounter,
@@ -129,12 +124,7 @@ impl Metrics {
             tools: Tools::new(&make, tools)?,
             models: Models::new(&make)?,
             sums: Sums::new(&make)?,
-            limits: make.histograms(
-                "toolrein_limit_utilization",
-                "The used share of the scarcest limit of each policy, after each request.",
-                &["policy"],
-                &SHARES,
-            )?,
+            shares: Shares::new(&make)?,
             gen_ai: GenAi::new(&make)?,
             context: Contexts::new(&make)?,
             client_gone: make.counter(
@@ -261,6 +251,7 @@ impl Metrics {
     /// All metrics in the text format, version 0.0.4.
     pub fn render(&self) -> String {
         self.gauges.poll();
+        self.lost.poll();
         let mut text = String::new();
         for family in self.registry.gather() {
             // Only a family without a name or a value cannot be written, and the registry gathers no such family.
@@ -314,19 +305,9 @@ impl Metrics {
                 }
             }
         }
-        self.record_limits(record);
+        self.shares.record(record);
         if is_read {
             self.gen_ai.record(record, &model.name);
-        }
-    }
-
-    /// The scarcest limit of each policy; uses of one policy follow each other.
-    fn record_limits(&self, record: &RequestRecord) {
-        let share = |limit: &LimitUse| limit.used as f64 / limit.limit.max(1) as f64;
-        for of_policy in record.usage_of_limits.chunk_by(|one, next| one.policy == next.policy) {
-            let Some(policy) = of_policy.first().and_then(|limit| limit.policy) else { continue };
-            let scarcest = of_policy.iter().map(share).fold(0.0, f64::max);
-            self.limits.with_label_values(&[policy]).observe(scarcest);
         }
     }
 }
@@ -424,7 +405,8 @@ impl Deeds {
             )?,
             ungoverned: make.words(
                 "toolrein_ungoverned_total",
-                "Governed requests that were relayed unread because they could not be read, by reason.",
+                "Governed requests that were relayed unread because they could not be read, or (odd_text) whose messages were \
+                 left as they are in part, by reason.",
                 "why",
             )?,
             implausible_usage: make.counter(
@@ -469,7 +451,8 @@ impl Deeds {
         record.fallbacks.iter().for_each(|kind| self.fallbacks.add(kind.as_str(), 1));
         record.summaries.iter().for_each(|result| self.summaries.kinds.add(result.as_str(), 1));
         record.unjudged.iter().for_each(|why| self.unjudged.add(why, 1));
-        record.ungoverned.iter().for_each(|why| self.ungoverned.add(why, 1));
+        let ungoverned = record.ungoverned.or(record.partly_ungoverned);
+        ungoverned.into_iter().for_each(|why| self.ungoverned.add(why, 1));
         self.reasks.inc_by(record.reasks.into());
         record.confirmations.iter().for_each(|how| self.confirmations.add(how.as_str(), 1));
         record.approvals.iter().for_each(|approval| self.approvers.count(approval));
@@ -481,7 +464,7 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::request_record::{Action, Context, Route};
+    use super::super::request_record::{Action, Context, LimitUse, Route};
     use super::*;
 
     fn metrics() -> Metrics {
@@ -698,7 +681,13 @@ toolrein_upstream_seconds_count 1"#;
     #[test]
     fn the_scarcest_limit_of_each_policy_counts() {
         let metrics = metrics();
-        let limit = |policy, used| LimitUse { policy: Some(policy), tool: "t".to_owned(), used, limit: 10 };
+        let limit = |policy, used| LimitUse {
+            policy: Some(policy),
+            tool: "t".to_owned(),
+            used,
+            limit: 10,
+            is_used: true,
+        };
         let usage_of_limits = vec![limit("budget", 4), limit("rate_limit", 2), limit("rate_limit", 9)];
         metrics.record(&RequestRecord { usage_of_limits, ..RequestRecord::new(Route::Chat) });
         let text = metrics.render();

@@ -51,6 +51,13 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
+    /// These sinks. The metrics count the lines that the others lose.
+    pub fn new(metrics: Arc<Metrics>, log: Log, audit: Audit, spans: Spans, live: Arc<Live>) -> Self {
+        let (of_log, of_audit) = (log.clone(), audit.clone());
+        metrics.count_lost_lines_by(move || of_log.take_lost(), move || of_audit.take_lost());
+        Self { metrics, log, audit, spans, live }
+    }
+
     /// Records one client request. Call once for each request, when it has ended.
     pub fn record(&self, record: &RequestRecord) {
         self.metrics.record(record);
@@ -58,8 +65,6 @@ impl Telemetry {
         self.audit.request(record);
         self.spans.record(record);
         self.live.record(record);
-        self.metrics.add_lost_log_lines(self.log.take_lost());
-        self.metrics.add_lost_audit_lines(self.audit.take_lost());
     }
 
     /// Sends the last traces, for some seconds at most, then flushes and ends the log and the audit log, for a second at
@@ -95,18 +100,13 @@ mod tests {
     #[test]
     fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
-        let telemetry = Telemetry {
-            metrics: Arc::new(Metrics::new(OwnSeries::none()).unwrap()),
-            log,
-            audit: Audit::off(),
-            spans: Spans::off(),
-            live: Arc::new(Live::new(Bounds { conversations: 1, with_decisions: true, body_bytes: 0 })),
-        };
+        let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
+        let live = Arc::new(Live::new(Bounds { conversations: 1, with_decisions: true, body_bytes: 0 }));
+        let telemetry = Telemetry::new(metrics, log, Audit::off(), Spans::off(), live);
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();
         // The thread has ended, so this one is lost too.
         telemetry.record(&RequestRecord::new(Route::Relay));
-        telemetry.metrics.add_lost_log_lines(telemetry.log.take_lost());
         let text = telemetry.metrics.render();
         assert!(text.contains("\ntoolrein_log_lines_lost_total 2\n"), "{text}");
     }

@@ -1,5 +1,5 @@
 //! A bounded queue of lines with one writer thread (`tracing-appender`). No caller waits for the disk or the terminal:
-//! a line that finds the queue full, or that cannot be written, is dropped and counted. Knows nothing of the lines'
+//! a line that finds the queue full, or that cannot be written whole, is dropped and counted. Knows nothing of the lines'
 //! content.
 
 use std::io::{self, Write};
@@ -20,6 +20,34 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// no system call to wake it for every one.
 const REST: Duration = Duration::from_millis(10);
 
+/// Where lines are written.
+pub(super) trait LineSink: Send + 'static {
+    /// Writes `lines` as far as that is possible, and returns how many bytes of them were written.
+    fn write_lines(&mut self, lines: &[u8]) -> usize;
+}
+
+impl<W: Write + Send + 'static> LineSink for W {
+    fn write_lines(&mut self, lines: &[u8]) -> usize {
+        let written = write_all_of(self, lines);
+        // Lines in a buffer that cannot be flushed are lost, wherever it ends.
+        if self.flush().is_ok() { written } else { 0 }
+    }
+}
+
+/// Writes `bytes` until they are all written or writing fails; returns how many were.
+pub(super) fn write_all_of(sink: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while written < bytes.len() {
+        match sink.write(&bytes[written..]) {
+            Ok(0) => break,
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    written
+}
+
 /// The sending side.
 pub(super) struct Queue {
     writer: NonBlocking,
@@ -38,7 +66,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// A queue whose lines go to `sink`, written by a thread of this `name`.
-    pub(super) fn new(name: &str, sink: impl Write + Send + 'static) -> Self {
+    pub(super) fn new(name: &str, sink: impl LineSink) -> Self {
         let (failed, waiting) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
         let (failures, queued) = (Arc::clone(&failed), Arc::clone(&waiting));
         let batches = Batches { sink, batch: Vec::new(), lines: 0, queued, failed: failures };
@@ -90,7 +118,7 @@ fn weight(line: &[u8]) -> usize {
     line.len().max(LEAST_BYTES)
 }
 
-impl<W: Write> Write for Batches<W> {
+impl<W: LineSink> Write for Batches<W> {
     /// Takes one line.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.queued.fetch_sub(weight(line), Ordering::Relaxed);
@@ -110,10 +138,12 @@ impl<W: Write> Write for Batches<W> {
     }
 }
 
-impl<W: Write> Batches<W> {
+impl<W: LineSink> Batches<W> {
     fn settle(&mut self) {
-        if self.lines > 0 && self.sink.write_all(&self.batch).and_then(|()| self.sink.flush()).is_err() {
-            self.failed.fetch_add(self.lines, Ordering::Relaxed);
+        if self.lines > 0 {
+            let written = self.sink.write_lines(&self.batch).min(self.batch.len());
+            let whole = self.batch[..written].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.failed.fetch_add(self.lines.saturating_sub(whole), Ordering::Relaxed);
         }
         self.lines = 0;
         self.batch.clear();
@@ -138,6 +168,31 @@ mod tests {
 
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    /// Has room for so many bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let fit = bytes.len().min(self.0);
+            self.0 -= fit;
+            if fit == 0 { Err(io::Error::from(io::ErrorKind::StorageFull)) } else { Ok(fit) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_a_batch_that_fits_in_part_only_the_lines_that_are_not_whole_are_lost() {
+        for (room, lost) in [(0, 10), (1, 10), (5, 9), (7, 9), (49, 1), (50, 0)] {
+            let queue = Queue::new("log", Full(room));
+            (0..10).for_each(|_| queue.push(b"line\n"));
+            queue.finish();
+            assert_eq!(queue.take_lost(), lost, "{room} bytes of room");
         }
     }
 

@@ -72,6 +72,8 @@ pub(super) struct RequestLine<'a> {
     unjudged: &'a [&'static str],
     #[serde(flatten)]
     tokens: Tokens,
+    #[serde(flatten)]
+    start: StartTokens,
     #[serde(skip_serializing_if = "is_nothing")]
     context_touched: bool,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -105,6 +107,20 @@ struct Tokens {
     /// Estimated by the model's prices.
     #[serde(skip_serializing_if = "is_nothing")]
     cost_usd: Option<f64>,
+}
+
+/// What the first request of a conversation holds before anything was said, in estimated tokens.
+#[derive(Default, Serialize)]
+struct StartTokens {
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens_system: u64,
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tokens_tools: u64,
+    /// How many tools it declares.
+    #[serde(skip_serializing_if = "is_nothing")]
+    start_tools: usize,
 }
 
 /// What a policy did.
@@ -207,7 +223,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             client_gone: record.client_gone,
             streamed: record.streamed,
             repeated: record.repeated,
-            ungoverned: record.ungoverned,
+            ungoverned: record.ungoverned.or(record.partly_ungoverned),
             actions: list(&record.actions, Act::from),
             tool_calls: list(&record.judged, |call| Call::new(call, &record.usage_of_limits)),
             approvals: list(&record.approvals, Approval::from),
@@ -223,6 +239,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             prefix_breaks: list(&record.prefix_breaks, |cause| cause.as_str()),
             unjudged: &record.unjudged,
             tokens: Tokens::from(record),
+            start: StartTokens::from(record),
             context_touched: record.context.touched,
             held_out: record.context.held_out,
             request_bytes: record.request_bytes,
@@ -247,6 +264,18 @@ impl From<&RequestRecord> for Tokens {
             tokens_reasoning: tokens.reasoning,
             tokens_saved: tokens.saved,
             cost_usd: record.cost.map(|nanodollars| nanodollars as f64 / 1e9),
+        }
+    }
+}
+
+impl From<&RequestRecord> for StartTokens {
+    fn from(record: &RequestRecord) -> Self {
+        let Some(system) = record.system_tokens.filter(|_| !record.repeated) else { return Self::default() };
+        Self {
+            start_tokens: system + record.definition_tokens,
+            start_tokens_system: system,
+            start_tokens_tools: record.definition_tokens,
+            start_tools: record.declared_tools.len(),
         }
     }
 }
@@ -288,7 +317,7 @@ impl<'a> From<&'a NewResult> for ToolResult<'a> {
 
 impl<'a> From<&'a LimitUse> for Limit<'a> {
     fn from(limit: &'a LimitUse) -> Self {
-        let LimitUse { policy, tool, used, limit } = limit;
+        let LimitUse { policy, tool, used, limit, .. } = limit;
         Self { policy: *policy, tool: bounded::name(tool), used: *used, limit: *limit }
     }
 }

@@ -43,6 +43,8 @@ pub struct RequestRecord {
     pub streamed: bool,
     /// Why a governed request was relayed unread: `not_json`, `no_messages`, `lone_surrogate`, ...
     pub ungoverned: Option<&'static str>,
+    /// Why some of its messages were left as they are, while the rest was governed.
+    pub partly_ungoverned: Option<&'static str>,
     /// What policies did that they had not done to an earlier request.
     pub actions: Vec<Action>,
     /// The calls that the model made in this reply.
@@ -60,12 +62,16 @@ pub struct RequestRecord {
     pub tokens: Tokens,
     /// What each policy did to the number of tokens.
     pub policy_tokens: Vec<PolicyTokens>,
+    /// The names of the tools that the request declares.
+    pub declared_tools: Vec<String>,
     /// The estimated tokens of the tools that the request declares.
     pub definition_tokens: u64,
     /// The estimated tokens of the system messages, of the first request of a conversation.
     pub system_tokens: Option<u64>,
-    /// What they cost in billionths of a dollar; `None` where the model's price is not known.
+    /// What the billed tokens cost in billionths of a dollar; `None` where the model's price is not known.
     pub cost: Option<u64>,
+    /// The model's context window in tokens, where it is known.
+    pub context_window: Option<u32>,
     /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
     pub implausible_usage: bool,
     pub context: Context,
@@ -136,6 +142,9 @@ pub const EDITS: [&str; 7] =
     ["cleared", "shown_once", "text_blocked", "pointed", SHORTENED, "annotated", "turns_dropped"];
 /// A text was shortened.
 pub const SHORTENED: &str = "shortened";
+
+/// A policy refused a request, or would have in observe mode.
+pub const REJECTED: &str = "rejected";
 
 /// The target of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,6 +331,8 @@ pub struct LimitUse {
     pub tool: String,
     pub used: u64,
     pub limit: u64,
+    /// The request counts for it. Only of a limit on calls over several conversations: a call of the request counts.
+    pub is_used: bool,
 }
 
 /// The timing of a request.

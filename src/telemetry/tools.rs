@@ -17,13 +17,13 @@ const MAX_UNKNOWN: usize = 100;
 /// The series of all further tools.
 const OTHER: &str = "other";
 
-/// Buckets from a word to 16 MiB, in factors of four.
-const BYTES: [f64; 9] =
-    [64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0];
+/// Buckets from a word to 16 MiB, in factors of four, and 1,500, from which on an alert of ours calls results long.
+const BYTES: [f64; 10] =
+    [64.0, 256.0, 1_024.0, 1_500.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 16_777_216.0];
 /// The same sizes in tokens, at four bytes a token.
 const TOKENS: [f64; 9] = [16.0, 64.0, 256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 4_194_304.0];
-/// Buckets from a look-up in memory to a person's answer.
-const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0];
+/// Buckets from a look-up in memory to a person's answer; from 30 seconds on an alert of ours calls a tool slow.
+const SECONDS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 30.0, 60.0, 300.0, 1_800.0];
 
 /// Which tools have series of their own.
 #[derive(Clone)]

@@ -58,9 +58,9 @@ class World:
         acted = [POLICIES[(number * 7 + at * 3) % len(POLICIES)] for at in range(number % 4)]
         return {"id": f"support-{20480 - number:05d}" if number % 3 else f"research/eu west {9000 - number}",
                 "model": MODELS[number % 4], "profile": ["support", "research", None][number % 3],
-                "caller": f"{(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}", "requests": 3 + number % 23, "calls": number % 41,
+                "caller": f"{(number + 1) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}", "requests": 3 + number % 23, "refused": 0, "turns": 1 + number % 5, "calls": number % 41,
                 "blocked": (number % 7) if acted else 0, "tokens_removed": (number * 977) % 64000 if acted else 0,
-                "tokens_added": (number % 9) * 40, "last_ms": now_ms() - number * 4100 - 800, "policies": sorted(set(acted)), "is_stopped": False}
+                "tokens_added": (number % 9) * 40, "started_ms": now_ms() - number * 4100 - 600_800, "last_ms": now_ms() - number * 4100 - 800, "duration_ms": 600_000, "policies": sorted(set(acted)), "is_stopped": False}
 
     def past(self):
         rows = [("refund_payment", {"order": "A-10233", "amount_eur": 129.0}, "approve", "Mara Lind", None),
@@ -108,7 +108,8 @@ class World:
                 "reloads": {"ok": 3, "refused": 1, "last_ms": now_ms() - 1_500_000}, "config": {"hash": "9f31c2aa", "path": "/etc/toolrein/proxy.toml"},
                 "recorder": {"on": True, "dropped": 0},
                 "refusals": [{"model": "gemma2:2b", "kind": "tools", "callers": "all", "cost": "requests are sent without their tools: the model can call nothing",
-                              "met": 2, "avoided": 411, "first_ms": now_ms() - 3_000_000, "last_ms": now_ms() - 20_000}]}
+                              "met": 2, "avoided": 411, "first_ms": now_ms() - 3_000_000, "last_ms": now_ms() - 20_000}],
+                "rules": {"tools": 14, "unfitted": [{"key": "policy.confirm.tools", "pattern": "refunds", "near": "refund"}]}}
 
     def config(self):
         return {"mode": "enforce", "upstream": {"url": "http://127.0.0.1:9000/v1", "idle_timeout": "5m"},
@@ -132,6 +133,8 @@ class World:
             "items": items(), "budgets": [{"policy": "budget", "name": "tool_calls", "used": 50, "limit": 50},
                                           {"policy": "budget", "name": "billed_tokens", "used": 168_000, "limit": 200_000},
                                           {"policy": "rate_limit", "name": "web_search", "used": 2, "limit": 5}],
+            "tool_calls": [{"at_ms": now_ms() - 60_000, "tool": "web_search", "verdict": "allow", "took_ms": 840, "outcome": "ok"},
+                           {"at_ms": now_ms() - 12_000, "tool": "web_search", "verdict": "block", "took_ms": None, "outcome": None}],
             "decisions": [{"at_ms": now_ms() - 60_000, "tool": "web_search", "verdict": "allow", "policy": None, "used": None, "limit": None, "message": None},
                           {"at_ms": now_ms() - 41_000, "tool": "run_sql", "verdict": "modify", "policy": "arguments", "used": None, "limit": None,
                            "message": "\"limit\" was text and became a number."},

@@ -46,6 +46,7 @@ class Trouble(Mocked):
         self.page.one(".attention li", "does not answer")
         self.page.one(".attention li", "dropped 4 records")
         self.page.one(".attention li", "gemma2:2b: requests were answered without their tools")
+        self.page.one(".attention li", "1 rule fits none of the tools in use")
         self.assertEqual(self.page.accessibility(), [])
         del self.server.world.health
         self.page.script("dispatchEvent(new Event('online'))")
@@ -119,6 +120,7 @@ class Nothing(Mocked):
             self.assertEqual(self.page.accessibility(), [], view)
         self.page.go("health")
         self.page.one(".figure", "none since the start")
+        self.page.one("tbody tr", "refunds")
         self.page.go("overview")
         self.page.one(".readout", "Nothing in the last hour")
 

@@ -202,26 +202,66 @@ fn where_calls_are_restricted_an_answer_to_a_request_that_nobody_can_read_is_pas
     assert_eq!(upstream.requests().len(), 18);
 }
 
-#[test]
-fn requests_with_odd_strings_go_up_untouched_and_counted_and_their_replies_are_judged_all_the_same() {
+/// A model that calls `f` twice in each reply.
+fn calling_twice() -> Scripted {
     // The test's own parser rejects half of a surrogate pair.
-    let upstream = Scripted::start(|_, request| {
+    Scripted::start(|_, request| {
         let speech = Speech::calls(&[("call_0", "f", "{}"), ("call_1", "f", "{}")]);
         let stream = String::from_utf8_lossy(&request.body).contains("\"stream\":true");
         if stream { Reply::events(&speech.chunks(false)) } else { Reply::json(200, &speech.whole()) }
-    });
+    })
+}
+
+#[test]
+fn a_message_with_an_odd_string_goes_up_untouched_and_counted_and_the_rest_is_governed_all_the_same() {
+    let upstream = calling_twice();
     let settings = format!("{}[policy.truncate]\nmax_chars = 1000\n", budget(4));
     let toolrein = Toolrein::before(&upstream, &settings);
     for (nth, odd) in [r"\u0000", r"\ud800", r"\udc00\ud800", r"\u0000\ud83d"].into_iter().enumerate() {
         for (turn, stream) in [false, true].into_iter().enumerate() {
-            let body = crate::talk::after(&["MARK", "result", &long_text(3000)], stream).replace("MARK", odd);
+            let long = long_text(3000);
+            let body = crate::talk::after(&["MARK", "result", &long], stream).replace("MARK", odd);
             let reply = chat(&toolrein, &body);
             let seen = String::from_utf8(upstream.request(2 * nth + turn).body).unwrap();
-            assert_eq!(seen, body);
+            let (before, after) = body.split_once(&long).unwrap();
+            assert!(seen.starts_with(before) && seen.ends_with(after), "{seen}");
+            assert!(seen.contains("[toolrein: cut ") && seen.len() < body.len() - 1_500, "{seen}");
             assert!(!reply.text().contains("_1\""), "the second call is blocked");
         }
     }
     toolrein.wait_for_metric("toolrein_ungoverned_total{why=\"odd_text\"}", 8.0);
+}
+
+#[test]
+fn half_a_surrogate_pair_anywhere_in_a_request_switches_nothing_off() {
+    let upstream = calling_twice();
+    let toolrein = Toolrein::before(&upstream, "[policy.truncate]\nmax_chars = 1000\n");
+    let long = long_text(3000);
+    let call = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"ARGUMENTS"}}"#;
+    let chat_body = format!(
+        r#"{{"model":"m","user":"USER","messages":[{{"role":"system","content":"SYSTEM"}},{{"role":"user","content":"q"}},{{"role":"assistant","content":"ANSWER","tool_calls":[{call}]}},{{"role":"tool","tool_call_id":"a","content":"{long}"}}],"tools":[{{"type":"function","function":{{"name":"f","description":"TOOL","parameters":{{"type":"object"}}}}}}]}}"#
+    );
+    let responses_body = format!(
+        r#"{{"model":"m","user":"USER","instructions":"SYSTEM","input":[{{"role":"user","content":"ANSWER"}},{{"type":"function_call","call_id":"a","name":"f","arguments":"ARGUMENTS"}},{{"type":"function_call_output","call_id":"a","output":"{long}"}}],"tools":[{{"type":"function","name":"f","description":"TOOL","parameters":{{"type":"object"}}}}]}}"#
+    );
+    let mut nth = 0;
+    for (path, body) in [("/v1/chat/completions", chat_body), ("/v1/responses", responses_body)] {
+        for mark in ["USER", "SYSTEM", "ANSWER", "ARGUMENTS", "TOOL"] {
+            let body = body.replace(mark, r"half \ud83d");
+            Request::post(&format!("{}{path}", toolrein.origin()), &body).send();
+            let seen = String::from_utf8(upstream.request(nth).body).unwrap();
+            let (before, after) = body.split_once(&long).unwrap();
+            assert!(seen.starts_with(before) && seen.ends_with(after), "{path} {mark}: {seen}");
+            assert!(seen.contains("[toolrein: cut "), "{path} {mark}: {seen}");
+            nth += 1;
+        }
+    }
+    // A name of a member that parsers read differently may be another one: such a body is left as it is.
+    let odd_name = format!(
+        r#"{{"messages\u0000":[],"model":"m","messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[{call}]}},{{"role":"tool","tool_call_id":"a","content":"{long}"}}]}}"#
+    );
+    chat(&toolrein, &odd_name);
+    assert_eq!(String::from_utf8(upstream.request(nth).body).unwrap(), odd_name);
 }
 
 #[test]

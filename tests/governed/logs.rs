@@ -239,3 +239,43 @@ fn a_stream_that_the_end_of_the_program_cuts_has_its_line_too() {
     toolrein.wait();
     assert_eq!(log_line(&toolrein, 0)["streamed"], true);
 }
+
+#[test]
+fn the_first_request_of_a_conversation_logs_what_it_holds_before_anything_was_said() {
+    let upstream = Scripted::start(|_, request| match request.path.ends_with("responses") {
+        true => crate::support::responses::Output::text("r", "ok").reply(request),
+        false => Reply::speech(request, &Speech::text("ok")),
+    });
+    let toolrein = Toolrein::before(&upstream, &budget(3));
+    let system = "You answer questions about orders. ".repeat(40);
+    let parameters =
+        json!({"type": "object", "properties": {"id": {"type": "integer", "description": "of the order"}}});
+    let user = json!({"role": "user", "content": "q"});
+    let answer = json!({"role": "assistant", "content": "ok"});
+    let chat_tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
+    let responses_tool = json!({"type": "function", "name": "f", "parameters": parameters});
+    let developer = json!({"role": "developer", "content": system});
+    for (nth, (path, list, first, tool)) in [
+        ("chat/completions", "messages", json!({"role": "system", "content": system}), chat_tool),
+        ("responses", "input", developer, responses_tool),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let url = format!("{}/{path}", toolrein.base_url());
+        let ask = |said: Value| {
+            let body = json!({"model": "m", list: said, "tools": [tool, tool]});
+            assert_eq!(Request::post(&url, body.to_string()).send().status, 200);
+        };
+        ask(json!([first, user]));
+        let line = log_line(&toolrein, 2 * nth);
+        let number = |key: &str| line[key].as_u64().unwrap_or_else(|| panic!("{key} in {line}"));
+        assert!((200..500).contains(&number("start_tokens_system")), "{line}");
+        assert!((20..200).contains(&number("start_tokens_tools")), "{line}");
+        assert_eq!(number("start_tokens"), number("start_tokens_system") + number("start_tokens_tools"));
+        assert_eq!(number("start_tools"), 2);
+        ask(json!([first, user, answer, user]));
+        let line = log_line(&toolrein, 2 * nth + 1);
+        assert!(line.get("start_tokens").is_none(), "a later request: {line}");
+    }
+}

@@ -21,6 +21,7 @@ mod bills;
 mod coded_requests;
 mod codings;
 mod counting;
+mod counts;
 mod drains;
 mod friendly;
 mod headers;

@@ -25,7 +25,7 @@ fn text_of(dir: &Path) -> String {
 }
 
 /// The lines of the recording, once there are so many.
-fn lines(dir: &Path, count: usize) -> Vec<Value> {
+pub(crate) fn lines(dir: &Path, count: usize) -> Vec<Value> {
     until("the recording", || {
         let text = text_of(dir);
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -34,12 +34,12 @@ fn lines(dir: &Path, count: usize) -> Vec<Value> {
     })
 }
 
-fn recording(dir: &Path, more: &str, policies: &str) -> String {
+pub(crate) fn recording(dir: &Path, more: &str, policies: &str) -> String {
     format!("record = {{ dir = {dir:?}, {more} }}\n{policies}")
 }
 
 /// What a command of the program writes about the directory.
-fn toolrein(command: &str, dir: &Path, more: &[&str]) -> String {
+pub(crate) fn toolrein(command: &str, dir: &Path, more: &[&str]) -> String {
     let mut program = Command::new(env!("CARGO_BIN_EXE_toolrein"));
     program.arg(command).arg(dir).args(more);
     let output = program.output().unwrap();

@@ -284,3 +284,27 @@ fn on_the_responses_api_a_quota_counts_tells_what_is_left_and_refuses_where_the_
         assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!("quota_exhausted")));
     }
 }
+
+/// A quota that another conversation used up is no limit of the requests that call none of its tools.
+#[test]
+fn requests_that_call_no_tool_of_a_quota_are_not_in_its_utilization() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| match nth < 2 {
+            true => search(nth, request),
+            false => text("No tool is needed.", request),
+        });
+        let day = "[policy.budget]\nday = { tool_calls = 2 }\n";
+        let program = Toolrein::before(&upstream, &format!("{TWO}{day}"));
+        for nth in 0..7 {
+            ask_as(&program, "Bearer sk-a", &conversation(form, nth));
+        }
+        program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 7.0);
+        for policy in ["quota", "budget"] {
+            let count = |end: &str| {
+                program.metric(&format!("toolrein_limit_utilization{end}{{policy=\"{policy}\"}}"))
+            };
+            assert!((count("_count") - 2.0).abs() < 0.5, "{policy}: {}", program.metrics());
+            assert!((count("_sum") - 1.5).abs() < 0.01, "{policy}: half of it, then all");
+        }
+    });
+}

@@ -37,6 +37,7 @@ pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
         tool_call_id: None,
         name: None,
         odd: false,
+        is_ambiguous: false,
         seals: false,
     };
     let (start, odd_before) = (scanner.at(), scanner.odd());
@@ -47,7 +48,7 @@ pub fn parse_message(scanner: &mut Scanner<'_>) -> Result<Message, Fault> {
         parse_member(&mut message, &decode_bytes(key, scanner.text()), scanner, &mut seen)?;
     }
     message.span = Span::new(start, scanner.at());
-    message.odd |= scanner.odd();
+    message.odd = message.is_ambiguous || scanner.odd();
     scanner.restore_odd(odd_before || message.odd);
     Ok(message)
 }
@@ -92,7 +93,7 @@ fn parse_member(
             if let Some(deciding) = deciding_in_another_case(key) {
                 seen.once(deciding)?;
                 // To parsers that ignore case, an edit would add a member that this one already is.
-                message.odd = true;
+                message.is_ambiguous = true;
             }
             scanner.skip()?;
         }

@@ -57,7 +57,7 @@ pub(super) fn rest(
             let mut seen = *seen;
             seen.once(MESSAGES)?;
             let list = List { key, start: scanner.at() };
-            let before = Request { odd: scanner.odd(), ..request.clone() };
+            let before = Request { has_odd_text: scanner.odd(), ..request.clone() };
             **head = Some(Head { request: before, seen, list });
         }
         let value = parse_member(request, key, scanner, seen)?;
@@ -65,7 +65,7 @@ pub(super) fn rest(
     }
     request.span = Span::new(request.span.range().start, scanner.at());
     scanner.end()?;
-    request.odd = scanner.odd();
+    request.settle_oddness(scanner.odd());
     let text = scanner.text();
     let has = |name| request.value(text, name).is_some();
     request.takes_more_tools = has("tools") && !has("functions");
@@ -461,7 +461,8 @@ mod tests {
     fn an_odd_string_marks_the_request_and_only_its_own_message() {
         let request =
             read_str(r#"{"messages":[{"role":"user","content":"\ud800"},{"role":"user","content":"x"}]}"#);
-        assert!(request.odd && request.messages[0].odd && !request.messages[1].odd);
+        assert!(request.has_odd_text && !request.odd);
+        assert!(request.messages[0].odd && !request.messages[1].odd);
     }
 }
 

@@ -124,7 +124,7 @@ fn rest(
             let mut seen = *seen;
             seen.once(INPUT)?;
             let list = List { key, start: scanner.at() };
-            let before = Request { odd: scanner.odd(), ..request.clone() };
+            let before = Request { has_odd_text: scanner.odd(), ..request.clone() };
             *head = Some(Head { request: before, seen, list });
         }
         let value = parse_member(request, key, scanner, seen)?;
@@ -133,7 +133,7 @@ fn rest(
     }
     request.span = Span::new(request.span.range().start, scanner.at());
     scanner.end()?;
-    request.odd = scanner.odd();
+    request.settle_oddness(scanner.odd());
     let body = scanner.text();
     let has = |name: &str| request.value(body, name).is_some_and(|value| value.of(body) != b"null");
     let is_upstream = has("previous_response_id") || has("conversation") || has("prompt");
@@ -293,7 +293,7 @@ fn rest_of_items(request: &mut Request, scanner: &mut Scanner<'_>) -> Result<(),
 
 fn message(span: Span, role: Role, content: Content) -> Message {
     let (calls, tool_call_id, name) = (Calls::default(), None, None);
-    Message { span, role, content, calls, tool_call_id, name, odd: false, seals: false }
+    Message { span, role, content, calls, tool_call_id, name, odd: false, is_ambiguous: false, seals: false }
 }
 
 fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -> Result<(), Fault> {

@@ -1,6 +1,7 @@
 //! The top of the page: the verdict in one sentence, the figures, and the map of messages with its legend. Only lays out.
 
 use super::super::facts::{Explained, Fate, Shown};
+use super::super::headline::{counts, headline, replayed_blocks};
 use super::super::visible::{grouped, grouped_noun, one_line};
 use crate::plural::{counted, noun_after};
 use maud::{Markup, html};
@@ -10,51 +11,21 @@ const ROLES: [&str; 5] = ["system", "user", "assistant", "tool", "other"];
 
 pub(super) fn summary(explained: &Explained) -> Markup {
     html! {
-        p.verdict { (verdict(explained)) }
+        p.verdict { (headline(explained)) }
+        @if let Some(blocks) = replayed_blocks(explained) { p { (blocks) } }
         (figures(explained))
         (map(explained))
         (legend(explained))
     }
 }
 
-/// In one sentence, how the conversation would have gone.
-fn verdict(explained: &Explained) -> String {
-    let totals = &explained.totals;
-    let first = explained.messages.iter().flat_map(|shown| &shown.calls);
-    let first = first.filter(|call| call.ruling.is_blocked()).find_map(|call| call.objections.first());
-    let calls = match (totals.calls, totals.blocked) {
-        (0, _) => "There were no calls to judge".to_owned(),
-        (1, 0) => "Its one call would have run".to_owned(),
-        (all, 0) => format!("All {all} calls would have run"),
-        (all, blocked) => {
-            let by = first.map_or(String::new(), |first| format!(", the first by {}", first.policy));
-            format!("{blocked} of {} would have been blocked{by}", counted(all, "call"))
-        }
-    };
-    let refused = match explained.refusals.as_slice() {
-        [] => String::new(),
-        [one] => format!(", a request would have been refused by {}", one.policy),
-        more => format!(", {} requests would have been refused", more.len()),
-    };
-    let tokens = match (totals.tokens_removed, totals.tokens_added) {
-        (0, 0) => "the model would have read the conversation as it was recorded".to_owned(),
-        (removed, added) if removed == added => "the model would have read as many tokens".to_owned(),
-        (removed, added) if removed > added => {
-            format!("the model would have read {} less", grouped_noun(removed - added, "token"))
-        }
-        (removed, added) => {
-            format!("the model would have read {} more", grouped_noun(added - removed, "token"))
-        }
-    };
-    format!("{calls}{refused}, and {tokens}.")
-}
-
 fn figures(explained: &Explained) -> Markup {
     let totals = &explained.totals;
+    let (calls, blocked) = counts(explained);
     let touched = explained.messages.iter().filter(|shown| shown.is_touched()).count();
     let figures = [
-        ("calls", totals.calls as u64, "in all".to_owned()),
-        ("blocked", totals.blocked as u64, format!("of {}", counted(totals.calls, "call"))),
+        ("calls", calls, "in all".to_owned()),
+        ("blocked", blocked, format!("of {}", counted(calls, "call"))),
         ("notices", totals.notices as u64, "texts of toolrein".to_owned()),
         ("removed", totals.tokens_removed, format!("of {}", grouped_noun(totals.tokens_before, "token"))),
         ("added", totals.tokens_added, noun_after(totals.tokens_added, "token")),

@@ -2,6 +2,7 @@
 
 use super::super::texts::Text;
 use crate::conversation::account::{KINDS, Kind, Scope};
+use crate::plan::CALLS_OF_DAY;
 use std::time::Duration;
 
 /// The kinds in the order of [`ALL`].
@@ -116,7 +117,7 @@ pub(super) fn name_of(scope: Scope, kind: Kind) -> &'static str {
             "conversation:time_ms",
             "conversation:context_tokens",
         ],
-        ["day:tool_calls", "day:requests", "day:billed_tokens", "day:spend_microusd", "day:time_ms", ""],
+        [CALLS_OF_DAY, "day:requests", "day:billed_tokens", "day:spend_microusd", "day:time_ms", ""],
     ];
     NAMES[scope as usize][kind as usize]
 }

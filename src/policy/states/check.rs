@@ -4,6 +4,7 @@
 use super::machine::{Machine, State, Transition};
 use super::written::{Config, StateConfig, TransitionConfig, Trigger};
 use crate::policy::ConfigError;
+use crate::policy::about::exact_names;
 use crate::policy::pattern::Pattern;
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeMap;
@@ -188,7 +189,7 @@ fn never_called(machine: &Machine) -> Vec<ConfigError> {
             let tool = tool.as_str();
             if !machine.allows_ever(tool) {
                 let all = machine.named_tools();
-                let near = all.iter().find(|name| are_one_apart(name, tool));
+                let near = exact_names(&all).find(|name| are_one_apart(name, tool));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
                 problems.push(ConfigError::new(key, format!("no state lets `{tool}` be called{hint}")));
             } else if transition.trigger == Trigger::ToolCalled && !machine.allows(place, tool) {

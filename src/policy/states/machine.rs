@@ -5,7 +5,7 @@ use super::text::{count_words, is_question};
 use super::written::Trigger;
 use crate::conversation::outcome::{Emptiness, has_failed, is_empty};
 use crate::conversation::{ToolResult, View};
-use crate::policy::about::Callable;
+use crate::policy::about::{Callable, NamedTool, list_tools};
 use crate::policy::pattern::Pattern;
 use regex::Regex;
 use std::cell::OnceCell;
@@ -115,16 +115,16 @@ impl Machine {
         self.route_over(from, tool, &healthy).or_else(|| self.route_over(from, tool, &|_| true))
     }
 
-    /// Every tool that is named, without patterns.
-    pub fn named_tools(&self) -> Vec<String> {
-        let listed = self.states.iter().filter_map(|state| state.tools.as_ref()).flatten();
-        let moving = self.states.iter().flat_map(|state| &state.transitions);
-        let all = self.always.iter().chain(listed).chain(moving.filter_map(|one| one.tool.as_ref()));
-        let mut names: Vec<String> =
-            all.filter(|pattern| pattern.is_exact()).map(|pattern| pattern.as_str().to_owned()).collect();
-        names.sort();
-        names.dedup();
-        names
+    /// Every tool that is named, with the key that names it.
+    pub fn named_tools(&self) -> Vec<NamedTool> {
+        let of_state = |state: &State| {
+            let listed = list_tools(format!("state.{}.tools", state.name), state.tools.iter().flatten());
+            let moving = state.transitions.iter().enumerate().flat_map(|(at, transition)| {
+                list_tools(format!("state.{}.on.{}.tool", state.name, at + 1), &transition.tool)
+            });
+            listed.into_iter().chain(moving).collect::<Vec<_>>()
+        };
+        list_tools("always", &self.always).into_iter().chain(self.states.iter().flat_map(of_state)).collect()
     }
 
     fn route_over(

@@ -1,14 +1,17 @@
-//! The newest conversations: who has them, what was decided on their calls, how much of each limit they have used. No
-//! texts but the sentences that policies wrote to the model.
+//! The newest conversations: who has them, when their calls were made and what was decided on them, how much of each limit
+//! they have used. No texts but the sentences that policies wrote to the model.
 
 use super::hold_out::{Comparison, Cost, comparison};
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{JudgedCall, LimitUse, RequestRecord, Verdict};
+use crate::telemetry::request_record::{JudgedCall, LimitUse, On, REJECTED, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
+/// Calls that are kept of each conversation.
+const MOST_CALLS: usize = 200;
 /// Decisions that are kept of each conversation.
 const MOST_DECISIONS: usize = 50;
 /// Limits that are kept of each conversation.
@@ -37,15 +40,28 @@ pub struct Conversation {
     /// A keyed hash of the caller's credential.
     pub caller: Option<String>,
     pub requests: u64,
+    /// Requests that a policy refused.
+    pub refused: u64,
+    /// User messages that began or continued it.
+    pub turns: u64,
     pub calls: u64,
     pub blocked: u64,
+    /// The policy that blocked the first of them.
+    pub first_blocked_by: Option<&'static str>,
     pub tokens_removed: u64,
     /// Added by notices, or billed for asking again.
     pub tokens_added: u64,
+    /// The beginning of its first request, in ms since the epoch.
+    pub started_ms: u64,
     /// The end of its newest request, in ms since the epoch.
     pub last_ms: u64,
+    /// From its beginning to the end of its newest request.
+    pub duration_ms: u64,
     /// The policies that acted on it.
     pub policies: BTreeSet<&'static str>,
+    /// Its newest calls, the oldest first.
+    #[serde(skip)]
+    pub timed_calls: VecDeque<TimedCall>,
     /// The newest decisions of policies on its calls, the oldest first.
     #[serde(skip)]
     pub decisions: VecDeque<CallDecision>,
@@ -63,6 +79,19 @@ pub struct Conversation {
     /// A policy has ended this turn.
     #[serde(skip)]
     pub(super) is_ended: bool,
+}
+
+/// When a call was made, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TimedCall {
+    /// The end of the reply that made it, in ms since the epoch.
+    pub at_ms: u64,
+    pub tool: String,
+    pub verdict: &'static str,
+    /// From its release to the request with its result.
+    pub took_ms: Option<u64>,
+    /// What its result was: `ok`, `empty` or `failed`; `None`: it has not come.
+    pub outcome: Option<&'static str>,
 }
 
 /// What was decided on one call.
@@ -174,10 +203,16 @@ impl Conversation {
         replace(&mut self.profile, record.profile.as_deref());
         replace(&mut self.caller, record.caller.as_deref());
         self.requests += 1;
+        if self.requests == 1 {
+            self.started_ms = now_ms.saturating_sub(millis(record.times.total));
+        }
+        self.turns += u64::from(is_new_turn);
+        let is_rejected = record.actions.iter().any(|act| act.on == On::Request && act.action == REJECTED);
+        self.refused += u64::from(is_rejected && record.error.is_some());
         self.cost.turns += u64::from(is_new_turn);
         self.cost.tokens += record.tokens.prompt;
         self.is_held_out |= record.context.held_out;
-        self.last_ms = now_ms;
+        (self.last_ms, self.duration_ms) = (now_ms, now_ms.saturating_sub(self.started_ms));
         self.calls += record.judged.len() as u64;
         for tokens in &record.policy_tokens {
             self.tokens_removed += tokens.removed;
@@ -188,6 +223,9 @@ impl Conversation {
         for call in &record.judged {
             let is_blocked = call.verdict == Verdict::Block;
             self.blocked += u64::from(is_blocked);
+            if is_blocked && self.first_blocked_by.is_none() {
+                self.first_blocked_by = call.said.first().map(|said| said.policy);
+            }
             if is_blocked && !self.is_ended && call.said.iter().any(|said| ENDING.contains(&said.policy)) {
                 (self.is_ended, is_runaway) = (true, true);
             }
@@ -195,7 +233,35 @@ impl Conversation {
         Met { is_new_turn, is_runaway, shares: self.shares(&record.usage_of_limits) }
     }
 
+    /// Keeps the calls of the reply, and what came of those before.
+    fn keep_calls(&mut self, record: &RequestRecord, now_ms: u64) {
+        for result in record.results.iter().filter(|_| !record.repeated) {
+            // The results of a request answer the calls of the reply before it, mostly in their order.
+            let is_open =
+                |call: &&mut TimedCall| call.outcome.is_none() && call.verdict != Verdict::Block.as_str();
+            let name = bounded::name(&result.tool);
+            let call = self.timed_calls.iter_mut().filter(is_open).find(|call| call.tool == *name);
+            if let Some(call) = call {
+                (call.took_ms, call.outcome) = (result.took.map(millis), Some(result.outcome.as_str()));
+            }
+        }
+        for call in &record.judged {
+            if self.timed_calls.len() >= MOST_CALLS {
+                self.timed_calls.pop_front();
+            }
+            let (tool, verdict) = (bounded::name(&call.tool).into_owned(), call.verdict.as_str());
+            self.timed_calls.push_back(TimedCall {
+                at_ms: now_ms,
+                tool,
+                verdict,
+                took_ms: None,
+                outcome: None,
+            });
+        }
+    }
+
     fn keep_decisions(&mut self, record: &RequestRecord, now_ms: u64) {
+        self.keep_calls(record, now_ms);
         for call in
             record.judged.iter().filter(|call| call.verdict != Verdict::Allow || !call.said.is_empty())
         {
@@ -210,7 +276,7 @@ impl Conversation {
     }
 
     fn forget_decisions(&mut self) {
-        (self.decisions, self.limits) = (VecDeque::new(), Vec::new());
+        (self.timed_calls, self.decisions, self.limits) = (VecDeque::new(), VecDeque::new(), Vec::new());
     }
 
     /// What a list shows of it.
@@ -221,6 +287,7 @@ impl Conversation {
             profile: self.profile.clone(),
             caller: self.caller.clone(),
             policies: self.policies.clone(),
+            timed_calls: VecDeque::new(),
             decisions: VecDeque::new(),
             limits: Vec::new(),
             shares: BTreeMap::new(),
@@ -244,6 +311,10 @@ impl Conversation {
             })
             .collect()
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Keeps the `newest` text, where there is one.

@@ -128,6 +128,11 @@ impl Live {
         self.state().tools.summaries()
     }
 
+    /// The tools that programs have declared, or whose results they have sent; `None` where there are too many to keep.
+    pub fn tool_names(&self) -> Option<Vec<String>> {
+        self.state().tools.names()
+    }
+
     /// The control group beside the other conversations that are kept.
     pub fn hold_out(&self) -> Comparison {
         self.state().conversations.hold_out()

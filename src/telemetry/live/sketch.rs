@@ -1,4 +1,4 @@
-//! A bounded sketch of a distribution (DDSketch), which gives its percentiles within 2%.
+//! A bounded sketch of a distribution: its percentiles are exact while it has few values, and then within 2% (DDSketch).
 
 use serde::Serialize;
 use sketches_ddsketch::{Config, DDSketch};
@@ -10,8 +10,15 @@ const BINS: u32 = 512;
 /// Values below count as zero.
 const LEAST: f64 = 1e-6;
 
+/// The most values whose percentiles are exact: with more of them P99 is a value among others.
+const MOST_EXACT: usize = 200;
+
 /// See the module's documentation.
-pub(super) struct Sketch(DDSketch);
+pub(super) struct Sketch {
+    /// All values so far, while they are few.
+    few: Vec<f64>,
+    all: DDSketch,
+}
 
 /// Percentiles; null where nothing was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -23,19 +30,37 @@ pub struct Percentiles {
 
 impl Default for Sketch {
     fn default() -> Self {
-        Self(DDSketch::new(Config::new(ERROR, BINS, LEAST)))
+        Self { few: Vec::new(), all: DDSketch::new(Config::new(ERROR, BINS, LEAST)) }
     }
 }
 
 impl Sketch {
     pub(super) fn add(&mut self, value: f64) {
-        self.0.add(value);
+        self.all.add(value);
+        if self.all.count() <= MOST_EXACT {
+            self.few.push(value);
+        } else {
+            self.few = Vec::new();
+        }
     }
 
     pub(super) fn percentiles(&self) -> Percentiles {
-        let at = |share| self.0.quantile(share).ok().flatten().map(three_digits);
+        let mut few = self.few.clone();
+        few.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| match few.is_empty() {
+            // The least value that so large a share of all values does not exceed.
+            false => {
+                few.get(((few.len() as f64 * share).ceil() as usize).max(1) - 1).copied().map(to_millionths)
+            }
+            true => self.all.quantile(share).ok().flatten().map(three_digits),
+        };
         Percentiles { p50: at(0.5), p95: at(0.95), p99: at(0.99) }
     }
+}
+
+/// Without the digits that only the arithmetic of floating-point numbers adds.
+fn to_millionths(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
 }
 
 /// More digits would be of no value.
@@ -50,6 +75,28 @@ fn three_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_of_few_values_are_values_that_occurred() {
+        let of = |values: &[f64]| {
+            let mut sketch = Sketch::default();
+            values.iter().for_each(|value| sketch.add(*value));
+            let Percentiles { p50, p95, p99 } = sketch.percentiles();
+            [p50, p95, p99].map(Option::unwrap)
+        };
+        for (values, expected) in [
+            (&[400.0, 900.0, 1_500.0][..], [900.0, 1_500.0, 1_500.0]),
+            (&[1_500.0, 400.0, 900.0], [900.0, 1_500.0, 1_500.0]),
+            (&[7.0], [7.0, 7.0, 7.0]),
+            (&[0.0, 0.0], [0.0, 0.0, 0.0]),
+            (&[1_234.0, 5_678_901.0], [1_234.0, 5_678_901.0, 5_678_901.0]),
+            (&[0.1 + 0.2], [0.3, 0.3, 0.3]),
+        ] {
+            assert_eq!(of(values), expected, "{values:?}");
+        }
+        let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(of(&hundred), [50.0, 95.0, 99.0]);
+    }
 
     #[test]
     fn percentiles_are_within_a_few_percent_and_null_without_values() {

@@ -91,7 +91,9 @@ fn the_newest_conversations_are_kept_and_listed_first() {
 #[test]
 fn a_runaway_is_counted_once_a_turn_and_so_is_each_share_of_a_limit() {
     let live = Live::new(BOUNDS);
-    let limit = |used| vec![LimitUse { policy: Some("budget"), tool: "*".to_owned(), used, limit: 10 }];
+    let limit = |used| {
+        vec![LimitUse { policy: Some("budget"), tool: "*".to_owned(), used, limit: 10, is_used: true }]
+    };
     let mut within = record("a");
     within.results = rich().results;
     for (used, judged) in [(6, vec![]), (9, vec![blocked("loops")]), (10, vec![blocked("budget")])] {

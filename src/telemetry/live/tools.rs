@@ -1,21 +1,25 @@
-//! What each tool did: calls, results, and the distributions of their sizes and times; and what the first requests of
+//! The tools: which there are, and what each did: calls, results, and the distributions of their sizes and times; and what the first requests of
 //! conversations hold before anything was said.
 
 use super::sketch::{Percentiles, Sketch};
 use crate::telemetry::bounded;
 use crate::telemetry::request_record::{RequestRecord, ResultOutcome, Verdict};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The most tools that are kept apart.
 const MOST_TOOLS: usize = 200;
 /// All further tools.
 const OTHER: &str = "other";
+/// The most names of tools that are kept: some programs offer hundreds.
+const MOST_NAMES: usize = 2_000;
 
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Tools {
     by_name: BTreeMap<String, Tool>,
+    /// The tools that programs have declared, or whose results they have sent.
+    names: BTreeSet<String>,
     system_tokens: Sketch,
     definition_tokens: Sketch,
 }
@@ -58,6 +62,15 @@ pub struct Start {
 
 impl Tools {
     pub(super) fn record(&mut self, record: &RequestRecord) {
+        let declared = record.declared_tools.iter();
+        for name in declared.chain(record.results.iter().map(|result| &result.tool)) {
+            if !name.is_empty()
+                && self.names.len() < MOST_NAMES
+                && !self.names.contains(&*bounded::name(name))
+            {
+                self.names.insert(bounded::name(name).into_owned());
+            }
+        }
         for call in &record.judged {
             let tool = self.tool(&call.tool);
             tool.calls += 1;
@@ -99,6 +112,11 @@ impl Tools {
             .collect();
         all.sort_by_key(|tool| std::cmp::Reverse(tool.calls));
         all
+    }
+
+    /// The names of the tools that there are; `None` where there are too many to keep.
+    pub(super) fn names(&self) -> Option<Vec<String>> {
+        (self.names.len() < MOST_NAMES).then(|| self.names.iter().cloned().collect())
     }
 
     pub(super) fn start(&self) -> Start {

@@ -3,7 +3,7 @@
 import { change, conversationPath, get } from "../api.js";
 import { h, keyed, replace, setText } from "../dom.js";
 import { openExplanation } from "../explain.js";
-import { count, number, percent, readableArguments, share, time } from "../format.js";
+import { count, duration, number, percent, readableArguments, seconds, share, time } from "../format.js";
 import { ask, bar, empty, figure, panel, pill, verdict } from "../parts.js";
 import { table } from "../table.js";
 
@@ -80,6 +80,15 @@ const decisionsTable = () => table({ caption: "Decisions", key: (row) => `${row.
     { title: "What the model was shown", fixed: true, class: "words", value: (row) => row.message },
   ] });
 
+/** Each call with its time, how long it took and what its result was. */
+const callsTable = () => table({ caption: "Calls", key: (row) => row.position, nothing: "No call was made yet.", columns: [
+  { title: "Time", fixed: true, class: "when", value: (row) => row.at_ms, cell: (row) => h("time", {}, time(row.at_ms)) },
+  { title: "Tool", fixed: true, value: (row) => row.tool, cell: (row) => h("code", {}, row.tool) },
+  { title: "Verdict", fixed: true, value: (row) => row.verdict, cell: (row) => verdict(row.verdict) },
+  { title: "Took", fixed: true, numeric: true, value: (row) => row.took_ms ?? -1, cell: (row) => row.took_ms == null ? "–" : seconds(row.took_ms / 1000) },
+  { title: "Result", fixed: true, value: (row) => row.outcome ?? "", cell: (row) => row.outcome ?? "–" },
+] });
+
 /** The buttons: explain, stop or resume the conversation, stop its caller. */
 function switches(context, id) {
   const problem = h("p", { class: "problem", role: "alert" });
@@ -125,11 +134,12 @@ function switches(context, id) {
 }
 
 function facts() {
-  const all = { requests: figure("Requests"), calls: figure("Tool calls"), removed: figure("Tokens removed") };
+  const all = { started: figure("Started"), requests: figure("Requests"), calls: figure("Tool calls"), removed: figure("Tokens removed") };
   return {
     element: h("dl", { class: "figures" }, Object.values(all).map((one) => one.element)),
     set(data) {
-      all.requests.set(number(data.requests), `last at ${time(data.last_ms)}`);
+      all.started.set(time(data.started_ms), `for ${duration(data.duration_ms)}`);
+      all.requests.set(number(data.requests), `${count(data.turns, "turn")}, last at ${time(data.last_ms)}`);
       all.calls.set(number(data.calls), `${number(data.blocked)} blocked`, data.blocked > 0);
       all.removed.set(number(data.tokens_removed), `${number(data.tokens_added)} added`);
     },
@@ -142,13 +152,14 @@ export const conversation = {
   isPrivate: true,
   create(context, route) {
     const { id } = route;
-    const [buttons, numbers, items, budgets, decisions] = [switches(context, id), facts(), itemsPanel(), budgetsPanel(), decisionsTable()];
+    const [buttons, numbers, items, budgets] = [switches(context, id), facts(), itemsPanel(), budgetsPanel()];
+    const [decisions, calls] = [decisionsTable(), callsTable()];
     const labels = h("p", { class: "labels" });
     return {
       element: h("div", { class: "grid thirds" },
         h("div", { class: "wide lead" }, h("p", {}, h("a", { href: "#/conversations" }, "All conversations")), labels, buttons.element),
         numbers.element,
-        panel("Decisions", {}, decisions.element), budgets.element, items.element),
+        panel("Decisions", {}, decisions.element), budgets.element, panel("Calls", { wide: true }, calls.element), items.element),
       load: (signal) => get(conversationPath(id), signal),
       show(data) {
         replace(labels, JSON.stringify([data.model, data.profile, data.caller, data.is_stopped, data.policies]), () => [
@@ -157,6 +168,7 @@ export const conversation = {
         buttons.set(data);
         numbers.set(data);
         decisions.set(data.decisions.map((row, position) => ({ ...row, position })).reverse());
+        calls.set((data.tool_calls ?? []).map((row, position) => ({ ...row, position })).reverse());
         items.set(data.items);
         budgets.set(data.budgets);
       },

@@ -1,4 +1,4 @@
-// Health: errors, delays, the state store, reloads, and the configuration in force beside the file's.
+// Health: errors, delays, the state store, reloads, rules that fit no tool, and the configuration in force beside the file's.
 
 import { get } from "../api.js";
 import { h, setText } from "../dom.js";
@@ -40,6 +40,26 @@ function figures() {
       all.reloads.set(number(data.reloads.ok), reloaded(data.reloads), data.reloads.refused > 0);
       const on = data.recorder?.on;
       all.recorder.set(on ? "on" : "off", on ? `${count(data.recorder.dropped, "record")} dropped` : "no request is recorded", Boolean(on && data.recorder.dropped > 0));
+    },
+  };
+}
+
+/** Names and patterns in the settings that no tool has; hidden where there are none. */
+function rules() {
+  const line = h("p", { class: "note" });
+  const list = table({ caption: "Rules that fit no tool", key: (row) => `${row.key} ${row.pattern}`, nothing: "Every rule fits a tool.", columns: [
+    { title: "Key", fixed: true, value: (row) => row.key, cell: (row) => h("code", {}, row.key) },
+    { title: "Name or pattern", fixed: true, value: (row) => row.pattern, cell: (row) => h("code", {}, row.pattern) },
+    { title: "Did you mean", fixed: true, value: (row) => row.near ?? "", cell: (row) => row.near ? h("code", {}, row.near) : "–" },
+  ] });
+  const element = panel("Rules that fit no tool", { wide: true }, line, list.element);
+  return {
+    element,
+    set(found) {
+      const unfitted = found?.unfitted ?? [];
+      element.hidden = unfitted.length === 0;
+      setText(line, `None of the ${count(found?.tools ?? 0, "tool")} declared or used since the start fits them, so they have no effect yet.`);
+      list.set(unfitted);
     },
   };
 }
@@ -109,7 +129,7 @@ export const health = {
   name: "health",
   title: "Health",
   create() {
-    const [numbers, config, changed, refused] = [figures(), configuration(), difference(), refusals()];
+    const [numbers, unfitted, config, changed, refused] = [figures(), rules(), configuration(), difference(), refusals()];
     let all = 1;
     const errors = table({ caption: "Failed requests by status", key: (row) => row.status, sort: 1, nothing: "No request has failed.", columns: [
       { title: "Status", value: (row) => String(row.status) },
@@ -118,7 +138,7 @@ export const health = {
     ] });
     return {
       element: h("div", { class: "grid" }, numbers.element, panel("Failed requests by status", { wide: true }, errors.element),
-        refused.element, changed.element, config.element),
+        refused.element, unfitted.element, changed.element, config.element),
       async load(signal) {
         const parts = [get("api/health", signal), get("config", signal), session.isSignedIn ? get("api/config/difference", signal) : null];
         const [now, inForce, other] = await Promise.all(parts);
@@ -129,6 +149,7 @@ export const health = {
         numbers.set(now);
         errors.set(now.errors);
         refused.set(now.refusals);
+        unfitted.set(now.rules);
         changed.set(other);
         config.set(inForce, now.config);
       },

@@ -123,6 +123,48 @@ fn a_pytest_failure_keeps_its_explanation() {
     assert!(cut.ends_with("FAILED tests/test_shop.py::test_total - assert 3 == 4\n"));
 }
 
+/// The rows of an order, as a server of MCP gives them.
+fn rows(count: usize) -> Value {
+    (0..count)
+        .map(|id| serde_json::json!({"id": id, "name": format!("order {id}"), "note": "paid \"at once\"", "total": id * 3}))
+        .collect()
+}
+
+#[test]
+fn json_within_the_text_of_mcp_content_is_cut_by_its_rows_and_stays_json() {
+    let text = |inner: &str| serde_json::json!([{"type": "text", "text": inner}]).to_string();
+    for inner in [rows(400).to_string(), serde_json::to_string_pretty(&rows(400)).unwrap()] {
+        let outer = cut_json(&text(&inner), 4_000);
+        let shown = outer[0]["text"].as_str().unwrap();
+        let inner: Value = serde_json::from_str(shown).unwrap_or_else(|error| panic!("{error} in {shown}"));
+        let kept = inner.as_array().unwrap();
+        let whole = kept.iter().filter(|row| row.is_object()).count();
+        assert!(whole >= 20, "{whole} rows in {shown}");
+        assert!(kept.iter().all(|row| row.is_string() || row.as_object().unwrap().len() == 4), "{shown}");
+        assert_eq!((&kept[0]["id"], &kept[kept.len() - 1]["id"]), (&0.into(), &399.into()), "head and tail");
+        assert!(shown.chars().count() > 2_000, "the room is used: {}", shown.chars().count());
+    }
+}
+
+#[test]
+fn json_stays_valid_in_every_string_that_holds_it() {
+    let rows = rows(300);
+    let twice = serde_json::json!({"content": [{"type": "text", "text": serde_json::json!({"rows": rows.to_string()}).to_string()}]});
+    let outer = cut_json(&twice.to_string(), 3_000);
+    let inner: Value = serde_json::from_str(outer["content"][0]["text"].as_str().unwrap()).unwrap();
+    let innermost: Value = serde_json::from_str(inner["rows"].as_str().unwrap()).unwrap();
+    assert!(innermost.as_array().unwrap().iter().filter(|row| row.is_object()).count() >= 5, "{innermost}");
+    // A document that is a string as a whole: its announcement is within.
+    let quoted = serde_json::to_string(&rows.to_string()).unwrap();
+    let shown = cut_json(&quoted, 3_000);
+    let inner: Value = serde_json::from_str(shown.as_str().unwrap()).unwrap();
+    assert!(inner.as_array().unwrap().len() > 10, "{inner}");
+    // What only begins like JSON is a text.
+    let broken =
+        serde_json::json!([{"type": "text", "text": format!("[{}", "not JSON ".repeat(600))}]).to_string();
+    assert!(cut_json(&broken, 2_000)[0]["text"].as_str().unwrap().starts_with("[not JSON"));
+}
+
 #[test]
 fn kept_error_lines_take_only_their_share_of_the_limit() {
     let text: String = (0..5_000).map(|n| format!("error: number {n} failed\n")).collect();

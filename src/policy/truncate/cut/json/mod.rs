@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::Cut;
 use super::announce::{Mark, Wording};
+use crate::policy::texts::Texts;
 
 mod scan;
 pub(super) mod share;
@@ -59,6 +60,20 @@ pub(super) fn shorten(text: &str, total: usize, max_chars: usize, wording: Wordi
     out.push('"');
     out.push_str(close);
     fits(out, total, kept, max_chars)
+}
+
+/// Shortens the JSON object or array `text`, which has `total` characters, to `max_chars` without an announcement: it is a
+/// string of another document, which has one. `None` as [`shorten`].
+fn shorten_inner(text: &str, total: usize, max_chars: usize, texts: &Texts) -> Option<Cut> {
+    let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
+    serde_json::from_str::<&RawValue>(trimmed).ok()?;
+    let document = without_indentation(trimmed);
+    let chars = document.chars().count();
+    if chars <= max_chars {
+        return fits(document.into_owned(), total, chars, max_chars);
+    }
+    let cut = write::shorten(&scan::read(&document)?, max_chars, texts)?;
+    fits(cut.text, total, cut.kept, max_chars)
 }
 
 /// The bound is kept by construction; this guards it against any error in the arithmetic.

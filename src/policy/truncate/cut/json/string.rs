@@ -1,11 +1,11 @@
 //! The cut inside one JSON string. The string stays valid: no escape is split, and no pair of surrogates. A string
-//! that holds lines (the output of a command, a page) is cut like a text; any other by characters. Finding the
-//! strings is not its task.
+//! that holds JSON (the text of MCP content) is cut like a document and stays one; a string that holds lines (the output
+//! of a command, a page) like a text; any other by characters. Finding the strings is not its task.
 
 use memchr::{memchr, memmem};
 
 use super::super::announce::{INSIDE_STRING, Loss, Mark};
-use super::super::text;
+use super::super::{Cut, text};
 
 /// What is left of a string, without its quotes.
 pub(super) struct Piece {
@@ -18,6 +18,8 @@ pub(super) struct Piece {
 
 /// Below this room a string is cut by characters even if it has lines.
 const MIN_CHARS_FOR_LINES: usize = 400;
+/// Below this room a string is cut by characters even if it is JSON.
+const MIN_CHARS_FOR_JSON: usize = 100;
 /// Below this room a placeholder does not say how much is gone.
 const MIN_CHARS_FOR_COUNT: usize = 120;
 
@@ -25,14 +27,41 @@ const MIN_CHARS_FOR_COUNT: usize = 120;
 pub(super) fn shorten(quoted: &str, room: usize, mark: Mark<'_>) -> Piece {
     let raw = &quoted[1..quoted.len() - 1];
     let chars = raw.chars().count();
-    let by_lines = if room >= MIN_CHARS_FOR_LINES { by_lines(quoted, chars, room, mark) } else { None };
-    by_lines.unwrap_or_else(|| by_characters(raw, chars, room, mark))
+    let by_json = || by_json(quoted, chars, room, mark);
+    let by_lines = || if room >= MIN_CHARS_FOR_LINES { by_lines(quoted, chars, room, mark) } else { None };
+    by_json().or_else(by_lines).unwrap_or_else(|| by_characters(raw, chars, room, mark))
 }
 
-/// Decodes the string, cuts its text and encodes it again. `None` if it has no lines, cannot be decoded (a lone
-/// surrogate), or its escapes are so uneven that the result would not fit.
+/// Cuts the JSON document that the string holds, so that it stays one. `None` if it holds none, or as [`by_text`].
+fn by_json(quoted: &str, chars: usize, room: usize, mark: Mark<'_>) -> Option<Piece> {
+    let blanks = ["\\n", "\\r", "\\t", " "];
+    let mut start = &quoted[1..];
+    while let Some(rest) = blanks.iter().find_map(|blank| start.strip_prefix(blank)) {
+        start = rest;
+    }
+    if room < MIN_CHARS_FOR_JSON || !start.starts_with(['{', '[']) {
+        return None;
+    }
+    by_text(quoted, chars, room, mark, &|document, total, limit| match mark {
+        Mark::Full(wording) => super::shorten(document, total, limit, wording),
+        Mark::Quiet(texts) => super::shorten_inner(document, total, limit, texts),
+    })
+}
+
+/// Cuts the lines that the string holds. `None` if it has no lines, or as [`by_text`].
 fn by_lines(quoted: &str, chars: usize, room: usize, mark: Mark<'_>) -> Option<Piece> {
     memmem::find(quoted.as_bytes(), b"\\n")?;
+    by_text(quoted, chars, room, mark, &|lines, total, limit| {
+        (limit >= MIN_CHARS_FOR_LINES / 2).then(|| text::shorten(lines, total, limit, mark))
+    })
+}
+
+/// A cut of a text with so many characters to a limit.
+type TextCut<'a> = &'a dyn Fn(&str, usize, usize) -> Option<Cut>;
+
+/// Decodes the string, has its text `cut` and encodes it again. `None` if it cannot be decoded (a lone surrogate), or if
+/// its escapes are so uneven that the result would not fit.
+fn by_text(quoted: &str, chars: usize, room: usize, mark: Mark<'_>, cut: TextCut<'_>) -> Option<Piece> {
     let decoded: String = serde_json::from_str(quoted).ok()?;
     let decoded_chars = decoded.chars().count();
     let encoded = encode(&decoded)?;
@@ -51,10 +80,10 @@ fn by_lines(quoted: &str, chars: usize, room: usize, mark: Mark<'_>) -> Option<P
         limit = limit * room / encoded_chars;
         // A little less, since escapes are spread unevenly.
         limit -= limit / 40;
-        if limit < MIN_CHARS_FOR_LINES / 2 || limit >= decoded_chars {
+        if limit >= decoded_chars {
             return None;
         }
-        let cut = text::shorten(&decoded, decoded_chars, limit, mark);
+        let cut = cut(&decoded, decoded_chars, limit)?;
         let encoded = encode(&cut.text)?;
         encoded_chars = encoded.chars().count();
         if encoded_chars <= room {
