@@ -372,8 +372,7 @@ fn every_convention_of_usage_is_billed_alike_by_log_metric_and_budget() {
                 match stream {
                     false => Reply::json(200, &whole),
                     true => {
-                        let events = Output::text(nth, "ok").events(&request.json());
-                        let mut events: Vec<Value> = events.into_iter().collect();
+                        let mut events = Output::text(nth, "ok").events(&request.json());
                         events.last_mut().unwrap()["response"] = whole;
                         Reply::stream(events.iter().map(event))
                     }
