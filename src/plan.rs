@@ -51,6 +51,8 @@ pub struct Plan {
     pub one_at_a_time: bool,
     /// Do not send the request; answer it with this.
     pub refusal: Option<Refusal>,
+    /// The request is sent for the final answer of its turn: a limit is used up after which requests are refused.
+    pub final_answer: bool,
     /// Tools of ours that the model may call.
     own: Vec<OwnTool>,
     /// Calls of the reply that cannot be judged are not passed on.

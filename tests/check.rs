@@ -160,7 +160,8 @@ fn check_tells_what_is_in_effect() {
         "upstream  https://api.openai.com/v1",
         "  budget: shows the model its budget of tool calls, tokens, money and time, and blocks calls when it is used up",
         "    tool_calls = 50",
-        "    exhausted = \"answer\"",
+        "    exhausted = \"auto\"",
+        "    -> 50 tool calls in a turn: when it is used up, calls are blocked and the model answers; text still passes",
         "    default = { calls = 60, per = \"60s\" }",
         "    max_chars = 16000",
         "    acts on: requests that hold the whole history: not with previous_response_id or a conversation upstream, \
@@ -173,6 +174,50 @@ fn check_tells_what_is_in_effect() {
     let off = format!("Off: {}", names.filter(|name| !on.contains(name)).collect::<Vec<_>>().join(", "));
     assert!(report.lines().any(|reported| reported == off), "{off:?} is not in\n{report}");
     assert!(!report.contains("warning"), "{report}");
+}
+
+#[test]
+fn check_says_what_happens_when_a_limit_of_the_budget_is_used_up() {
+    let refused = |until: &str| {
+        format!("the running turn gets one final answer, then requests are refused with 400 {until}")
+    };
+    for (budget, lines) in [
+        (
+            "spend_usd = 2.0\nday = { spend_usd = 20.0 }",
+            vec![
+                "50 tool calls in a turn: when it is used up, calls are blocked and the model answers; text still passes".to_owned(),
+                format!("$2.00 in a conversation: when it is used up, {}", refused("until a new conversation begins")),
+                format!("$20.00 in a caller's day: when it is used up, {}", refused("until midnight UTC")),
+            ],
+        ),
+        (
+            "tool_calls = 0\nturn = { spend_usd = 0.5 }\nconversation = { requests = 9, time = \"1h\" }",
+            vec![
+                "$0.50 in a turn: when it is used up, calls are blocked and the model answers; text still passes".to_owned(),
+                format!("9 model requests in a conversation: when it is used up, {}", refused("until a new conversation begins")),
+                "1h in a conversation: when it is used up, calls are blocked and the model answers; text still passes".to_owned(),
+            ],
+        ),
+        (
+            "tool_calls = 0\nbilled_tokens = 100\nexhausted = \"answer\"",
+            vec!["100 billed tokens in a conversation: when it is used up, calls are blocked and the model answers; text still passes".to_owned()],
+        ),
+        (
+            "tool_calls = 0\nday = { requests = 5 }\nexhausted = \"reject\"",
+            vec!["5 model requests in a caller's day: when it is used up, requests are refused with 400 until midnight UTC, without a final answer".to_owned()],
+        ),
+    ] {
+        for table in ["policy.budget", "profile.x.policy.budget"] {
+            let (table, budget) = match table {
+                "policy.budget" => ("[policy.budget]\n".to_owned(), budget.to_owned()),
+                _ => ("[profile.x.policy.budget]\n".to_owned(), format!("tool_calls = 50\n{}", budget.replace("tool_calls = 0\n", ""))),
+            };
+            let (report, code) = check(text(&format!("base = \"none\"\n{table}{budget}")));
+            assert_eq!(code, 0, "{report}");
+            let found: Vec<&str> = report.lines().filter_map(|line| line.strip_prefix("    -> ")).collect();
+            assert!(lines.iter().all(|line| found.contains(&line.as_str())), "{found:?}");
+        }
+    }
 }
 
 #[test]

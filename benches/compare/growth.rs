@@ -143,7 +143,6 @@ fn store() -> Plot {
                 tallies: &[],
                 stops: &[],
                 pins: None,
-                bytes: name(at % 50),
                 now_ms: at,
                 now: Instant::now(),
             };

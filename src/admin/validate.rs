@@ -144,7 +144,7 @@ impl Known for StoreReader<'_> {
     fn facts(&mut self, query: &StoreQuery) -> Facts {
         // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
         let nobody = Hash::default();
-        let ask = Ask { request: nobody, conversation: nobody, bytes: nobody, ..query.ask() };
+        let ask = Ask { request: nobody, conversation: nobody, ..query.ask() };
         self.1.block_on(self.0.look_up(ask))
     }
 

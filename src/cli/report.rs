@@ -3,6 +3,7 @@
 use super::EXIT_REFUSED;
 use crate::config::{Config, Overrides, Profile, Source, shipped};
 use crate::policy;
+use crate::policy::set::PolicySet;
 use crate::serve::trial::Trial;
 use humantime::format_rfc3339_seconds;
 use std::fmt::Write as _;
@@ -87,7 +88,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         let scope = entry.and_then(|entry| entry.scope);
         let scope = scope.map_or_else(String::new, |scope| format!("\n    acts on: {scope}"));
         put_policy(&mut report, &format!("{name}: {summary}{scope}"), settings);
-        put_diagram(&mut report, config.policies.diagram(name));
+        put_effects(&mut report, &config.policies, name);
     }
     let on: Vec<&str> = config.policies.names().collect();
     if on.is_empty() {
@@ -101,7 +102,7 @@ fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> Strin
         put(&mut report, format_args!("\nProfile {}, {}:\n", profile.name, taken_by(config, profile)));
         for (name, settings) in profile.policy_settings() {
             put_policy(&mut report, name, &settings);
-            put_diagram(&mut report, profile.policies.diagram(name));
+            put_effects(&mut report, &profile.policies, name);
         }
         let on: Vec<&str> = profile.policies.names().collect();
         put(&mut report, format_args!("\n  All that are on: {}\n", or_none(&on)));
@@ -130,8 +131,12 @@ fn put_policy(report: &mut String, title: &str, settings: &[String]) {
     }
 }
 
-fn put_diagram(report: &mut String, diagram: Option<&str>) {
-    for line in diagram.iter().flat_map(|diagram| diagram.lines()) {
+/// What the settings of a policy amount to: in sentences, and as a drawing.
+fn put_effects(report: &mut String, policies: &PolicySet, name: &str) {
+    for effect in policies.effects(name) {
+        put(report, format_args!("    -> {effect}\n"));
+    }
+    for line in policies.diagram(name).iter().flat_map(|diagram| diagram.lines()) {
         put(report, format_args!("    {line}\n"));
     }
 }

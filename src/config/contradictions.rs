@@ -77,7 +77,8 @@ fn unreached(settings: &Map<String, Value>) -> Vec<String> {
     let early_empty = empty.filter(|(block, notice)| block <= notice).map(|(block, notice)| {
         format!("policy.loops.empty_block: {block} is not more than empty ({notice}), so calls are blocked before the model is warned")
     });
-    let blocks = settings.get("budget").and_then(|budget| budget.get("exhausted")) == Some(&"answer".into());
+    let exhausted = settings.get("budget").and_then(|budget| budget.get("exhausted")?.as_str());
+    let blocks = matches!(exhausted, Some("auto" | "answer"));
     let budget = number("budget", "tool_calls").filter(|_| blocks);
     let in_turn = number("turn_limits", "calls");
     add("policy.turn_limits.calls", in_turn);

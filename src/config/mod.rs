@@ -46,7 +46,7 @@ pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
 pub use file::Overrides;
-pub use prices::Price;
+pub use prices::{Price, cost_of};
 pub use profiles::{Profile, Profiles};
 pub use record::Record;
 pub use reload::Reload;

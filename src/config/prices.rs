@@ -114,19 +114,29 @@ impl FlatRates {
     }
 }
 
+/// What the replies with these usages cost, in billionths of a dollar: as the provider says, else by `price`. `None` where
+/// neither is known.
+pub fn cost_of(usages: &[Usage], price: Option<&Price>) -> Option<u64> {
+    let costs = usages.iter().filter_map(|usage| match usage.cost {
+        0 => Some(price?.of(usage)),
+        own => Some(own),
+    });
+    costs.reduce(u64::saturating_add)
+}
+
 impl Price {
-    /// What `usage` costs, in billionths of a dollar.
+    /// What the tokens of `usage` cost, in billionths of a dollar.
     pub fn of(&self, usage: &Usage) -> u64 {
         let Rates { input, cached_input, cache_write, output, reasoning } = self.rates;
         let cached = usage.cached.min(usage.prompt);
         let written = usage.cache_written.min(usage.prompt - cached);
-        let within = if usage.is_reasoning_beside() { 0 } else { usage.reasoning };
+        let thoughts = usage.reasoning.min(usage.completion);
         let parts = [
             (usage.prompt - cached - written, input),
             (cached, cached_input.unwrap_or(input)),
             (written, cache_write.unwrap_or(input)),
-            (usage.completion - within, output),
-            (usage.reasoning, reasoning.unwrap_or(output)),
+            (usage.completion - thoughts, output),
+            (thoughts, reasoning.unwrap_or(output)),
         ];
         let sum: u128 = parts.iter().map(|(tokens, rate)| u128::from(*tokens) * u128::from(*rate)).sum();
         u64::try_from(sum / PARTS).unwrap_or(u64::MAX)
@@ -190,15 +200,14 @@ mod tests {
             cache_written,
             completion,
             reasoning,
-            implausible: false,
+            ..Usage::default()
         };
         for (usage, nanodollars) in [
             (usage(1_000_000, 0, 0, 0, 0), 2_000_000_000),
             (usage(1_000, 400, 0, 0, 0), 600 * 2_000 + 400 * 500),
             (usage(1_000, 400, 100, 0, 0), 500 * 2_000 + 400 * 500 + 100 * 2_500),
             (usage(0, 0, 0, 100, 60), 40 * 8_000 + 60 * 4_000),
-            // The reasoning is counted beside the completion, as at xAI.
-            (usage(0, 0, 0, 6, 28), 6 * 8_000 + 28 * 4_000),
+            (usage(0, 0, 0, 28, 28), 28 * 4_000),
             (usage(1, 9, 9, 0, 0), 500),
         ] {
             assert_eq!(price(&rates).of(&usage), nanodollars, "{usage:?}");

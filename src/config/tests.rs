@@ -407,7 +407,7 @@ fn values_of_the_wrong_kind_are_reported() {
         ),
         (
             "[policy.budget]\nexhausted = \"stop\"",
-            r#"proxy.toml:2: policy.budget.exhausted: expected "answer" or "inform" or "reject" or "ask", found "stop""#,
+            r#"proxy.toml:2: policy.budget.exhausted: expected "auto" or "answer" or "inform" or "reject" or "ask", found "stop""#,
         ),
     ]);
 }

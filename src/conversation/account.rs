@@ -77,6 +77,8 @@ pub struct Carried {
     pub bought: [u32; SCOPES],
     /// The part of the sums that a retry of the same request must not add again.
     pub once: Once,
+    /// The turn has had its final answer, since a limit of the conversation or the day was used up.
+    pub final_answer: bool,
     /// Oldest first.
     pub pins: Vec<Pin>,
     /// What the model was last shown is left of each counted thing, by its name.
@@ -105,9 +107,14 @@ pub struct Once {
 /// A sum that several processes add to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
+    /// What was counted, also in advance: a request is counted by an estimate when it is sent.
     pub sums: Sums,
+    /// What was counted in advance and then not used. Apart from the sums, since each of the two only grows.
+    pub refunded: Sums,
     pub marks: Marks,
     pub bought: u32,
+    /// The last day since the epoch on which a turn of the conversation got its final answer; 0: none did.
+    pub final_answer_day: u64,
 }
 
 /// The account as policies receive it.
@@ -131,6 +138,9 @@ pub struct Account {
     pub since_ms: u64,
     /// The model's prices are known.
     pub is_priced: bool,
+    /// By scope: whether the running turn may still have its final answer where a limit of that scope is used up. A turn
+    /// that has not begun under this account may not.
+    pub may_answer: [bool; SCOPES],
 }
 
 impl Sums {
@@ -178,13 +188,20 @@ impl Marks {
 }
 
 impl Tally {
+    /// What was used.
+    pub fn used(&self) -> Sums {
+        self.sums.less(&self.refunded)
+    }
+
     /// What both have added together; of the marks, the greater.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             sums: self.sums.plus(&other.sums),
+            refunded: self.refunded.plus(&other.refunded),
             marks: self.marks.most(&other.marks),
             bought: self.bought.saturating_add(other.bought),
+            final_answer_day: self.final_answer_day.max(other.final_answer_day),
         }
     }
 
@@ -193,8 +210,10 @@ impl Tally {
     pub fn later(&self, other: &Self) -> Self {
         Self {
             sums: self.sums.most(&other.sums),
+            refunded: self.refunded.most(&other.refunded),
             marks: self.marks.most(&other.marks),
             bought: self.bought.max(other.bought),
+            final_answer_day: self.final_answer_day.max(other.final_answer_day),
         }
     }
 }
@@ -228,7 +247,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn tally(of: u64) -> Tally {
-        Tally { sums: Sums([of; KINDS]), marks: Marks([of as u32; KINDS]), bought: of as u32 }
+        Tally {
+            sums: Sums([of; KINDS]),
+            refunded: Sums([of / 2; KINDS]),
+            marks: Marks([of as u32; KINDS]),
+            bought: of as u32,
+            final_answer_day: of,
+        }
     }
 
     proptest! {
@@ -242,7 +267,10 @@ mod tests {
     #[test]
     fn adding_tallies_sums_counters_keeps_the_highest_marks_and_saturates() {
         let both = tally(2).plus(&tally(3));
-        assert_eq!(both, Tally { sums: Sums([5; KINDS]), marks: Marks([3; KINDS]), bought: 5 });
+        let refunded = Sums([2; KINDS]);
+        let marks = Marks([3; KINDS]);
+        let expected = Tally { sums: Sums([5; KINDS]), refunded, marks, bought: 5, final_answer_day: 3 };
+        assert_eq!((both, both.used()), (expected, Sums([3; KINDS])));
         assert_eq!(Sums([1; KINDS]).less(&Sums([2; KINDS])), Sums::default());
         assert_eq!(Sums([u64::MAX; KINDS]).plus(&Sums([2; KINDS])), Sums([u64::MAX; KINDS]));
     }

@@ -19,6 +19,7 @@ pub mod released;
 pub mod request;
 pub mod summaries;
 pub mod tokens;
+pub mod uses;
 pub mod wrapper;
 
 use crate::conversation::account::Account;
@@ -40,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
+use uses::Use;
 
 /// The conversation of one request.
 pub struct Transcript<'a> {
@@ -72,8 +74,8 @@ pub struct Known {
     pub now_ms: u64,
     /// Hidden exchanges, each with the index of the assistant message after it, in order.
     pub hidden_exchanges: Vec<(usize, Bytes)>,
-    /// When calls of each counted thing were handed out to the caller, in any conversation, in ms since the epoch.
-    pub spent: Vec<Vec<u64>>,
+    /// The calls of each counted thing that were handed out to the caller, in any conversation.
+    pub spent: Vec<Vec<Use>>,
     /// The state store that replicas share does not answer, or accepts no writes, so what is known of other
     /// conversations may be incomplete.
     pub store_away: bool,

@@ -162,8 +162,8 @@ pub trait Reply<J>: Send {
         &[]
     }
 
-    /// The usage of all replies together.
-    fn total_usage(&self) -> Usage;
+    /// The usage of each reply that reported one.
+    fn usages(&self) -> Vec<Usage>;
 
     /// The model that the last reply with a usage names.
     fn model(&self) -> Option<String>;

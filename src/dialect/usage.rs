@@ -1,5 +1,5 @@
-//! Token usage of a reply, from every recorded form of `usage`. Maps each provider's member names; adds nothing up, and
-//! ignores `total_tokens`, which is no sum at several providers (xAI, Gemini).
+//! Token usage and cost of a reply, from every recorded form of `usage`. Providers count cache reads and reasoning within
+//! or beside the prompt and the completion: here they are always within.
 
 use crate::wire::body::{Fault, Kind, Scanner};
 use serde_json::Value;
@@ -8,55 +8,57 @@ use serde_json::Value;
 /// enough that no counter overflows. A larger number is a fault of the upstream (2^64 - 1 from an unsigned -1), and
 /// would spoil every sum for good.
 pub const MOST_TOKENS: u64 = 1 << 30;
+/// The highest cost of one reply that is plausible, in dollars: [`MOST_TOKENS`] of a dear model cost more, but no reply has
+/// so many.
+const MOST_DOLLARS: f64 = 100_000.0;
 
-/// The tokens in one reply's `usage`; 0 for numbers that are missing or implausible.
+/// The tokens in one reply's `usage`, or the sum over several replies; 0 for numbers that are missing or implausible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
+    /// All tokens of the prompt, those of the provider's cache included.
     pub prompt: u64,
     /// The part of the prompt that was read from the provider's cache; never more than the prompt.
     pub cached: u64,
     /// The part of the prompt that was written to the provider's cache, which some providers bill at a higher price.
     pub cache_written: u64,
+    /// All tokens of the completion, reasoning included.
     pub completion: u64,
-    /// The part of the completion that was spent on reasoning (at xAI in addition to it).
+    /// The part of the completion that was spent on reasoning; never more than the completion.
     pub reasoning: u64,
-    /// A number was left out that is more than [`MOST_TOKENS`].
+    /// What the provider says that the reply cost, in billionths of a dollar; 0 where it says nothing.
+    pub cost: u64,
+    /// A number was left out that is more than [`MOST_TOKENS`], or a cost that no reply has.
     pub implausible: bool,
 }
 
 impl Usage {
-    /// All tokens that are billed. xAI counts reasoning beside the completion; more of it than of the completion shows
-    /// that.
+    /// All tokens that are billed.
     pub fn billed(&self) -> u64 {
-        self.prompt + self.completion + if self.is_reasoning_beside() { self.reasoning } else { 0 }
-    }
-
-    /// Whether reasoning is not part of the completion.
-    pub fn is_reasoning_beside(&self) -> bool {
-        self.reasoning > self.completion
+        self.prompt + self.completion
     }
 
     /// Reads a `usage` object from JSON text. What cannot be read counts as 0.
     pub fn parse(text: &[u8]) -> Self {
-        let mut counts = Counts::default();
-        // A scanner has passed it before, so that only its numbers can be wrong.
-        let _ = counts.read(&mut Scanner::new(text));
-        counts.usage()
+        Counts::parse(text).usage()
     }
 
-    /// Reads and passes the `usage` object at the position of `scanner`.
-    ///
-    /// # Errors
-    /// A [`Fault`] as from [`Scanner::skip`].
-    pub(super) fn pass(scanner: &mut Scanner<'_>) -> Result<Self, Fault> {
-        let mut counts = Counts::default();
-        counts.read(scanner)?;
-        Ok(counts.usage())
-    }
-
-    /// Reads a `usage` that was added up or picked out of a tree. Anything may be missing, null or of another type.
+    /// Reads a `usage` that was picked out of a tree. Anything may be missing, null or of another type.
     pub fn read(usage: &Value) -> Self {
         Self::parse(usage.to_string().as_bytes())
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            prompt: self.prompt.saturating_add(other.prompt),
+            cached: self.cached.saturating_add(other.cached),
+            cache_written: self.cache_written.saturating_add(other.cache_written),
+            completion: self.completion.saturating_add(other.completion),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+            cost: self.cost.saturating_add(other.cost),
+            implausible: self.implausible || other.implausible,
+        }
     }
 }
 
@@ -69,6 +71,10 @@ enum Within {
     Prompt,
     /// Its `completion_tokens_details`.
     Completion,
+    /// Its `cost`, where that is an object (Perplexity).
+    Cost,
+    /// Its `cost_details` (OpenRouter).
+    CostDetails,
     Other,
 }
 
@@ -79,6 +85,10 @@ impl Within {
             Self::Prompt
         } else if matches!(key, b"completion_tokens_details" | b"output_tokens_details") {
             Self::Completion
+        } else if key == b"cost" {
+            Self::Cost
+        } else if key == b"cost_details" {
+            Self::CostDetails
         } else {
             Self::Other
         }
@@ -86,16 +96,60 @@ impl Within {
 }
 
 /// The values of a `usage` object for each number, by member name, in the order of precedence.
-#[derive(Default)]
-struct Counts {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
     prompt: [u64; 2],
     cached: [u64; 6],
     cache_written: [u64; 3],
     completion: [u64; 2],
     reasoning: [u64; 2],
+    /// `total_tokens`, which shows whether the parts are counted within or beside.
+    total: [u64; 1],
+    costs: Costs,
 }
 
 impl Counts {
+    /// Reads a `usage` object from JSON text.
+    pub(super) fn parse(text: &[u8]) -> Self {
+        let mut counts = Self::default();
+        // A scanner has passed it before, so that only its numbers can be wrong.
+        let _ = counts.read(&mut Scanner::new(text));
+        counts
+    }
+
+    /// These counts, where `later` has no other than 0: counts of one reply only grow, and some servers end their stream
+    /// with zeros.
+    #[must_use]
+    pub(super) fn with_later(mut self, later: &Self) -> Self {
+        for (known, later) in self.lists_mut().into_iter().zip(later.lists()) {
+            for (known, later) in known.iter_mut().zip(later) {
+                *known = if *later > 0 { *later } else { *known };
+            }
+        }
+        self.costs.take(&later.costs);
+        self
+    }
+
+    /// Whether it has no number but 0.
+    pub(super) fn is_zero(&self) -> bool {
+        self.lists().into_iter().flatten().all(|count| *count == 0) && self.costs.is_zero()
+    }
+
+    fn lists(&self) -> [&[u64]; 6] {
+        [&self.prompt, &self.cached, &self.cache_written, &self.completion, &self.reasoning, &self.total]
+    }
+
+    fn lists_mut(&mut self) -> [&mut [u64]; 6] {
+        [
+            &mut self.prompt,
+            &mut self.cached,
+            &mut self.cache_written,
+            &mut self.completion,
+            &mut self.reasoning,
+            &mut self.total,
+        ]
+    }
+
     /// Reads the object at the position of `scanner`.
     fn read(&mut self, scanner: &mut Scanner<'_>) -> Result<(), Fault> {
         if let Some(bytes) = self.read_plain(&scanner.text()[scanner.at()..]) {
@@ -115,6 +169,9 @@ impl Counts {
         loop {
             let key;
             (key, rest) = split_key(rest)?;
+            if is_about_cost(key) {
+                return None;
+            }
             match rest.first()? {
                 b'0'..=b'9' => {
                     let count;
@@ -148,12 +205,17 @@ impl Counts {
             match scanner.peek()? {
                 Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
                 Kind::Number => {
-                    let number = scanner.skip()?;
+                    let number = scanner.skip()?.of(scanner.text());
                     if let Some(known) = self.place(within, key) {
-                        *known = count_in(number.of(scanner.text())).unwrap_or(0);
+                        *known = count_in(number).unwrap_or(0);
+                    } else {
+                        self.costs.note(within, key, number);
                     }
                 }
-                _ => drop(scanner.skip()?),
+                _ => {
+                    let value = scanner.skip()?.of(scanner.text());
+                    self.costs.note(within, key, value);
+                }
             }
         }
         Ok(())
@@ -170,6 +232,7 @@ impl Counts {
             Within::Usage if is(b"input_tokens") => &mut self.prompt[1],
             Within::Usage if is(b"output_tokens") => &mut self.completion[1],
             Within::Usage if is(b"reasoning_tokens") => &mut self.reasoning[1],
+            Within::Usage if is(b"total_tokens") => &mut self.total[0],
             // DeepSeek; Mistral; Hugging Face and Together; Anthropic through gateways.
             Within::Usage if is(b"prompt_cache_hit_tokens") => &mut self.cached[1],
             Within::Usage if is(b"num_cached_tokens") => &mut self.cached[2],
@@ -198,23 +261,141 @@ impl Counts {
     }
 
     /// For each number the first value above 0: some providers write several names and fill only one.
-    fn usage(&self) -> Usage {
+    pub(super) fn usage(&self) -> Usage {
         let is_plausible = |count: &u64| *count <= MOST_TOKENS;
         let first = |counts: &[u64]| {
             counts.iter().copied().find(|count| *count > 0 && is_plausible(count)).unwrap_or(0)
         };
-        let lists = [&self.prompt[..], &self.cached, &self.cache_written, &self.completion, &self.reasoning];
-        let implausible = !lists.into_iter().flatten().all(is_plausible);
-        let prompt = first(&self.prompt);
+        let lists = self.lists();
+        let [prompt, cached, cache_written, completion, reasoning, total] = lists.map(first);
+        let (cost, is_cost_plausible) = self.costs.nanodollars();
+        // The total is in no sum.
+        let are_plausible = lists[..5].iter().copied().flatten().all(is_plausible);
+        let implausible = !are_plausible || !is_cost_plausible;
+        let parts = Parts { prompt, cached, cache_written, completion, reasoning, total };
+        let prompt = prompt + self.cache_beside(&parts);
+        let is_reasoning_beside = parts.is_reasoning_beside(prompt);
+        let completion = if is_reasoning_beside { completion + reasoning } else { completion };
+        // Gemini counts its thoughts in the total alone.
+        let unnamed = total.saturating_sub(prompt + completion);
+        let completion = if prompt > 0 && are_plausible { completion + unnamed } else { completion };
+        let cached = cached.min(prompt);
         Usage {
             prompt,
-            cached: first(&self.cached).min(prompt),
-            cache_written: first(&self.cache_written).min(prompt),
-            completion: first(&self.completion),
-            reasoning: first(&self.reasoning),
+            cached,
+            cache_written: cache_written.min(prompt - cached),
+            completion,
+            reasoning: reasoning.min(completion),
+            cost,
             implausible,
         }
     }
+
+    /// How many tokens of the provider's cache are no part of the prompt as it came: all of them where a provider counts as
+    /// Anthropic does.
+    fn cache_beside(&self, parts: &Parts) -> u64 {
+        let Parts { prompt, cached, cache_written, .. } = *parts;
+        let both = cached + cache_written;
+        let settled = [0, both, cached, cache_written].into_iter().find(|beside| {
+            let prompt = prompt + beside;
+            parts.is_total(prompt) || parts.is_total(prompt + parts.reasoning)
+        });
+        // Where no total settles it: by Anthropic's own names, or because a part is more than the whole.
+        let has_names = self.prompt[0] == 0 && (self.cached[4] > 0 || self.cache_written[1] > 0);
+        let is_beside = cached.max(cache_written) > prompt || (parts.total == 0 && has_names);
+        settled.unwrap_or(if is_beside { both } else { 0 })
+    }
+}
+
+/// The numbers of a `usage` as they came, each 0 where it is missing.
+struct Parts {
+    prompt: u64,
+    cached: u64,
+    cache_written: u64,
+    completion: u64,
+    reasoning: u64,
+    total: u64,
+}
+
+impl Parts {
+    /// Whether the total is the completion and so many other tokens.
+    fn is_total(&self, others: u64) -> bool {
+        self.total > 0 && self.total == self.completion + others
+    }
+
+    /// Whether reasoning is no part of the completion, as xAI counts; `prompt`: the whole prompt.
+    fn is_reasoning_beside(&self, prompt: u64) -> bool {
+        let is_more = self.reasoning > self.completion;
+        !self.is_total(prompt) && (self.is_total(prompt + self.reasoning) || is_more)
+    }
+}
+
+/// What the provider says that the reply cost, in dollars, by member; 0 where it says nothing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Costs {
+    /// In the order of precedence.
+    charged: [f64; 5],
+    /// What the model's provider charges apart (OpenRouter with a key of the caller's own).
+    inference: f64,
+    is_own_key: bool,
+}
+
+/// Whether a member of `usage` may be about the cost.
+#[inline(always)]
+fn is_about_cost(key: &[u8]) -> bool {
+    key.starts_with(b"cost") || key.ends_with(b"_cost") || key == b"is_byok"
+}
+
+impl Costs {
+    /// Takes the value of a member, if it is a cost.
+    fn note(&mut self, within: Within, key: &[u8], value: &[u8]) {
+        let charged = match (within, key) {
+            (Within::Usage, b"cost") => 0,
+            (Within::Cost | Within::Usage, b"total_cost") => 1,
+            (Within::Usage, b"estimated_cost") => 2,
+            (Within::Usage, b"cost_usd") => 3,
+            (Within::Usage, b"cost_in_usd_ticks") => 4,
+            (Within::CostDetails, b"upstream_inference_cost") => {
+                return self.inference = dollars_in(value);
+            }
+            (Within::Usage, b"is_byok") => return self.is_own_key = value == b"true",
+            _ => return,
+        };
+        // xAI: ten billion ticks are a dollar.
+        let unit = if charged == 4 { 1e-10 } else { 1.0 };
+        self.charged[charged] = dollars_in(value) * unit;
+    }
+
+    fn is_zero(&self) -> bool {
+        self.inference <= 0.0 && self.charged.iter().all(|cost| *cost <= 0.0)
+    }
+
+    /// Takes over what `later` says, but for zeros.
+    fn take(&mut self, later: &Self) {
+        for (known, later) in self.charged.iter_mut().zip(later.charged) {
+            *known = if later > 0.0 { later } else { *known };
+        }
+        self.inference = if later.inference > 0.0 { later.inference } else { self.inference };
+        self.is_own_key |= later.is_own_key;
+    }
+
+    /// The cost in billionths of a dollar, and whether every number was plausible.
+    fn nanodollars(&self) -> (u64, bool) {
+        let is_plausible = |dollars: f64| (0.0..=MOST_DOLLARS).contains(&dollars);
+        let mut all = self.charged.into_iter().chain([self.inference]);
+        let first = self.charged.into_iter().find(|cost| *cost > 0.0 && is_plausible(*cost)).unwrap_or(0.0);
+        let inference = if is_plausible(self.inference) { self.inference } else { 0.0 };
+        let is_apart = self.is_own_key || first <= 0.0;
+        let dollars = if is_apart { first + inference } else { first };
+        ((dollars * 1e9).round() as u64, all.all(is_plausible))
+    }
+}
+
+/// The dollars in a JSON number, or in a string that is one; 0 for anything else.
+fn dollars_in(value: &[u8]) -> f64 {
+    let number = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(value);
+    let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+    number.filter(|number: &f64| !number.is_nan()).unwrap_or(0.0)
 }
 
 /// The key at the start of `text`, of at most 31 bytes, and what follows its colon.
@@ -268,7 +449,12 @@ mod tests {
             ("both", json!({"prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 7}), 7),
             ("none", json!({"prompt_tokens_details": null}), 0),
             ("another type", json!({"prompt_tokens_details": "x", "cached_tokens": "12"}), 0),
-            ("more than the prompt", json!({"cached_tokens": 99_999}), 1_000),
+            ("more than the prompt, so beside it", json!({"cached_tokens": 99_999}), 99_999),
+            (
+                "more than the prompt, in its total",
+                json!({"cached_tokens": 99_999, "total_tokens": 1_000}),
+                1_000,
+            ),
         ] {
             let mut usage = usage;
             usage["prompt_tokens"] = json!(1_000);
@@ -286,11 +472,138 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_ignored_and_invalid_values_count_as_zero() {
-        let xai = json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100,
-            "completion_tokens_details": {"reasoning_tokens": 28}});
-        let expected = Usage { prompt: 66, completion: 6, reasoning: 28, ..Usage::default() };
-        assert_eq!(Usage::read(&xai), expected);
+    fn the_total_settles_whether_cache_and_reasoning_are_counted_within_or_beside() {
+        let details = |reasoning: u64| json!({"reasoning_tokens": reasoning});
+        for (provider, usage, expected) in [
+            (
+                "Anthropic, through a gateway",
+                json!({"prompt_tokens": 12, "completion_tokens": 300, "total_tokens": 40_812,
+                    "cache_read_input_tokens": 40_000, "cache_creation_input_tokens": 500}),
+                (40_512, 40_000, 500, 300, 0),
+            ),
+            (
+                "the same, within",
+                json!({"prompt_tokens": 40_512, "completion_tokens": 300, "total_tokens": 40_812,
+                    "cache_read_input_tokens": 40_000, "cache_creation_input_tokens": 500}),
+                (40_512, 40_000, 500, 300, 0),
+            ),
+            (
+                "Anthropic's own names without a total",
+                json!({"input_tokens": 2_000, "output_tokens": 5, "cache_read_input_tokens": 1_000}),
+                (3_000, 1_000, 0, 5, 0),
+            ),
+            (
+                "OpenAI's names without a total",
+                json!({"input_tokens": 2_000, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 1_000}}),
+                (2_000, 1_000, 0, 5, 0),
+            ),
+            (
+                "only what was read is beside",
+                json!({"prompt_tokens": 700, "completion_tokens": 3, "total_tokens": 803,
+                    "cache_read_input_tokens": 100, "cache_creation_input_tokens": 600}),
+                (800, 100, 600, 3, 0),
+            ),
+            (
+                "xAI",
+                json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100,
+                    "completion_tokens_details": details(28)}),
+                (66, 0, 0, 34, 28),
+            ),
+            (
+                "xAI, less reasoning than completion",
+                json!({"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 98,
+                    "completion_tokens_details": details(28)}),
+                (10, 0, 0, 88, 28),
+            ),
+            (
+                "OpenAI",
+                json!({"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 70,
+                    "completion_tokens_details": details(28)}),
+                (10, 0, 0, 60, 28),
+            ),
+            (
+                "more reasoning than completion, no total",
+                json!({"prompt_tokens": 10, "completion_tokens": 6, "completion_tokens_details": details(28)}),
+                (10, 0, 0, 34, 28),
+            ),
+            (
+                "both beside",
+                json!({"prompt_tokens": 10, "completion_tokens": 60, "total_tokens": 198,
+                    "completion_tokens_details": details(28), "cache_read_input_tokens": 100}),
+                (110, 100, 0, 88, 28),
+            ),
+            (
+                "Gemini, thoughts in the total alone",
+                json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 100}),
+                (66, 0, 0, 34, 0),
+            ),
+            (
+                "a total that is too small",
+                json!({"prompt_tokens": 66, "completion_tokens": 6, "total_tokens": 6}),
+                (66, 0, 0, 6, 0),
+            ),
+        ] {
+            let Usage { prompt, cached, cache_written, completion, reasoning, .. } = Usage::read(&usage);
+            assert_eq!((prompt, cached, cache_written, completion, reasoning), expected, "{provider}");
+        }
+    }
+
+    #[test]
+    fn the_providers_own_cost_is_found_under_every_recorded_spelling() {
+        for (provider, usage, nanodollars, implausible) in [
+            (
+                "OpenRouter",
+                json!({"cost": 0.0015, "is_byok": false, "cost_details": {"upstream_inference_cost": 0.0015}}),
+                1_500_000,
+                false,
+            ),
+            (
+                "OpenRouter, a key of one's own",
+                json!({"cost": 0.0001, "is_byok": true, "cost_details": {"upstream_inference_cost": 0.0015}}),
+                1_600_000,
+                false,
+            ),
+            (
+                "nothing charged but by the provider",
+                json!({"cost": 0, "cost_details": {"upstream_inference_cost": 0.0015}}),
+                1_500_000,
+                false,
+            ),
+            (
+                "Perplexity",
+                json!({"cost": {"input_tokens_cost": 0.001, "output_tokens_cost": 0.0, "request_cost": 0.005, "total_cost": 0.006}}),
+                6_000_000,
+                false,
+            ),
+            ("xAI", json!({"cost_in_usd_ticks": 3_196_500}), 319_650, false),
+            ("DeepInfra", json!({"estimated_cost": 2.5e-7}), 250, false),
+            ("in a string", json!({"cost": "0.0000879"}), 87_900, false),
+            ("none", json!({"cost": null, "cost_details": null}), 0, false),
+            ("zero", json!({"cost": 0.0}), 0, false),
+            ("negative", json!({"cost": -3.5}), 0, true),
+            ("more than any reply costs", json!({"cost": 1e12, "estimated_cost": 0.5}), 500_000_000, true),
+            ("no number", json!({"cost": "NaN", "total_cost": [1], "cost_usd": true}), 0, false),
+        ] {
+            let found = Usage::read(&usage);
+            assert_eq!((found.cost, found.implausible), (nanodollars, implausible), "{provider}");
+        }
+    }
+
+    #[test]
+    fn zeros_do_not_replace_the_numbers_before_them() {
+        let counts = |usage: serde_json::Value| Counts::parse(usage.to_string().as_bytes());
+        let known =
+            counts(json!({"prompt_tokens": 20, "completion_tokens": 1, "total_tokens": 21, "cost": 0.5}));
+        let grown = known
+            .with_later(&counts(json!({"prompt_tokens": 0, "completion_tokens": 5, "total_tokens": 25})));
+        let ended = grown.with_later(&counts(json!({"prompt_tokens": 0, "completion_tokens": 0, "cost": 0})));
+        let expected = Usage { prompt: 20, completion: 5, cost: 500_000_000, ..Usage::default() };
+        assert_eq!((grown.usage(), ended.usage()), (expected, expected));
+        assert!(!known.is_zero() && counts(json!({"prompt_tokens": 0})).is_zero());
+    }
+
+    #[test]
+    fn invalid_values_count_as_zero() {
         let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
         assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
@@ -336,7 +649,7 @@ mod tests {
                 let whole = format!("[{usage},1]");
                 let mut scanner = Scanner::new(whole.as_bytes());
                 scanner.array().and_then(|()| scanner.element()).unwrap();
-                Usage::pass(&mut scanner).map(|_| whole[scanner.at()..].to_owned())
+                Counts::default().read(&mut scanner).map(|()| whole[scanner.at()..].to_owned())
             });
             assert_eq!(ends[0], ends[1], "{text}");
         }

@@ -1,6 +1,6 @@
 //! The usage sum of several replies: every one of them was billed. Changes only numbers.
 
-use crate::dialect::usage::Usage;
+use crate::dialect::usage::{Counts, Usage};
 use bytes::Bytes;
 use serde_json::{Map, Number, Value};
 
@@ -9,18 +9,37 @@ use serde_json::{Map, Number, Value};
 pub struct Usages {
     /// The sum of the replies before the present one.
     earlier: Option<Value>,
+    /// Each of these as numbers, where it reported any.
+    earlier_tokens: Vec<Usage>,
     /// The usage of the present reply, unchanged.
     last: Option<Bytes>,
+    /// Its numbers, from all its reports.
+    counts: Option<Counts>,
     /// The model that bills it, as JSON.
     model: Option<Bytes>,
 }
 
 impl Usages {
-    /// Notes the present reply's usage. The last report counts: Perplexity sends one with every chunk, some send two.
-    /// `model`: the value that names the model.
+    /// Notes the present reply's usage. The last report counts, unless it has nothing but zeros: Perplexity sends one with
+    /// every chunk, some send two. `model`: the value that names the model.
     pub fn note(&mut self, usage: &[u8], model: Option<&[u8]>) {
-        self.last = Some(Bytes::copy_from_slice(usage));
+        let counts = Counts::parse(usage);
+        if self.last.is_none() || !counts.is_zero() {
+            self.last = Some(Bytes::copy_from_slice(usage));
+        }
+        self.counts = Some(self.counts.map_or(counts, |known| known.with_later(&counts)));
         self.model = model.map(Bytes::copy_from_slice);
+    }
+
+    /// Notes the usage in an error of the upstream, as a whole body or as an event: what came before the failure is billed.
+    pub fn note_error(&mut self, raw: &[u8]) {
+        let object =
+            raw.iter().position(|byte| *byte == b'{').zip(raw.iter().rposition(|byte| *byte == b'}'));
+        let object = object.and_then(|(start, end)| raw.get(start..=end));
+        let error: Option<Value> = object.and_then(|object| serde_json::from_slice(object).ok());
+        let found = error.iter().flat_map(|error| [&error["response"]["usage"], &error["usage"]]);
+        let usage = found.filter(|usage| usage.is_object()).map(Usage::read).find(is_report);
+        self.earlier_tokens.extend(usage);
     }
 
     /// The model that the last reply with a usage names.
@@ -30,7 +49,8 @@ impl Usages {
 
     pub fn begin_next_reply(&mut self) {
         self.earlier = self.total();
-        self.last = None;
+        self.earlier_tokens = self.tokens();
+        (self.last, self.counts) = (None, None);
     }
 
     /// The usage of the present reply.
@@ -46,12 +66,10 @@ impl Usages {
         }
     }
 
-    /// As [`Self::total`], as numbers of tokens.
-    pub fn total_tokens(&self) -> Usage {
-        match (&self.earlier, &self.last) {
-            (None, Some(last)) => Usage::parse(last),
-            _ => self.total().as_ref().map(Usage::read).unwrap_or_default(),
-        }
+    /// The usage of each reply that reported any tokens or a cost, as numbers.
+    pub fn tokens(&self) -> Vec<Usage> {
+        let last = self.counts.iter().map(Counts::usage);
+        self.earlier_tokens.iter().copied().chain(last.filter(is_report)).collect()
     }
 
     /// What replaces the present reply's own usage, if others came before it.
@@ -59,6 +77,11 @@ impl Usages {
         let earlier = self.earlier.as_ref()?;
         Some(sum(earlier, &self.last()?))
     }
+}
+
+/// Whether it reports anything.
+fn is_report(usage: &Usage) -> bool {
+    usage.billed() > 0 || usage.cost > 0 || usage.implausible
 }
 
 /// The sum of two usage objects: numbers of equal path are added, other members are those of `later`.
@@ -90,6 +113,30 @@ fn add(a: &Number, b: &Number) -> Number {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn each_reply_and_each_error_that_reports_tokens_is_billed_once() {
+        let mut usages = Usages::default();
+        let prompts = |usages: &Usages| usages.tokens().iter().map(|usage| usage.prompt).collect::<Vec<_>>();
+        for (raw, expected) in [
+            (r#"data: {"type":"response.failed","response":{"usage":{"input_tokens":7}}}"#, vec![7]),
+            (r#"{"error":{"message":"busy"},"usage":{"prompt_tokens":9}}"#, vec![7, 9]),
+            (r#"{"error":{"message":"busy"},"usage":null}"#, vec![7, 9]),
+            ("busy", vec![7, 9]),
+            ("}{", vec![7, 9]),
+        ] {
+            usages.note_error(raw.as_bytes());
+            assert_eq!(prompts(&usages), expected);
+        }
+        usages.note(br#"{"prompt_tokens":20,"completion_tokens":1}"#, None);
+        usages.note(br#"{"prompt_tokens":20,"completion_tokens":5}"#, None);
+        usages.note(br#"{"prompt_tokens":0,"completion_tokens":0}"#, None);
+        assert_eq!(usages.last().unwrap()["completion_tokens"], 5, "zeros are no report");
+        usages.begin_next_reply();
+        assert_eq!(prompts(&usages), [7, 9, 20]);
+        usages.note(br#"{"prompt_tokens":0}"#, None);
+        assert_eq!(prompts(&usages), [7, 9, 20]);
+    }
 
     #[test]
     fn usage_objects_are_summed_by_path_and_keep_every_member() {

@@ -2,6 +2,10 @@
 //! what the replies add. A conversation with an id has one sum that all its requests add to; one without an id
 //! carries its sums from reply to reply. All keys are known before the look-up, so one round trip is enough.
 
+mod spending;
+
+pub(super) use spending::Bill;
+
 use super::store::{Facts, News};
 use crate::config::Price;
 use crate::conversation::Transcript;
@@ -10,10 +14,7 @@ use crate::conversation::account::{
 };
 use crate::conversation::histories::beginnings;
 use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::tokens::estimate_text;
 use crate::dialect::reply::ShownChoice;
-use crate::dialect::usage::Usage;
-use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
 use crate::plan::{Announced, Plan};
 use crate::policy::about::Accounting;
@@ -51,10 +52,22 @@ pub(super) struct OpenAccount {
     before: Once,
     /// What was put into the sums so far.
     reported: Spent,
-    /// The last report, and whether it was the final one, so that an equal report is not stored again.
-    last: Option<(Spent, bool)>,
+    /// The last report, with the number of its keys, so that an equal report is not stored again.
+    last: Option<(Spent, usize)>,
+    /// What the replies so far have used, without the request in flight.
+    settled: Spent,
+    /// How many usages are in it.
+    settled_usages: usize,
+    /// How many replies have ended after which the upstream was asked again.
+    replied: u64,
+    /// The upstream was asked, and has not refused: its reply is coming, or has come.
+    in_flight: bool,
     marks: Option<Marks>,
-    /// The estimate of the prompt, for replies without usage.
+    /// The newest reply of the request that is known, with the account as of it.
+    continued: Option<(Hash, Arc<Carried>)>,
+    /// When the account was last updated, in ms since the epoch.
+    now_ms: u64,
+    /// The estimate of the prompt, for a request in flight and for replies without usage.
     pub(super) prompt: u64,
     pub(super) price: Option<Price>,
 }
@@ -126,6 +139,58 @@ fn keys_of(request: &RequestContext<'_>, identity: &Identity, choice: &dyn Shown
     first.into_iter().map(account).collect()
 }
 
+/// The account from which a request goes on.
+struct Resumed {
+    /// The sums as of the newest reply that is known, with what earlier tries of the request were billed.
+    carried: Carried,
+    /// That reply, with the account as of it.
+    continued: Option<(Hash, Arc<Carried>)>,
+    /// What earlier tries of the request have added.
+    before: Once,
+    /// The messages of the user that are approvals.
+    approvals: Vec<usize>,
+    pins: Vec<PlacedNotice>,
+    /// That reply belongs to the running turn.
+    runs_on: bool,
+}
+
+impl Resumed {
+    fn new(
+        keys: &AccountKeys,
+        transcript: &Transcript<'_>,
+        facts: &Facts,
+        now_ms: u64,
+        approves: bool,
+    ) -> Self {
+        let mut known = facts.carried.iter();
+        let is_retry = |tried: &Arc<Carried>| {
+            tried.once.tries < MOST_TRIES && now_ms.saturating_sub(tried.at_ms) < AGAIN_WITHIN_MS
+        };
+        let tried = known.next().cloned().flatten();
+        let mut found = keys.replies.iter().zip(known);
+        let found = found.find_map(|((at, key), known)| Some((*at, *key, known.clone()?)));
+        let (at, continued) = found.map_or((None, None), |(at, key, found)| (Some(at), Some((key, found))));
+        let mut carried = continued.as_ref().map(|(_, found)| (**found).clone()).unwrap_or_default();
+        if approves {
+            carried.pins.extend(approval(transcript));
+        }
+        let (approvals, mut pins) = placed(transcript, &carried.pins);
+        let runs_on = at.is_some() && transcript.turn_start(&approvals) <= at;
+        if !runs_on {
+            carried.begin_turn();
+        }
+        let retried = tried.as_ref().filter(|tried| is_retry(tried));
+        let before = retried.map_or_else(Once::default, |tried| tried.once);
+        if let Some(tried) = tried {
+            // Different conversations may begin with equal requests.
+            let is_same = !keys.replies.is_empty() || keys.named.is_some();
+            carried.take_in(&tried, is_same, before != Once::default());
+            pins = placed(transcript, &carried.pins).1;
+        }
+        Self { carried, continued, before, approvals, pins, runs_on }
+    }
+}
+
 impl OpenAccount {
     /// The open account of a request that came at `now_ms`, and its account for the policies. `approves`: its last message
     /// is an approval.
@@ -137,42 +202,30 @@ impl OpenAccount {
         approves: bool,
         price: Option<Price>,
     ) -> (Self, Account) {
-        let mut known = facts.carried.iter();
-        let is_retry = |tried: &Arc<Carried>| {
-            tried.once.tries < MOST_TRIES && now_ms.saturating_sub(tried.at_ms) < AGAIN_WITHIN_MS
-        };
-        let tried = known.next().cloned().flatten().filter(is_retry);
-        let found = keys.replies.iter().zip(known).find_map(|((at, _), known)| Some((*at, known.clone()?)));
-        let (at, found) = found.map_or((None, None), |(at, found)| (Some(at), Some(found)));
-        let mut carried = found.map(Arc::unwrap_or_clone).unwrap_or_default();
-        if approves {
-            carried.pins.extend(approval(transcript));
-        }
-        let (approvals, mut pins) = placed(transcript, &carried.pins);
-        if at.is_none() || transcript.turn_start(&approvals) > at {
-            carried.begin_turn();
-        }
-        let before = tried.as_ref().map_or_else(Once::default, |tried| tried.once);
-        if let Some(tried) = tried {
-            // Different conversations may begin with equal requests.
-            carried.take_in(&tried, !keys.replies.is_empty() || keys.named.is_some());
-            pins = placed(transcript, &carried.pins).1;
-        }
+        let Resumed { mut carried, continued, before, approvals, pins, runs_on } =
+            Resumed::new(&keys, transcript, facts, now_ms, approves);
         let today = now_ms / DAY_MS;
         if carried.day != today {
             (carried.day, carried.marks[DAY]) = (today, Marks::default());
         }
         let mut tallies = facts.tallies.iter();
-        if let Some(named) = keys.named.and_then(|_| tallies.next()) {
+        let named = keys.named.and_then(|_| tallies.next()).copied();
+        if let Some(named) = &named {
             let (sums, bought) = without(named, before, Scope::Conversation);
             carried.conversation = sums;
             carried.bought[CONVERSATION] = bought;
             carried.marks[CONVERSATION] = carried.marks[CONVERSATION].most(&named.marks);
         }
+        // A client that trims its history leaves the reply unknown, and what it sends as a history may be anything: only a
+        // conversation with an id is known all the same.
+        let is_used = named.is_some_and(|named| named.used() != Sums::default());
+        let shows_turn = || transcript.last_assistant() > transcript.turn_start(&approvals);
+        let runs = runs_on || (is_used && shows_turn());
+        let may_answer = may_answer(named.as_ref(), today).map(|may| may && runs && !carried.final_answer);
         let day = keys.day.and_then(|_| tallies.next()).copied().unwrap_or_default();
         let (day, day_bought) = without(&day, before, Scope::Day);
         let floor = Sums::default().with(Kind::Calls, transcript.calls.made() as u64);
-        let is_running = carried.at_ms > 0 && at.is_some() && carried.turn != Sums::default();
+        let is_running = carried.at_ms > 0 && continued.is_some() && carried.turn != Sums::default();
         let mut bought = carried.bought;
         bought[DAY] = day_bought;
         let account = Account {
@@ -187,11 +240,49 @@ impl OpenAccount {
             // While a person was asked, no time of the turn passed.
             since_ms: if is_running && !approves { carried.at_ms.min(now_ms) } else { now_ms },
             is_priced: price.is_some(),
+            may_answer,
         };
         // The time since the last reply of the turn, in which tools ran, belongs to the turn.
         carried.at_ms = account.since_ms;
-        let (reported, last, marks) = (Spent::default(), None, None);
-        (Self { keys, carried, before, reported, last, marks, prompt: 0, price }, account)
+        (Self::new(keys, carried, continued, before, (now_ms, price)), account)
+    }
+
+    fn new(
+        keys: AccountKeys,
+        carried: Carried,
+        continued: Option<(Hash, Arc<Carried>)>,
+        before: Once,
+        (now_ms, price): (u64, Option<Price>),
+    ) -> Self {
+        let (reported, settled) = (Spent::default(), Spent::default());
+        Self {
+            keys,
+            carried,
+            before,
+            reported,
+            last: None,
+            settled,
+            settled_usages: 0,
+            replied: 0,
+            in_flight: false,
+            marks: None,
+            continued,
+            now_ms,
+            prompt: 0,
+            price,
+        }
+    }
+
+    /// Notes whether the request is sent for the final answer of its turn. Returns the update for the state store: what
+    /// follows on the same reply, or is the same request, gets no answer.
+    pub(super) fn note_final_answer(&mut self, is_final: bool) -> News {
+        self.carried.final_answer = is_final;
+        let tried = Carried { once: self.before, ..self.carried.clone() };
+        let mut carried = vec![(self.keys.own, Arc::new(tried))];
+        if let Some((key, known)) = &self.continued {
+            carried.push((*key, Arc::new(Carried { final_answer: is_final, ..(**known).clone() })));
+        }
+        News { carried, ..News::default() }
     }
 
     /// Keeps the notices that `plan` places now where they are, and what it says is left. Returns them, and the update for
@@ -221,92 +312,19 @@ impl OpenAccount {
         let tried = Carried { once: self.before, ..self.carried.clone() };
         (placed, News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() })
     }
+}
 
-    /// The update after this exchange has used `spent` in all; `shown`: the choices that the client has got. Unless
-    /// `is_last`, it is provisional.
-    pub(super) fn report(
-        &mut self,
-        spent: Spent,
-        request: &RequestContext<'_>,
-        identity: &Identity,
-        shown: &[&dyn ShownChoice],
-        now_ms: u64,
-        is_last: bool,
-    ) -> News {
-        if self.last.replace((spent, is_last)) == Some((spent, is_last)) {
-            return News::default();
-        }
-        let passed = now_ms.saturating_sub(self.carried.at_ms);
-        let spent = Spent { sums: spent.sums.with(Kind::Millis, passed), ..spent };
-        let after = self.carried.after(&spent, now_ms);
-        let once = Once {
-            calls: self.before.calls.max(spent.sums.get(Kind::Calls)),
-            bought: std::array::from_fn(|scope| self.before.bought[scope].max(spent.bought[scope])),
-            tries: self.before.tries + 1,
-        };
-        let after = Arc::new(after);
-        let keys = shown.iter().flat_map(|choice| keys_of(request, identity, *choice));
-        let mut carried: Vec<(Hash, Arc<Carried>)> = keys.map(|key| (key, Arc::clone(&after))).collect();
-        carried.push((self.keys.own, Arc::new(Carried { once, ..(*after).clone() })));
-        let tallied = if is_last { self.tally(&spent.sums, once) } else { Vec::new() };
-        News { carried, tallied, ..News::default() }
-    }
-
-    /// What is new for the sums that all requests add to.
-    fn tally(&mut self, spent: &Sums, once: Once) -> Vec<(Hash, Tally)> {
-        // Earlier tries of the request have added these already.
-        let calls = once.calls.saturating_sub(self.before.calls);
-        let spent = spent.with(Kind::Calls, calls);
-        let bought: [u32; SCOPES] =
-            std::array::from_fn(|scope| once.bought[scope].saturating_sub(self.before.bought[scope]));
-        let sums = spent.less(&self.reported.sums);
-        let new = |scope: usize| bought[scope].saturating_sub(self.reported.bought[scope]);
-        let marks = self.marks.take().unwrap_or_default();
-        let named = Tally { sums, marks, bought: new(CONVERSATION) };
-        let day = Tally { sums, marks: Marks::default(), bought: new(DAY) };
-        let news = [(self.keys.named, named), (self.keys.day, day)];
-        self.reported = Spent { sums: self.reported.sums.most(&spent), bought };
-        let news = news.into_iter().filter(|(_, tally)| *tally != Tally::default());
-        news.filter_map(|(key, tally)| Some((key?, tally))).collect()
-    }
-
-    /// What the replies to so many `requests` to the upstream cost so far: as billed, else as estimated from what was sent
-    /// and shown. `bought`: the extensions that were approved; `hidden`: the tokens of what the client was not shown.
-    pub(super) fn spent(
-        &self,
-        usage: Usage,
-        choices: &[&dyn ShownChoice],
-        bought: [u32; SCOPES],
-        requests: u64,
-        hidden: u64,
-    ) -> Spent {
-        let settled = choices.iter().filter(|choice| !choice.is_waiting());
-        let calls: usize =
-            settled.flat_map(|choice| choice.released()).map(|call| made_of(call).len().max(1)).sum();
-        let is_billed = usage.prompt > 0 || usage.completion > 0;
-        let usage = if is_billed || requests == 0 { usage } else { self.estimate(choices, requests, hidden) };
-        let cost = self.price.as_ref().map_or(0, |price| price.of(&usage));
-        let sums = Sums::default()
-            .with(Kind::Calls, calls as u64)
-            .with(Kind::Requests, requests)
-            .with(Kind::Tokens, usage.billed())
-            .with(Kind::Nanodollars, cost);
-        Spent { sums, bought }
-    }
-
-    fn estimate(&self, choices: &[&dyn ShownChoice], requests: u64, hidden: u64) -> Usage {
-        let calls = choices.iter().flat_map(|choice| choice.released());
-        let calls = calls.map(|call| estimate_text(&call.arguments()) + estimate_text(&call.name()));
-        let texts = choices.iter().map(|choice| estimate_text(&choice.text()));
-        let completion: u64 = texts.chain(calls).map(|estimate| estimate.tokens()).sum();
-        Usage { prompt: self.prompt * requests, completion: completion + hidden, ..Usage::default() }
-    }
+/// By scope: whether a conversation with the sum `named` may have a final answer today, as far as that sum shows it.
+fn may_answer(named: Option<&Tally>, today: u64) -> [bool; SCOPES] {
+    let last = named.map_or(0, |named| named.final_answer_day);
+    // In the order of the scopes.
+    [true, last == 0, last != today || last == 0]
 }
 
 /// A sum without what earlier tries of the same request have added.
 fn without(tally: &Tally, once: Once, scope: Scope) -> (Sums, u32) {
     let own = Sums::default().with(Kind::Calls, once.calls);
-    (tally.sums.less(&own), tally.bought.saturating_sub(once.bought[scope as usize]))
+    (tally.used().less(&own), tally.bought.saturating_sub(once.bought[scope as usize]))
 }
 
 /// The approvals and the notices whose messages are as they were.
@@ -335,21 +353,24 @@ impl Carried {
         let turn = Scope::Turn as usize;
         self.turn = Sums::default();
         (self.marks[turn], self.bought[turn]) = (Marks::default(), 0);
+        self.final_answer = false;
     }
 
-    /// Takes over what earlier tries of the same request were billed and have placed. What follows from the request
-    /// itself counts once.
-    fn take_in(&mut self, tried: &Self, is_same: bool) {
+    /// Takes over what earlier tries of the same request were billed and have placed. The calls of a retry count once.
+    fn take_in(&mut self, tried: &Self, is_same: bool, is_retry: bool) {
         (self.marks, self.day) = (tried.marks, tried.day);
         self.pins.clone_from(&tried.pins);
         self.left.clone_from(&tried.left);
         if !is_same {
             return;
         }
-        let calls = |sums: &Sums| sums.get(Kind::Calls);
-        self.turn = tried.turn.with(Kind::Calls, calls(&self.turn));
-        self.conversation = tried.conversation.with(Kind::Calls, calls(&self.conversation));
+        let calls =
+            |own: &Sums, tried: &Sums| if is_retry { own.get(Kind::Calls) } else { tried.get(Kind::Calls) };
+        self.turn = tried.turn.with(Kind::Calls, calls(&self.turn, &tried.turn));
+        self.conversation =
+            tried.conversation.with(Kind::Calls, calls(&self.conversation, &tried.conversation));
         self.at_ms = tried.at_ms.max(self.at_ms);
+        self.final_answer |= tried.final_answer;
     }
 
     fn after(&self, spent: &Spent, now_ms: u64) -> Self {
@@ -369,6 +390,7 @@ mod tests {
     use super::*;
     use crate::conversation::identity::HashKey;
     use crate::conversation::memo::NoMemo;
+    use crate::conversation::uses::uses_at;
     use crate::policy::REGISTRY;
     use crate::policy::cases::{built, turn};
     use crate::policy::set::PolicySet;
@@ -395,7 +417,7 @@ mod tests {
         let facts = Facts { carried: known.to_vec(), ..Facts::default() };
         let (mut open, account) = OpenAccount::open(keys, &transcript, &facts, now_ms, false, None);
         transcript.account = Some(Arc::new(account));
-        (transcript.spent, transcript.now_ms) = (vec![spent.to_vec()], now_ms);
+        (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], now_ms);
         let plan = policies.read(&transcript).0;
         let (_, pinned) = open.pin(&transcript, &plan);
         let context = RequestContext {
@@ -404,7 +426,9 @@ mod tests {
             context_without_ids: Hash(0),
             memo: &NoMemo,
         };
-        let news = open.report(Spent::default(), &context, &identity, &[], now_ms, true);
+        let bill =
+            Bill { usages: &[], replies: 0, requests: 0, choices: &[], bought: [0; SCOPES], hidden: 0 };
+        let news = open.report(&bill, &context, &identity, &[], now_ms);
         let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
         let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));
         let notices = plan.edits.iter().map(|edit| (edit.message, edit.change.text().to_owned()));

@@ -16,6 +16,7 @@ use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::{UpstreamError, parse_in_200};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged};
+use crate::dialect::usage::Usage;
 use crate::exchange::judging::Judging;
 use crate::wire::sniff;
 use bytes::Bytes;
@@ -188,7 +189,12 @@ impl Running {
                 self.note_finished(core, replies, now);
                 self.go_on(core, replies, now);
             }
-            (_, Input::NotSent(error)) => replies.fail(core, error, Break::Upstream),
+            (_, Input::NotSent(error)) => {
+                if !error.is_sent() {
+                    self.not_billed(core, &replies.judge.usages());
+                }
+                replies.fail(core, error, Break::Upstream);
+            }
             (_, Input::Cut(error, how)) => replies.fail(core, error, how),
             (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
             (_, Input::HeadDue) => replies.release_head(core),
@@ -269,7 +275,9 @@ impl Running {
                 // It would go to the client unjudged.
                 return replies.fail(core, core.unreadable(), Break::Upstream);
             }
-        } else if is_success {
+        } else if !is_success {
+            self.not_billed(core, &replies.judge.usages());
+        } else {
             core.note_unjudged(why);
             if replies.judge.judging().is_strict() {
                 return replies.fail(core, ProxyError::ReplyUnjudged { why }, Break::Upstream);
@@ -332,11 +340,11 @@ impl Running {
             self.taken(core);
             self.remember(core, &over, now.ms);
             self.remember_sent(core);
-            let usage = judge.total_usage();
-            self.account(core, judge.judging(), usage, &over, now.ms, judge.is_done());
+            let usages = judge.usages();
+            self.account(core, judge.judging(), &usages, &over, now.ms);
             if judge.is_done() {
                 Self::remember_history(core, &**judge);
-                self.billed(core, usage);
+                self.billed(core, &usages);
             }
             core.outputs.extend(given);
         }
@@ -366,6 +374,7 @@ impl Running {
         }
         // The upstream accepted no variant.
         self.tried.clear();
+        self.not_billed(core, &replies.judge.usages());
         if replies.answer_in_head(core) {
             return true;
         }
@@ -400,12 +409,17 @@ impl Running {
                 }
             }
             Ending::Reask { choice, hidden } if !core.is_observing() => {
-                if !replies.is_stream() {
+                let usages = replies.judge.usages();
+                if replies.is_stream() {
+                    self.account(core, replies.judge.judging(), &usages, &replies.judge.shown(), now.ms);
+                } else {
                     self.note(core, replies, now);
                 }
-                let usage = replies.judge.total_usage();
-                self.reask_causes
-                    .extend(ReaskCause::of(replies.judge.judging(), usage.prompt + usage.completion));
+                if let Some(open_account) = &mut self.open_account {
+                    open_account.reply_ended();
+                }
+                let billed = usages.iter().map(Usage::billed).sum();
+                self.reask_causes.extend(ReaskCause::of(replies.judge.judging(), billed));
                 let next = self.next_step(&replies.judge.shown(), choice, replies.judge.judging());
                 self.ask_again(core, choice, next, &hidden, replies.judge.judging_mut());
                 replies.judge.continue_with(choice);
@@ -476,8 +490,8 @@ impl Running {
         let judge = &*replies.judge;
         // For traces alone.
         core.record.response_model = core.record.trace.as_ref().and_then(|_| judge.model());
-        let usage = judge.total_usage();
-        self.account(core, judge.judging(), usage, &judge.shown(), now.ms, true);
-        self.billed(core, usage);
+        let usages = judge.usages();
+        self.account(core, judge.judging(), &usages, &judge.shown(), now.ms);
+        self.billed(core, &usages);
     }
 }

@@ -7,6 +7,7 @@ use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
+use crate::conversation::uses::request_key;
 use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::exchange::confirm::{Answer, answer};
 use crate::exchange::restore::{HiddenPosition, hidden_positions, names};
@@ -90,14 +91,12 @@ impl Core {
         let quotas: Vec<Quota> = self.policies().counted().iter().map(quota).collect();
         let request = request_name(&transcript);
         let accounting = self.policies().accounting();
-        let is_named = !quotas.is_empty() || accounting.is_some();
-        let bytes = if is_named { self.name_of_bytes() } else { Hash::default() };
-        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, bytes, now.ms));
+        let account =
+            accounting.map(|it| AccountKeys::of(&transcript, &positions, it, self.name_of_bytes(), now.ms));
         let query = StoreQuery {
             calls: calls.keys().to_vec(),
             places: names(&positions),
             histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
-            bytes,
             quotas,
             carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
             tallies: account.as_ref().map_or_else(Vec::new, AccountKeys::tallies),
@@ -163,8 +162,7 @@ impl Core {
 
     /// A request's digest, equal only for equal bytes of one caller.
     pub(super) fn name_of_bytes(&self) -> Hash {
-        let caller = self.identity.caller.0.to_le_bytes();
-        self.shared.key.hash(Domain::Request, &[b"bytes", &caller, &self.body])
+        request_key(&self.identity.key, self.identity.caller, &self.body)
     }
 
     /// Whether a person may be asked about calls.

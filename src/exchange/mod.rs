@@ -16,6 +16,7 @@ mod look_up;
 mod notes;
 pub mod offline;
 mod plan;
+mod quota_uses;
 pub mod reasks;
 mod refusals;
 mod refused_reask;

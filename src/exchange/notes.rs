@@ -2,6 +2,7 @@
 //! no decision here uses.
 
 use super::Core;
+use crate::config::cost_of;
 use crate::conversation::message::Role;
 use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
 use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
@@ -168,14 +169,11 @@ impl Core {
         record.judged.push(noted(judged));
     }
 
-    /// Notes the billed tokens, summed over all replies.
-    pub(super) fn note_usage(&mut self, usage: Billed) {
-        if usage.billed() > 0
-            && let Some(model) = &self.record.model
-            && let Some(price) = self.shared.config.price(model)
-        {
-            self.record.cost = Some(price.of(&usage));
-        }
+    /// Notes the billed tokens of all replies, and what they cost.
+    pub(super) fn note_usage(&mut self, usages: &[Billed]) {
+        let usage = usages.iter().fold(Billed::default(), |sum, usage| sum.plus(usage));
+        let price = self.record.model.as_ref().and_then(|model| self.shared.config.price(model));
+        self.record.cost = cost_of(usages, price).filter(|_| usage.billed() > 0 || usage.cost > 0);
         self.record.implausible_usage = usage.implausible;
         let tokens = &mut self.record.tokens;
         tokens.prompt = usage.prompt;

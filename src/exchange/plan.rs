@@ -205,6 +205,9 @@ impl Core {
             return self.fail(error);
         }
         self.pin_notices(transcript, &mut open_account, &mut length);
+        if let Some(open_account) = open_account.as_mut().filter(|_| self.plan.final_answer) {
+            self.outputs.push_back(Output::Store(open_account.note_final_answer(true)));
+        }
         let planned = Planned {
             facts,
             judge,

@@ -7,6 +7,7 @@ use super::error::ProxyError;
 use super::fallback::Fallbacks;
 use super::notes::ReaskCause;
 use super::plan::{Approved, Length};
+use super::quota_uses::QuotaUses;
 use super::refusals::ModelRefusals;
 use super::refused_reask::ExchangeForm;
 use super::store::{News, SentExchanges};
@@ -65,8 +66,8 @@ pub(super) struct Running {
     pub(super) sent: Option<SentExchanges>,
     /// Where a policy limits the account.
     pub(super) open_account: Option<OpenAccount>,
-    /// The digest of the whole request, computed once: a stream of many choices needs it at every finish.
-    pub(super) name: Option<Hash>,
+    /// What is used of quotas.
+    pub(super) quotas: QuotaUses,
     /// How many judged calls are in the record.
     pub(super) noted: usize,
     /// Why the model was asked again, each time.
@@ -110,6 +111,9 @@ impl Running {
     }
 
     pub(super) fn fail(&mut self, core: &mut Core, error: ProxyError) -> Replying {
+        if !error.is_sent() {
+            self.not_billed(core, &[]);
+        }
         core.answer_error(error);
         Replying::Over
     }
@@ -270,6 +274,7 @@ impl Running {
             self.close_replies(core, &mut replies, now);
             self.replying = Replying::Judged(replies);
         }
+        self.note_counted_cost(core);
         // After those that were judged, so that the entries before them keep their places.
         for (_, call) in self.held.drain(..) {
             core.record.confirmations.extend(consent(&call, Consent::Left));

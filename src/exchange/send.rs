@@ -1,24 +1,24 @@
 //! The phase send: the request in its present variant, the next variant after a refusal, and the re-ask after blocked
 //! calls. Decides when the final-answer request is sent.
 
+use super::account::{Bill, OpenAccount};
 use super::fallback::{Fallbacks, Subject, learned, placement};
 use super::hidden_values::hide_in;
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
 use super::plan::Planned;
+use super::quota_uses::QuotaUses;
 use super::refusals::ModelRefusals;
 use super::refused_reask::ExchangeForm;
 use super::running::{Replying, Running};
-use super::store::{News, Overflow, RefusalEntry, ReplyContext, Spent};
+use super::store::{News, Overflow, RefusalEntry, ReplyContext};
 use super::{Core, Output};
 use crate::config::Unjudged;
-use crate::conversation::assembled::Assembled;
 use crate::conversation::request::Choice;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
 use crate::dialect::variant::{Added, Repairs, Source, Tools, Variant};
-use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
@@ -115,10 +115,18 @@ fn judging_of(
     judging
 }
 
+/// Has the state store updated, if there is anything new.
+fn store(core: &mut Core, news: News) {
+    if !news.is_empty() {
+        core.outputs.push_back(Output::Store(news));
+    }
+}
+
 impl Running {
     /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
         let Planned {
+            facts,
             judge,
             mut restored,
             context,
@@ -170,11 +178,11 @@ impl Running {
             answer,
             sent: Some(sent),
             open_account,
-            name: None,
             noted: 0,
             reask_causes: Vec::new(),
             held: Vec::new(),
             asking: Vec::new(),
+            quotas: QuotaUses::new(facts.spent),
             hands_out: false,
             replying: Replying::Nothing(Box::new(judging)),
         }
@@ -183,6 +191,10 @@ impl Running {
     /// Sends the request in its present variant.
     pub(super) fn send(&mut self, core: &mut Core) {
         core.record.upstream_requests += 1;
+        if let Some(open_account) = &mut self.open_account {
+            let counted = open_account.count_sent(core.record.upstream_requests.into());
+            store(core, counted);
+        }
         let Core { dialect, body, request, plan, .. } = core;
         let pieces = dialect
             .write(&Source { body, request, plan, restored: &self.restored }, &self.variant)
@@ -291,10 +303,20 @@ impl Running {
         }
     }
 
+    /// The upstream refused the request in flight, or it was not sent: no more is billed for it than is reported in
+    /// `usages`, those of all replies.
+    pub(super) fn not_billed(&mut self, core: &mut Core, usages: &[Usage]) {
+        if let Some(open_account) = &mut self.open_account {
+            let taken_back = open_account.take_back(usages, core.record.upstream_requests.into());
+            store(core, taken_back);
+        }
+    }
+
     /// Notes the billed tokens, summed over all replies.
-    pub(super) fn billed(&mut self, core: &mut Core, usage: Usage) {
-        core.note_usage(usage);
-        core.note_reasked(&self.reask_causes, usage.prompt + usage.completion);
+    pub(super) fn billed(&mut self, core: &mut Core, usages: &[Usage]) {
+        core.note_usage(usages);
+        self.note_counted_cost(core);
+        core.note_reasked(&self.reask_causes, usages.iter().map(Usage::billed).sum());
         self.remember_sent(core);
     }
 
@@ -302,6 +324,15 @@ impl Running {
     pub(super) fn remember_sent(&mut self, core: &mut Core) {
         if let Some(sent) = self.sent.take() {
             core.outputs.push_back(Output::Store(News { sent: Some(sent), ..News::default() }));
+        }
+    }
+
+    /// Records the cost as a policy counts it, where one does: also what is estimated.
+    pub(super) fn note_counted_cost(&self, core: &mut Core) {
+        let counts = core.policies().accounting().is_some_and(|accounting| accounting.spend);
+        let cost = self.open_account.as_ref().filter(|_| counts).map(OpenAccount::counted_cost);
+        if let Some(cost) = cost.filter(|cost| *cost > 0 || core.record.cost.is_some()) {
+            core.record.cost = Some(cost);
         }
     }
 
@@ -389,7 +420,7 @@ impl Running {
             core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
         let mut news =
             News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
-        news.spent = self.spent(core, choices, now_ms);
+        news.spent = self.quotas.news(core, choices, now_ms);
         // After a re-ask the calls of the reply are the model's own, not the approved ones.
         if self.hands_out && self.reasks.count() == 0 && remembers {
             let identity = &core.identity;
@@ -401,62 +432,33 @@ impl Running {
         }
     }
 
-    /// Stores what the replies have cost and used so far, where a policy limits that. Unless it `is_last`, it is
-    /// provisional.
+    /// Stores what the replies have cost and used so far, where a policy limits that.
     pub(super) fn account(
         &mut self,
         core: &mut Core,
         judging: &Judging,
-        usage: Usage,
+        usages: &[Usage],
         choices: &[&dyn ShownChoice],
         now_ms: u64,
-        is_last: bool,
     ) {
         let request = self.request_context(core);
         let Some(open_account) = &mut self.open_account else { return };
         if choices.is_empty() {
             return;
         }
-        let hidden = tokens_of(self.reasks.bytes());
-        let spent = open_account.spent(
-            usage,
+        let bill = Bill {
+            usages,
+            requests: core.record.upstream_requests.into(),
             choices,
-            judging.bought(),
-            core.record.upstream_requests.into(),
-            hidden,
-        );
+            bought: judging.bought(),
+            hidden: tokens_of(self.reasks.bytes()),
+        };
         // A reply after which the model is asked again is not one that the client has.
         let is_shown = |choice: &&&dyn ShownChoice| {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
         let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
-        let news = open_account.report(spent, &request, &core.identity, &shown, now_ms, is_last);
-        if !news.is_empty() {
-            core.outputs.push_back(Output::Store(news));
-        }
-    }
-
-    /// The use of quotas by the calls that the client was handed.
-    fn spent(&mut self, core: &Core, choices: &[&dyn ShownChoice], at_ms: u64) -> Vec<Spent> {
-        let policies = core.policies();
-        if policies.counted().is_empty() {
-            return Vec::new();
-        }
-        let request = *self.name.get_or_insert_with(|| core.name_of_bytes());
-        // For a wrapper call, the calls within it.
-        let names = |call: &Assembled| match made_of(call) {
-            made if made.is_empty() => vec![call.name()],
-            made => made.into_iter().map(|made| made.name).collect(),
-        };
-        let settled = choices.iter().filter(|choice| !choice.is_waiting());
-        let released: Vec<String> = settled.flat_map(|choice| choice.released()).flat_map(names).collect();
-        let uses = policies.counted().iter().enumerate().map(|(at, counted)| Spent {
-            quota: core.identity.quota(&counted.name),
-            request,
-            calls: released.iter().filter(|name| policies.counts_for(name) == Some(at)).count(),
-            at_ms,
-            window_ms: counted.window_ms,
-        });
-        uses.filter(|spent| spent.calls > 0).collect()
+        let news = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
+        store(core, news);
     }
 }

@@ -17,6 +17,7 @@ use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::{CallKey, Hash};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::{Release, Releases};
+use crate::conversation::uses::Use;
 use crate::plan::approval::Confirmation;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -66,8 +67,6 @@ pub struct Ask<'a> {
     pub stops: &'a [Stop],
     /// The key of the definitions of tools that were seen, where they are wanted.
     pub pins: Option<Hash>,
-    /// The request's name, equal for equal bytes alone.
-    pub bytes: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
     /// The time of the request by a monotonic clock, by which entries expire.
@@ -90,7 +89,6 @@ pub struct StoreQuery {
     pub(crate) request: Hash,
     pub(crate) conversation: Hash,
     pub(crate) answered: Option<Hash>,
-    pub(crate) bytes: Hash,
     pub(crate) now: Now,
 }
 
@@ -121,7 +119,6 @@ impl StoreQuery {
             tallies: &self.tallies,
             stops: &self.stops,
             pins: self.pins,
-            bytes: self.bytes,
             now_ms: self.now.ms,
             now: self.now.at,
         }
@@ -173,8 +170,8 @@ pub struct Facts {
     pub approved: Vec<bool>,
     /// The digest of the hidden exchanges that each history was sent with.
     pub sent_exchanges: Vec<Option<u64>>,
-    /// When calls of each quota were handed out, in ms since the epoch, without earlier tries of the same request.
-    pub spent: Vec<Vec<u64>>,
+    /// The calls of each quota that were handed out within its window, oldest first.
+    pub spent: Vec<Vec<Use>>,
     /// The account as of each reply or request.
     pub carried: Vec<Option<Arc<Carried>>>,
     pub tallies: Vec<Tally>,
@@ -259,14 +256,21 @@ pub struct NewPins {
     pub at_ms: u64,
 }
 
-/// Calls of one quota that a request brought.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Equal calls of one quota that were handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// The quota's key for its caller.
     pub quota: Hash,
-    /// The request's digest.
+    /// See [`Use::call`].
+    pub call: Hash,
+    /// See [`Use::request`].
     pub request: Hash,
-    pub calls: usize,
+    /// The newest use by equal calls, as the request found it: another process may have reported it.
+    pub last: Option<Use>,
+    /// The calls of that use were handed out again, to a client that has sent its request again: none count.
+    pub is_again: bool,
+    /// How many count.
+    pub calls: u32,
     /// In ms since the epoch.
     pub at_ms: u64,
     /// How long a use counts, in ms.

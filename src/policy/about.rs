@@ -59,6 +59,8 @@ pub struct About {
     pub needs_approvals: Option<&'static str>,
     /// What the settings amount to as a drawing in Mermaid, where that is easier to see than to read.
     pub diagram: Option<String>,
+    /// What the settings amount to, one sentence each, where the keys alone do not say it.
+    pub effects: Vec<String>,
 }
 
 /// A name or pattern of tools in a policy's settings.

@@ -5,14 +5,17 @@
 //! what these cost, time, and the size of the conversation. When a share in `notify_at` of the scarcest budget is used,
 //! one notice after the tool results says how much is left, or after each group of results from the first share on
 //! (`notify = "every_result"`); with 30% or less left it says to answer now or to ask the user. When a budget is
-//! used up, further calls are blocked and the model is asked for its final answer (`exhausted = "answer"`), it is
-//! only informed (`"inform"`), the request is refused (`"reject"`), or a person is asked to extend it (`"ask"`).
+//! used up, further calls are blocked and the model is asked for its final answer. Where money, tokens or requests of the
+//! conversation or the day are used up, the next request is refused after that answer (`exhausted = "auto"`). Other
+//! values force one way: text always passes (`"answer"`), the model is only informed (`"inform"`), requests are refused
+//! without a final answer (`"reject"`), or a person is asked to extend it (`"ask"`).
 //! If a turn had notices, the next turn opens with a line that the budget is fresh.
 //!
 //! # Why
 //! Models do not know how much they have used. If they read absolute numbers, they spend calls deliberately; the hard
 //! limit is what saves cost (BATS, arXiv 2511.17006: the same budget gives better answers with the status shown;
-//! prompting alone does not keep a budget). Stale warnings make models reluctant to use tools in later turns, hence the
+//! prompting alone does not keep a budget). Text costs money too: who names a price for a conversation wants no request
+//! that exceeds it. Stale warnings make models reluctant to use tools in later turns, hence the
 //! fresh line. Of solved conversations in recorded traffic none has a turn above 50 calls.
 //!
 //! # State
@@ -33,17 +36,21 @@ use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use crate::conversation::tokens::Estimate;
 use crate::conversation::{Event, View};
-use crate::plan::{Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use crate::plan::{Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
 pub use settings::Config;
 use settings::{Exhausted, Extension, Notify};
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 use words::{
-    ADVICE, ADVICE_LOW, ADVICE_OUT, BLOCKED, EXTENSION_CALLS, EXTENSION_SHARE, FRESH, NOTICE, QUESTION,
-    REJECTED, UNASKED, line_of, name_of, number, numbers_of, written,
+    ADVICE, ADVICE_LOW, ADVICE_OUT, ANEW_CONVERSATION, ANEW_DAY, ANEW_TURN, BLOCKED, EXTENSION_CALLS,
+    EXTENSION_SHARE, FRESH, NOTICE, QUESTION, REJECTED, UNASKED, effect, line_of, name_of, number,
+    numbers_of, scope_name, written,
 };
 
 /// From this used share on the advice is to come to an end: 30% are left.
 const LOW: f64 = 0.7;
+const DAY_MS: u64 = 86_400_000;
 /// The kinds, in the order in which they are named.
 const ALL_KINDS: [Kind; KINDS] =
     [Kind::Calls, Kind::Requests, Kind::Tokens, Kind::Nanodollars, Kind::Millis, Kind::Context];
@@ -112,6 +119,7 @@ impl Policy for Budget {
             wants_approvals: asks,
             needs_approvals: asks.then_some("exhausted"),
             idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),
+            effects: self.effects(),
             ..About::default()
         }
     }
@@ -150,19 +158,30 @@ impl Policy for Budget {
     }
 
     fn close(&self, used: &Used, plan: &mut Plan) {
-        if self.config.exhausted != Exhausted::Reject {
+        let exhausted = self.config.exhausted;
+        let now_ms = used.account.as_ref().map_or(0, |account| account.now_ms);
+        let refuses = |amount: &Amount| {
+            let is_refused = exhausted.refuses_after_answer(amount.scope, amount.kind);
+            amount.is_used_up() && (exhausted == Exhausted::Reject || is_refused)
+        };
+        let used_up: Vec<Amount> = self.amounts(used, now_ms).filter(refuses).collect();
+        let may_answer = |amount: &Amount| {
+            let account = used.account.as_ref();
+            account.is_some_and(|account| account.may_answer[amount.scope as usize])
+        };
+        if used_up.is_empty() {
             return;
         }
-        let now_ms = used.account.as_ref().map_or(0, |account| account.now_ms);
-        if self.amounts(used, now_ms).any(|amount| amount.is_used_up()) {
-            let used = self.facts(self.amounts(used, now_ms));
-            plan.refuse("budget_exceeded", self.texts.fill(&REJECTED, &[("used", &used)]));
+        if exhausted == Exhausted::Auto && used_up.iter().all(may_answer) {
+            plan.final_answer = true;
+            return;
         }
+        plan.refuse("budget_exceeded", self.refusal(&used_up, now_ms));
     }
 
     fn judge(&self, call: &Proposed<'_>, used: &Used) -> Verdict {
         let asks = match self.config.exhausted {
-            Exhausted::Answer => false,
+            Exhausted::Auto | Exhausted::Answer => false,
             Exhausted::Ask => true,
             Exhausted::Inform | Exhausted::Reject => return Verdict::Allow,
         };
@@ -232,6 +251,43 @@ impl Budget {
                 .any(|kind| self.limits[*scope as usize].get(*kind) > 0 && !is_shown(*scope, *kind))
         };
         self.config.exhausted == Exhausted::Ask || ALL_SCOPES.iter().any(is_kept)
+    }
+
+    /// What happens where each limit is used up.
+    fn effects(&self) -> Vec<String> {
+        let limits = ALL_SCOPES.into_iter().flat_map(|scope| {
+            ALL_KINDS.into_iter().map(move |kind| (scope, kind, self.limits[scope as usize].get(kind)))
+        });
+        let limits = limits.filter(|(_, _, limit)| *limit > 0);
+        limits.map(|(scope, kind, limit)| effect(scope, kind, limit, self.config.exhausted)).collect()
+    }
+
+    /// Why the request is refused: what is used up, and when it begins anew.
+    fn refusal(&self, used_up: &[Amount], now_ms: u64) -> String {
+        let scopes: Vec<Scope> = ALL_SCOPES
+            .into_iter()
+            .filter(|scope| used_up.iter().any(|amount| amount.scope == *scope))
+            .collect();
+        let names: Vec<&str> = scopes.iter().map(|scope| scope_name(*scope)).collect();
+        let anew: Vec<String> = scopes.iter().map(|scope| self.begins_anew(*scope, now_ms)).collect();
+        let facts = self.facts(used_up.iter().copied());
+        let values: [(&str, &dyn Display); 3] =
+            [("scope", &names.join(" and of ")), ("used", &facts), ("anew", &anew.join(" "))];
+        self.texts.fill(&REJECTED, &values)
+    }
+
+    /// When a used-up budget of `scope` begins anew, as a sentence.
+    fn begins_anew(&self, scope: Scope, now_ms: u64) -> String {
+        match scope {
+            Scope::Turn => self.texts.fill(&ANEW_TURN, &[]),
+            Scope::Conversation => self.texts.fill(&ANEW_CONVERSATION, &[]),
+            Scope::Day => {
+                let reset_ms = (now_ms / DAY_MS + 1) * DAY_MS;
+                let wait = Duration::from_secs((reset_ms - now_ms).div_ceil(60_000) * 60);
+                let (reset_at, wait) = (rfc3339(reset_ms), humantime::format_duration(wait));
+                self.texts.fill(&ANEW_DAY, &[("reset_at", &reset_at), ("wait", &wait)])
+            }
+        }
     }
 
     /// Whether a new turn has a fresh budget: one of the conversation or the day is none.

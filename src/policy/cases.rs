@@ -6,6 +6,7 @@ use crate::conversation::Transcript;
 use crate::conversation::identity::{Hash, HashKey, Identity};
 use crate::conversation::memo::NoMemo;
 use crate::conversation::pins::Pinned;
+use crate::conversation::uses::uses_at;
 use crate::plan::Plan;
 use std::sync::Arc;
 
@@ -82,7 +83,7 @@ pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
     let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-    transcript.spent = spent.to_vec();
+    transcript.spent = spent.iter().map(|times| uses_at(times)).collect();
     PolicySet::new(vec![Arc::clone(rule)]).read(&transcript).1
 }
 

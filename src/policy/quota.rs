@@ -11,7 +11,8 @@
 //! # Why
 //! What costs money or storage is budgeted for a customer, not for a conversation: a new conversation must not begin
 //! a new quota. Calls are counted when they are handed out. A client that sends a request again because its answer
-//! was lost is not charged twice, up to the three tries of the usual clients within a quarter of an hour.
+//! was lost is not charged twice for the same call (tool and arguments), up to the three tries of the usual clients within a
+//! quarter of an hour. Any other call that the model makes then counts.
 //!
 //! # State
 //! When calls of each quota were handed out to this caller: facts of the state store, since a conversation knows
@@ -35,13 +36,14 @@ mod texts;
 
 pub use self::settings::Config;
 use self::settings::{Exhausted, Limit, StoreAway};
-use self::spent::{Spent, Use};
+use self::spent::{QuotaUse, Spent};
 use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
 use super::about::{About, Accounting, Counted, NO_LIMITS, list_tools};
 use super::pattern::{Pattern, best_concern};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::Event;
+use crate::conversation::identity::Hash;
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -101,11 +103,13 @@ impl Policy for Quota {
     }
 
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
+        let key = if self.limits.is_empty() { Hash::default() } else { request.request_key() };
         let uses = self.limits.iter().enumerate().map(|(at, limit)| {
-            let times = request.spent.get(at).cloned().unwrap_or_default();
-            Use::new(limit.of_tier(request.tier), times)
+            let uses = request.spent.get(at).map_or(&[][..], Vec::as_slice);
+            QuotaUse::new(limit.of_tier(request.tier), uses, key, request.now_ms)
         });
         spent.uses = uses.collect();
+        (spent.key, spent.request) = (Some(request.key.clone()), key);
         (spent.messages, spent.now_ms) = (request.messages, request.now_ms);
         spent.account = request.account.filter(|_| self.notify > 0).cloned();
         spent.is_away = request.store_away && self.store_away == StoreAway::Block;
@@ -140,8 +144,15 @@ impl Policy for Quota {
     }
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
-        let is_counted =
-            self.of(call.name, spent).is_some_and(|(_, of)| of.allowed.is_some_and(|most| most > 0));
+        let Some((_, of)) = self.of(call.name, spent) else { return Verdict::Allow };
+        let is_counted = of.allowed.is_some_and(|most| most > 0);
+        if is_counted && of.has_free() {
+            // Whether it counts depends on its arguments.
+            let Some(key) = spent.key_of(call) else { return Verdict::NeedsArguments };
+            if of.is_free(key) {
+                return Verdict::Allow;
+            }
+        }
         if spent.is_away && is_counted {
             return Verdict::Block(self.uncounted(call.name));
         }
@@ -149,15 +160,16 @@ impl Policy for Quota {
     }
 
     fn release(&self, call: &Proposed<'_>, spent: &mut Spent) {
+        let key = spent.key_of(call);
         let of = best_concern(&self.tools, call.name).and_then(|at| spent.uses.get_mut(*at));
         if let Some(of) = of {
-            of.times.push(call.now_ms);
+            of.hand_out(key, call.now_ms);
         }
     }
 
     fn usage(&self, spent: &Spent, now_ms: u64) -> Vec<Usage> {
         let rows = self.limits.iter().zip(&spent.uses).filter_map(|(limit, of)| {
-            let (used, most) = (limit.per.inside(&of.times, now_ms).len() as u64, of.allowed?);
+            let (used, most) = (limit.per.inside(&of.all_times(), now_ms).len() as u64, of.allowed?);
             (used > 0).then(|| Usage { tool: limit.name.to_string(), used, limit: most as u64 })
         });
         rows.collect()
@@ -166,7 +178,7 @@ impl Policy for Quota {
 
 impl Quota {
     /// The quota of a tool, and what is used of it.
-    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a Limit, &'a Use)> {
+    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a Limit, &'a QuotaUse)> {
         let at = *best_concern(&self.tools, tool)?;
         Some((self.limits.get(at)?, spent.uses.get(at)?))
     }
@@ -183,7 +195,8 @@ impl Quota {
                 ("remaining", 0),
             ]));
         }
-        let inside = limit.per.inside(&of.times, now_ms);
+        let times = of.all_times();
+        let inside = limit.per.inside(&times, now_ms);
         let used = inside.len();
         // The wait ends when so many calls have left the window that one more fits.
         let reset_ms = inside.get(used.checked_sub(most)?)?.saturating_add(limit.per.millis());
@@ -195,7 +208,11 @@ impl Quota {
         let reason = self.over(tool, spent, now_ms)?;
         let Some((_, reset_ms)) = reason.times.first() else { return Some(reason) };
         let (limit, of) = self.of(tool, spent)?;
-        let used = limit.per.inside(&of.times, now_ms).len();
+        if of.has_free() {
+            // A client that lost the answer may have the same calls again.
+            return None;
+        }
+        let used = limit.per.inside(&of.all_times(), now_ms).len();
         Some(self.reason(&REFUSED, limit, tool, (used, of.allowed?), (now_ms, *reset_ms)))
     }
 
@@ -248,7 +265,7 @@ impl Quota {
         }
         let (mut lines, mut shown) = (Vec::new(), account.left.clone());
         for (limit, of) in self.limits.iter().zip(&spent.uses).filter(|(_, of)| of.is_called) {
-            let inside = limit.per.inside(&of.times, spent.now_ms);
+            let inside = limit.per.inside(of.times_of_others(), spent.now_ms);
             let Some((most, first)) = of.allowed.zip(inside.first()) else { continue };
             let left = most.saturating_sub(inside.len());
             let before = shown.iter().find(|(name, _)| *name == limit.name).map(|(_, left)| *left);

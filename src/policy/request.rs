@@ -8,6 +8,7 @@ use crate::conversation::pins::Pinned;
 use crate::conversation::request::Choice;
 use crate::conversation::summaries::Summaries;
 use crate::conversation::tokens::Estimate;
+use crate::conversation::uses::{Use, request_key};
 use crate::conversation::{Stopped, Transcript};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -35,8 +36,8 @@ pub struct RequestFacts<'a> {
     pub forced: bool,
     /// An enabled policy may cut results.
     pub cuts: bool,
-    /// When calls of each counted thing were handed out to the caller, in ms since the epoch.
-    pub spent: &'a [Vec<u64>],
+    /// The calls of each counted thing that were handed out to the caller.
+    pub spent: &'a [Vec<Use>],
     /// See [`Transcript::store_away`](crate::conversation::Transcript::store_away).
     pub store_away: bool,
     /// When it came, in ms since the epoch. Used only by what is counted.
@@ -84,6 +85,11 @@ const REPLACED: Estimate = Estimate::of_tokens(200);
 const MOST_TOOLS: usize = 128;
 
 impl<'a> RequestFacts<'a> {
+    /// Its key, equal for equal bytes of one caller alone.
+    pub fn request_key(&self) -> Hash {
+        request_key(self.key, self.caller, self.body)
+    }
+
     /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
         let body = transcript.body;

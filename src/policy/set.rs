@@ -273,6 +273,12 @@ impl PolicySet {
         self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()
     }
 
+    /// What the settings of the policy `name` amount to, one sentence each.
+    pub fn effects(&self, name: &str) -> &[String] {
+        let of = self.rules.iter().find(|rule| rule.name() == name);
+        of.map_or(&[][..], |rule| rule.about().effects.as_slice())
+    }
+
     /// Folds the whole conversation: returns the plan, and a judge that knows the conversation.
     pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));

@@ -182,9 +182,9 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
-    const QUIET: Duration = Duration::from_millis(100);
+    const QUIET: Duration = Duration::from_millis(5);
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_connection_is_quiet_after_a_while_without_a_byte_of_a_request() {
         let activity = Arc::new(ConnectionActivity::default());
         let is_quiet = async || timeout(QUIET * 50, activity.quiet(QUIET)).await.is_ok();
@@ -200,7 +200,7 @@ mod tests {
         assert!(is_quiet().await);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn while_draining_a_close_waits_for_the_client_and_not_for_ever() {
         for (drains, is_tunnel, waits) in [(false, false, false), (true, true, false), (true, false, true)] {
             let (mut client, server) = duplex(64);

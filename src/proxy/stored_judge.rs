@@ -152,7 +152,6 @@ fn asking(calls: &[Hash], name: Hash, now: Instant) -> Ask<'_> {
         tallies: &[],
         stops: &[],
         pins: None,
-        bytes: name,
         now_ms: clock::ms_at(now),
         now,
     }

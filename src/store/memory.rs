@@ -7,12 +7,13 @@ use super::recent::Recent;
 use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
-use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, StateStore, Stop};
+use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota, StateStore, Stop};
 use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::Hash;
 use crate::conversation::memo::{Derived, Memo};
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{Releases, with};
+use crate::conversation::uses::Use;
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use crate::plan::approval::Confirmation;
 use bytes::Bytes;
@@ -126,18 +127,10 @@ impl Memory {
         Some(self.asked.get(&question)?.confirmation)
     }
 
-    /// The uses of a quota before this request, without those of its own earlier try, which gets one more try.
-    fn spent(&self, quota: Hash, request: Hash, at_ms: u64) -> Vec<u64> {
-        let mut before = Vec::new();
-        // Atomic, so that a use that is added meanwhile is not lost.
-        self.spent.entry(quota).and_compute_with(|known| {
-            let Some(known) = known.map(Entry::into_value) else { return Op::Nop };
-            let is_again = known.knows(request);
-            let mut uses = Arc::unwrap_or_clone(known);
-            before = uses.before(request, at_ms);
-            if is_again { Op::Put(Arc::new(uses)) } else { Op::Nop }
-        });
-        before
+    /// The uses of a quota within its window.
+    fn spent(&self, quota: &Quota, now_ms: u64) -> Vec<Use> {
+        let known = self.spent.get(&quota.name);
+        known.map_or_else(Vec::new, |uses| uses.known(&[], now_ms, quota.window_ms))
     }
 
     /// This process's part of a sum.
@@ -202,7 +195,7 @@ impl StateStore for Memory {
             asked: ask.answered.and_then(|text| self.asked(text)),
             approved: ask.approved.iter().map(|name| self.approved.find(name, now_ms).is_some()).collect(),
             sent_exchanges: ask.histories.iter().map(|it| self.sent_exchanges.find(it, now_ms)).collect(),
-            spent: ask.quotas.iter().map(|quota| self.spent(quota.name, ask.bytes, ask.now_ms)).collect(),
+            spent: ask.quotas.iter().map(|quota| self.spent(quota, ask.now_ms)).collect(),
             carried: ask.carried.iter().map(|key| self.carried.get(key)).collect(),
             tallies: ask
                 .tallies
@@ -354,7 +347,7 @@ mod tests {
     use super::*;
     use crate::conversation::released::{NOTHING_HIDDEN, Release};
     use crate::exchange::store::MOST_EVIDENCE;
-    use crate::store::{ModelFacts, ModelKeys, Quota, Spent};
+    use crate::store::{ModelFacts, ModelKeys, Spent};
     use futures_util::FutureExt as _;
 
     fn store() -> Memory {
@@ -382,7 +375,6 @@ mod tests {
             tallies: &[],
             stops: &[],
             pins: None,
-            bytes: Hash(request),
             now_ms: 0,
             now: Instant::now(),
         };
@@ -441,38 +433,43 @@ mod tests {
     fn the_largest_quota_is_kept_however_few_calls_are() {
         let store = store();
         let quota = Quota { name: Hash(7), calls: MOST_USES, window_ms: 1_000_000 };
-        for request in 0..MOST_USES as u64 {
-            let (name, at_ms) = (Hash(u128::from(request) + 100), request);
-            let spent =
-                Spent { quota: quota.name, request: name, calls: 1, at_ms, window_ms: quota.window_ms };
-            store.record(News { spent: vec![spent], ..News::default() });
+        for at_ms in 0..MOST_USES as u64 {
+            store.record(used(&quota, Hash(u128::from(at_ms) + 100), at_ms));
         }
-        let spent = store.spent(quota.name, Hash(1), MOST_USES as u64);
-        assert_eq!((spent.len(), spent.first()), (MOST_USES, Some(&0)));
+        let spent = store.spent(&quota, MOST_USES as u64);
+        assert_eq!((spent.len(), spent.first().map(|first| first.at_ms)), (MOST_USES, Some(0)));
+    }
+
+    fn used(quota: &Quota, call: Hash, at_ms: u64) -> News {
+        let (request, window_ms) = (Hash(9), quota.window_ms);
+        let spent = Spent {
+            quota: quota.name,
+            call,
+            request,
+            last: None,
+            is_again: false,
+            calls: 1,
+            at_ms,
+            window_ms,
+        };
+        News { spent: vec![spent], ..News::default() }
     }
 
     #[test]
-    fn no_use_of_a_quota_is_lost_where_another_request_is_tried_again() {
+    fn no_use_of_a_quota_is_lost_where_several_are_added_at_once() {
         let store = store();
-        let (quota, window_ms) = (Hash(7), 1_000_000);
-        let used = |request| {
-            let spent = Spent { quota, request, calls: 1, at_ms: 1, window_ms };
-            store.record(News { spent: vec![spent], ..News::default() });
-        };
-        used(Hash(1));
+        let quota = Quota { name: Hash(7), calls: 1_000, window_ms: 1_000_000 };
         std::thread::scope(|scope| {
             for thread in 0..4_u128 {
-                let (store, used) = (&store, &used);
+                let (store, quota) = (&store, &quota);
                 scope.spawn(move || {
-                    for request in 0..200 {
-                        store.spent(quota, Hash(1), 2);
-                        used(Hash(1_000 * (thread + 1) + request));
+                    for call in 0..200 {
+                        store.record(used(quota, Hash(1_000 * (thread + 1) + call), 1));
                     }
                 });
             }
         });
-        let known = store.spent(quota, Hash(9), 2).len();
-        assert!((800..=801).contains(&known), "{known}");
+        assert_eq!(store.spent(&quota, 2).len(), 800);
     }
 
     #[test]

@@ -13,26 +13,26 @@ mod names;
 pub mod records;
 mod stops;
 mod trip;
-mod uses;
 mod writer;
 
 use self::accounts::{Grown, outdated};
 pub use self::link::ConnectError;
 use self::link::Link;
 use self::names::{Lifetimes, Names};
-use self::records::{Kind, Taken, Use};
+use self::records::{Kind, Taken};
 use self::trip::{Found, Reader, Trip};
-use self::uses::{Change, Uses};
 use self::writer::{Queue, Update, queue};
 use super::cache::{Cache, update, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
+use super::spent::{Change, Uses};
 use super::stops::{Listed, StopError};
 use super::tallies::{Part, kept_for, sum};
 use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
 use crate::conversation::account::Carried;
 use crate::conversation::identity::{Hash, HashKey};
 use crate::conversation::released::{Release, Releases, with};
+use crate::conversation::uses::Use;
 use crate::exchange::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::telemetry::metrics::Metrics;
@@ -194,19 +194,10 @@ impl Redis {
 
     /// The uses of quotas, as known to this process and to the `shared` state store.
     fn count_spent(&self, ask: Ask<'_>, shared: &[Vec<Use>], facts: &mut Facts) {
-        let mut changes = Vec::new();
         for (at, quota) in ask.quotas.iter().enumerate() {
             let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
-            let come = |uses: &mut Uses| uses.come(shared, (ask.bytes, ask.now_ms), *quota);
-            // Quotas without uses take no room.
-            let is_known = !shared.is_empty() || self.uses.contains_key(&quota.name);
-            let (spent, change) =
-                if is_known { self.with_uses(quota.name, come) } else { (Vec::new(), None) };
-            facts.spent.push(spent);
-            changes.extend(change.map(|change| (quota.name, change)));
-        }
-        if !changes.is_empty() {
-            self.queue_update(Update { changes, ..Update::default() });
+            let known = self.uses.get(&quota.name).unwrap_or_default();
+            facts.spent.push(known.known(shared, ask.now_ms, quota.window_ms));
         }
     }
 
@@ -222,15 +213,15 @@ impl Redis {
         }
     }
 
-    /// Applies `change` to the uses of a quota, under a lock, so that concurrent requests are ordered.
-    fn with_uses<T: Default>(&self, quota: Hash, change: impl FnOnce(&mut Uses) -> T) -> T {
-        let mut said = T::default();
-        update(&self.uses, quota, |known| {
+    /// Adds calls of a quota to what this process knows, under a lock, so that concurrent requests are ordered.
+    fn add_use(&self, spent: &Spent) -> Change {
+        let mut change = Change::default();
+        update(&self.uses, spent.quota, |known| {
             let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
-            said = change(&mut uses);
+            change = uses.add(spent);
             Arc::new(uses)
         });
-        said
+        change
     }
 
     /// Whether the shared state store gives `claim` its calls. Not while it is away: then it is unknown who else asks.
@@ -310,9 +301,8 @@ impl StateStore for Redis {
 
     fn record(&self, mut news: News) {
         let spent = std::mem::take(&mut news.spent);
-        let change =
-            |spent: &Spent| Some((spent.quota, self.with_uses(spent.quota, |uses| uses.add(spent))?));
-        let changes: Vec<(Hash, Change)> = spent.iter().filter_map(change).collect();
+        let changes: Vec<(Hash, Change)> =
+            spent.iter().map(|spent| (spent.quota, self.add_use(spent))).collect();
         let tallied = std::mem::take(&mut news.tallied);
         self.local.record(news.clone());
         if tallied.is_empty() {

@@ -324,8 +324,8 @@ impl Sums {
             )?,
             cost: make.amounts(
                 "toolrein_cost_usd_total",
-                "Estimated cost of billed tokens in US dollars, by list prices or the operator's. Models without a known \
-                 price are left out.",
+                "Cost of billed tokens in US dollars: as the provider says, else estimated by list prices or the operator's. \
+                 Models without either are left out.",
                 "model",
             )?,
             unbilled: make.counter(

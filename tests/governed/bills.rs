@@ -1,8 +1,10 @@
 //! The cost of prompts: usage is requested, read in every form, and counted by what policies did. The client's own
 //! `usage` stays as it came.
 
+use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::{Output, event};
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{BOTH, GENEROUS, after, bytes_of, chat, long_text, question};
 use serde_json::{Value, json};
@@ -260,4 +262,227 @@ fn what_steers_prompt_caches_passes_and_tools_keep_their_order_and_bytes() {
         assert!(sent.contains(member), "{member} in {sent}");
     }
     assert!(sent.len() < body.len());
+}
+
+/// Usages as providers report them, with the tokens of the prompt (those of the cache included), of the cache, of the
+/// completion (reasoning included), and the cost in dollars by gpt-4o's prices or the provider's own.
+fn reported() -> Vec<(&'static str, Value, [f64; 3], f64)> {
+    vec![
+        (
+            "the cache beside the prompt",
+            json!({"prompt_tokens": 12, "completion_tokens": 300, "total_tokens": 40_812,
+                "cache_read_input_tokens": 40_000, "cache_creation_input_tokens": 500}),
+            [40_512.0, 40_000.0, 300.0],
+            (512.0 * 2.5 + 40_000.0 * 1.25 + 300.0 * 10.0) / 1e6,
+        ),
+        (
+            "the cache within the prompt",
+            json!({"prompt_tokens": 40_512, "completion_tokens": 300, "total_tokens": 40_812,
+                "prompt_tokens_details": {"cached_tokens": 40_000}}),
+            [40_512.0, 40_000.0, 300.0],
+            (512.0 * 2.5 + 40_000.0 * 1.25 + 300.0 * 10.0) / 1e6,
+        ),
+        (
+            "reasoning beside the completion",
+            json!({"prompt_tokens": 100, "completion_tokens": 60, "total_tokens": 200,
+                "completion_tokens_details": {"reasoning_tokens": 40}}),
+            [100.0, 0.0, 100.0],
+            (100.0 * 2.5 + 100.0 * 10.0) / 1e6,
+        ),
+        (
+            "the provider's own cost",
+            json!({"prompt_tokens": 100, "completion_tokens": 60, "total_tokens": 160, "cost": 0.25, "is_byok": false}),
+            [100.0, 0.0, 60.0],
+            0.25,
+        ),
+        (
+            "the provider's own cost, as an object",
+            json!({"prompt_tokens": 100, "completion_tokens": 60, "cost": {"request_cost": 0.5, "total_cost": 0.75}}),
+            [100.0, 0.0, 60.0],
+            0.75,
+        ),
+    ]
+}
+
+/// The same usage under the names of the Responses API.
+fn for_responses(usage: &Value) -> Value {
+    let mut renamed = usage.clone();
+    let members = renamed.as_object_mut().unwrap();
+    for (chat, responses) in [
+        ("prompt_tokens", "input_tokens"),
+        ("completion_tokens", "output_tokens"),
+        ("prompt_tokens_details", "input_tokens_details"),
+        ("completion_tokens_details", "output_tokens_details"),
+    ] {
+        if let Some(value) = members.remove(chat) {
+            members.insert(responses.to_owned(), value);
+        }
+    }
+    renamed
+}
+
+/// Asserts that the log and the metrics have this bill, and that a budget refuses with the same numbers.
+fn assert_billed(toolrein: &Toolrein, refused: &Value, (name, tokens, cost): (&str, [f64; 3], f64)) {
+    let [prompt, cached, completion] = tokens;
+    toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", prompt);
+    toolrein.wait_for_metric("toolrein_tokens_total{type=\"output\"}", completion);
+    toolrein.wait_for_metric("toolrein_cached_tokens_total", cached);
+    let metric = toolrein.metric("toolrein_cost_usd_total{model=\"gpt-4o\"}");
+    assert!((metric - cost).abs() < 1e-6, "{name}: {metric} {cost}");
+    let words = refused["error"]["message"].as_str().unwrap();
+    let billed = format!("{} of 1 billed token ", prompt + completion);
+    let dollars = if cost >= 1.0 || (cost * 100.0).fract() < 1e-9 {
+        format!("${cost:.2}")
+    } else {
+        format!("${cost:.4}")
+    };
+    assert!(words.contains(&billed) && words.contains(&format!("{dollars} of $")), "{name}: {words}");
+}
+
+const ONE_TOKEN: &str =
+    "upstream.ask_usage = true\n[policy.budget]\ntool_calls = 0\nbilled_tokens = 1\nspend_usd = 0.000001\n";
+
+#[test]
+fn every_convention_of_usage_is_billed_alike_by_log_metric_and_budget() {
+    for (name, usage, tokens, cost) in reported() {
+        for stream in BOTH {
+            let reported = usage.clone();
+            let upstream = Scripted::start(move |_, _| match stream {
+                false => billed(&reported),
+                true => {
+                    let mut chunks = Speech::text("ok").chunks(false);
+                    chunks.push(json!({"id": "x", "choices": [], "usage": reported}));
+                    Reply::events(&chunks)
+                }
+            });
+            let toolrein = Toolrein::before(&upstream, ONE_TOKEN);
+            let ask = || {
+                let mut body: Value = serde_json::from_str(&question(stream)).unwrap();
+                body["model"] = json!("gpt-4o");
+                Request::post(&toolrein.chat_url(), body.to_string())
+                    .header("x-toolrein-conversation", "c")
+                    .send()
+            };
+            assert_eq!(ask().status, 200, "{name}");
+            assert_billed(&toolrein, &ask().json(), (name, tokens, cost));
+            let reported = for_responses(&usage);
+            let upstream = Scripted::start(move |nth, request| {
+                let mut whole = Output::text(nth, "ok").whole(&request.json());
+                whole["usage"] = reported.clone();
+                match stream {
+                    false => Reply::json(200, &whole),
+                    true => {
+                        let mut events = Output::text(nth, "ok").events(&request.json());
+                        events.last_mut().unwrap()["response"] = whole;
+                        Reply::stream(events.iter().map(event))
+                    }
+                }
+            });
+            let toolrein = Toolrein::before(&upstream, ONE_TOKEN);
+            let ask = || {
+                let body = json!({"model": "gpt-4o", "stream": stream, "input": "q"}).to_string();
+                let url = format!("{}/v1/responses", toolrein.origin());
+                Request::post(&url, body).header("x-toolrein-conversation", "c").send()
+            };
+            assert_eq!(ask().status, 200, "{name}");
+            assert_billed(&toolrein, &ask().json(), (name, tokens, cost));
+        }
+    }
+}
+
+#[test]
+fn usage_is_found_wherever_a_stream_has_it_and_zeros_do_not_undo_it() {
+    let usage = || json!({"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25});
+    let zeros = || json!({"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0});
+    let chunk = |usage: Option<Value>, within: Option<Value>, finish: Value| {
+        let mut chunk = json!({"id": "c", "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": {"role": "assistant", "content": "ok"}, "finish_reason": finish}]});
+        if let Some(usage) = usage {
+            chunk["usage"] = usage;
+        }
+        if let Some(usage) = within {
+            chunk["choices"][0]["usage"] = usage;
+        }
+        chunk
+    };
+    let stop = || json!("stop");
+    for (name, chunks) in [
+        ("within the choice", vec![chunk(None, Some(usage()), stop())]),
+        ("beside the choices", vec![chunk(Some(usage()), None, stop())]),
+        (
+            "zeros at the end",
+            vec![chunk(Some(usage()), None, stop()), json!({"choices": [], "usage": zeros()})],
+        ),
+        (
+            "zeros within the choice",
+            vec![chunk(Some(usage()), None, Value::Null), chunk(Some(zeros()), Some(zeros()), stop())],
+        ),
+        (
+            "the prompt first, the completion last",
+            vec![
+                chunk(Some(json!({"prompt_tokens": 20, "completion_tokens": 0})), None, Value::Null),
+                chunk(Some(json!({"prompt_tokens": 0, "completion_tokens": 5})), None, stop()),
+            ],
+        ),
+    ] {
+        let reply = Reply::events(&chunks);
+        let expected = bytes_of(&reply);
+        let upstream = Scripted::start(move |_, _| reply.clone());
+        let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 0\nbilled_tokens = 25\n");
+        let ask = || {
+            Request::post(&toolrein.chat_url(), question(true)).header("x-toolrein-conversation", "c").send()
+        };
+        assert_eq!(ask().body, expected, "{name}: as it came");
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", 20.0);
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"output\"}", 5.0);
+        let refused = ask();
+        assert!(refused.text().contains("25 of 25 billed tokens"), "{name}: {}", refused.text());
+    }
+}
+
+#[test]
+fn a_response_that_fails_is_billed_with_what_it_reports() {
+    for (stream, in_the_middle) in [(false, false), (true, false), (true, true)] {
+        let upstream = Scripted::start(move |nth, request| {
+            let mut whole = Output::text(nth, "Half a").whole(&request.json());
+            (whole["status"], whole["error"]) =
+                (json!("failed"), json!({"code": "server_error", "message": "The model failed."}));
+            whole["usage"] = json!({"input_tokens": 20, "output_tokens": 5, "total_tokens": 25});
+            if !in_the_middle {
+                whole["output"] = json!([]);
+            }
+            if !stream {
+                return Reply::json(200, &whole);
+            }
+            let mut events = Output::text(nth, "Half a").events(&request.json());
+            *events.last_mut().unwrap() = json!({"type": "response.failed", "response": whole});
+            if !in_the_middle {
+                events.retain(|event| {
+                    event["type"]
+                        .as_str()
+                        .is_some_and(|kind| !kind.contains('_') || kind.contains("in_progress"))
+                });
+                events.retain(|event| event["item_id"].is_null() && event["item"].is_null());
+            }
+            for (at, event) in events.iter_mut().enumerate() {
+                event["sequence_number"] = at.into();
+            }
+            Reply::stream(events.iter().map(event))
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 0\nbilled_tokens = 25\n");
+        let ask = || {
+            let body = json!({"model": "gpt-4o", "stream": stream, "input": "q"}).to_string();
+            let url = format!("{}/v1/responses", toolrein.origin());
+            Request::post(&url, body).header("x-toolrein-conversation", "c").send()
+        };
+        let failed = ask();
+        assert!(failed.text().contains("The model failed."), "{}", failed.text());
+        toolrein.wait_for_metric("toolrein_tokens_total{type=\"input\"}", 20.0);
+        let refused = ask();
+        assert!(
+            refused.text().contains("25 of 25 billed tokens"),
+            "{stream} {in_the_middle}: {}",
+            refused.text()
+        );
+    }
 }

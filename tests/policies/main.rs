@@ -31,6 +31,7 @@ mod intents;
 mod kill;
 mod loops;
 mod min_conversation;
+mod money;
 mod namespaces;
 mod progress;
 mod question;

@@ -3,19 +3,28 @@
 use crate::responses_kit::{Talk as Responses, input, may_call, url as responses_url};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
 use crate::support::responses::Output;
-use crate::support::scripted::Scripted;
-use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::talk::{Form, Said, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 const TWO: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 2, per = \"5h\" }\n";
 
-/// A model that searches unless it was refused.
+/// A model that searches unless it was refused, with the same arguments for the same question.
 fn upstream() -> Scripted {
-    Scripted::start(|nth, request| match request.json()["messages"].to_string().contains("RATE_LIMIT") {
-        true => text("No more for today.", request),
-        false => search(nth, request),
-    })
+    Scripted::start(|nth, request| search_for(nth, "this", request))
+}
+
+/// The model searches for `what`, unless it was refused.
+fn search_for(nth: usize, what: &str, request: &Recorded) -> Reply {
+    if request.json()["messages"].to_string().contains("RATE_LIMIT") {
+        return text("No more for today.", request);
+    }
+    Reply::speech(
+        request,
+        &Speech::calls(&[(&format!("call_{nth}"), "search", &json!({"q": what}).to_string())]),
+    )
 }
 
 /// The `nth` conversation of a caller.
@@ -71,6 +80,83 @@ fn a_client_that_sends_the_same_again_is_charged_once_and_may_have_its_last_call
         assert_eq!(ask(2), 0);
         assert_eq!(ask(0), 0, "who asks a fourth time asks anew");
     });
+}
+
+#[test]
+fn a_request_that_is_sent_again_uses_the_quota_for_every_call_that_it_did_not_bring_before() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request: &Recorded| search_for(nth, &nth.to_string(), request));
+        let five = TWO.replace("calls = 2", "calls = 5");
+        let program = Toolrein::before(&upstream, &five);
+        // The very same bytes, each time with another call of the model.
+        let calls = (0..8).map(|_| ask_as(&program, "Bearer sk-a", &conversation(form, 0)).calls.len());
+        assert_eq!(calls.collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0, 0, 0]);
+    });
+}
+
+#[test]
+fn the_same_call_with_a_new_one_beside_it_uses_the_quota_for_the_new_one_alone() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request: &Recorded| {
+            let is_refused = request.json()["messages"].to_string().contains("RATE_LIMIT");
+            let (first, other) = (format!("a_{nth}"), format!("b_{nth}"));
+            let calls = [(first.as_str(), "search", "{\"q\": 1}"), (other.as_str(), "search", "{\"q\":2}")];
+            match nth {
+                _ if is_refused => text("No more for today.", request),
+                0 => Reply::speech(request, &Speech::calls(&calls[..1])),
+                1 => Reply::speech(request, &Speech::calls(&calls)),
+                // Another tool, with the same arguments.
+                _ => Reply::speech(request, &Speech::calls(&[(&first, "searchAll", "{\"q\":1}"), calls[0]])),
+            }
+        });
+        let program = Toolrein::before(&upstream, TWO);
+        let ask = || {
+            let said = ask_as(&program, "Bearer sk-a", &conversation(form, 0));
+            said.calls.into_iter().map(|(_, name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(ask(), ["search"]);
+        assert_eq!(ask(), ["search", "search"], "the first one is not charged again, so the second one fits");
+        assert_eq!(ask(), ["search"], "another tool is another call");
+        assert_eq!(
+            ask_as(&program, "Bearer sk-a", &conversation(form, 1)).calls.len(),
+            0,
+            "and elsewhere nothing fits"
+        );
+    });
+}
+
+#[test]
+fn the_same_call_in_another_conversation_uses_the_quota() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let program = Toolrein::before(&upstream, TWO);
+        let calls = (0..3).map(|nth| ask_as(&program, "Bearer sk-a", &conversation(form, nth)).calls.len());
+        assert_eq!(calls.collect::<Vec<_>>(), [1, 1, 0]);
+    });
+}
+
+#[test]
+fn on_the_responses_api_a_request_that_is_sent_again_uses_the_quota_for_every_other_call() {
+    for (varies, expected) in [(true, [1, 1, 0, 0]), (false, [1, 1, 1, 0])] {
+        for stream in [false, true] {
+            let upstream = Scripted::start(move |nth, request| {
+                let output = Output::new(nth);
+                let is_refused = request.json()["input"].to_string().contains("RATE_LIMIT");
+                let arguments = json!({"q": if varies { nth } else { 0 }}).to_string();
+                match is_refused || !may_call(request) {
+                    true => output.says("No more for today.").reply(request),
+                    false => output.call(&nth.to_string(), "search", &arguments).reply(request),
+                }
+            });
+            let two = TWO.replace("calls = 2", &format!("calls = {}", if varies { 2 } else { 1 }));
+            let program = Toolrein::before(&upstream, &two);
+            let talk = Responses::new(stream).with_tools(json!([crate::responses_kit::tool("search")]));
+            let calls = expected.map(|_| {
+                talk.ask(&program).kinds().iter().filter(|kind| kind.starts_with("function")).count()
+            });
+            assert_eq!(calls, expected, "{varies} {stream}");
+        }
+    }
 }
 
 #[test]

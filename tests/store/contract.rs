@@ -12,6 +12,7 @@ use toolrein::conversation::assembled::Assembled;
 use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::conversation::pins::{MOST_PINS, Pinned};
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
+use toolrein::conversation::uses::Use;
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::plan::approval::Confirmation;
 use toolrein::store::memory::{Bounds, Memory};
@@ -100,7 +101,6 @@ fn ask<'a>() -> Ask<'a> {
         tallies: &[],
         stops: &[],
         pins: None,
-        bytes: nobody,
         now_ms: 1_000,
         now: Instant::now(),
     }
@@ -118,6 +118,12 @@ impl Pair {
         wait_for("what was told to be known", async || is_so(&self.asked.look_up(ask).await)).await;
         assert!(is_so(&self.told.look_up(ask).await), "who told it knows it too");
     }
+}
+
+/// So many calls of the quota 1, all with the key `call`.
+fn used(call: u128, calls: u32, at_ms: u64) -> Spent {
+    let (quota, request, window_ms) = (Hash(1), Hash(7), 3_600_000);
+    Spent { quota, call: Hash(call), request, last: None, is_again: false, calls, at_ms, window_ms }
 }
 
 fn round(key: u128, text: &str) -> HiddenExchange {
@@ -222,8 +228,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     let [one, other] = [open(&server, "").await, open(&server, "").await];
     let window_ms = 3_600_000;
     for at_ms in 1..=300u64 {
-        let spent = Spent { quota: Hash(1), request: Hash(at_ms.into()), calls: 1, at_ms, window_ms };
-        one.record(News { spent: vec![spent], ..News::default() });
+        one.record(News { spent: vec![used(at_ms.into(), 1, at_ms)], ..News::default() });
     }
     wait_for("all uses to be told", async || {
         let keys = server.keys();
@@ -232,7 +237,8 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     .await;
     let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
     let read = other.look_up(Ask { quotas: &quotas, ..ask() }).await.spent;
-    assert_eq!(read, [(271..=300).collect::<Vec<u64>>()], "enough for nine, tried thrice each");
+    let times: Vec<u64> = read[0].iter().map(|known| known.at_ms).collect();
+    assert_eq!(times, (271..=300).collect::<Vec<u64>>(), "enough for nine, tried thrice each");
 }
 
 #[tokio::test]
@@ -283,7 +289,7 @@ over_every_store! {
     an_expired_or_unknown_question_cannot_be_claimed
     the_hidden_exchanges_last_sent_with_a_history_are_remembered
     the_newest_overflows_of_a_conversation_are_known_each_once
-    uses_of_a_quota_add_up_and_tries_of_one_request_count_once
+    uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once
     a_request_is_repeated_when_it_comes_again
     the_account_as_of_a_reply_is_the_last_one_recorded
     what_is_added_to_a_sum_adds_up_among_replicas
@@ -379,14 +385,17 @@ mod cases {
     pub async fn what_is_added_to_a_sum_adds_up_among_replicas(pair: &Pair) {
         let adds = |calls: u64, mark: u32| {
             let sums = Sums::default().with(Kind::Calls, calls).with(Kind::Nanodollars, 7);
-            let tally = Tally { sums, marks: Marks([mark; KINDS]), bought: 1 };
+            let refunded = Sums::default().with(Kind::Tokens, 2);
+            let marks = Marks([mark; KINDS]);
+            let tally = Tally { sums, refunded, marks, bought: 1, final_answer_day: u64::from(mark) };
             News { tallied: vec![(Hash(1), tally)], ..News::default() }
         };
         let (keys, ask) = ([Hash(1), Hash(2)], ask());
         let ask = Ask { tallies: &keys, ..ask };
         pair.asked.record(adds(100, 3));
         let sums = Sums::default().with(Kind::Calls, 111).with(Kind::Nanodollars, 21);
-        let expected = [Tally { sums, marks: Marks([5; KINDS]), bought: 3 }, Tally::default()];
+        let (refunded, marks) = (Sums::default().with(Kind::Tokens, 6), Marks([5; KINDS]));
+        let expected = [Tally { sums, refunded, marks, bought: 3, final_answer_day: 5 }, Tally::default()];
         pair.tells([adds(1, 5), adds(10, 1)], ask, |facts| facts.tallies == expected).await;
     }
 
@@ -515,27 +524,28 @@ mod cases {
         pair.tells(news, ask, |facts| facts.overflows == expected).await;
     }
 
-    pub async fn uses_of_a_quota_add_up_and_tries_of_one_request_count_once(pair: &Pair) {
-        let spent = |request, calls, at_ms| {
-            let (quota, window_ms) = (Hash(1), 3_600_000);
-            let spent = Spent { quota, request: Hash(request), calls, at_ms, window_ms };
-            News { spent: vec![spent], ..News::default() }
-        };
+    pub async fn uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once(pair: &Pair) {
+        let news = |spent| News { spent: vec![spent], ..News::default() };
         let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
-        let by = |request, now_ms| Ask { quotas: &quotas, bytes: Hash(request), now_ms, ..ask() };
-        let of = |times: &[u64]| {
-            let times = times.to_vec();
-            move |facts: &Facts| facts.spent == [times.clone(), vec![]]
+        let at = |now_ms| Ask { quotas: &quotas, now_ms, ..ask() };
+        // When each use was counted, how many calls it has, and how often they were handed out.
+        let of = |uses: &[(u64, u32, u32)]| {
+            let uses = uses.to_vec();
+            move |facts: &Facts| {
+                let found = facts.spent[0].iter().map(|known| (known.at_ms, known.calls, known.tries));
+                found.collect::<Vec<_>>() == uses && facts.spent[1].is_empty()
+            }
         };
-        pair.tells([spent(1, 2, 10), spent(2, 1, 20)], by(3, 30), of(&[10, 10, 20])).await;
-        pair.tells([spent(1, 1, 40), spent(1, 3, 50)], by(4, 60), of(&[10, 10, 10, 20])).await;
-        // A third try, at the other one, is not charged; a fourth is.
-        let tries = [pair.asked.look_up(by(2, 70)).await, pair.told.look_up(by(2, 71)).await];
-        assert!(tries.iter().all(of(&[10, 10, 10])), "{tries:?}");
-        wait_for("the tries to be known", async || {
-            of(&[10, 10, 10, 20])(&pair.asked.look_up(by(2, 80)).await)
-        })
-        .await;
+        let new = [news(used(1, 2, 10)), news(used(2, 1, 20))];
+        pair.tells(new, at(30), of(&[(10, 2, 1), (20, 1, 1)])).await;
+        // The other one hands the call out again, and what it does not know itself counts no more for that.
+        let last =
+            pair.asked.look_up(at(35)).await.spent[0].iter().find(|known| known.call == Hash(2)).copied();
+        pair.asked.record(news(Spent { last, is_again: true, calls: 0, ..used(2, 0, 40) }));
+        let both = of(&[(10, 2, 1), (20, 1, 2)]);
+        wait_for("the second time to be known", async || both(&pair.told.look_up(at(50)).await)).await;
+        let anew = Spent { last: last.map(|last| Use { tries: 3, ..last }), ..used(2, 1, 60) };
+        pair.tells([news(anew)], at(70), of(&[(10, 2, 1), (20, 1, 3), (60, 1, 1)])).await;
     }
 
     pub async fn a_request_is_repeated_when_it_comes_again(pair: &Pair) {

@@ -7,7 +7,6 @@ use super::message::parse_part;
 use crate::conversation::call::ToolCall;
 use crate::conversation::message::Content;
 use crate::dialect::content::parse_content;
-use crate::dialect::usage::Usage;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
 use crate::wire::members::{Member, SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
@@ -37,8 +36,6 @@ pub struct Reply {
     pub choices: Vec<Choice>,
     /// `usage`, where it is an object.
     pub usage: Option<Member>,
-    /// The numbers in it.
-    pub tokens: Usage,
     /// The usage within `x_groq`, where Groq reports it without being asked.
     pub usage_within: Option<Span>,
     /// Two JSON parsers may find different calls in it, besides those that are ambiguous themselves (see
@@ -60,6 +57,8 @@ pub struct Choice {
     pub beside: Vec<Delta>,
     /// `finish_reason`, where it is a string that is not empty.
     pub finish: Option<Str>,
+    /// The usage that Moonshot reports within a choice.
+    pub usage: Option<Span>,
 }
 
 /// A `delta` or `message` of a choice.
@@ -119,7 +118,7 @@ impl Reply {
                     reader.choices(&mut scanner, &mut reply.choices)?;
                 }
                 b"usage" if kind == Kind::Object => {
-                    reply.tokens = Usage::pass(&mut scanner)?;
+                    scanner.skip()?;
                     reply.usage = Some(Member { key, value: Span::new(start, scanner.at()) });
                 }
                 b"x_groq" if kind == Kind::Object => {
@@ -144,7 +143,13 @@ impl Reply {
 
     /// The usage that it reports, wherever.
     pub fn reported_usage(&self) -> Option<Span> {
-        self.usage.map(|usage| usage.value).or(self.usage_within)
+        self.reported_usages().last()
+    }
+
+    /// Every usage that it reports, the one that counts last.
+    pub fn reported_usages(&self) -> impl Iterator<Item = Span> + '_ {
+        let in_choices = self.choices.iter().filter_map(|choice| choice.usage);
+        in_choices.chain(self.usage_within).chain(self.usage.map(|usage| usage.value))
     }
 
     /// Whether two JSON parsers may see different calls in it, in any way.
@@ -284,6 +289,7 @@ impl Reader {
                 b"finish_reason" => {
                     choice.finish = string_or_skip(scanner)?.filter(|reason| !reason.span.is_empty());
                 }
+                b"usage" if kind == Kind::Object => choice.usage = Some(scanner.skip()?),
                 other => {
                     let value = scanner.skip_kind(kind)?.of(scanner.text());
                     self.ambiguous |= may_be_read_as(other, value, &[b"message", b"delta"]);
@@ -389,12 +395,14 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_read_from_the_top_level_or_from_x_groq() {
+    fn usage_is_read_from_the_top_level_or_from_x_groq_or_from_a_choice() {
         for (body, usage) in [
             (r#"{"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":{"id":"r","usage":{"b":2}}}"#, Some(r#"{"b":2}"#)),
             (r#"{"x_groq":{"usage":{"b":2}},"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":{"id":"r","usage":null},"usage":null}"#, None),
+            (r#"{"choices":[{"index":0,"usage":{"c":3}}],"usage":null}"#, Some(r#"{"c":3}"#)),
+            (r#"{"choices":[{"index":0,"usage":{"c":3}}],"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":null}"#, None),
         ] {
             let reply = Reply::parse(body.as_bytes()).unwrap();

@@ -257,8 +257,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.choices.iter().map(|choice| choice as &dyn ShownChoice).collect()
     }
 
-    fn total_usage(&self) -> Usage {
-        self.usage.total_tokens()
+    fn usages(&self) -> Vec<Usage> {
+        self.usage.tokens()
     }
 
     fn model(&self) -> Option<String> {

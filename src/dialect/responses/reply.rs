@@ -200,6 +200,12 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
+    /// The upstream refuses in `body`, which may say what it bills nevertheless.
+    fn refuse(&mut self, refusal: Refusal, body: &[u8]) {
+        self.usage.note_error(body);
+        self.phase = Phase::Refused(refusal);
+    }
+
     fn body(&mut self, form: Form, status: u16, pieces: &[Bytes], now_ms: u64, out: &mut Vec<Bytes>) {
         let raw: Bytes = pieces.concat().into();
         let is_success = (200..300).contains(&status);
@@ -214,9 +220,8 @@ impl<J: CallJudge> ReplyJudge<J> {
             false => Some(parse(&raw).unwrap_or_default()),
         };
         if let Some(error) = error.filter(|_| !has_calls || !is_success) {
-            let raw = self.error_bytes(status, raw, &error);
-            self.phase = Phase::Refused(Refusal { error, raw });
-            return;
+            let refusal = Refusal { raw: self.error_bytes(status, raw.clone(), &error), error };
+            return self.refuse(refusal, &raw);
         }
         let Some(last) = last else {
             if self.judging.is_strict() || self.continued {
@@ -423,8 +428,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         &self.carried
     }
 
-    fn total_usage(&self) -> Usage {
-        self.usage.total_tokens()
+    fn usages(&self) -> Vec<Usage> {
+        self.usage.tokens()
     }
 
     fn model(&self) -> Option<String> {

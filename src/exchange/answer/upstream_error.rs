@@ -57,6 +57,7 @@ impl Running {
             replies.judge.set_options(self.options(core));
             return self.ask(core, replies);
         }
+        self.not_billed(core, &replies.judge.usages());
         core.record.error = Some("reask_failed");
         if replies.holds_head() {
             return replies.answer_instead(core, status, body);
@@ -93,6 +94,7 @@ impl Running {
         let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
         let handed = Handed { question: self.context, key, model: &model, created, usage };
         let body = core.dialect.says(replies.form, NO_ANSWER, &handed);
+        self.not_billed(core, &replies.judge.usages());
         replies.status = OK;
         replies.judge.expect_own();
         self.judge_body(core, replies, replies.form, OK, &body, now);

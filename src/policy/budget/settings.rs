@@ -68,6 +68,9 @@ pub(super) enum Notify {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Exhausted {
+    /// As [`Self::Answer`]; but where money, tokens or requests of the conversation or the day are used up, requests are
+    /// refused after the final answer of the turn.
+    Auto,
     /// Calls are blocked until the model answers.
     Answer,
     /// The model gets notices, and nothing else happens.
@@ -109,7 +112,7 @@ impl Default for Config {
             day: Limits::default(),
             notify_at: Shares(vec![0.5, 0.7, 0.9]),
             notify: Notify::Thresholds,
-            exhausted: Exhausted::Answer,
+            exhausted: Exhausted::Auto,
             extension: Extension::Share(0.4),
             texts: OwnTexts::default(),
         }
@@ -178,6 +181,14 @@ impl Limits {
             .with(Kind::Tokens, self.billed_tokens)
             .with(Kind::Nanodollars, self.spend_usd.0)
             .with(Kind::Millis, self.time.millis())
+    }
+}
+
+impl Exhausted {
+    /// Whether requests are refused where a limit of `kind` in `scope` is used up and the turn has had its final answer.
+    pub(super) fn refuses_after_answer(self, scope: Scope, kind: Kind) -> bool {
+        let costs = matches!(kind, Kind::Requests | Kind::Tokens | Kind::Nanodollars);
+        self == Self::Auto && scope != Scope::Turn && costs
     }
 }
 

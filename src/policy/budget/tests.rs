@@ -296,6 +296,49 @@ fn each_amount_of_the_account_is_limited_and_announced_in_its_own_words() {
 }
 
 #[test]
+fn money_tokens_and_requests_of_more_than_a_turn_end_in_one_final_answer_and_then_in_a_refusal() {
+    for (limit, scope, kind, refuses) in [
+        ("requests = 4", Scope::Turn, Kind::Requests, false),
+        ("turn = { spend_usd = 0.5 }", Scope::Turn, Kind::Nanodollars, false),
+        ("conversation = { tool_calls = 9 }", Scope::Conversation, Kind::Calls, false),
+        ("conversation = { time = \"9s\" }", Scope::Conversation, Kind::Millis, false),
+        ("conversation = { requests = 9 }", Scope::Conversation, Kind::Requests, true),
+        ("billed_tokens = 50", Scope::Conversation, Kind::Tokens, true),
+        ("spend_usd = 1.5", Scope::Conversation, Kind::Nanodollars, true),
+        ("day = { billed_tokens = 50 }", Scope::Day, Kind::Tokens, true),
+    ] {
+        let table = format!("tool_calls = 0\n{limit}");
+        for may in [true, false] {
+            let known = Account { may_answer: [may; SCOPES], ..account(scope, kind, 2_000_000_000) };
+            let (plan, _) = with_account(&table, 1, known);
+            assert_eq!(
+                (plan.refusal.is_some(), plan.final_answer),
+                (refuses && !may, refuses && may),
+                "{limit}"
+            );
+        }
+        let within = account(scope, kind, 0);
+        let (plan, _) = with_account(&table, 1, within);
+        assert_eq!((plan.refusal, plan.final_answer), (None, false), "{limit}");
+    }
+}
+
+#[test]
+fn a_refusal_names_each_scope_that_is_used_up_and_when_it_begins_anew() {
+    let mut known = account(Scope::Conversation, Kind::Nanodollars, 1_500_000_000);
+    known.used[Scope::Day as usize] = Sums::default().with(Kind::Requests, 7).with(Kind::Tokens, 3);
+    (known.now_ms, known.since_ms) = (DAY_MS + 90_000, DAY_MS + 90_000);
+    let table = "tool_calls = 0\nspend_usd = 1.5\nday = { requests = 7, billed_tokens = 4 }";
+    let refusal = with_account(table, 1, known).0.refusal.unwrap();
+    assert_eq!(
+        refusal.message,
+        "The budget of this conversation and of this day is used up: $1.50 of $1.50 spent in this conversation, 7 of 7 \
+         model requests of today used. A new conversation begins with a new budget. The budget of the day begins anew at \
+         1970-01-03T00:00:00Z, in 23h 59m."
+    );
+}
+
+#[test]
 fn time_runs_on_while_the_model_answers_and_calls_of_the_reply_count() {
     let table = "tool_calls = 0\ntime = \"9s\"";
     let mut judge = with_account(table, 1, account(Scope::Turn, Kind::Millis, 5_000)).1;

@@ -1,6 +1,7 @@
 //! The texts of the budget, and how amounts are written in them.
 
 use super::super::texts::Text;
+use super::settings::Exhausted;
 use crate::conversation::account::{KINDS, Kind, Scope};
 use crate::plan::CALLS_OF_DAY;
 use std::time::Duration;
@@ -50,8 +51,23 @@ pub(super) const EXTENSION_SHARE: Text =
     Text { key: "extension_share", default: "{percent}% of the limit", placeholders: &["percent"] };
 pub(super) const REJECTED: Text = Text {
     key: "rejected",
-    default: "The budget of this conversation is used up: {used}.",
-    placeholders: &["used"],
+    default: "The budget of {scope} is used up: {used}. {anew}",
+    placeholders: &["scope", "used", "anew"],
+};
+pub(super) const ANEW_TURN: Text = Text {
+    key: "anew_turn",
+    default: "A new message of the user begins a new turn with a new budget.",
+    placeholders: &[],
+};
+pub(super) const ANEW_CONVERSATION: Text = Text {
+    key: "anew_conversation",
+    default: "A new conversation begins with a new budget.",
+    placeholders: &[],
+};
+pub(super) const ANEW_DAY: Text = Text {
+    key: "anew_day",
+    default: "The budget of the day begins anew at {reset_at}, in {wait}.",
+    placeholders: &["reset_at", "wait"],
 };
 const CONTEXT: Text = line("conversation_context_tokens", "~{used} of {limit} {limit:token/tokens} used");
 
@@ -93,6 +109,9 @@ pub(super) static ALL: &[Text] = &[
     EXTENSION_CALLS,
     EXTENSION_SHARE,
     REJECTED,
+    ANEW_TURN,
+    ANEW_CONVERSATION,
+    ANEW_DAY,
 ];
 
 const fn line(key: &'static str, default: &'static str) -> Text {
@@ -103,6 +122,44 @@ const fn line(key: &'static str, default: &'static str) -> Text {
 pub(super) fn line_of(scope: Scope, kind: Kind) -> &'static Text {
     let at = LISTED.iter().position(|listed| *listed == kind);
     at.and_then(|at| ALL.get(scope as usize * LISTED.len() + at)).unwrap_or(&CONTEXT)
+}
+
+/// A scope as people read it.
+pub(super) fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Turn => "this turn",
+        Scope::Conversation => "this conversation",
+        Scope::Day => "this day",
+    }
+}
+
+/// What happens where a limit is used up, as `toolrein check` says it.
+pub(super) fn effect(scope: Scope, kind: Kind, limit: u64, exhausted: Exhausted) -> String {
+    let (of, until) = match scope {
+        Scope::Turn => ("a turn", "until the user writes again"),
+        Scope::Conversation => ("a conversation", "until a new conversation begins"),
+        Scope::Day => ("a caller's day", "until midnight UTC"),
+    };
+    let amount = written(kind, limit);
+    let amount = match kind {
+        Kind::Calls => format!("{amount} tool calls"),
+        Kind::Requests => format!("{amount} model requests"),
+        Kind::Tokens => format!("{amount} billed tokens"),
+        Kind::Context => format!("{amount} tokens of context"),
+        Kind::Nanodollars | Kind::Millis => amount,
+    };
+    let then = match exhausted {
+        _ if exhausted.refuses_after_answer(scope, kind) => {
+            format!("the running turn gets one final answer, then requests are refused with 400 {until}")
+        }
+        Exhausted::Auto | Exhausted::Answer => {
+            "calls are blocked and the model answers; text still passes".to_owned()
+        }
+        Exhausted::Inform => "the model is informed, and nothing is blocked or refused".to_owned(),
+        Exhausted::Reject => format!("requests are refused with 400 {until}, without a final answer"),
+        Exhausted::Ask => "a person is asked to extend it".to_owned(),
+    };
+    format!("{amount} in {of}: when it is used up, {then}")
 }
 
 /// The name of a limit in the log and in reports.

@@ -3,7 +3,9 @@
 use super::*;
 use crate::conversation::Transcript;
 use crate::conversation::account::{Account, PlacedNotice};
+use crate::conversation::calls::canonical_hash;
 use crate::conversation::memo::NoMemo;
+use crate::conversation::uses::{Use, request_key, use_key, uses_at};
 use crate::plan::Refusal;
 use crate::policy::cases::{declaring, policy, read_spent, set_times, somebody, turn};
 use crate::policy::scenario::problem;
@@ -77,6 +79,37 @@ fn all_tools_of_a_quota_share_it_and_others_have_their_own() {
 }
 
 #[test]
+fn the_same_call_of_the_same_request_is_handed_out_again_without_counting_and_no_other_is() {
+    let body = turn("f", 0);
+    let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+    let identity = somebody();
+    let rule = policy::<Quota>(IMAGES);
+    // Two of three are used, by an earlier try of this very request: two calls of one key.
+    for (tries, is_same, expected) in [
+        (1, true, [true, true, true, false, false]),
+        (2, true, [true, true, true, false, false]),
+        (3, true, [true, false, false, false, false]),
+        (1, false, [true, false, false, false, false]),
+    ] {
+        let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let own = request_key(&identity.key, identity.caller, body.as_bytes());
+        let call =
+            use_key(&identity.key, own, "make_image", canonical_hash("{\"of\":\"a cat\"}", &identity.key));
+        let request = if is_same { own } else { Hash(1) };
+        transcript.spent = vec![vec![Use { call, request, nth: 0, at_ms: HOUR, tries, calls: 2 }]];
+        transcript.now_ms = HOUR + 1;
+        let mut judge = PolicySet::new(vec![Arc::clone(&rule)]).read(&transcript).1;
+        assert_eq!(judge.needs_arguments(0, "make_image"), tries < 3 && is_same, "{tries}");
+        // In other words of the same JSON.
+        let mut allowed =
+            |arguments: &str| judge.rule(0, "make_image", Some(arguments), HOUR + 2).is_allowed();
+        let cat = "{ \"of\": \"a cat\" }";
+        let found = [allowed(cat), allowed(cat), allowed("{\"of\":\"a dog\"}"), allowed(cat), allowed("{}")];
+        assert_eq!(found, expected, "{tries} {is_same}");
+    }
+}
+
+#[test]
 fn what_is_counted_is_reported_with_its_tools_and_window() {
     let counted = policy::<Quota>(IMAGES).about().quotas.clone();
     assert_eq!(
@@ -123,7 +156,7 @@ fn read(
     let released: Vec<Option<u64>> = released.iter().copied().map(Some).collect();
     set_times(&mut transcript, &released, 10 * HOUR);
     transcript.tier = Some(tier.into());
-    transcript.spent = vec![spent.to_vec()];
+    transcript.spent = vec![uses_at(spent)];
     transcript.store_away = away;
     PolicySet::new(vec![policy::<Quota>(table)]).read(&transcript)
 }
@@ -217,7 +250,7 @@ fn plan_with(table: &str, body: &str, spent: &[u64], account: Account) -> Plan {
     let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = somebody();
     let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
-    (transcript.spent, transcript.now_ms) = (vec![spent.to_vec()], 10 * HOUR);
+    (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], 10 * HOUR);
     transcript.account = Some(Arc::new(account));
     PolicySet::new(vec![policy::<Quota>(table)]).read(&transcript).0
 }

@@ -32,7 +32,21 @@ struct KeptAccount {
     once: (u64, [u32; SCOPES], u32),
     pins: Vec<(usize, String, String, String)>,
     left: Vec<(String, u64)>,
+    /// Left out where there was none, so that replicas of an older version know the account too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    final_answer: bool,
 }
+
+/// A part of a sum: its name and its numbers. Parts that an older version wrote end before what it did not know.
+#[derive(Serialize, Deserialize)]
+struct KeptPart(
+    String,
+    [u64; KINDS],
+    [u32; KINDS],
+    u32,
+    #[serde(default)] [u64; KINDS],
+    #[serde(default)] u64,
+);
 
 impl Record for Arc<Carried> {
     fn write(&self) -> Vec<u8> {
@@ -49,6 +63,7 @@ impl Record for Arc<Carried> {
                 .map(|pin| (pin.messages, pin.history.to_hex(), pin.by.to_string(), pin.text.to_string()))
                 .collect(),
             left: self.left.iter().map(|(name, left)| (name.to_string(), *left)).collect(),
+            final_answer: self.final_answer,
         };
         serde_json::to_vec(&kept).unwrap_or_default()
     }
@@ -69,20 +84,23 @@ impl Record for Arc<Carried> {
             once: Once { calls: kept.once.0, bought: kept.once.1, tries: kept.once.2 },
             pins: pins.collect::<Option<_>>()?,
             left: kept.left.into_iter().map(|(name, left)| (name.into(), left)).collect(),
+            final_answer: kept.final_answer,
         }))
     }
 }
 
 impl Record for Part {
     fn write(&self) -> Vec<u8> {
-        let Tally { sums, marks, bought } = self.tally;
-        serde_json::to_vec(&(self.of.to_hex(), sums.0, marks.0, bought)).unwrap_or_default()
+        let Tally { sums, refunded, marks, bought, final_answer_day } = self.tally;
+        let kept = KeptPart(self.of.to_hex(), sums.0, marks.0, bought, refunded.0, final_answer_day);
+        serde_json::to_vec(&kept).unwrap_or_default()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let (of, sums, marks, bought): (String, [u64; KINDS], [u32; KINDS], u32) =
+        let KeptPart(of, sums, marks, bought, refunded, final_answer_day) =
             serde_json::from_slice(body).ok()?;
-        let tally = Tally { sums: Sums(sums), marks: Marks(marks), bought };
+        let (sums, refunded, marks) = (Sums(sums), Sums(refunded), Marks(marks));
+        let tally = Tally { sums, refunded, marks, bought, final_answer_day };
         Some(Self { of: Hash(u128::from_str_radix(&of, 16).ok()?), tally })
     }
 }
@@ -152,10 +170,17 @@ mod tests {
             let carried = Arc::new(Carried {
                 turn: Sums(numbers), conversation: Sums(numbers), at_ms: numbers[0], day: numbers[1],
                 marks: [Marks(marks); SCOPES], bought: [1, 2, 3], once: Once { calls: 9, bought: [4, 5, 6], tries: 2 }, pins: vec![pin], left,
+                final_answer: numbers[3] % 2 == 0,
             });
             prop_assert_eq!(Arc::<Carried>::read(&carried.write()), Some(carried));
-            let part = Part { of: Hash(of), tally: Tally { sums: Sums(numbers), marks: Marks(marks), bought: 7 } };
+            let sums = Sums(numbers);
+            let tally = Tally { sums, refunded: sums, marks: Marks(marks), bought: 7, final_answer_day: numbers[4] };
+            let part = Part { of: Hash(of), tally };
             prop_assert_eq!(Part::read(&part.write()), Some(part));
+            // As an older version wrote it.
+            let older = serde_json::to_vec(&(part.of.to_hex(), numbers, marks, 7)).unwrap();
+            let tally = Tally { refunded: Sums::default(), final_answer_day: 0, ..tally };
+            prop_assert_eq!(Part::read(&older), Some(Part { tally, ..part }));
         }
 
         #[test]

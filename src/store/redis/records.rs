@@ -10,6 +10,7 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::Release;
+use crate::conversation::uses::Use;
 use crate::dialect::responses::rounds::read as read_elements;
 use crate::exchange::store::{HiddenExchange, REFUSALS};
 use crate::plan::Extends;
@@ -214,33 +215,23 @@ impl Record for Stop {
     }
 }
 
-/// A request's use of a quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Use {
-    pub request: Hash,
-    /// How often the request had been sent anew.
-    pub nth: u32,
-    /// When its first try brought calls, in ms since the epoch.
-    pub at_ms: u64,
-    /// How often it was tried; beyond the tries that count once, it is closed.
-    pub tries: u32,
-    /// The calls of the try that brought the most.
-    pub calls: u32,
-}
-
+/// A use that an older version wrote does not say of which request it is.
 impl Record for Use {
     fn write(&self) -> Vec<u8> {
-        let Self { request, nth, at_ms, tries, calls } = self;
-        format!("{request}{at_ms} {nth} {tries} {calls}").into_bytes()
+        let Self { call, request, nth, at_ms, tries, calls } = self;
+        format!("{call}{request}{at_ms} {nth} {tries} {calls}").into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let (request, rest) = body.split_at_checked(DIGITS)?;
+        let (call, rest) = body.split_at_checked(DIGITS)?;
+        let with_request = rest.split_at_checked(DIGITS);
+        let with_request = with_request.and_then(|(request, rest)| Some((parse_hash(request)?, rest)));
+        let (request, rest) = with_request.unwrap_or((Hash::default(), rest));
         let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
         let [at_ms, nth, tries, calls] = numbers?.try_into().ok()?;
         let small = |number| u32::try_from(number).ok();
         let (nth, tries, calls) = (small(nth)?, small(tries)?, small(calls)?);
-        Some(Self { request: parse_hash(request)?, nth, at_ms, tries, calls })
+        Some(Self { call: parse_hash(call)?, request, nth, at_ms, tries, calls })
     }
 }
 

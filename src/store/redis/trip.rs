@@ -3,20 +3,28 @@
 
 use super::accounts::ask_for_parts;
 use super::names::Names;
-use super::records::{Kind, Record, SeenMarker, Use};
+use super::records::{Kind, Record, SeenMarker};
 use super::stops::STOPS;
-use super::uses::most_read;
 use crate::conversation::account::Carried;
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::{MOST_PINS, Pinned};
 use crate::conversation::released::{MOST_RELEASES, Release};
+use crate::conversation::uses::{MOST_TRIES, Use};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
+use crate::store::spent::MOST_USES;
 use crate::store::tallies::Part;
 use crate::store::{Ask, Evidence, KnownEvidence, Overflow, SentExchanges};
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
 use std::sync::Arc;
+
+/// How many entries of a quota are read, the newest first: enough for all of its calls, and one more for the present
+/// request. Replicas that do not know of each other yet may write one use in several entries, until it is written
+/// anew.
+pub(super) fn most_read(calls: usize) -> usize {
+    (calls.min(MOST_USES) + 1) * MOST_TRIES as usize
+}
 
 /// The look-up.
 pub(super) struct Trip<'a> {

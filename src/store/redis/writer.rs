@@ -5,14 +5,14 @@ use super::accounts::{Grown, add_carried, add_part, remove_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
 use super::records::{Kind, SeenMarker};
-use super::uses::{Change, most_read};
+use super::trip::most_read;
 use crate::conversation::identity::Hash;
 use crate::conversation::pins::MOST_PINS;
 use crate::conversation::released::MOST_RELEASES;
 use crate::exchange::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
-use crate::store::spent::MOST_USES;
+use crate::store::spent::{Change, MOST_USES};
 use crate::store::tallies::Part;
 use crate::store::{NewPins, News};
 use crate::telemetry::store::StoreOp;
@@ -191,7 +191,7 @@ impl Update {
     fn bytes(&self) -> usize {
         let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
-        let changes: usize = self.changes.iter().map(|(_, change)| 64 * (1 + change.gone.len())).sum();
+        let changes = 2 * size_of::<Change>() * self.changes.len();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
         let accounts: usize = self.news.carried.iter().map(|(_, carried)| carried.size()).sum();
         let accounts = accounts
@@ -296,7 +296,7 @@ fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeli
     let about = (Kind::Quota, quota);
     let (key, added) = (names.key(about), &change.added);
     commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));
-    for gone in &change.gone {
+    if let Some(gone) = &change.gone {
         commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, gone));
     }
     let outside = added.at_ms.saturating_sub(change.window_ms);

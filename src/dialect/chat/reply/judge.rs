@@ -35,6 +35,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             _ if matches!(self.phase, Phase::Unjudged) => self.pass(raw, now_ms, out),
             Kind::Chunk(chunk) => self.chunk(raw, chunk, now_ms, out),
             Kind::Error { error, may_be_reply } => {
+                self.usage.note_error(&raw);
                 let raw = self.for_people(raw, &error);
                 if may_be_reply && (self.judging.is_strict() || self.continuing.is_some()) {
                     self.break_off(Unjudged::NotJson);
@@ -134,7 +135,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             }
             self.choices.iter_mut().for_each(|state| state.finish_came = true);
         }
-        if let Some(usage) = reply.reported_usage() {
+        for usage in reply.reported_usages() {
             let model = reply.member(data, b"model").map(|member| member.value.of(data));
             self.usage.note(usage.of(data), model);
         }

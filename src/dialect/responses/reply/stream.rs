@@ -108,8 +108,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         if let Some(error) = error.filter(|_| !holds_calls) {
             let (raw, event, data) = self.for_people(raw, event, data, &error);
             if matches!(self.phase, Phase::Head) {
-                self.phase = Phase::Refused(Refusal { error, raw });
-                return;
+                return self.refuse(Refusal { error, raw }, &data);
             }
             self.phase = Phase::Failed;
             if event.response.is_none() {

@@ -157,7 +157,7 @@ fn a_reply_in_which_nothing_acts_goes_out_as_it_came() {
         assert_eq!(judge.carried(), ["reasoning"]);
         assert_eq!(judge.shown()[0].released().len(), 1);
         assert_eq!(judge.shown()[0].text(), "Hi");
-        assert_eq!((judge.total_usage().prompt, judge.total_usage().cached), (10, 2));
+        assert_eq!((judge.usages()[0].prompt, judge.usages()[0].cached), (10, 2));
     }
 }
 

@@ -42,7 +42,7 @@ fn question() -> Confirmation {
 
 #[test]
 fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
-    comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
+    comes_back(&Release { request: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
     comes_back(&round());
     comes_back(&question());
     comes_back(&Confirmation { extends: [false, true, false], ..question() });
@@ -52,7 +52,14 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&SentExchanges { history: Hash(6), rounds: 7 });
     comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
     comes_back(&Stop { what: Stopped::Caller, id: Hash(5).to_hex() });
-    comes_back(&Use { request: Hash(1), nth: 2, at_ms: 5, tries: 3, calls: 4 });
+    let used = Use { call: Hash(1), request: Hash(8), nth: 2, at_ms: 1_780_000_000_000, tries: 3, calls: 4 };
+    comes_back(&used);
+    let older = format!("{}1780000000000 2 3 4", Hash(1));
+    assert_eq!(
+        Use::read(older.as_bytes()),
+        Some(Use { request: Hash(0), ..used }),
+        "as an older version wrote it"
+    );
 }
 
 #[test]
