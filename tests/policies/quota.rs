@@ -6,7 +6,7 @@ use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::{Form, Said, Talk, in_both_forms, text};
+use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
 const TWO: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 2, per = \"5h\" }\n";
