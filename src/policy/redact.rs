@@ -253,9 +253,15 @@ impl Redact {
             let json = span.of(view.body);
             let parts = [json, &b"value"[..], self.settings.as_bytes()];
             let text = || String::from_utf8_lossy(json);
-            if let Some((_, ranges)) = self.redactions(view, &parts, text, state, &mut kinds) {
-                plan.redact_value(span, ranges.into());
+            let Some((_, mut ranges)) = self.redactions(view, &parts, text, state, &mut kinds) else {
+                continue;
+            };
+            if !json.starts_with(b"{") && !json.starts_with(b"[") && !json.starts_with(b"\"") {
+                // A number by itself.
+                ranges.truncate(1);
+                ranges.iter_mut().for_each(|whole| *whole = whole_value(json.len(), &whole.by));
             }
+            plan.redact_value(span, ranges.into());
         }
         self.remark(&kinds, plan);
     }
@@ -389,6 +395,11 @@ impl Redact {
             plan.notice("explained", self.texts.fill(text, &[("example", &example)]));
         }
     }
+}
+
+/// A JSON value of so many bytes, in place of which there is a string.
+fn whole_value(bytes: usize, by: &str) -> Redaction {
+    Redaction { range: 0..bytes, by: format!("\"{by}\"").into() }
 }
 
 /// Hides in what the model has written the values that it never read: the client was given them in calls.

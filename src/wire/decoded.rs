@@ -38,6 +38,16 @@ pub struct JsonString {
     pub name: Option<Range<usize>>,
 }
 
+/// `text` without its escapes, as the innermost layer of a free text has it.
+pub fn unescaped(text: &str) -> Cow<'_, str> {
+    let mut text: Cow<'_, str> = Cow::Borrowed(text);
+    for _ in 0..MOST_ESCAPED {
+        let Some((resolved, _)) = escapes::resolve(&text) else { break };
+        text = Cow::Owned(resolved);
+    }
+    text
+}
+
 impl<'a> Decoded<'a> {
     /// All layers of `text`. A layer that would equal the one before it is left out.
     pub fn new(text: &'a str) -> Self {

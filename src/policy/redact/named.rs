@@ -4,6 +4,7 @@
 use super::checks::is_random;
 use super::expressions::{begins_setting, is_code, is_variable};
 use crate::plan::work::step;
+use crate::wire::decoded::unescaped;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -100,6 +101,9 @@ fn quoted_secret(text: &str, opening: &str) -> Option<usize> {
 fn closed_length(text: &str, opening: &str) -> Option<usize> {
     let (quote, backslashes) =
         (*opening.as_bytes().last()?, opening.bytes().filter(|byte| *byte == b'\\').count());
+    if quote == b'\\' {
+        return None;
+    }
     let bytes = text.as_bytes();
     let mut at = 0;
     loop {
@@ -145,6 +149,9 @@ fn is_unquoted_secret(text: &str) -> bool {
 /// Whether `value`, one word, is a secret, by its first bytes.
 fn is_secret(value: &str, is_quoted: bool) -> bool {
     let value = &value[..value.floor_char_boundary(JUDGED)];
+    // Escapes make a word longer and less random than what it means.
+    let meant = unescaped(value);
+    let value = &*meant;
     value.len() >= SHORTEST
         && is_random(value, LEAST_BITS)
         && !is_variable(value)
