@@ -426,8 +426,7 @@ mod tests {
             context_without_ids: Hash(0),
             memo: &NoMemo,
         };
-        let bill =
-            Bill { usages: &[], replies: 0, requests: 0, choices: &[], bought: [0; SCOPES], hidden: 0 };
+        let bill = Bill { usages: &[], requests: 0, choices: &[], bought: [0; SCOPES], hidden: 0 };
         let news = open.report(&bill, &context, &identity, &[], now_ms);
         let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
         let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));

@@ -147,7 +147,7 @@ mod tests {
     fn what_has_left_the_window_is_forgotten_and_no_caller_keeps_more_than_the_bound() {
         let mut uses = Uses::default();
         uses.add(&spent(1, 1, 0));
-        assert_eq!(times(&uses, 5 * HOUR), []);
+        assert_eq!(times(&uses, 5 * HOUR), Vec::<u64>::new());
         uses.add(&spent(2, 1, 5 * HOUR));
         assert_eq!(uses.len(), 1);
         (0..MOST_USES as u128 + 5).for_each(|call| {

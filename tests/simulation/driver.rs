@@ -213,7 +213,7 @@ impl<'a> Driver<'a> {
         if self.passed.sent.is_empty() && self.passed.approved.is_none() {
             self.passed.adopted += news.released.len();
         }
-        self.passed.learned |= news.model.is_some();
+        self.passed.learned |= !news.model.is_empty();
         self.process.store.record(news);
     }
 

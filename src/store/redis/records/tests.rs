@@ -42,7 +42,7 @@ fn question() -> Confirmation {
 
 #[test]
 fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
-    comes_back(&Release { request: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
+    comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
     comes_back(&round());
     comes_back(&question());
     comes_back(&Confirmation { extends: [false, true, false], ..question() });
