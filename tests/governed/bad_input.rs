@@ -202,6 +202,11 @@ fn where_calls_are_restricted_an_answer_to_a_request_that_nobody_can_read_is_pas
     assert_eq!(upstream.requests().len(), 18);
 }
 
+/// The text as it is between the quotes of a JSON string.
+fn inner(text: &str) -> String {
+    json!(text).to_string().trim_matches('"').to_owned()
+}
+
 /// A model that calls `f` twice in each reply.
 fn calling_twice() -> Scripted {
     // The test's own parser rejects half of a surrogate pair.
@@ -223,7 +228,7 @@ fn a_message_with_an_odd_string_goes_up_untouched_and_counted_and_the_rest_is_go
             let body = crate::talk::after(&["MARK", "result", &long], stream).replace("MARK", odd);
             let reply = chat(&toolrein, &body);
             let seen = String::from_utf8(upstream.request(2 * nth + turn).body).unwrap();
-            let (before, after) = body.split_once(&long).unwrap();
+            let (before, after) = body.split_once(&inner(&long)).unwrap();
             assert!(seen.starts_with(before) && seen.ends_with(after), "{seen}");
             assert!(seen.contains("[toolrein: cut ") && seen.len() < body.len() - 1_500, "{seen}");
             assert!(!reply.text().contains("_1\""), "the second call is blocked");
@@ -236,7 +241,7 @@ fn a_message_with_an_odd_string_goes_up_untouched_and_counted_and_the_rest_is_go
 fn half_a_surrogate_pair_anywhere_in_a_request_switches_nothing_off() {
     let upstream = calling_twice();
     let toolrein = Toolrein::before(&upstream, "[policy.truncate]\nmax_chars = 1000\n");
-    let long = long_text(3000);
+    let long = inner(&long_text(3000));
     let call = r#"{"id":"a","type":"function","function":{"name":"f","arguments":"ARGUMENTS"}}"#;
     let chat_body = format!(
         r#"{{"model":"m","user":"USER","messages":[{{"role":"system","content":"SYSTEM"}},{{"role":"user","content":"q"}},{{"role":"assistant","content":"ANSWER","tool_calls":[{call}]}},{{"role":"tool","tool_call_id":"a","content":"{long}"}}],"tools":[{{"type":"function","function":{{"name":"f","description":"TOOL","parameters":{{"type":"object"}}}}}}]}}"#
