@@ -3,9 +3,11 @@
 
 mod man;
 mod report;
+mod terminal;
 
 pub use man::man_report;
 pub use report::{check_report, policies_report};
+pub use terminal::{Terminal, for_terminal};
 
 use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;

@@ -8,8 +8,8 @@ use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, check_report, completions,
-    man_report, policies_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, Terminal, check_report,
+    completions, for_terminal, man_report, policies_report,
 };
 use toolrein::config::{Config, Overrides, OwnToken, Source};
 use toolrein::demo;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Command::Man { command } => man_report(command.as_deref()),
     };
     // A reader that has left (`| head`) has seen enough.
-    let _ = io::stdout().write_all(text.as_bytes());
+    let _ = io::stdout().write_all(for_terminal(&text).as_bytes());
     ExitCode::from(code)
 }
 
@@ -97,7 +97,7 @@ fn replay(args: &ReplayArgs) -> ExitCode {
     if let Some(Err(unknown)) = options.profile.as_ref().map(|name| config.profiles.named(name)) {
         return fail(&unknown, EXIT_REFUSED);
     }
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = Terminal::new(io::BufWriter::new(io::stdout().lock()));
     let mut terminal = io::stderr();
     if let Some(caveat) = toolrein::replay::caveat(&config) {
         let _ = writeln!(terminal, "toolrein: {caveat}");
@@ -119,8 +119,9 @@ fn explain(args: &ExplainArgs) -> ExitCode {
     if let Some(Err(unknown)) = options.profile.as_ref().map(|name| config.profiles.named(name)) {
         return fail(&unknown, EXIT_REFUSED);
     }
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut io::stderr()))
+    let mut out = Terminal::new(io::BufWriter::new(io::stdout().lock()));
+    let mut aside = Terminal::new(io::stderr());
+    ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut aside))
 }
 
 fn doctor(args: &DoctorArgs) -> ExitCode {
@@ -134,7 +135,7 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
     };
     let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment(&config)));
     let (report, has_problem) = toolrein::doctor::report(&config, &findings);
-    ended(io::stdout().write_all(report.as_bytes()).map(|()| !has_problem))
+    ended(io::stdout().write_all(for_terminal(&report).as_bytes()).map(|()| !has_problem))
 }
 
 /// The exit code of a command that reports whether it found anything.
@@ -231,6 +232,6 @@ async fn listen(
 }
 
 fn fail(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
-    let _ = writeln!(io::stderr(), "toolrein: {error}");
+    let _ = writeln!(io::stderr(), "toolrein: {}", for_terminal(&error.to_string()));
     ExitCode::from(code)
 }

@@ -9,21 +9,25 @@ mod facts;
 mod frame;
 pub mod placeholders;
 mod question;
+mod redaction;
 mod summaries;
 pub mod texts;
 mod verdict;
 pub(crate) mod work;
 
 pub use announced::Announced;
-pub use envelope::{details, envelope, rfc3339};
+pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{Answers, ModelQuestion, ModelTerms};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
-pub use verdict::{Clarification, Extends, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict};
+pub use verdict::{
+    Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,
+};
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::conversation::pins::Pinned;
+use crate::wire::body::Span;
 use crate::wire::escaped_text::EscapedText;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -68,6 +72,8 @@ pub struct Plan {
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
     /// The share of a budget that is left after a message: the index of the message, and the share.
     budget_left: Option<(usize, f64)>,
+    /// The operator's name for the state that the conversation is in, where a policy keeps states.
+    pub state: Option<Arc<str>>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
 }
@@ -144,6 +150,8 @@ pub enum Change {
     Redact { text: usize, by: EscapedText, ranges: Arc<[Redaction]> },
     /// The arguments of the `call`-th call of the message become these, as JSON text: values in them are hidden.
     RedactCall { call: usize, by: EscapedText },
+    /// Values in a JSON value of the body that is no text are hidden from the model; `ranges` count from its first byte.
+    RedactValue { span: Span, ranges: Arc<[Redaction]> },
     /// Characters that hide text from people are removed, whatever the text becomes.
     Clean { text: usize, gone_chars: usize },
     /// Lines of ours are put before and after it, whatever it becomes.
@@ -170,7 +178,7 @@ impl Change {
             | Self::Point { by, .. }
             | Self::Shorten { by, .. } => by,
             // The text is still its own, except for the placeholders.
-            Self::Redact { .. } | Self::RedactCall { .. } => "",
+            Self::Redact { .. } | Self::RedactCall { .. } | Self::RedactValue { .. } => "",
             Self::Notice { text, .. } => text,
             Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
         }
@@ -186,7 +194,7 @@ impl Change {
             | Self::Shorten { gone_chars, .. }
             | Self::Clean { gone_chars, .. } => *gone_chars,
             Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
-            Self::Redact { .. } | Self::RedactCall { .. } => 0,
+            Self::Redact { .. } | Self::RedactCall { .. } | Self::RedactValue { .. } => 0,
         }
     }
 
@@ -198,7 +206,7 @@ impl Change {
             Self::BlockText { .. } => "text_blocked",
             Self::Point { .. } => "pointed",
             Self::Shorten { .. } => "shortened",
-            Self::Redact { .. } => "redacted",
+            Self::Redact { .. } | Self::RedactValue { .. } => "redacted",
             Self::RedactCall { .. } => "call_redacted",
             Self::Clean { .. } => "stripped",
             Self::Surround { .. } => "annotated",
@@ -250,46 +258,6 @@ impl Plan {
     /// whatever it becomes; `gone_chars` of them as it is now.
     pub fn clean(&mut self, text: usize, gone_chars: usize) {
         self.edit(Change::Clean { text, gone_chars });
-    }
-
-    /// Hides values in the `text`-th string of text of the event being read: `by` is the whole text with placeholders
-    /// in the place of `ranges`.
-    pub fn redact(&mut self, text: usize, by: EscapedText, ranges: Arc<[Redaction]>) {
-        self.edit(Change::Redact { text, by, ranges });
-    }
-
-    /// Gives the `call`-th call of the event being read other arguments, in which values are hidden.
-    pub fn redact_call(&mut self, call: usize, by: EscapedText) {
-        self.edit(Change::RedactCall { call, by });
-    }
-
-    /// Keeps `values` from the model wherever it may read them later: in notices, in reasons and answers about calls.
-    /// The policy puts them back into calls, also into those that are answers.
-    pub fn hide_values(&mut self, values: Arc<Placeholders>) {
-        self.hidden_values = Some((self.at.policy, values));
-    }
-
-    /// The values that are hidden, with the policy that hides them.
-    pub fn hidden_values(&self) -> Option<&(&'static str, Arc<Placeholders>)> {
-        self.hidden_values.as_ref()
-    }
-
-    /// The text that the model reads, where values in the `text`-th text of `message` are hidden from it.
-    pub fn redacted(&self, message: usize, text: usize) -> Option<&EscapedText> {
-        self.edits.iter().filter(|edit| edit.message == message).find_map(|edit| match &edit.change {
-            Change::Redact { text: of, by, .. } if *of == text => Some(by),
-            _ => None,
-        })
-    }
-
-    /// Hides in each notice the values that were hidden before it.
-    pub(super) fn hide_in_notices(&mut self) {
-        let Some((_, values)) = self.hidden_values.clone() else { return };
-        for edit in &mut self.edits {
-            if let Change::Notice { text, .. } = &mut edit.change {
-                *text = values.hide_in(text, edit.decided).unwrap_or_else(|| std::mem::take(text));
-            }
-        }
     }
 
     /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
@@ -448,7 +416,9 @@ impl Plan {
 
     /// Takes back every change to the request, but keeps values hidden that the model must not read.
     pub fn change_nothing(&mut self) {
-        let hides = |change: &Change| matches!(change, Change::Redact { .. } | Change::RedactCall { .. });
+        let hides = |change: &Change| {
+            matches!(change, Change::Redact { .. } | Change::RedactCall { .. } | Change::RedactValue { .. })
+        };
         self.edits.retain(|edit| hides(&edit.change));
         self.dropped.clear();
         self.hidden.clear();

@@ -3,9 +3,14 @@
 
 use crate::conversation::identity::HashKey;
 use hyper::http::HeaderValue;
+use std::collections::BTreeSet;
 
 /// A shorter bearer token could be guessed.
 const LEAST_TOKEN_CHARS: usize = 16;
+/// Of tokens of 16 random digits, one in two million has fewer kinds of digits.
+const LEAST_KINDS: usize = 4;
+/// The longest piece that a token must not consist of.
+const MOST_REPEATED: usize = 8;
 
 /// The secret in the environment variable `name`, without the white space around it.
 ///
@@ -41,7 +46,17 @@ pub fn check_token(token: &str) -> Result<(), String> {
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("expected a token of visible ASCII characters without spaces".to_owned());
     }
+    if repeats(token.as_bytes()) {
+        return Err("expected a token of random characters, not of a few again and again".to_owned());
+    }
     Ok(())
+}
+
+/// Whether `token` is a few characters again and again, or consists of fewer kinds of them than chance would give.
+fn repeats(token: &[u8]) -> bool {
+    let kinds = token.iter().collect::<BTreeSet<_>>().len();
+    let is_of = |length: usize| token.iter().zip(&token[length..]).all(|(one, other)| one == other);
+    kinds < LEAST_KINDS || (1..=MOST_REPEATED).any(is_of)
 }
 
 /// A fresh key. A system without randomness ends the process: any substitute could be guessed.

@@ -15,7 +15,7 @@ use self::ports::{AdminListeners, AdminPorts, failed_listening, listen};
 use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
-use crate::admin::{Admin, Bearer, MOST_REVIEWS, Pages, StopScope};
+use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, OwnToken, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
@@ -226,11 +226,18 @@ impl Running {
             store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
+            attempts: Arc::new(Attempts::new(
+                telemetry.log.clone(),
+                Arc::clone(&telemetry.metrics),
+                BETWEEN_ANSWERS,
+            )),
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),
-            review: Arc::new(Reviewer { key: for_reviews }),
+            review: Arc::new(Reviewer { key: for_reviews.clone() }),
             reviews: Arc::new(Semaphore::new(MOST_REVIEWS)),
+            key: for_reviews,
+            upstream: app.upstream.name().into(),
         };
         let settings = serve_settings(&config, &telemetry.metrics);
         let limit = settings.limit.clone();

@@ -259,6 +259,110 @@ fn a_conversation_is_stopped_and_replayed_under_another_configuration() {
 }
 
 #[test]
+fn a_configuration_from_a_request_reads_no_variable_and_opens_no_file() {
+    let upstream = searcher();
+    let program = Toolrein::before_in(&upstream, &settings(), &[("SECRET_OF_THE_HOST", "hunter2")]);
+    converse(&program);
+    once(&program, "/api/overview", |page| page["requests"] == 2);
+    let replay = |configuration: &str| {
+        let asked = json!({"conversation": "c1", "configuration": configuration});
+        open(&program, "POST", "/api/replay", &asked)
+    };
+    for configuration in [
+        "mode = \"${SECRET_OF_THE_HOST}\"",
+        r#"mode = "\u0024{SECRET_OF_THE_HOST}""#,
+        r#"mode = "\U00000024\u007bSECRET_OF_THE_HOST}""#,
+        r#"mode = "$\u007bSECRET_OF_THE_HOST:-x}""#,
+        "mode = '${SECRET_OF_THE_HOST}'",
+        r#"upstream.url = "http://\u0024{SECRET_OF_THE_HOST}/v1""#,
+        r#"policy.rate_limit.tools = { f = { calls = 1, per = "\u0024{SECRET_OF_THE_HOST}" } }"#,
+        r#"policy.allow.except = ["\u0024{SECRET_OF_THE_HOST}"]"#,
+        r#"profile.a.models = ["\u0024{SECRET_OF_THE_HOST}"]"#,
+    ] {
+        let answer = replay(configuration);
+        assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("configuration_refused")));
+        assert!(answer.text().contains("no variables of the environment"), "{}", answer.text());
+        assert!(!answer.text().contains("hunter2"), "{}", answer.text());
+    }
+    // Whether a file is there, and what it is, makes no difference.
+    let folder = tempfile::tempdir().unwrap();
+    let (file, missing) = (folder.path().join("a.pem"), folder.path().join("b.pem"));
+    std::fs::write(&file, "-----BEGIN hunter2").unwrap();
+    for key in [
+        "upstream.ca_file = @",
+        "listen.tls = { certificate = @, key = @ }",
+        "audit.file = @",
+        "record.dir = @",
+        "admin.token_env = \"SECRET_OF_THE_HOST\"",
+    ] {
+        let answers = [&file, &missing, &folder.path().to_owned(), &missing.join("c")]
+            .map(|path| replay(&key.replace('@', &format!("{:?}", path.to_str().unwrap()))));
+        for answer in &answers {
+            assert_eq!((answer.status, answer.text()), (200, answers[0].text()), "{key}");
+        }
+    }
+    assert!(!missing.exists());
+    // What is no variable is a text like any other.
+    assert_eq!(replay("policy.allow.except = [\"a$b\", \"$${c}\"]").status, 200);
+}
+
+#[test]
+fn the_public_configuration_and_the_log_show_no_secret_of_an_address() {
+    let upstream = searcher();
+    let settings = format!(
+        "{}[policy.confirm]\ntools = [\"never\"]\nform = \"held\"\n[policy.confirm.webhook]\n\
+         url = \"https://hooks.example:8443/services/T024BE7LD/s3cret-path?token=s3cret\"\nsecret_env = \"PATH\"\n\
+         link = \"https://ops.example/approve/{{token}}?sig=s3cret\"\n\
+         [policy.compact]\nstyle = \"summary\"\n[policy.compact.summary]\nmodel = \"m\"\n\
+         url = \"https://gate.example/s3cretT0kenOfMine/v1\"\n\
+         [profile.other]\npolicy.confirm.webhook = {{ url = \"https://hooks.example/s3cret\", secret_env = \"PATH\" }}\n",
+        Person::SETTINGS
+    );
+    let program = Toolrein::before(&upstream, &settings);
+    let shown = get(&format!("{}/config", program.admin_url())).text();
+    assert!(shown.contains("https://hooks.example:8443/***") && !shown.contains("s3cret"), "{shown}");
+    let config = std::fs::read_to_string(program.config_file()).unwrap();
+    std::fs::write(program.config_file(), config.replace("s3cret-path", "s3cret-other")).unwrap();
+    let difference = open(&program, "GET", "/api/config/difference", &Value::Null).text();
+    assert!(
+        difference.contains("policy.confirm.webhook.url") && !difference.contains("s3cret"),
+        "{difference}"
+    );
+    ask(&program, "c1", &[]);
+    let log = program.stop().join("\n");
+    assert!(!log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn wrong_tokens_are_counted_logged_once_and_answered_slowly() {
+    const ATTEMPTS: u32 = 8;
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &settings());
+    let url = format!("{}/api/stops", program.admin_url());
+    let begin = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for nth in 0..ATTEMPTS {
+            let url = &url;
+            scope.spawn(move || {
+                let wrong = format!("Bearer a-wrong-token-of-number-{nth}");
+                let refused = Request::new("GET", url, "").header("authorization", &wrong).send();
+                assert_eq!(refused.status, 401);
+            });
+        }
+        // Meanwhile the right one is answered, and a request without any is no attempt.
+        assert_eq!(open(&program, "GET", "/api/stops", &Value::Null).status, 200);
+        assert_eq!(get(&url).status, 401);
+    });
+    let least = std::time::Duration::from_millis(200) * (ATTEMPTS - 1);
+    assert!(begin.elapsed() >= least, "{:?}", begin.elapsed());
+    program.wait_for_metric("toolrein_admin_wrong_tokens_total", f64::from(ATTEMPTS));
+    let log = program.stop();
+    let lines: Vec<&String> = log.iter().filter(|line| line.contains("wrong token")).collect();
+    assert_eq!(lines.len(), 1, "{log:?}");
+    assert!(!log.join("\n").contains("a-wrong-token-of"), "{log:?}");
+}
+
+#[test]
 fn without_the_token_there_are_no_contents_and_without_a_configured_one_none_are_kept() {
     let upstream = searcher();
     let program = Toolrein::before(&upstream, &settings());
@@ -442,4 +546,110 @@ fn the_port_of_the_probes_has_no_other_page() {
     }
     assert_eq!(ask("POST", "/api/replay", &[("authorization", &bearer)]).status, 404);
     assert_eq!(get(&format!("{}/config", program.admin_url())).json()["listen"]["probes"], "127.0.0.1:0");
+}
+
+/// The decision on the next call of `search` in the conversation that [`converse`] had, with these further members.
+fn validated(program: &Toolrein, session: Value) -> Value {
+    let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
+    let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Error: no such index"});
+    let mut asked =
+        json!({"request": body(&[made, result]), "call": {"name": "search", "arguments": {"q": "y"}}});
+    asked.as_object_mut().unwrap().extend(session.as_object().unwrap().clone());
+    let response = open(program, "POST", "/api/validate", &asked);
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()
+}
+
+/// The caller of the requests so far, as the log names it.
+fn logged_caller(program: &Toolrein) -> String {
+    until("a line with the caller", || {
+        let lines = program.logs();
+        let lines = lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut callers = lines.filter_map(|line| Some(line["caller"].as_str()?.to_owned()));
+        callers.next()
+    })
+}
+
+#[test]
+fn a_validation_knows_what_the_session_that_it_names_has_used() {
+    let rate = "[policy.rate_limit]\ntools = { search = { calls = 1, per = \"1h\" } }\n";
+    let quota = "[policy.quota]\nlimits = { searches = { tools = [\"search\"], calls = 1, per = \"1h\" } }\n";
+    for (policy, settings, known, unknown) in [
+        // Calls of a conversation, and calls of a caller over all of its conversations.
+        (
+            "rate_limit",
+            rate,
+            json!({"conversation": "c1", "caller": "sk-test"}),
+            json!({"conversation": "c2", "caller": "sk-test"}),
+        ),
+        ("quota", quota, json!({"caller": "sk-test"}), json!({"conversation": "c1", "caller": "sk-other"})),
+        ("quota", quota, json!({"conversation": "c9", "caller": "sk-test"}), json!({"conversation": "c1"})),
+    ] {
+        let upstream = searcher();
+        let program = Toolrein::before(&upstream, &format!("{}{settings}", Person::SETTINGS));
+        converse(&program);
+        let hash = logged_caller(&program);
+        let mut by_hash = known.clone();
+        by_hash["caller"] = hash.into();
+        // Nothing is stored: each is asked again, and is answered the same.
+        for _ in 0..2 {
+            for session in [&known, &by_hash] {
+                let judged = validated(&program, session.clone());
+                assert_eq!(
+                    (&judged["verdict"], &judged["policy"]),
+                    (&json!("block"), &json!(policy)),
+                    "{judged}"
+                );
+                assert_eq!(
+                    (&judged["usage"][0]["used"], &judged["usage"][0]["limit"]),
+                    (&json!(1), &json!(1)),
+                    "{judged}"
+                );
+            }
+            for session in [unknown.clone(), json!({})] {
+                let judged = validated(&program, session);
+                assert_eq!(judged["verdict"], "allow", "{policy} {judged}");
+            }
+        }
+        assert_eq!(upstream.requests().len(), 2, "nothing is sent");
+    }
+}
+
+#[test]
+fn a_validation_knows_that_a_conversation_is_stopped_and_in_which_state_it_is() {
+    let states = "[policy.kill]\n[policy.states]\nstart = \"asking\"\n[policy.states.state.asking]\n\
+        on = [{ event = \"tool_failed\", tool = \"search\", to = \"failed\" }]\n\
+        [policy.states.state.failed]\ntools = []\nfinal = true\n";
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &format!("{}{states}", Person::SETTINGS));
+    let judged = validated(&program, json!({"conversation": "c1", "caller": "sk-test"}));
+    assert_eq!((&judged["policy"], &judged["state"]), (&json!("states"), &json!("failed")), "{judged}");
+    let call = json!({"name": "search", "arguments": {}});
+    let first = open(&program, "POST", "/api/validate", &json!({"request": body(&[]), "call": call})).json();
+    assert_eq!((&first["verdict"], &first["state"]), (&json!("allow"), &json!("asking")), "before the call");
+    assert_eq!(open(&program, "POST", "/api/conversations/c1/stop", &Value::Null).status, 200);
+    let stopped = validated(&program, json!({"conversation": "c1"}));
+    assert_eq!((&stopped["verdict"], &stopped["policy"]), (&json!("block"), &json!("kill")), "{stopped}");
+    assert_eq!(validated(&program, json!({"conversation": "c2"}))["policy"], "states");
+    let plain = Toolrein::before(&upstream, Person::SETTINGS);
+    assert_eq!(validated(&plain, json!({}))["state"], Value::Null, "no policy keeps states");
+}
+
+#[test]
+fn a_validation_takes_the_profile_and_the_tier_of_the_caller_that_it_names() {
+    // printf %s sk-free | sha256sum
+    let free = "[tier.free]\nkeys = [\"sha256:a97ffab5cd3331858e03076328705ababa22813218d8511eb09bbbce51d39ff8\"]\n\
+        [profile.free]\ntiers = [\"free\"]\npolicy.allow.except = [\"search\"]\n";
+    let upstream = searcher();
+    let program = Toolrein::before(&upstream, &format!("{}{free}", Person::SETTINGS));
+    for (session, verdict) in [
+        (json!({"caller": "sk-free"}), "block"),
+        (json!({"caller": "sk-other"}), "allow"),
+        (json!({}), "allow"),
+    ] {
+        assert_eq!(validated(&program, session.clone())["verdict"], verdict, "{session}");
+    }
+    let bad = json!({"request": body(&[]), "call": {"name": "search", "arguments": {}}, "caller": "a\nb"});
+    assert_eq!(open(&program, "POST", "/api/validate", &bad).status, 400);
 }

@@ -305,6 +305,60 @@ fn a_configuration_is_read_from_standard_input() {
     }
 }
 
+#[test]
+fn nothing_in_a_configuration_turns_the_text_of_the_terminal() {
+    let turning = "pay\u{202e}lla\u{2066}";
+    for (command, config, code) in [
+        ("check", format!("[policy.turn_limits]\ntools = {{ \"{turning}\" = 3 }}\n"), 0),
+        ("check", format!("[policy.\"{turning}\"]\nx = 1\n"), 2),
+        ("serve", format!("[policy.\"{turning}\"]\nx = 1\n"), 2),
+    ] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), config).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
+            .args([command, "-c", file.path().to_str().unwrap()])
+            .output()
+            .unwrap();
+        let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{printed}");
+        assert!(printed.to_lowercase().contains("202e"), "it is named: {printed}");
+        assert!(!printed.contains(['\u{202e}', '\u{2066}']), "{printed}");
+    }
+}
+
+#[test]
+fn check_hides_the_secrets_of_addresses() {
+    let (told, code) = check(text(
+        "upstream.url = \"https://h.example/v1?sig=s3cret\"\n[policy.confirm]\nform = \"held\"\n\
+         [policy.confirm.webhook]\nurl = \"https://hooks.example/services/T0/s3cret?k=s3cret\"\n\
+         secret_env = \"PATH\"\n[admin]\ntoken_env = \"NO_SUCH_TOKEN\"\n[profile.a]\n\
+         policy.confirm.webhook = { url = \"https://hooks.example/s3cret\", secret_env = \"PATH\" }\n",
+    ));
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("https://hooks.example/***") && !told.contains("s3cret"), "{told}");
+}
+
+#[test]
+fn a_token_of_one_repeated_character_is_refused() {
+    for (token, is_fine) in [
+        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+        ("abababababababababab", false),
+        ("changemechangeme", false),
+        ("9f86d081884c7d65", true),
+    ] {
+        let config = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(config.path(), "admin.token_env = \"TOKEN_OF_THIS_TEST\"\n").unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
+            .args(["check", "-c", config.path().to_str().unwrap()])
+            .env("TOKEN_OF_THIS_TEST", token)
+            .output()
+            .unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(!printed.contains("TOKEN_OF_THIS_TEST cannot be used here"), is_fine, "{printed}");
+        assert!(!printed.contains(token), "{printed}");
+    }
+}
+
 /// Every TOML block of the documentation is a file that `toolrein check` accepts.
 #[test]
 fn the_configurations_in_the_documentation_are_accepted() {

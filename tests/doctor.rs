@@ -80,6 +80,16 @@ fn a_good_set_up_has_no_problem_and_its_traffic_is_counted() {
 
 /// As Ollama and OpenRouter do: the models are listed to anyone.
 #[test]
+fn an_address_cannot_turn_the_text_of_the_terminal() {
+    let upstream = upstream();
+    let address = "http://api.example\u{202e}txt.exe\u{2066}/v1";
+    let output = doctor(&upstream.base_url(), "127.0.0.1:9", &[("OPENAI_BASE_URL", address)]);
+    let report = String::from_utf8(output.stdout).unwrap();
+    assert!(report.contains(r"api.example\u202etxt.exe\u2066"), "{report}");
+    assert!(!report.contains(['\u{202e}', '\u{2066}']), "{report}");
+}
+
+#[test]
 fn a_key_counts_as_accepted_only_where_the_list_of_models_needs_one() {
     let upstream = Scripted::start(|_, _| Reply::json(200, &json!({"object": "list", "data": []})));
     let report = doctor(&upstream.base_url(), "127.0.0.1:1", &[("OPENAI_API_KEY", "sk-wrong")]);

@@ -243,6 +243,32 @@ fn contents_are_never_shown_and_names_cannot_write_to_the_terminal() {
 }
 
 #[test]
+fn names_of_a_recording_cannot_turn_the_text_of_the_terminal() {
+    let turning = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e";
+    let line = json!({
+        "source": turning, "id": turning,
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": turning, "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "1", "content": "r"},
+            {"role": "assistant", "tool_calls": [{"id": "2", "function": {"name": turning, "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "2", "content": "r"},
+        ],
+    });
+    let config = written("[policy.budget]\ntool_calls = 1\n");
+    for form in [&["--verbose"][..], &["--verbose", "--json"]] {
+        let args = [form, &["--config", config.path().to_str().unwrap(), "-"]].concat();
+        let written = text(&replay(&args, &format!("{line}\n")));
+        let turns = |letter: char| matches!(letter, '\u{200f}' | '\u{202e}' | '\u{2066}' | '\u{61c}');
+        assert!(written.contains("budget") && !written.contains(turns), "{written:?}");
+        // Programs read the same name all the same.
+        let values = written.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let names = values.map(|value| value.to_string().contains(turning)).collect::<Vec<_>>();
+        assert_eq!(names.contains(&true), form.len() == 2, "{written}");
+    }
+}
+
+#[test]
 fn broken_lines_are_named_up_to_five_and_all_are_counted() {
     let broken = "{\n".repeat(7);
     let output = replay(&["-", "--config", "policies.toml"], &format!("{broken}{}", talk(1, "")));

@@ -15,9 +15,9 @@ use toolrein::policy::set::{Judge, PolicySet};
 
 /// What a student writes. The last says nothing, but it is a message.
 const ANSWERS: [&str; 4] = ["A cat.", "It sleeps, I think?", "猫", "?"];
-/// What a tutor says, and whether that ends with a question.
+/// What a tutor says, and whether that holds a question.
 const WORDS: [(&str, bool); 4] =
-    [("What is it?", true), ("Right.", false), ("这是什么？", true), ("Hm? Well.", false)];
+    [("What is it?", true), ("Right.", false), ("这是什么？", true), ("Hm? Well.", true)];
 /// The tools' answers to an award and whether the points are there then.
 const AWARDED: [(&str, bool); 4] = [
     ("{\"total\":2}", true),
@@ -229,6 +229,10 @@ impl Lesson<'_> {
 
     fn spelled(&self, call: Call) -> (&'static str, String) {
         match call {
+            // Two names of the tool, and of its argument.
+            Call::Award(card) if self.messages.len().is_multiple_of(2) => {
+                ("award_mastery_points", json!({"points": 2, "cardId": card_id(card)}).to_string())
+            }
             Call::Award(card) => ("award_points", json!({"points": 2, "card_id": card_id(card)}).to_string()),
             Call::AwardThis => self.spelled(Call::Award(self.table.card)),
             Call::Show => ("show_next_card", "{}".to_owned()),
@@ -240,12 +244,15 @@ impl Lesson<'_> {
     /// A judge that has read the conversation and nothing else, as after a restart.
     fn judge(&self) -> Judge {
         let card = json!({"type": "string"});
-        let award = json!({"type": "object", "required": ["card_id"],
-            "properties": {"card_id": card, "points": {"type": "integer"}}});
+        let award = |argument: &str| {
+            json!({"type": "object", "required": [argument],
+                "properties": {argument: card, "points": {"type": "integer"}}})
+        };
         let tool = |name: &str, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
         let any = json!({"type": "object"});
         let tools = json!([
-            tool("award_points", award),
+            tool("award_points", award("card_id")),
+            tool("award_mastery_points", award("cardId")),
             tool("show_next_card", any.clone()),
             tool("lookup_word", any.clone()),
             tool("reset_points", any),
@@ -270,14 +277,14 @@ fn profile(all_dealt: bool, shape: &str) -> PolicySet {
         for (shipped, instead) in [
             ("start = \"start\"", "start = \"next_card\""),
             ("unknown = \"named\"", "unknown = \"block\""),
-            ("show_next_card = { min_exchanges = 1, min_user_messages = 2 }\n", ""),
+            ("show_next_card = { min_exchanges = 1, min_user_messages = 2, min_user_words = 10 }\n", ""),
         ] {
             assert_eq!(text.matches(shipped).count(), 1, "{shipped}");
             text = text.replace(shipped, instead);
         }
         let other = |line: &&str| line.contains("path = ") && !line.contains(&format!("path = \"{shape}\""));
         text = text.lines().filter(|line| !other(line)).collect::<Vec<_>>().join("\n");
-        assert_eq!(text.matches("path = ").count(), 1);
+        assert_eq!(text.matches("path = ").count(), 2, "one for each name of the argument");
     }
     let source = Source::Text { name: "tutor.toml".to_owned(), text };
     let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();

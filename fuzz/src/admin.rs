@@ -14,11 +14,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use toolrein::admin::readiness::Readiness;
-use toolrein::admin::{Admin, Bearer, Pages, Review};
+use toolrein::admin::{Admin, Attempts, Bearer, Pages, Review};
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::policy::REGISTRY;
 use toolrein::store::memory::{Bounds, Memory};
 use toolrein::telemetry::live::{self, Live};
+use toolrein::telemetry::log::Log;
 use toolrein::telemetry::metrics::Metrics;
 
 const TOKEN: &str = "a-token-of-the-fuzzer";
@@ -107,8 +108,10 @@ impl Review for NoReview {
 fn pages(loopback: bool) -> &'static Pages {
     static PAGES: OnceLock<[Pages; 2]> = OnceLock::new();
     let make = |loopback| {
+        let metrics = Arc::new(Metrics::new(toolrein::telemetry::tools::OwnSeries::none()).unwrap());
         Pages::new(Admin {
-            metrics: Arc::new(Metrics::new(toolrein::telemetry::tools::OwnSeries::none()).unwrap()),
+            attempts: Arc::new(Attempts::new(Log::silent(), Arc::clone(&metrics), Duration::ZERO)),
+            metrics,
             config: CONFIG.into(),
             readiness: Readiness::starting(),
             loopback,

@@ -8,8 +8,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::http::uri::{Authority, Uri};
 use hyper::http::{HeaderName, HeaderValue, Method};
@@ -57,6 +57,10 @@ pub(super) async fn with_token(State(admin): State<Arc<Admin>>, request: Request
         None => Answer::not_found("There is nothing at this path, because admin.token_env is not set.")
             .into_response(),
         Some(bearer) if !bearer.opens(&request) => {
+            // A request without any token is none that guesses one.
+            if request.headers().contains_key(AUTHORIZATION) {
+                admin.attempts.note().await;
+            }
             let message = "This path requires the token of admin.token_env: authorization: Bearer TOKEN.";
             Answer::error(Code::Unauthorized, message).into_response()
         }

@@ -3,6 +3,7 @@
 //! require the bearer token. The proxy module listens, accepts and writes.
 
 mod answer;
+mod attempts;
 mod bearer;
 mod code;
 mod confirmations;
@@ -21,12 +22,14 @@ mod shown;
 mod stops;
 mod validate;
 
+pub use attempts::{Attempts, BETWEEN_ANSWERS};
 pub use bearer::Bearer;
 pub use pages::Pages;
 pub use review::Review;
 pub use stops::StopScope;
 
 use crate::config::Config;
+use crate::conversation::identity::HashKey;
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::live::Live;
@@ -56,6 +59,8 @@ pub struct Admin {
     pub stop_scope: Arc<StopScope>,
     /// The token for protected pages; without it they do not exist.
     pub bearer: Option<Bearer>,
+    /// Attempts with a wrong token.
+    pub attempts: Arc<Attempts>,
     /// How long the body of a request may take.
     pub body_timeout: Duration,
     /// The configuration in force.
@@ -66,6 +71,10 @@ pub struct Admin {
     pub review: Arc<dyn Review>,
     /// Explanations, replays and validations at once: each takes a processor.
     pub reviews: Arc<Semaphore>,
+    /// The key of the hashes under which the state store keeps facts.
+    pub key: HashKey,
+    /// The upstream's name, which is part of some of them.
+    pub upstream: Arc<str>,
 }
 
 #[cfg(test)]

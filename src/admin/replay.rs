@@ -21,7 +21,7 @@ const BODY_BYTES: usize = 1 << 20;
 struct ReplayRequest {
     /// The conversation's id.
     conversation: String,
-    /// A configuration as TOML, which changes the shipped one.
+    /// A configuration as TOML, which changes the shipped one. No variable and no file is read for it.
     configuration: String,
 }
 
@@ -35,12 +35,7 @@ pub(super) async fn replay(State(admin): State<Arc<Admin>>, body: Body) -> Answe
         let message = "The body must be {\"conversation\": ID, \"configuration\": \"TOML text\"}.";
         return Answer::error(Code::BadRequest, message);
     };
-    // Values of this process's environment could show in problems.
-    if configuration.contains("${") {
-        let message = "The configuration must not use variables of the environment.";
-        return Answer::error(Code::ConfigurationRefused, message);
-    }
-    let source = Source::Text { name: "configuration".to_owned(), text: configuration };
+    let source = Source::Request(configuration);
     let config = match Config::load(source, &Overrides::default(), REGISTRY) {
         Ok(config) => config,
         Err(problems) => {

@@ -9,6 +9,7 @@ use crate::policy::REGISTRY;
 use crate::store::held::{End, Shown};
 use crate::store::memory::{self, Memory};
 use crate::telemetry::live::Bounds;
+use crate::telemetry::log::Log;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
@@ -24,8 +25,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 fn admin(loopback: bool) -> Admin {
+    let metrics = Arc::new(Metrics::new(crate::telemetry::tools::OwnSeries::none()).unwrap());
     Admin {
-        metrics: Arc::new(Metrics::new(crate::telemetry::tools::OwnSeries::none()).unwrap()),
+        attempts: Arc::new(Attempts::new(Log::silent(), Arc::clone(&metrics), Duration::ZERO)),
+        metrics,
         config: r#"{"mode":"enforce"}"#.into(),
         readiness: Readiness::starting(),
         loopback,
@@ -38,6 +41,8 @@ fn admin(loopback: bool) -> Admin {
         live: Arc::new(Live::new(Bounds { conversations: 10, with_decisions: true, body_bytes: 10_000 })),
         review: Arc::new(NoReview),
         reviews: Arc::new(Semaphore::new(1)),
+        key: HashKey::fixed(7),
+        upstream: "upstream".into(),
     }
 }
 

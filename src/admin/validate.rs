@@ -1,17 +1,19 @@
 //! Validation of a call: what the proxy would decide on a call that the model makes next in a conversation. The same
-//! exchange decides as in the proxy; nothing is sent and nothing is stored. The caller's windows and quotas, which the
-//! conversation does not show, count as unused.
+//! exchange decides as in the proxy; nothing is sent and nothing is stored. What the request does not show (windows,
+//! quotas, sums, stops) is what the state store knows of the session that is named, and counts as unused where none is.
 
 use super::Admin;
 use super::answer::Answer;
 use super::code::Code;
 use super::pages::body_of;
-use crate::config::Config;
-use crate::conversation::identity::{Hash, Identity};
+use crate::conversation::identity::Hash;
 use crate::conversation::memo::NoMemo;
-use crate::exchange::offline::{NoSummaries, NothingKnown, Pending, advance};
+use crate::exchange::offline::{Known, NoSummaries, NothingKnown, Pending, advance};
+use crate::exchange::store::{Facts, StoreQuery};
 use crate::exchange::{Answer as Reply, Arrived, CHAT, Exchange, Input, Now, RESPONSES, Shared, WholeReply};
+use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
+use crate::store::{Ask, StateStore};
 use crate::telemetry::request_record::{LimitUse, RequestRecord, Route, Verdict};
 use axum::body::Body;
 use axum::extract::State;
@@ -21,6 +23,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::runtime::Handle;
 
 /// The longest body, in bytes.
 const BODY_BYTES: usize = 4 << 20;
@@ -33,6 +36,10 @@ struct ValidateRequest<'a> {
     request: &'a RawValue,
     endpoint: Option<Endpoint>,
     call: Proposed,
+    /// The conversation's id, as clients send it in `x-toolrein-conversation`.
+    conversation: Option<String>,
+    /// What the caller sends, or its hash: see [`SessionNames`].
+    caller: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -78,50 +85,72 @@ impl Admin {
             Err(error) => {
                 let message = format!(
                     "The body must be {{\"request\": {{...}}, \"endpoint\": \"chat.completions\" or \"responses\", \
-                     \"call\": {{\"name\": ..., \"arguments\": ...}}}}: {error}."
+                     \"call\": {{\"name\": ..., \"arguments\": ...}}, \"conversation\": ..., \"caller\": ...}}, the last two \
+                     left out where nothing is to be known of the session: {error}."
                 );
                 return Answer::error(Code::BadRequest, &message);
             }
         };
-        let request = Bytes::copy_from_slice(asked.request.get().as_bytes());
-        let endpoint = asked.endpoint.unwrap_or(Endpoint::Chat);
-        match judged(&self.settings, endpoint, request, &asked.call) {
+        match self.judged(&asked) {
             Ok(judged) => Answer::json(&judged),
             Err(why) => Answer::error(Code::RequestUnreadable, &why),
         }
     }
+
+    /// The decision on the call as the reply to the request.
+    fn judged(&self, asked: &ValidateRequest<'_>) -> Result<Value, String> {
+        let (dialect, route, path) = match asked.endpoint {
+            None | Some(Endpoint::Chat) => (CHAT, Route::Chat, "/v1/chat/completions"),
+            Some(Endpoint::Responses) => (RESPONSES, Route::Responses, "/v1/responses"),
+        };
+        let body = Bytes::copy_from_slice(asked.request.get().as_bytes());
+        let request = dialect.read(&body).map_err(|fault| format!("The request cannot be read: {fault}."))?;
+        let (caller, conversation) = (asked.caller.as_deref(), asked.conversation.as_deref());
+        let names = SessionNames { caller, conversation };
+        let Session { identity, tier, profile } =
+            names.session(&self.key, &self.settings, &request, &body)?;
+        let shared = Shared {
+            config: Arc::clone(&self.settings),
+            memo: Arc::new(NoMemo),
+            key: self.key.clone(),
+            secret: random_key(),
+            upstream: self.upstream.to_string(),
+            summaries: Arc::new(NoSummaries),
+        };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, path: path.to_owned() };
+        let now = Now { at: Instant::now(), ms: super::stops::now_ms() };
+        let record = Box::new(RequestRecord::new(route));
+        let mut exchange = Exchange::begin(Arc::new(shared), arrived, record, now);
+        let call = &asked.call;
+        let arguments = match &call.arguments {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let reply = dialect.reply_with_call(&call.name, &arguments);
+        let end = match names.is_empty() {
+            true => drive(&mut exchange, reply, &mut NothingKnown, now),
+            false => drive(&mut exchange, reply, &mut StoreReader(&*self.store, Handle::current()), now),
+        };
+        exchange.close(now);
+        let state = exchange.plan().state.clone();
+        Ok(shown(exchange.record(), &end, call, state.as_deref()))
+    }
 }
 
-/// The decision on `call` as the reply to the request in `body`.
-fn judged(config: &Arc<Config>, endpoint: Endpoint, body: Bytes, call: &Proposed) -> Result<Value, String> {
-    let (dialect, route, path) = match endpoint {
-        Endpoint::Chat => (CHAT, Route::Chat, "/v1/chat/completions"),
-        Endpoint::Responses => (RESPONSES, Route::Responses, "/v1/responses"),
-    };
-    let request = dialect.read(&body).map_err(|fault| format!("The request cannot be read: {fault}."))?;
-    let model = request.model_name(&body).into_owned();
-    let profile = config.profiles.of_model(&model).map(|profile| Arc::clone(&profile.name));
-    let key = random_key();
-    let shared = Shared {
-        config: Arc::clone(config),
-        memo: Arc::new(NoMemo),
-        key: key.clone(),
-        secret: random_key(),
-        upstream: String::new(),
-        summaries: Arc::new(NoSummaries),
-    };
-    let identity = Identity { key, caller: Hash::default(), explicit: None };
-    let arrived = Arrived { dialect, body, request, identity, profile, tier: None, path: path.to_owned() };
-    let now = Now { at: Instant::now(), ms: super::stops::now_ms() };
-    let record = Box::new(RequestRecord::new(route));
-    let mut exchange = Exchange::begin(Arc::new(shared), arrived, record, now);
-    let arguments = match &call.arguments {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    let end = drive(&mut exchange, dialect.reply_with_call(&call.name, &arguments), now);
-    exchange.close(now);
-    Ok(shown(exchange.record(), &end, call))
+/// Reads what the state store knows, and changes nothing there. For a thread that may wait.
+struct StoreReader<'a>(&'a dyn StateStore, Handle);
+
+impl Known for StoreReader<'_> {
+    fn facts(&mut self, query: &StoreQuery) -> Facts {
+        // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
+        let nobody = Hash::default();
+        let ask = Ask { request: nobody, conversation: nobody, bytes: nobody, ..query.ask() };
+        self.1.block_on(self.0.look_up(ask))
+    }
+
+    fn history(&mut self, name: Hash) -> Option<Bytes> {
+        self.1.block_on(self.0.history(name))
+    }
 }
 
 /// How the exchange ended.
@@ -138,9 +167,9 @@ struct End {
 }
 
 /// Drives the exchange with `reply` as the upstream's, up to the decision on its call.
-fn drive(exchange: &mut Exchange, reply: Bytes, now: Now) -> End {
+fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn Known, now: Now) -> End {
     let (mut end, mut reply) = (End::default(), Some(reply));
-    while let Some(pending) = advance(exchange, &mut NothingKnown, now) {
+    while let Some(pending) = advance(exchange, known, now) {
         match pending {
             Pending::Send(_) => match reply.take() {
                 Some(body) => {
@@ -159,7 +188,7 @@ fn drive(exchange: &mut Exchange, reply: Bytes, now: Now) -> End {
     end
 }
 
-fn shown(record: &RequestRecord, end: &End, call: &Proposed) -> Value {
+fn shown(record: &RequestRecord, end: &End, call: &Proposed, state: Option<&str>) -> Value {
     let judged = record.judged.iter().rfind(|judged| judged.tool == call.name).or(record.judged.last());
     let first = judged.and_then(|judged| judged.said.first());
     let message = judged.and_then(|judged| judged.message.clone());
@@ -180,5 +209,6 @@ fn shown(record: &RequestRecord, end: &End, call: &Proposed) -> Value {
         "policy": first.map(|said| said.policy),
         "reason": reason,
         "usage": usage.collect::<Vec<_>>(),
+        "state": state,
     })
 }

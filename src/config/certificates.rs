@@ -87,7 +87,7 @@ pub fn digest_of<'a>(contents: impl Iterator<Item = &'a [u8]>) -> u64 {
 }
 
 /// The settings that lack another one.
-fn incomplete(tls: &Tls) -> Result<(), Vec<Trouble>> {
+pub(super) fn incomplete(tls: &Tls) -> Result<(), Vec<Trouble>> {
     let is_set = |path: &Path| !path.as_os_str().is_empty();
     let (certificate, key) = (is_set(&tls.certificate), is_set(&tls.key));
     let mut found = Vec::new();

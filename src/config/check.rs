@@ -38,12 +38,18 @@ pub(super) struct Checked {
     pub certificates: Option<Certificates>,
 }
 
-/// Checks the file and its overrides.
-pub(super) fn check(document: &Document<'_>, written: &Written, overriding: &Overriding) -> Checked {
+/// Checks the file and its overrides. Files that it names are looked at if it `is_trusted`.
+pub(super) fn check(
+    document: &Document<'_>,
+    written: &Written,
+    overriding: &Overriding,
+    is_trusted: bool,
+) -> Checked {
     let mut checker = Checker {
         document,
         written,
         overriding,
+        is_trusted,
         checked: Checked { problems: Vec::new(), warnings: Vec::new(), certificates: None },
     };
     let file = &written.file;
@@ -74,6 +80,8 @@ struct Checker<'a> {
     document: &'a Document<'a>,
     written: &'a Written,
     overriding: &'a Overriding,
+    /// Whether the files that it names may be looked at.
+    is_trusted: bool,
     checked: Checked,
 }
 
@@ -99,7 +107,11 @@ impl Checker<'_> {
     fn tls(&mut self, file: &File) {
         let tls = &file.listen.tls;
         self.require(&["listen.tls.handshakes"], tls.handshakes > 0, "expected more than 0".to_owned());
-        match certificates::load(tls, SystemTime::now()) {
+        let loaded = match self.is_trusted {
+            true => certificates::load(tls, SystemTime::now()),
+            false => certificates::incomplete(tls).map(|()| None),
+        };
+        match loaded {
             Ok(found) => self.checked.certificates = found,
             Err(troubles) => {
                 for (key, text) in troubles {
@@ -133,14 +145,14 @@ impl Checker<'_> {
                     .to_owned(),
             );
         }
-        if let Some(path) = &upstream.ca_file {
+        if let Some(path) = upstream.ca_file.as_ref().filter(|_| self.is_trusted) {
             let trouble = std::fs::File::open(path).err().map(|error| reason(&error));
             let text =
                 format!("{}: {}", path.display(), trouble.as_deref().unwrap_or("is a directory, not a file"));
             self.require(&["upstream.ca_file"], trouble.is_none() && !path.is_dir(), text);
-            if !is_tls {
-                self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
-            }
+        }
+        if upstream.ca_file.is_some() && !is_tls {
+            self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
         }
     }
 
@@ -246,7 +258,7 @@ impl Checker<'_> {
 
     /// The file itself is opened only at the start: a check creates none.
     fn audit(&mut self, audit: &Audit) {
-        let Some(path) = audit.path() else { return };
+        let Some(path) = audit.path().filter(|_| self.is_trusted) else { return };
         // The parent of a bare name is "", which is the working directory.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let text = folder
@@ -277,7 +289,7 @@ impl Checker<'_> {
         self.require(&["record.max_age"], record.max_age <= YEAR, text);
         let Some(path) = record.path() else { return };
         let text = format!("{}: is a file, not a directory", path.display());
-        self.require(&["record.dir"], !path.is_file(), text);
+        self.require(&["record.dir"], !self.is_trusted || !path.is_file(), text);
         if record.bodies && !record.redact.iter().any(|kind| kind == "secret") {
             self.warn(
                 "record.redact: does not name \"secret\", so keys and passwords that tools return are written to disk"

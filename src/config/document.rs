@@ -52,12 +52,13 @@ impl<'a> Document<'a> {
     }
 
     /// Replaces the environment variables in strings by what `value_of` gives, and sets the keys that the variables
-    /// `settings` name; `written`: their values, see [`variables::as_toml`]. Returns what could not be done.
+    /// `settings` name; `written`: their values, see [`variables::as_toml`]. Without `value_of` none may be used in strings.
+    /// Returns what could not be done.
     pub(super) fn apply_variables(
         &mut self,
         settings: &[(String, String)],
         written: &'a str,
-        value_of: &dyn Fn(&str) -> Option<String>,
+        value_of: Option<&dyn Fn(&str) -> Option<String>>,
     ) -> Vec<Problem> {
         let mut troubles = variables::expand(self.root.get_mut(), value_of);
         let (set, unset) = variables::set(self.root.get_mut(), settings, written);

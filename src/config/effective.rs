@@ -1,16 +1,34 @@
 //! The effective settings as text: every key, defaults filled in, secrets hidden. Written for people and programs;
 //! never parsed again.
 
+use super::address::{without_path, without_secrets_in};
 use super::document::quoted_key;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The effective settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Effective {
     toml: String,
     json: String,
+    /// The hash of each value of which something is hidden, so that a change of it is noticed. Never shown.
+    hidden: BTreeMap<String, u64>,
+}
+
+/// Whether they show the same.
+impl PartialEq for Effective {
+    fn eq(&self, other: &Self) -> bool {
+        self.toml == other.toml && self.json == other.json
+    }
+}
+
+impl fmt::Debug for Effective {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.toml)
+    }
 }
 
 /// A changed key with both values; `None` where it does not exist.
@@ -25,10 +43,12 @@ pub struct Change {
 impl Effective {
     /// Formats `settings`.
     pub(super) fn new(settings: &Map<String, Value>) -> Self {
+        let (mut settings, mut hidden) = (settings.clone(), BTreeMap::new());
+        hide_secrets(&mut settings, "", &mut hidden);
         let mut toml = String::new();
-        write_table(settings, &mut Vec::new(), &mut toml);
-        let json = format!("{:#}", Value::Object(settings.clone()));
-        Self { toml, json }
+        write_table(&settings, &mut Vec::new(), &mut toml);
+        let json = format!("{:#}", Value::Object(settings));
+        Self { toml, json, hidden }
     }
 
     /// As a TOML document that toolrein would accept, except for hidden secrets.
@@ -43,6 +63,7 @@ impl Effective {
 
     /// The differences to the settings `new`, by key.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let is_hidden_change = |key: &str| self.hidden.get(key) != new.hidden.get(key);
         let (old, new) = (self.by_key(), new.by_key());
         let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
         let changes = keys.map(|key| Change {
@@ -50,7 +71,8 @@ impl Effective {
             old: old.get(key).cloned(),
             new: new.get(key).cloned(),
         });
-        let mut changes: Vec<Change> = changes.filter(|change| change.old != change.new).collect();
+        let is_change = |change: &Change| change.old != change.new || is_hidden_change(&change.key);
+        let mut changes: Vec<Change> = changes.filter(is_change).collect();
         changes.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         changes
     }
@@ -63,6 +85,38 @@ impl Effective {
             flatten(&table, "", &mut settings);
         }
         settings
+    }
+}
+
+/// Hides the secrets in all addresses of a table whose key begins with `above`. The hash of each whole value goes into
+/// `hidden`, by its dotted key.
+pub(super) fn hide_secrets(table: &mut Map<String, Value>, above: &str, hidden: &mut BTreeMap<String, u64>) {
+    for (key, value) in table.iter_mut() {
+        let dotted = format!("{above}{}", quoted_key(key));
+        let is_of_webhook = above.ends_with("webhook.") && key == "url";
+        match value {
+            Value::Object(inner) => hide_secrets(inner, &format!("{dotted}."), hidden),
+            Value::Array(items) => items.iter_mut().for_each(|item| hide_in(item, false, &dotted, hidden)),
+            value => hide_in(value, is_of_webhook, &dotted, hidden),
+        }
+    }
+}
+
+fn hide_in(value: &mut Value, is_of_webhook: bool, key: &str, hidden: &mut BTreeMap<String, u64>) {
+    match value {
+        Value::Object(table) => hide_secrets(table, &format!("{key}."), hidden),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_in(item, is_of_webhook, key, hidden)),
+        Value::String(text) if text.contains("://") => {
+            // Whoever knows the path of a webhook can send to it.
+            let shown = if is_of_webhook { without_path(text) } else { without_secrets_in(text) };
+            if shown != *text {
+                let mut hasher = DefaultHasher::new();
+                (hidden.get(key), &*text).hash(&mut hasher);
+                hidden.insert(key.to_owned(), hasher.finish());
+                *text = shown;
+            }
+        }
+        _ => {}
     }
 }
 
@@ -128,6 +182,25 @@ mod tests {
 
     fn effective(settings: &Value) -> Effective {
         Effective::new(settings.as_object().unwrap())
+    }
+
+    #[test]
+    fn secrets_in_addresses_are_hidden_and_their_changes_are_noticed() {
+        let with = |token: &str| {
+            effective(
+                &json!({"policy": {"confirm": {"webhook": {"url": format!("https://h.example/hooks/{token}?k={token}")},
+                "texts": {"a": format!("see https://u:{token}@h.example/a?code={token} {token}")}}},
+                "list": [format!("https://h.example/bot1:{token}/x")]}),
+            )
+        };
+        let (one, other) = (with("s3cretT0kenOfMine"), with("an0therT0kenOfMine"));
+        let shown = one.as_toml();
+        assert!(shown.contains("url = \"https://h.example/***\""), "{shown}");
+        assert!(shown.contains("see https://***@h.example/a?code=*** s3cretT0kenOfMine\""), "{shown}");
+        assert!(shown.contains("[\"https://h.example/bot1:***/x\"]"), "{shown}");
+        let keys: Vec<String> = one.changes(&other).into_iter().map(|change| change.key).collect();
+        assert_eq!(keys, ["list", "policy.confirm.texts.a", "policy.confirm.webhook.url"]);
+        assert!(one.changes(&with("s3cretT0kenOfMine")).is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! Two stages: as written (`file`, over `document` and `units`), then checked (`check`), which gives [`Config`].
 
+mod address;
 mod caller;
 mod callers;
 mod certificates;
@@ -37,6 +38,7 @@ mod upstream;
 mod variables;
 mod windows;
 
+pub use address::{without_path, without_secrets};
 pub use caller::Caller;
 pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
@@ -53,7 +55,7 @@ pub use tables::{
     Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices, OwnToken,
     PlacementChoice, Reask, StateStore,
 };
-pub use target::{Target, without_secrets};
+pub use target::Target;
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
@@ -75,7 +77,7 @@ use file::{Base, File, Overriding, Written};
 use origin::Origin;
 use policies::{Builder, Layer};
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// A whole configuration that has been checked.
@@ -159,15 +161,16 @@ impl Config {
             problems.extend(overriding.problems.iter().cloned());
             Problems::sorted(problems)
         };
-        let (name, is_shipped) = (source.name(), source == Source::Shipped);
+        let (name, is_shipped, is_trusted) = (source.name(), source == Source::Shipped, source.is_trusted());
         let text = source.clone().text(running.is_some()).map_err(|problem| give_up(vec![problem]))?;
         let mut document = Document::parse(&name, &text).map_err(give_up)?;
         if running.is_some() {
             document.require_a_table().map_err(|problem| give_up(vec![problem]))?;
         }
         let settings = variables::as_toml(&overrides.settings, text.len());
-        let misused =
-            document.apply_variables(&overrides.settings, &settings, &|name| std::env::var(name).ok());
+        let environment: &dyn Fn(&str) -> Option<String> = &|name| std::env::var(name).ok();
+        let value_of = is_trusted.then_some(environment);
+        let misused = document.apply_variables(&overrides.settings, &settings, value_of);
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
         let defaults = shipped::with_all_that_is_off();
@@ -181,7 +184,7 @@ impl Config {
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let check = |written: &Written| {
-            let checked = check::check(&document, written, &overriding);
+            let checked = check::check(&document, written, &overriding, is_trusted);
             let unmet = needs::unmet(&document, &written.file, &base.set(), &built.profiles);
             (checked.certificates, checked.warnings, [checked.problems, unmet].concat())
         };
@@ -217,6 +220,9 @@ impl Config {
 
     /// A warning only, since the environment may be different where the program starts.
     fn unusable_keys(&self) -> Vec<String> {
+        if !self.origin.is_trusted() {
+            return Vec::new();
+        }
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
             ("upstream.api_key_env", &self.upstream.api_key_env),
@@ -393,8 +399,10 @@ fn short_hash(text: &str) -> String {
 /// A policy's settings, `key = value` each; nested tables get one line for each entry.
 fn setting_lines(settings: &Value) -> Vec<String> {
     let Value::Object(settings) = settings else { return Vec::new() };
+    let mut settings = settings.clone();
+    effective::hide_secrets(&mut settings, "", &mut BTreeMap::new());
     let mut lines = Vec::new();
-    for (key, value) in settings {
+    for (key, value) in &settings {
         match value {
             Value::Object(entries) if entries.values().any(Value::is_object) => {
                 let entries = entries.iter();

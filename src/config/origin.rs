@@ -17,8 +17,19 @@ pub(super) struct Origin {
 impl Origin {
     pub(super) fn new(source: Source, text: String, overrides: &Overrides) -> Self {
         let name = source.name();
-        let text = if source == Source::Shipped { Source::Shipped } else { Source::Text { name, text } };
+        let text = match source {
+            Source::Shipped => Source::Shipped,
+            Source::Request(_) => Source::Request(text),
+            _ => Source::Text { name, text },
+        };
         Self { source: Some(source), text: Some(text), overrides: overrides.clone() }
+    }
+}
+
+impl Origin {
+    /// Whether the environment may be read for it.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.source.as_ref().is_some_and(Source::is_trusted)
     }
 }
 
@@ -27,7 +38,7 @@ impl Config {
     pub fn file(&self) -> Option<&Path> {
         match self.origin.source.as_ref()? {
             Source::File(path) => Some(path),
-            Source::Shipped | Source::Stdin | Source::Text { .. } => None,
+            Source::Shipped | Source::Stdin | Source::Text { .. } | Source::Request(_) => None,
         }
     }
 

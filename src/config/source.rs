@@ -22,6 +22,9 @@ pub enum Source {
         name: String,
         text: String,
     },
+    /// A text that came in a request: no variable is read for it and no file is opened, since its sender could learn what is
+    /// in them.
+    Request(String),
 }
 
 impl Source {
@@ -32,7 +35,13 @@ impl Source {
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
             Self::Text { name, .. } => name.clone(),
+            Self::Request(_) => "configuration".to_owned(),
         }
+    }
+
+    /// Whether variables of the environment and files may be read for it.
+    pub(super) fn is_trusted(&self) -> bool {
+        !matches!(self, Self::Request(_))
     }
 
     /// The text; `is_again`: this is a reload by the running program.
@@ -41,7 +50,7 @@ impl Source {
         let problem = |line, text| Problem { source: name.clone(), line, key: String::new(), text };
         let bytes = match self {
             Self::Shipped => return Ok(shipped::TEXT.to_owned()),
-            Self::Text { text, .. } => text.into_bytes(),
+            Self::Text { text, .. } | Self::Request(text) => text.into_bytes(),
             Self::File(path) if is_again && is_spent(&path) => {
                 return Err(problem(None, "is not a regular file, so it cannot be read twice".to_owned()));
             }

@@ -1,6 +1,7 @@
 //! The address of an upstream: `https://host/v1`, or `demo:`. Parses it and shows it without secrets; connects to
 //! nothing.
 
+use super::address::{without_secrets, without_secrets_in};
 use hyper::http::Uri;
 use std::fmt;
 
@@ -13,9 +14,6 @@ pub enum Target {
     /// alone.
     Url(Uri),
 }
-
-/// Parts of the names of query parameters whose values are secrets.
-const SECRET_WORDS: [&str; 5] = ["token", "key", "secret", "password", "signature"];
 
 impl Target {
     /// Parses an upstream.
@@ -33,7 +31,7 @@ impl Target {
     }
 }
 
-/// As written, secrets in the query hidden.
+/// As written, secrets in path and query hidden.
 impl fmt::Display for Target {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,7 +44,7 @@ impl fmt::Display for Target {
                 } else {
                     &text
                 };
-                out.write_str(&without_query_secrets(text))
+                out.write_str(&without_secrets_in(text))
             }
         }
     }
@@ -93,28 +91,6 @@ fn url(text: &str) -> Option<Uri> {
     let authority = uri.authority()?;
     let host_only = authority.as_str() == authority.host();
     (host_only || authority.port_u16().is_some_and(|port| port > 0)).then_some(uri)
-}
-
-/// `text`, which is meant to be a URL, with everything hidden that may be credentials.
-pub fn without_secrets(text: &str) -> String {
-    let (scheme, rest) = text.split_once("://").map_or(("", text), |(scheme, rest)| (scheme, rest));
-    let separator = if scheme.is_empty() { "" } else { "://" };
-    // A password may contain any character, so everything before the last @ is removed.
-    let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, host)| format!("***@{host}"));
-    let rest = rest.split_once('#').map_or_else(|| rest.clone(), |(rest, _)| format!("{rest}#***"));
-    without_query_secrets(&format!("{scheme}{separator}{rest}"))
-}
-
-fn without_query_secrets(text: &str) -> String {
-    let Some((path, query)) = text.split_once('?') else { return text.to_owned() };
-    let pairs: Vec<String> = query.split('&').map(without_secret_value).collect();
-    format!("{path}?{}", pairs.join("&"))
-}
-
-fn without_secret_value(pair: &str) -> String {
-    let name = pair.split('=').next().unwrap_or_default();
-    let lower = name.to_ascii_lowercase();
-    if SECRET_WORDS.iter().any(|word| lower.contains(word)) { format!("{name}=***") } else { pair.to_owned() }
 }
 
 #[cfg(test)]

@@ -21,9 +21,12 @@ pub(super) struct Trouble {
     pub text: String,
 }
 
+/// Gives the value of a variable; `None`: there are no variables in this document.
+type ValueOf<'v> = Option<&'v dyn Fn(&str) -> Option<String>>;
+
 /// Replaces `${NAME}` and `${NAME:-default}` in all strings of `table` by what `value_of` gives; `$${` is a plain `${`.
 /// Returns what could not be replaced.
-pub(super) fn expand(table: &mut DeTable<'_>, value_of: &dyn Fn(&str) -> Option<String>) -> Vec<Trouble> {
+pub(super) fn expand(table: &mut DeTable<'_>, value_of: ValueOf<'_>) -> Vec<Trouble> {
     let mut troubles = Vec::new();
     for (key, value) in table.iter_mut() {
         expand_value(&dotted([key.get_ref().as_ref()].into_iter()), value.get_mut(), value_of, &mut troubles);
@@ -31,12 +34,7 @@ pub(super) fn expand(table: &mut DeTable<'_>, value_of: &dyn Fn(&str) -> Option<
     troubles
 }
 
-fn expand_value(
-    key: &str,
-    value: &mut DeValue<'_>,
-    value_of: &dyn Fn(&str) -> Option<String>,
-    troubles: &mut Vec<Trouble>,
-) {
+fn expand_value(key: &str, value: &mut DeValue<'_>, value_of: ValueOf<'_>, troubles: &mut Vec<Trouble>) {
     match value {
         DeValue::String(text) if text.contains("${") => match expanded(text, value_of) {
             Ok(new) => *text = Cow::Owned(new),
@@ -54,7 +52,7 @@ fn expand_value(
 }
 
 /// `text` with its variables replaced.
-fn expanded(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
+fn expanded(text: &str, value_of: ValueOf<'_>) -> Result<String, String> {
     const FORM: &str = "expected ${NAME} or ${NAME:-default}; $${ is a plain ${";
     let mut new = String::with_capacity(text.len());
     let mut rest = text;
@@ -67,6 +65,8 @@ fn expanded(text: &str, value_of: &dyn Fn(&str) -> Option<String>) -> Result<Str
             continue;
         }
         new.push_str(before);
+        let value_of =
+            value_of.ok_or("a configuration that comes in a request uses no variables of the environment")?;
         let (inner, after) = from[2..].split_once('}').ok_or(FORM)?;
         let (name, default) =
             inner.split_once(":-").map_or((inner, None), |(name, default)| (name, Some(default)));
@@ -193,7 +193,7 @@ mod tests {
             ("${a b}", Err("expected ${NAME} or ${NAME:-default}; $${ is a plain ${")),
             ("${}", Err("expected ${NAME} or ${NAME:-default}; $${ is a plain ${")),
         ] {
-            let found = expanded(text, &value_of);
+            let found = expanded(text, Some(&value_of));
             assert_eq!(found.as_deref().map_err(String::as_str), expected, "{text}");
         }
     }
@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn the_value_of_a_variable_is_not_expanded_again() {
         let of = |_: &str| Some("${HOST}".to_owned());
-        assert_eq!(expanded("${A}", &of).unwrap(), "${HOST}");
+        assert_eq!(expanded("${A}", Some(&of)).unwrap(), "${HOST}");
+        assert!(expanded("${A:-x}", None).unwrap_err().contains("no variables"));
     }
 
     #[test]

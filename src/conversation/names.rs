@@ -46,7 +46,7 @@ impl<'a> RestrictedNames<'a> {
         let last = inner.last().map_or(0, |last| last.start);
         let tool = &whole[last..];
         // VS Code and Cursor write `mcp_shop_pay`: where the server's name ends is not known.
-        if whole.starts_with("mcp_") || whole.starts_with("mcp-") {
+        if [&*whole, tool].iter().any(|name| name.starts_with("mcp_") || name.starts_with("mcp-")) {
             let breaks = tool.match_indices(['_', '-']).map(|(at, _)| last + at + 1..whole.len());
             inner.extend(breaks.filter(|range| !range.is_empty()));
         }

@@ -3,6 +3,7 @@
 
 use super::identity::{Domain, Hash, HashKey};
 use super::memo::{Derived, Memo};
+use super::names::dispatch_form;
 use crate::wire::json::canonical;
 
 /// The most definitions that are kept under one key, the first ones.
@@ -21,7 +22,7 @@ pub enum PinScope {
 /// One definition of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pinned {
-    /// The hash of its name.
+    /// The hash of its name, or of the form of it that programs look up.
     pub tool: Hash,
     /// The hash of the definition, equal for every form of the same JSON.
     pub definition: Hash,
@@ -34,28 +35,67 @@ pub enum Known {
     Pinned,
     /// Other tools were declared before, this one was not.
     Appeared,
-    /// Its tool first had another definition; `again`: this one was seen later too.
+    /// Its tool first had another definition, or it takes the place of a tool whose name differs only in what lenient programs
+    /// ignore; `again`: this one was seen later too.
     Changed { again: bool },
 }
 
-impl Pinned {
+/// A definition that a request declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// By the tool's name.
+    exact: Pinned,
+    /// By the form of its name that lenient programs look up: another tool of this form is run in its place.
+    form: Pinned,
+    /// The name itself is such a form, and how a tool with that name is pinned.
+    is_form: bool,
+    of_form: Hash,
+}
+
+impl Declared {
     /// That of the tool `name`, whose `definition` is JSON.
-    pub fn of(name: &str, definition: &[u8], key: &HashKey, memo: &dyn Memo) -> Self {
+    pub fn new(name: &str, definition: &[u8], key: &HashKey, memo: &dyn Memo) -> Self {
         let hash = || key.hash(Domain::Definition, &[b"form", &canonical(definition)]);
         let written = key.hash(Domain::Definition, &[b"written", definition]);
         let derived = memo.derive(written, &mut || Derived::Hash(hash()));
         let definition = if let Derived::Hash(known) = derived { known } else { hash() };
-        Self { tool: key.hash(Domain::Definition, &[b"name", name.as_bytes()]), definition }
+        let form = dispatch_form(name);
+        let named = |kind: &[u8], name: &str| key.hash(Domain::Definition, &[kind, name.as_bytes()]);
+        Self {
+            exact: Pinned { tool: named(b"name", name), definition },
+            form: Pinned { tool: named(b"dispatch", &form), definition },
+            is_form: *form == *name,
+            of_form: named(b"name", &form),
+        }
     }
 
     /// How it relates to what is `known`, the first seen first.
-    pub fn among(&self, known: &[Self]) -> Known {
-        match known.iter().find(|pin| pin.tool == self.tool) {
-            Some(first) if first.definition == self.definition => Known::Pinned,
-            Some(_) => Known::Changed { again: known.contains(self) },
-            None if known.is_empty() => Known::Pinned,
-            None => Known::Appeared,
+    pub fn among(&self, known: &[Pinned]) -> Known {
+        if let Some(first) = known.iter().find(|pin| pin.tool == self.exact.tool) {
+            return match first.definition == self.exact.definition {
+                true => Known::Pinned,
+                false => Known::Changed { again: known.contains(&self.exact) },
+            };
         }
+        let is_of_form = |pin: &Pinned| pin.tool == self.form.tool || pin.tool == self.of_form;
+        if known.iter().any(is_of_form) {
+            return Known::Changed { again: known.contains(&self.form) };
+        }
+        if known.is_empty() { Known::Pinned } else { Known::Appeared }
+    }
+
+    /// What is to be pinned of it beside what is `known`.
+    pub fn unpinned(&self, known: &[Pinned]) -> Vec<Pinned> {
+        let is_named = known.iter().any(|pin| pin.tool == self.exact.tool);
+        let is_change = matches!(self.among(known), Known::Changed { .. });
+        let pins = match (is_named, is_change) {
+            (true, _) => vec![self.exact],
+            // Under the form alone: its own name is not known as a tool's, so it stays a change.
+            (false, true) => vec![self.form],
+            (false, false) if self.is_form => vec![self.exact],
+            (false, false) => vec![self.exact, self.form],
+        };
+        pins.into_iter().filter(|pin| !known.contains(pin)).collect()
     }
 }
 
@@ -64,36 +104,72 @@ mod tests {
     use super::*;
     use crate::conversation::memo::NoMemo;
 
-    fn pin(name: &str, definition: &str) -> Pinned {
-        Pinned::of(name, definition.as_bytes(), &HashKey::fixed(1), &NoMemo)
+    fn declared(name: &str, definition: &str) -> Declared {
+        Declared::new(name, definition.as_bytes(), &HashKey::fixed(1), &NoMemo)
+    }
+
+    /// How the last of these definitions, declared one after the other, relates to those before.
+    fn last(definitions: &[(&str, &str)]) -> Known {
+        let mut pins = Vec::new();
+        let mut last = Known::Pinned;
+        for (name, definition) in definitions {
+            let declared = declared(name, definition);
+            last = declared.among(&pins);
+            pins.extend(declared.unpinned(&pins));
+        }
+        last
     }
 
     #[test]
     fn white_space_member_order_and_escapes_do_not_change_a_pin_but_content_does() {
-        let one = pin("f", r#"{"name":"f","description":"Reads é.","parameters":{"a":1,"b":[1,2]}}"#);
+        let one = declared("f", r#"{"name":"f","description":"Reads é.","parameters":{"a":1,"b":[1,2]}}"#);
         let same = r#"{ "parameters":{"b":[1, 2],"a":1}, "description":"Reads \u00e9.","name":"f"}"#;
-        assert_eq!(one, pin("f", same));
+        assert_eq!(one, declared("f", same));
         for other in [
             r#"{"name":"f","description":"Reads é!","parameters":{"a":1,"b":[1,2]}}"#,
             r#"{"name":"f","description":"Reads é.","parameters":{"a":1,"b":[2,1]}}"#,
             r#"{"name":"f","description":"Reads é."}"#,
         ] {
-            assert_ne!(one, pin("f", other));
+            assert_ne!(one, declared("f", other));
         }
-        assert_ne!(one.tool, pin("g", "{}").tool);
     }
 
     #[test]
     fn the_first_definition_of_a_tool_is_its_pin() {
-        let (first, second, other) = (pin("f", "1"), pin("f", "2"), pin("g", "1"));
-        for (one, known, expected) in [
-            (first, &[][..], Known::Pinned),
-            (first, &[first, second], Known::Pinned),
-            (second, &[first, other], Known::Changed { again: false }),
-            (second, &[first, second], Known::Changed { again: true }),
-            (other, &[first], Known::Appeared),
+        let changed = |again| Known::Changed { again };
+        for (definitions, expected) in [
+            (&[("f", "1")][..], Known::Pinned),
+            (&[("f", "1"), ("f", "2"), ("f", "1")], Known::Pinned),
+            (&[("f", "1"), ("g", "1"), ("f", "2")], changed(false)),
+            (&[("f", "1"), ("f", "2"), ("f", "2")], changed(true)),
+            (&[("f", "1"), ("g", "1")], Known::Appeared),
         ] {
-            assert_eq!(one.among(known), expected);
+            assert_eq!(last(definitions), expected, "{definitions:?}");
         }
+    }
+
+    #[test]
+    fn a_name_that_programs_run_as_a_known_one_is_a_change_of_it() {
+        let changed = |again| Known::Changed { again };
+        for (definitions, expected) in [
+            (&[("add", "1"), ("Add", "2")][..], changed(false)),
+            (&[("Add", "1"), ("add", "2")], changed(false)),
+            (&[("Add", "1"), ("ADD", "2")], changed(false)),
+            (&[("add", "1"), ("functions.add", "2")], changed(false)),
+            (&[("add", "1"), ("Add", "2"), ("Add", "2")], changed(true)),
+            (&[("add", "1"), ("Add", "2"), ("Add", "3")], changed(false)),
+            (&[("add", "1"), ("Add", "2"), ("add", "1")], Known::Pinned),
+            (&[("Add", "1"), ("Add", "1")], Known::Pinned),
+            (&[("add", "1"), ("shop.add", "2")], Known::Appeared),
+        ] {
+            assert_eq!(last(definitions), expected, "{definitions:?}");
+        }
+    }
+
+    #[test]
+    fn two_tools_of_one_request_whose_names_differ_in_case_are_no_change_of_each_other() {
+        let both = [declared("add", "1"), declared("Add", "2")];
+        let pins: Vec<Pinned> = both.iter().flat_map(|one| one.unpinned(&[])).collect();
+        assert_eq!(both.map(|one| one.among(&pins)), [Known::Pinned; 2]);
     }
 }

@@ -94,6 +94,8 @@ pub struct Request {
     /// The `messages` array with its brackets.
     pub messages_span: Span,
     pub tools: Vec<Tool>,
+    /// The namespaces and servers of tools that it describes, each by its own name; their tools are elsewhere.
+    pub namespaces: Vec<Tool>,
     /// A list of tools is present, be it empty.
     pub declares_tools: bool,
     /// More tools may be callable than the request shows: its history is upstream, or servers declare tools.
@@ -108,6 +110,8 @@ pub struct Request {
     /// The name of the one tool that must be called.
     pub forced_tool: Option<String>,
     pub stream: bool,
+    /// The most tokens that the model may write in one reply.
+    pub output_limit: Option<u64>,
     /// The client asked for a usage chunk.
     pub include_usage: bool,
     /// `n`, the number of choices asked for.

@@ -6,7 +6,7 @@ use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::{Placement, Source};
 use crate::plan::placeholders::Redaction;
-use crate::plan::texts::{TextChange, settle, settled_calls};
+use crate::plan::texts::{TextChange, settle, settled_calls, settled_values};
 use crate::plan::{Change, Edit, Plan};
 use crate::wire::body::{Span, Str};
 use crate::wire::escaped_text::EscapedText;
@@ -36,6 +36,12 @@ pub fn change_messages(request: &Request, body: &[u8], plan: &Plan, splices: &mu
             Some(Arguments::Text(place)) => splices.replace(place.span, by.escaped()),
             Some(Arguments::Value(span)) => splices.replace(span, by.to_string()),
             _ => {}
+        }
+    }
+    for (value, redactions) in settled_values(plan) {
+        for Redaction { range, by } in redactions {
+            let start = value.range().start;
+            splices.replace(Span::new(start + range.start, start + range.end), by.as_bytes().to_vec());
         }
     }
     if !plan.dropped.is_empty() {
@@ -101,7 +107,8 @@ pub fn ask_whole(request: &Request, body: &[u8], splices: &mut Splices) {
 /// Puts texts of ours before the descriptions of tools.
 pub fn annotate_tools(request: &Request, plan: &Plan, splices: &mut Splices) {
     for (_, at, text) in plan.annotated_tools() {
-        if let Some(description) = request.tools.get(at).and_then(|tool| tool.description) {
+        let described = request.tools.iter().chain(&request.namespaces).nth(at);
+        if let Some(description) = described.and_then(|tool| tool.description) {
             splices.insert(description.span.start, escaped(text));
         }
     }

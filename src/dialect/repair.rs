@@ -17,10 +17,11 @@ use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::{Message, Role};
 use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
-use crate::wire::body::{Kind, Scanner};
+use crate::plan::enveloped;
+use crate::wire::body::Scanner;
 use crate::wire::json::{decode, quote};
 use crate::wire::splice::Splices;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -31,8 +32,9 @@ pub const UNKNOWN_CALL: &str = "a call that is not in this conversation";
 pub fn unknown_result() -> String {
     let message = "The result of this call is not known: the conversation does not contain it. The call may have run \
                    or not.";
-    let error = json!({"type": "RESULT_UNKNOWN", "message": message, "retryable": false});
-    json!({"ok": false, "error": error, "meta": {"by": "toolrein", "policy": "broken_history"}}).to_string()
+    let error =
+        json!({"type": "RESULT_UNKNOWN", "message": message, "retryable": false, "partialSideEffects": true});
+    enveloped("broken_history", &error)
 }
 
 /// The calls of one message that lack a result, and the results after it that lack a call.
@@ -167,9 +169,10 @@ pub fn harmless_arguments(text: &str) -> String {
     }
 }
 
-/// Whether `text` is a JSON object that all parsers read in the same way.
+/// Whether `text` is a JSON object that all parsers read in the same way. The scanner is more tolerant than they are: it passes
+/// raw control characters and numbers such as `01`.
 pub fn is_object(text: &str) -> bool {
     let mut scanner = Scanner::new(text.as_bytes());
-    let begins_one = matches!(scanner.peek(), Ok(Kind::Object));
-    begins_one && !scanner.odd() && scanner.skip().is_ok() && scanner.end().is_ok()
+    let is_read = scanner.skip().is_ok() && !scanner.odd();
+    is_read && text.trim_start().starts_with('{') && serde_json::from_str::<Value>(text).is_ok()
 }

@@ -9,6 +9,7 @@ use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, Question};
 use crate::plan::decision::Next;
 use bytes::Bytes;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// The form of the client's reply, or of one reply of the upstream.
@@ -40,6 +41,17 @@ pub struct Options {
     pub preface: Option<String>,
     /// People read texts of toolrein's about the upstream's errors in a stream.
     pub friendly: bool,
+    /// The most tokens that the request allows for a reply.
+    pub output_limit: Option<u64>,
+}
+
+impl Options {
+    /// Whether a reply with this usage took all the tokens that its request allows. It was cut, whatever it says:
+    /// llama.cpp's server says `completed`, vLLM `tool_calls`.
+    pub fn is_used_up(&self, usage: Option<&Value>) -> bool {
+        let written = usage.map_or(0, |usage| Usage::read(usage).completion);
+        self.output_limit.is_some_and(|limit| (1..=written).contains(&limit))
+    }
 }
 
 /// Why something passed unjudged, or was broken off because it must not pass.

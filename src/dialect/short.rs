@@ -1,6 +1,7 @@
 //! Short forms of the texts of a hidden exchange, for a request that would be too long for the model otherwise: what a call
 //! was and that it was not run stays, the rest goes.
 
+use crate::plan::enveloped;
 use crate::plural::counted;
 use crate::wire::json::quote;
 use serde_json::{Value, json};
@@ -28,9 +29,10 @@ pub fn short_result(result: &str) -> String {
     let Some(envelope) = envelope.filter(|envelope| envelope["meta"]["by"] == "toolrein") else {
         return short_text(result);
     };
-    let error = json!({"type": envelope["error"]["type"], "message": "The call was not run.",
-        "retryable": envelope["error"]["retryable"]});
-    json!({"ok": false, "error": error, "meta": envelope["meta"]}).to_string()
+    let kept = |name: &str| envelope["error"].get(name).cloned().unwrap_or_default();
+    let error = json!({"type": kept("type"), "message": "The call was not run.", "retryable": kept("retryable"),
+        "partialSideEffects": false});
+    enveloped(envelope["meta"]["policy"].as_str().unwrap_or_default(), &error)
 }
 
 #[cfg(test)]

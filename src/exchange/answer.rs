@@ -147,6 +147,7 @@ impl Running {
             cut_usage: self.variant.ask_usage || is_unasked,
             preface: self.preface(core),
             friendly: core.is_friendly(),
+            output_limit: core.request.output_limit,
         }
     }
 
@@ -328,7 +329,9 @@ impl Running {
             let given = std::mem::take(&mut core.outputs);
             let mut over = shown;
             over.retain(|choice| choice.is_finished() || judge.is_done());
+            self.taken(core);
             self.remember(core, &over, now.ms);
+            self.remember_sent(core);
             let usage = judge.total_usage();
             self.account(core, judge.judging(), usage, &over, now.ms, judge.is_done());
             if judge.is_done() {

@@ -2,7 +2,6 @@
 //! because a person declined it. It is then sent to the model with the placeholders again.
 
 use crate::plan::placeholders::Placeholders;
-use crate::wire::json_strings::map_strings;
 use bytes::Bytes;
 
 /// `exchange`, JSON objects joined by commas, with placeholders for the `values` hidden from a message up to `message`
@@ -10,7 +9,7 @@ use bytes::Bytes;
 pub(super) fn hide_in(exchange: &Bytes, values: &Placeholders, message: usize) -> Bytes {
     let Ok(text) = std::str::from_utf8(exchange) else { return exchange.clone() };
     let list = format!("[{text}]");
-    let hidden = map_strings(&list, |string| map_strings(string, |text| values.hide_in(text, message)));
+    let hidden = values.hide_in(&list, message);
     match hidden.as_deref().and_then(|list| list.strip_prefix('[')?.strip_suffix(']')) {
         Some(hidden) => Bytes::copy_from_slice(hidden.as_bytes()),
         None => exchange.clone(),

@@ -5,12 +5,18 @@ use super::store::{Facts, News, StoreQuery};
 use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
 use crate::conversation::identity::Hash;
 use crate::conversation::summaries::{Pin, Summaries};
+use bytes::Bytes;
 
 /// Takes the place of the state store.
 pub trait Known {
     /// The facts for this query.
     fn facts(&mut self, _query: &StoreQuery) -> Facts {
         Facts::default()
+    }
+
+    /// What is known of the conversation that the upstream keeps under this name.
+    fn history(&mut self, _name: Hash) -> Option<Bytes> {
+        None
     }
 
     /// Takes an update.
@@ -50,7 +56,7 @@ pub fn advance(exchange: &mut Exchange, known: &mut dyn Known, now: Now) -> Opti
     while let Some(output) = exchange.next_output() {
         let input = match output {
             Output::Admit { .. } => Input::Admitted(Admission::Free),
-            Output::FindHistory(_) => Input::History(None),
+            Output::FindHistory(name) => Input::History(known.history(name)),
             Output::LookUp(query) => Input::Facts(Box::new(known.facts(&query))),
             Output::Claim { .. } => Input::Claimed(false),
             Output::Summarise { .. } => Input::Summarised(None),

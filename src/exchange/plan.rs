@@ -185,6 +185,12 @@ impl Core {
             for (message, exchange) in &mut restored {
                 *exchange = hide_in(exchange, values, *message);
             }
+            // Items that the upstream has not seen, such as a question of toolrein's own, are sent with this request.
+            if self.request.upstream_history.as_ref().is_some_and(|history| !history.owed.is_empty())
+                && let Some(history) = &mut Arc::make_mut(&mut self.request).upstream_history
+            {
+                history.owed = hide_in(&history.owed, values, usize::MAX);
+            }
         }
         self.plan = plan;
         if let Some(error) = self.refusal(&facts) {

@@ -181,7 +181,12 @@ impl Running {
             self.asking.push((id, policy));
             core.record.act(On::Reply, policy, "asked_model", 1);
             let key = core.question_key(question);
-            let (terms, question) = (Arc::clone(&question.terms), written(question));
+            // Values that were put back into the call are kept from this model too.
+            let values = core.plan.hidden_values();
+            let hidden = values.and_then(|(_, values)| values.hide_in(&question.text, usize::MAX));
+            let asked = hidden.map(|text| ModelQuestion { text, ..question.clone() });
+            let (terms, question) =
+                (Arc::clone(&question.terms), written(asked.as_ref().unwrap_or(question)));
             core.outputs.push_back(Output::AskModel(AskedModel { id, key, terms, question }));
         }
     }

@@ -291,10 +291,15 @@ impl Running {
         }
     }
 
-    /// Notes the billed tokens, summed over all replies, and stores with which hidden exchanges the history was sent.
+    /// Notes the billed tokens, summed over all replies.
     pub(super) fn billed(&mut self, core: &mut Core, usage: Usage) {
         core.note_usage(usage);
         core.note_reasked(&self.reask_causes, usage.prompt + usage.completion);
+        self.remember_sent(core);
+    }
+
+    /// Stores, once, with which hidden exchanges the history was sent.
+    pub(super) fn remember_sent(&mut self, core: &mut Core) {
         if let Some(sent) = self.sent.take() {
             core.outputs.push_back(Output::Store(News { sent: Some(sent), ..News::default() }));
         }

@@ -41,7 +41,7 @@ pub(super) fn acts_of(
             Change::Surround { text, .. } => {
                 settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
             }
-            Change::RedactCall { .. } => !plan.drops(message),
+            Change::RedactCall { .. } | Change::RedactValue { .. } => !plan.drops(message),
             Change::Clean { text, .. } | Change::Redact { text, .. } => {
                 settled.contains_key(&(message, *text))
             }
@@ -91,7 +91,7 @@ impl Text<'_> {
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. }
             | Change::Redact { text, by, .. } => (original(*text), estimate_text(by)),
-            Change::RedactCall { .. } => return 0,
+            Change::RedactCall { .. } | Change::RedactValue { .. } => return 0,
             Change::Surround { frame, .. } => {
                 (Estimate::ZERO, estimate_text(&frame.before) + estimate_text(&frame.after))
             }
@@ -123,7 +123,7 @@ fn why(edit: &Edit, applies: bool) -> String {
             format!("equal to message {original}, which is still sent: {gone}")
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
-        Change::Redact { ranges, .. } => {
+        Change::Redact { ranges, .. } | Change::RedactValue { ranges, .. } => {
             let are = if is_one(ranges.len()) { "is" } else { "are" };
             format!("{} {are} hidden from the model", counted(ranges.len(), "value"))
         }

@@ -2,6 +2,7 @@
 //! numbers with thousands separators. Its output cannot move a cursor or change the direction of a line.
 
 use crate::plural::noun_after;
+use crate::wire::unseen::is_unseen;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -69,7 +70,7 @@ pub(super) fn saved_in_words(saved: i64) -> String {
 }
 
 fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
-    let hides = |letter: char| is_hidden(letter) && !stays(letter);
+    let hides = |letter: char| is_unseen(letter) && !stays(letter);
     if !text.contains(hides) {
         return Cow::Borrowed(text);
     }
@@ -86,15 +87,6 @@ fn shown(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
-}
-
-/// Control characters, direction overrides, and zero-width characters. Joiners (U+200C, U+200D) are not hidden: scripts
-/// and emoji need them.
-fn is_hidden(letter: char) -> bool {
-    let invisible = matches!(letter,
-        '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
-    letter.is_control() || invisible
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Decisions on the calls of a reply, as plain data.
 
 use super::approval::{Question, Unasked, put_off};
-use super::{Reason, envelope};
-use serde_json::json;
+use super::envelope::error;
+use super::{Reason, envelope, enveloped};
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,7 @@ const EMPTY_ANSWER: &str = "(empty)";
 /// reply wants a result for every call, and reasoning must not be separated from the call after it.
 pub fn dropped_result() -> String {
     let message = "The call was not run: it came where no more calls were run.";
-    let error = json!({"type": "NOT_RUN", "message": message, "retryable": false});
-    json!({"ok": false, "error": error, "meta": {"by": "toolrein", "policy": "final_answer"}}).to_string()
+    enveloped("final_answer", &error("NOT_RUN", message, false))
 }
 
 /// How much of a call is known when it is judged.

@@ -64,7 +64,10 @@ impl<'a> ResultFacts<'a> {
             | Change::Redact { text, .. }
             | Change::Clean { text, .. }
             | Change::Surround { text, .. } => *text,
-            Change::RedactCall { .. } | Change::Notice { .. } | Change::Remark { .. } => return,
+            Change::RedactCall { .. }
+            | Change::RedactValue { .. }
+            | Change::Notice { .. }
+            | Change::Remark { .. } => return,
         };
         let facts = self.0.entry(text).or_default();
         match change {
@@ -80,7 +83,10 @@ impl<'a> ResultFacts<'a> {
             }
             // Only earlier messages are cleared.
             Change::Shorten { .. } | Change::Clear { .. } | Change::Hide { .. } => {}
-            Change::RedactCall { .. } | Change::Notice { .. } | Change::Remark { .. } => {}
+            Change::RedactCall { .. }
+            | Change::RedactValue { .. }
+            | Change::Notice { .. }
+            | Change::Remark { .. } => {}
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use super::work::step;
 use crate::plural::counted;
+use crate::wire::decoded::Decoded;
+use crate::wire::json_strings::map_strings;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Debug, Formatter};
 use std::ops::{Bound, Range};
@@ -12,8 +14,12 @@ use std::sync::Arc;
 const MOST_VALUES: usize = 10_000;
 /// A shorter value is not looked for where no rule finds it: it would occur by chance.
 pub const SHORTEST: usize = 4;
+/// What the model reads in place of values that together have no placeholder.
+const UNKNOWN: &str = "[HIDDEN]";
 /// The longest placeholder that is looked up, in bytes.
 const LONGEST_PLACEHOLDER: usize = 96;
+/// How deep documents within strings are read where values are put back.
+const MOST_NESTED: usize = 5;
 /// Bits of the table of beginnings.
 const BITS: usize = 1 << 16;
 
@@ -43,6 +49,39 @@ pub struct Redaction {
     pub by: Box<str>,
 }
 
+/// Something in a text: its range, and the layer of the [decoded text](Decoded) in which it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence<T> {
+    /// In bytes of the text as it is written.
+    pub range: Range<usize>,
+    pub layer: usize,
+    pub what: T,
+}
+
+/// The occurrences in order, overlapping ones as one, for which `choose` gives what it is.
+pub fn merged<T: Copy>(mut all: Vec<Occurrence<T>>, choose: impl Fn(T, T) -> T) -> Vec<Occurrence<T>> {
+    // Stable: of equal beginnings the first one stays the first.
+    all.sort_by_key(|one| one.range.start);
+    let mut merged: Vec<Occurrence<T>> = Vec::with_capacity(all.len());
+    for one in all {
+        let Some(last) = merged.last_mut().filter(|last| one.range.start < last.range.end) else {
+            merged.push(one);
+            continue;
+        };
+        let whole = last.range.start..last.range.end.max(one.range.end);
+        // A value is read as it is written where it was found like that.
+        last.layer = match (last.range == whole, one.range == whole) {
+            (true, true) => last.layer.min(one.layer),
+            (true, false) => last.layer,
+            (false, true) => one.layer,
+            (false, false) => last.layer.max(one.layer),
+        };
+        last.what = choose(last.what, one.what);
+        last.range = whole;
+    }
+    merged
+}
+
 /// Written by hand, so that the values are never shown.
 impl Debug for Placeholders {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
@@ -67,9 +106,9 @@ impl Placeholders {
         Some(&self.values[*self.by_value.get(value)?].placeholder)
     }
 
-    /// Whether `placeholder` was given out and can be put back.
-    pub fn gave_out(&self, placeholder: &str) -> bool {
-        self.by_placeholder.contains_key(placeholder)
+    /// The value that is put back for `placeholder`, if it was given out.
+    pub fn value_of(&self, placeholder: &str) -> Option<&str> {
+        self.by_placeholder.get(placeholder).map(|at| &*self.values[*at].value)
     }
 
     /// The placeholder of `value`, which is hidden from `message` on unless it was before. `make` gives the candidates,
@@ -80,7 +119,7 @@ impl Placeholders {
         }
         let mut candidates = (0..).map_while(make).map(Arc::<str>::from).peekable();
         let placeholder = loop {
-            let Some(candidate) = candidates.next() else { return "[HIDDEN]".into() };
+            let Some(candidate) = candidates.next() else { return UNKNOWN.into() };
             if !self.by_placeholder.contains_key(&candidate) {
                 break candidate;
             }
@@ -94,23 +133,47 @@ impl Placeholders {
         placeholder
     }
 
+    /// Another spelling of the value that has `placeholder`: it is hidden too, and put back as the value.
+    pub fn add_spelling(&mut self, spelling: &str, placeholder: &str) {
+        let Some(at) = self.by_placeholder.get(placeholder).copied() else { return };
+        if self.by_value.len() < 2 * MOST_VALUES && !self.by_value.contains_key(spelling) {
+            self.look_for(spelling.into(), at);
+        }
+    }
+
     fn add(&mut self, value: Arc<str>, placeholder: Arc<str>, message: usize) {
         let at = self.values.len();
-        self.by_value.insert(Arc::clone(&value), at);
         self.by_placeholder.insert(Arc::clone(&placeholder), at);
-        if let Some(first) = value.as_bytes().first_chunk() {
+        self.look_for(Arc::clone(&value), at);
+        self.values.push(Hidden { value, placeholder, message });
+    }
+
+    /// Finds `spelling` from now on as the value `at` this index.
+    fn look_for(&mut self, spelling: Arc<str>, at: usize) {
+        if let Some(first) = spelling.as_bytes().first_chunk() {
             if self.beginnings.is_empty() {
                 self.beginnings = vec![0; BITS / 64];
             }
             let bit = bit_of(first);
             self.beginnings[bit / 64] |= 1 << (bit % 64);
         }
-        self.values.push(Hidden { value, placeholder, message });
+        self.by_value.insert(spelling, at);
     }
 
-    /// Where values that are hidden from a message up to `message` on occur in `text` as whole words, in order, without
-    /// overlaps.
-    pub fn find(&self, text: &str, message: usize) -> Vec<Redaction> {
+    /// Where values that are hidden from a message up to `message` on occur in any layer of `text` as whole words.
+    pub fn find(&self, text: &Decoded<'_>, message: usize) -> Vec<Occurrence<()>> {
+        let mut found = Vec::new();
+        for layer in 0..text.layers() {
+            for range in self.find_as_written(text.layer(layer), message) {
+                let sources = text.sources(layer, range).into_iter();
+                found.extend(sources.map(|range| Occurrence { range, layer, what: () }));
+            }
+        }
+        merged(found, |(), ()| ())
+    }
+
+    /// The ranges of values in `text` as it is, in order, without overlaps.
+    fn find_as_written(&self, text: &str, message: usize) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         if self.beginnings.is_empty() {
             return found;
@@ -121,10 +184,9 @@ impl Placeholders {
             let bit = bit_of(first);
             let is_beginning = self.beginnings[bit / 64] >> (bit % 64) & 1 == 1;
             match is_beginning.then(|| self.value_at(text, at, message)).flatten() {
-                Some(hidden) => {
-                    let range = at..at + hidden.value.len();
-                    at = range.end;
-                    found.push(Redaction { range, by: (&*hidden.placeholder).into() });
+                Some(length) => {
+                    found.push(at..at + length);
+                    at += length;
                 }
                 None => at += 1,
             }
@@ -132,8 +194,8 @@ impl Placeholders {
         found
     }
 
-    /// The longest value that begins at `at` as a whole word.
-    fn value_at(&self, text: &str, at: usize, message: usize) -> Option<&Hidden> {
+    /// How long the longest value is that begins at `at` as a whole word.
+    fn value_at(&self, text: &str, at: usize, message: usize) -> Option<usize> {
         let mut rest = text.get(at..).filter(|_| !goes_on(text, at))?;
         // Whatever value begins `rest` also begins the last value that is not after it. Each step looks at a shorter
         // `rest`, so that values that begin alike are not tried one by one.
@@ -144,7 +206,7 @@ impl Placeholders {
             let alike = if rest.starts_with(&**value) {
                 let hidden = &self.values[*known];
                 if hidden.message <= message && !goes_on(text, at + value.len()) {
-                    return Some(hidden);
+                    return Some(value.len());
                 }
                 value.len() - 1
             } else {
@@ -155,16 +217,46 @@ impl Placeholders {
         None
     }
 
-    /// `text` with placeholders for the values that are hidden from a message up to `message` on; `None` where it holds
-    /// none.
+    /// The ranges of `text` that hold values that are hidden from a message up to `message` on, however their characters are
+    /// escaped, each with its placeholder.
+    pub fn redactions(&self, text: &str, message: usize) -> Vec<Redaction> {
+        if self.beginnings.is_empty() {
+            return Vec::new();
+        }
+        let decoded = Decoded::new(text);
+        let redaction = |found: Occurrence<()>| {
+            let known = self.of(decoded.text_of(found.layer, found.range.clone()));
+            let by = decoded.written_at(&found.range, known.map_or(UNKNOWN, |known| known));
+            Redaction { range: found.range, by: by.into() }
+        };
+        self.find(&decoded, message).into_iter().map(redaction).collect()
+    }
+
+    /// `text` with the placeholders of [`Self::redactions`]; `None` where it holds none.
     pub fn hide_in(&self, text: &str, message: usize) -> Option<String> {
-        let found = self.find(text, message);
+        let found = self.redactions(text, message);
         (!found.is_empty()).then(|| replaced(text, &found))
     }
 
-    /// `text` with the values in place of their placeholders; `None` where it holds none that was given out in this
-    /// conversation.
+    /// `text` with the values in place of their placeholders, also within documents that are strings of it, in which they
+    /// are escaped; `None` where it holds none that was given out in this conversation.
     pub fn restore(&self, text: &str) -> Option<String> {
+        self.restore_within(text, MOST_NESTED)
+    }
+
+    fn restore_within(&self, text: &str, nested: usize) -> Option<String> {
+        let is_document = nested > 0 && text.trim_start().starts_with(['{', '[', '"']);
+        if is_document && memchr::memchr2(b'[', b'\\', text.as_bytes()).is_some() {
+            return map_strings(text, |inner| {
+                // Free text is handed back as it is: it is no document.
+                let nested = if inner.len() == text.len() { 0 } else { nested - 1 };
+                self.restore_within(inner, nested)
+            });
+        }
+        self.restore_as_written(text)
+    }
+
+    fn restore_as_written(&self, text: &str) -> Option<String> {
         let mut out = String::new();
         let mut done = 0;
         for at in memchr::memchr_iter(b'[', text.as_bytes()) {
@@ -234,6 +326,36 @@ mod tests {
     }
 
     #[test]
+    fn values_are_found_in_any_escapes_and_in_other_spellings() {
+        let mut hidden = with(&[("p\"q\n", 0), ("p%40ss", 0)]);
+        hidden.add_spelling("p@ss", "[V_10]");
+        for (text, expected) in [
+            (r#"{"k":"p\"q\n","n":1.0}"#, Some(r#"{"k":"[V_00]","n":1.0}"#)),
+            (r#"{"j":"{\"k\":\"p\\\"q\\n\"}"}"#, Some(r#"{"j":"{\"k\":\"[V_00]\"}"}"#)),
+            (r#"say "p\"q\n" now"#, Some(r#"say "[V_00]" now"#)),
+            ("u:p%40ss@h u:p@ss@h u:p%2540ss@h", Some("u:[V_10]@h u:[V_10]@h u:[V_10]@h")),
+            ("p q", None),
+        ] {
+            assert_eq!(hidden.hide_in(text, 0).as_deref(), expected, "{text}");
+        }
+        assert_eq!(hidden.restore("[V_10]").as_deref(), Some("p%40ss"));
+    }
+
+    #[test]
+    fn a_value_is_put_back_with_the_escapes_of_the_document_that_it_is_in() {
+        let hidden = with(&[("p\"q\n", 0)]);
+        for (text, expected) in [
+            (r#"{"k":"<[V_00]>", "n":1.0}"#, Some(r#"{"k":"<p\"q\n>", "n":1.0}"#)),
+            (r#"{"j":"{\"k\":\"[V_00]\"}"}"#, Some(r#"{"j":"{\"k\":\"p\\\"q\\n\"}"}"#)),
+            (r#"["[\"[V_00]\"]"]"#, Some(r#"["[\"p\\\"q\\n\"]"]"#)),
+            ("[V_00] and", Some("p\"q\n and")),
+            (r#"{"k":"[V_01]"}"#, None),
+        ] {
+            assert_eq!(hidden.restore(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn only_placeholders_that_were_given_out_are_put_back() {
         let hidden = with(&[("anna@x.de", 1)]);
         for (text, expected) in [
@@ -280,7 +402,7 @@ mod tests {
                 hidden.hide(&key(at), 0, |longer| Some(format!("[K_{at}_{longer}]")));
             }
             let text = format!("{} {}", "-".repeat(100 * size), "-----C ".repeat(size));
-            assert_eq!(hidden.find(&text, 0), []);
+            assert_eq!(hidden.find(&Decoded::new(&text), 0), []);
         });
     }
 

@@ -3,6 +3,7 @@
 
 use crate::plan::placeholders::Redaction;
 use crate::plan::{Change, Frame, Plan, tokens_of};
+use crate::wire::body::Span;
 use crate::wire::escaped_text::EscapedText;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,7 +96,7 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
                 continue;
             }
             Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
-            Change::RedactCall { .. } => continue,
+            Change::RedactCall { .. } | Change::RedactValue { .. } => continue,
         };
         let change = texts.entry((edit.message, *text)).or_default();
         if change.by.as_ref().is_none_or(|known| known.rank < rank) {
@@ -113,6 +114,15 @@ pub fn settled_calls(plan: &Plan) -> impl Iterator<Item = (usize, usize, &Escape
     let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
     edits.filter_map(|edit| match &edit.change {
         Change::RedactCall { call, by } => Some((edit.message, *call, by)),
+        _ => None,
+    })
+}
+
+/// Where values are hidden in JSON values that are no texts. Those of dropped messages are left out.
+pub fn settled_values(plan: &Plan) -> impl Iterator<Item = (Span, &[Redaction])> {
+    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
+    edits.filter_map(|edit| match &edit.change {
+        Change::RedactValue { span, ranges } => Some((*span, &**ranges)),
         _ => None,
     })
 }

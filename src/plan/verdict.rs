@@ -112,8 +112,11 @@ pub struct Reason {
     pub retryable: bool,
     /// It holds for every call of this turn, so asking the model for other calls is useless.
     pub is_final: bool,
-    /// Numbers with units in their names, for the model and for programs.
+    /// Numbers, for the model and for programs. `used` and `limit` are those of the limit that blocks; all others have
+    /// their units in their names.
     pub numbers: Vec<(&'static str, u64)>,
+    /// What is wrong with the call's arguments, where that is the reason.
+    pub issues: Vec<Issue>,
     /// Points in time, in ms since the epoch; written as RFC 3339 in UTC.
     pub times: Vec<(&'static str, u64)>,
     /// After how many ms the reason no longer holds, where the call may be held until then.
@@ -122,15 +125,23 @@ pub struct Reason {
     pub asks: Option<(String, Extends)>,
 }
 
+/// One thing that is wrong with arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    /// Where, as one would write it in a program: `passengers[0].age`.
+    pub path: String,
+    pub message: String,
+}
+
 /// The scopes whose limits an approval extends.
 pub type Extends = [bool; SCOPES];
 
 impl Reason {
     /// A reason for which the call must not be made again, without numbers.
     pub fn new(kind: ReasonKind, message: impl Into<String>) -> Self {
-        let (message, numbers, times) = (message.into(), Vec::new(), Vec::new());
+        let (message, numbers, issues, times) = (message.into(), Vec::new(), Vec::new(), Vec::new());
         let (retryable, is_final, wait_ms, asks) = (false, false, None, None);
-        Self { kind, message, retryable, is_final, numbers, times, wait_ms, asks }
+        Self { kind, message, retryable, is_final, numbers, issues, times, wait_ms, asks }
     }
 
     /// The same reason, for a call that may be made again later.
@@ -155,6 +166,12 @@ impl Reason {
     #[must_use]
     pub fn with(self, numbers: Vec<(&'static str, u64)>) -> Self {
         Self { numbers, ..self }
+    }
+
+    /// The same reason, with what is wrong with the arguments.
+    #[must_use]
+    pub fn about(self, issues: Vec<Issue>) -> Self {
+        Self { issues, ..self }
     }
 
     /// The same reason, with a point in time, in ms since the epoch.
@@ -184,6 +201,8 @@ pub enum ReasonKind {
     BudgetExceeded,
     LoopDetected,
     Validation,
+    /// No tool has the name.
+    NotFound,
     ModeRestricted,
     StateRestricted,
     ConfirmationRequired,
@@ -210,6 +229,7 @@ impl ReasonKind {
             Self::BudgetExceeded => "BUDGET_EXCEEDED",
             Self::LoopDetected => "LOOP_DETECTED",
             Self::Validation => "VALIDATION",
+            Self::NotFound => "NOT_FOUND",
             Self::ModeRestricted => "MODE_RESTRICTED",
             Self::StateRestricted => "STATE_RESTRICTED",
             Self::ConfirmationRequired => "CONFIRMATION_REQUIRED",

@@ -21,7 +21,7 @@
 //!
 //! # Example
 //! With `except = ["delete_*"]` a call of `delete_all` is blocked with `MODE_RESTRICTED` and the names of up to
-//! ten tools that may be called.
+//! ten tools that may be called; one of a tool that nobody declared is blocked with `NOT_FOUND`.
 
 use super::about::{About, Callable};
 use super::pattern::Pattern;
@@ -143,10 +143,10 @@ impl Policy for Allow {
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &Declared) -> Verdict {
-        let text = if !self.callable.includes(call.name) {
-            &FORBIDDEN
+        let (kind, text) = if !self.callable.includes(call.name) {
+            (ReasonKind::ModeRestricted, &FORBIDDEN)
         } else if self.undeclared == Undeclared::Block && state.are_all && !state.declares(call.name) {
-            &UNDECLARED
+            (ReasonKind::NotFound, &UNDECLARED)
         } else {
             return Verdict::Allow;
         };
@@ -154,7 +154,7 @@ impl Policy for Allow {
             state.names.iter().map(String::as_str).filter(|name| self.callable.includes(name)).collect();
         let values: [(&str, &dyn Display); 2] =
             [("tool", &clipped(call.name)), ("instead", &instead(call.name, may))];
-        Verdict::Block(Reason::new(ReasonKind::ModeRestricted, self.texts.fill(text, &values)))
+        Verdict::Block(Reason::new(kind, self.texts.fill(text, &values)))
     }
 }
 
@@ -272,6 +272,7 @@ mod tests {
         }
         let reason = blocked("", &["read"], "browse").unwrap();
         assert!(reason.message.contains("browse is not among the tools of this conversation"));
+        assert_eq!(reason.kind, ReasonKind::NotFound);
     }
 
     #[test]

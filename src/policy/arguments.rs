@@ -45,7 +45,7 @@ use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::body::{Fault, Scanner};
 use crate::wire::json::unescape;
 use limits::{Limit, Written};
-use problem::{Problem, join, listed, shown_tool};
+use problem::{Problem, issues, join, listed, shown_tool};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -181,7 +181,8 @@ impl Arguments {
         let message =
             self.texts.fill(&BLOCKED, &[("tool", &shown_tool(tool)), ("problems", &listed(problems))]);
         let numbers = vec![("problems", problems.len() as u64)];
-        Verdict::Block(Reason::new(ReasonKind::Validation, message).retryable().with(numbers))
+        let reason = Reason::new(ReasonKind::Validation, message).retryable().with(numbers);
+        Verdict::Block(reason.about(issues(problems)))
     }
 
     fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {

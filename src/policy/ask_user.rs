@@ -2,9 +2,9 @@
 //!
 //! # What it does
 //! After a group of results the model reads one notice if the turn goes nowhere: `poor` search results in a row without
-//! a good one, `same_topic` searches for the same words, `diminishing` results that share most of their lines or items
-//! with earlier ones, `errors` failed results in a row or equal errors, or less than `budget_left` of a budget. It says
-//! why, with numbers, and what to ask. Searches, errors and the budget are each reported once a turn at most.
+//! a good one, `same_topic` searches for the same words or with the same first three, `diminishing` results that share most of
+//! their lines or items with earlier ones, `errors` failed results in a row or equal errors, or less than `budget_left` of a
+//! budget. It says why, with numbers, and what to ask. Searches, errors and the budget are each reported once a turn at most.
 //!
 //! With `tool = true` a tool of toolrein's own is declared after the client's, `ask_for_clarification(question,
 //! context)`. When the model calls it, the client gets the question as an ordinary final message of the assistant, and
@@ -71,7 +71,8 @@ pub struct Config {
     overlap: f64,
     /// Search results in a row without a good one after which a notice comes; 0: never.
     poor: usize,
-    /// Searches of one tool for the same words in a turn after which it comes; 0: never.
+    /// Searches of one tool for the same words, or with the same first three content words, in a turn after which it comes; 0:
+    /// never.
     same_topic: usize,
     /// Search results in a row that bring little new after which it comes; 0: never.
     diminishing: usize,
@@ -140,7 +141,8 @@ impl Default for Config {
 
 impl Default for QualityConfig {
     fn default() -> Self {
-        Self { path: String::new(), good: ["good", "high", "medium"].map(str::to_owned).to_vec() }
+        let good = ["good", "high", "medium"].map(str::to_owned).to_vec();
+        Self { path: "quality.level".to_owned(), good }
     }
 }
 

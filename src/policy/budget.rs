@@ -402,11 +402,20 @@ fn mark(bought: u32, reached: usize) -> u32 {
     bought.saturating_mul(100).saturating_add(u32::try_from(reached).unwrap_or(u32::MAX))
 }
 
-/// The numbers in the envelope of a blocked call, each name once.
+/// The numbers in the envelope of a blocked call, each name once: `used` and `limit` of the limit that blocks, and those of
+/// other units or limits under names that say what they are.
 fn numbers(amounts: &[Amount]) -> Vec<(&'static str, u64)> {
     let mut numbers: Vec<(&'static str, u64)> = Vec::new();
-    for amount in amounts {
-        let [used, limit] = numbers_of(amount.scope, amount.kind);
+    let blocking = amounts.iter().position(Amount::is_used_up);
+    if let Some(amount) = blocking.and_then(|at| amounts.get(at)) {
+        numbers.push(("used", number(amount.kind, amount.used)));
+        numbers.push(("limit", number(amount.kind, amount.limit)));
+    }
+    for (at, amount) in amounts.iter().enumerate() {
+        if blocking == Some(at) && amount.kind == Kind::Calls {
+            continue;
+        }
+        let [used, limit] = numbers_of(amount.kind);
         if !numbers.iter().any(|(name, _)| *name == used) {
             numbers.push((used, number(amount.kind, amount.used)));
             numbers.push((limit, number(amount.kind, amount.limit)));

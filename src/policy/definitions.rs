@@ -1,8 +1,8 @@
 //! Tool definitions: pinned at first sight, and looked at for instructions to the model.
 //!
 //! # What it does
-//! Remembers the definition of each declared tool, by a hash, when a conversation (or a caller) first declares it. A
-//! definition that changes afterwards, and one that carries instructions for the model, is counted, annotated, or its
+//! Remembers the definition of each declared tool, and the description of each namespace, by a hash, when a conversation (or
+//! a caller) first declares it. A definition that changes afterwards, and one that carries instructions for the model, is counted, annotated, or its
 //! calls are blocked, or need an approval. Another order of tools or members, and other white space, are no change; a
 //! tool that appears later is only counted.
 //!
@@ -25,8 +25,8 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, DeclaredTool, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
 use crate::conversation::memo::Derived;
-use crate::conversation::names::dispatch_form;
-use crate::conversation::pins::{Known, MOST_PINS, PinScope, Pinned};
+use crate::conversation::names::{dispatch_form, qualified_form};
+use crate::conversation::pins::{Declared, Known, MOST_PINS, PinScope};
 use crate::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -106,6 +106,8 @@ enum Action {
 #[derive(Clone, Debug)]
 struct Flag {
     tool: Box<str>,
+    /// It is a namespace: all tools in it are meant.
+    is_namespace: bool,
     /// Why its calls are blocked.
     blocked: &'static Text,
     action: Action,
@@ -123,8 +125,9 @@ impl Policy for Definitions {
     const NAME: &'static str = "definitions";
     const SUMMARY: &'static str =
         "pins the definitions of tools, and reports those that change or carry instructions";
-    const SCOPE: Option<&'static str> =
-        Some("tools that the request declares; not those that a server of the provider's declares");
+    const SCOPE: Option<&'static str> = Some(
+        "tools, namespaces and servers that the request describes; not the tools that a server of the provider's declares",
+    );
     const TEXTS: &'static [Text] =
         &[CHANGED, INSTRUCTIONS, CHANGED_BLOCKED, UNPINNED_BLOCKED, INSTRUCTIONS_BLOCKED];
     type Config = Config;
@@ -151,18 +154,21 @@ impl Policy for Definitions {
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         let mut flags = Vec::new();
-        for tool in &request.tools {
-            let pinned = Pinned::of(&tool.name, tool.definition, request.key, request.memo);
-            let known = pinned.among(request.pinned);
+        let tools = request.tools.iter().map(|tool| (tool, false));
+        for (tool, is_namespace) in tools.chain(request.namespaces.iter().map(|space| (space, true))) {
+            // A namespace may have the name of a tool.
+            let name = if is_namespace { format!("{}.*", tool.name).into() } else { tool.name.clone() };
+            let declared = Declared::new(&name, tool.definition, request.key, request.memo);
+            let known = declared.among(request.pinned);
             let is_full = request.pinned.len() >= MOST_PINS;
-            let is_new = !is_full && !request.pinned.contains(&pinned);
+            let unpinned = declared.unpinned(request.pinned);
             // A later change of it would pass unseen.
             let is_unpinned = is_full && known == Known::Appeared && self.on_change >= Action::Ask;
             let has_instructions = has_instructions(tool, request);
-            if is_new {
-                plan.pin(pinned);
-                let found =
-                    [known == Known::Changed { again: false }, has_instructions, known == Known::Appeared];
+            if !is_full && !unpinned.is_empty() {
+                unpinned.into_iter().for_each(|pin| plan.pin(pin));
+                let appeared = known == Known::Appeared && !is_namespace;
+                let found = [known == Known::Changed { again: false }, has_instructions, appeared];
                 state.new.iter_mut().zip(found).for_each(|(count, found)| *count += usize::from(found));
             }
             let is_changed = matches!(known, Known::Changed { .. });
@@ -181,7 +187,7 @@ impl Policy for Definitions {
                 Action::Annotate => plan.annotate_tool(tool.at, self.texts.fill(text, &[("tool", &name)])),
                 Action::Ask | Action::Block => plan.restrict_calls(),
             }
-            flags.push(Flag { tool: name.into(), blocked, action: *action });
+            flags.push(Flag { tool: name.into(), is_namespace, blocked, action: *action });
         }
         state.flags = flags.into();
     }
@@ -193,8 +199,14 @@ impl Policy for Definitions {
     }
 
     fn judge(&self, call: &Proposed<'_>, state: &State) -> Verdict {
-        let form = dispatch_form(call.name);
-        let concerns = |flag: &&Flag| *flag.tool == *call.name || dispatch_form(&flag.tool) == form;
+        let (form, qualified) = (dispatch_form(call.name), qualified_form(call.name));
+        let is_in = |space: &str| {
+            qualified.strip_prefix(&*qualified_form(space)).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let concerns = |flag: &&Flag| match flag.is_namespace {
+            true => is_in(&flag.tool),
+            false => *flag.tool == *call.name || dispatch_form(&flag.tool) == form,
+        };
         let Some(flag) = state.flags.iter().filter(concerns).max_by_key(|flag| flag.action) else {
             return Verdict::Allow;
         };
@@ -228,6 +240,7 @@ mod tests {
     use super::*;
     use crate::conversation::identity::HashKey;
     use crate::conversation::memo::NoMemo;
+    use crate::conversation::pins::Pinned;
     use crate::policy::set::Ruling;
     use serde_json::{Value, json};
 
@@ -348,8 +361,8 @@ mod tests {
     #[test]
     fn an_unknown_tool_counts_as_changed_once_the_limit_of_pinned_definitions_is_reached() {
         let key = HashKey::fixed(1);
-        let pins: Vec<Pinned> =
-            (0..MOST_PINS).map(|at| Pinned::of(&format!("t{at}"), b"1", &key, &NoMemo)).collect();
+        let declared = (0..MOST_PINS).map(|at| Declared::new(&format!("t{at}"), b"1", &key, &NoMemo));
+        let pins: Vec<Pinned> = declared.flat_map(|declared| declared.unpinned(&[])).collect();
         for (config, known, blocked) in [
             ("on_change = \"block\"", MOST_PINS, true),
             ("on_change = \"block\"", MOST_PINS - 1, false),

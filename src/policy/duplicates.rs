@@ -98,7 +98,20 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        let tools = ["create*", "send*", "order*", "book*", "pay*", "transfer*", "award*"];
+        // What orders, books and pays is found by its first word alone: get_order and check_payment only look.
+        let tools = [
+            "create*",
+            "*_create",
+            "*_create_*",
+            "send*",
+            "*_send",
+            "*_send_*",
+            "order*",
+            "book*",
+            "pay*",
+            "transfer*",
+            "award*",
+        ];
         Self {
             tools: tools.map(Pattern::new).to_vec(),
             keys: BTreeMap::new(),

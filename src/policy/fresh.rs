@@ -3,11 +3,11 @@
 //! # What it does
 //! A rule ties an `argument` of a `tool` to the values at a `path` in the results of the tool `from`: the argument
 //! must be the newest value, or one of the newest values, else the call is blocked and the model reads the current
-//! one. With `max_calls` or `max_age` the value must also not be older than so many calls or so long. A source called
-//! in the same reply has no result yet, so the call has to wait for it. If no result has given a value yet, the
-//! reason asks the model to call the source first (`unknown = "block"`), or the call passes (`"pass"`), or it passes
-//! with a value that the system messages name (`"named"`). A call without the argument passes: whether the argument
-//! is required is for the schema to say.
+//! one. With `max_calls` or `max_age` the value must also not be older than so many calls or so long; a call with a value
+//! that is older than `late` runs, and is counted and logged. A source called in the same reply has no result yet, so the
+//! call has to wait for it. If no result has given a value yet, the reason asks the model to call the source first
+//! (`unknown = "block"`), or the call passes (`"pass"`), or it passes with a value that the system messages name
+//! (`"named"`). A call without the argument passes: whether the argument is required is for the schema to say.
 //!
 //! # Why
 //! Models copy ids from wherever they last read one, or make them up. The award then goes to a card that is no longer
@@ -147,7 +147,12 @@ impl Policy for Fresh {
             }
             Event::Assistant(_) => known.before_reply = known.calls,
             Event::Call(_) => known.calls += 1,
-            Event::Result(result) => self.learn(result, known, plan),
+            Event::Result(result) => {
+                if self.is_late(result, known) {
+                    plan.remark("late");
+                }
+                self.learn(result, known, plan);
+            }
             _ => {}
         }
     }
@@ -173,6 +178,21 @@ impl Policy for Fresh {
 }
 
 impl Fresh {
+    /// Whether the call of this result was handed out later after its value than a rule expects.
+    fn is_late(&self, result: &ToolResult<'_>, known: &Known) -> bool {
+        let Some((call, at_ms)) = result.call.and_then(|call| Some((call, call.released_ms?))) else {
+            return false;
+        };
+        let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.late_ms > 0);
+        let mut concerned = rules.filter(|(_, rule)| rule.tool.concerns(&call.name));
+        concerned.any(|(at, rule)| {
+            let newest = known.given.get(at).and_then(|given| given.newest.as_ref());
+            let given_ms = newest.filter(|newest| newest.reply < call.message).and_then(|it| it.released_ms);
+            let is_late = given_ms.is_some_and(|given_ms| at_ms.saturating_sub(given_ms) > rule.late_ms);
+            is_late && !rule.argument.values(&call.arguments_text()).is_empty()
+        })
+    }
+
     /// Stores the values in a source's result.
     fn learn(&self, result: &ToolResult<'_>, known: &mut Known, plan: &Plan) {
         let Some(call) = result.call else { return };

@@ -172,9 +172,11 @@ impl Quota {
         let most = of.allowed?;
         if most == 0 {
             let message = self.texts.fill(&CLOSED, &[("name", &limit.name), ("tool", &tool)]);
-            return Some(
-                Reason::new(ReasonKind::RateLimit, message).with(vec![("limit", 0), ("remaining", 0)]),
-            );
+            return Some(Reason::new(ReasonKind::RateLimit, message).with(vec![
+                ("used", 0),
+                ("limit", 0),
+                ("remaining", 0),
+            ]));
         }
         let inside = limit.per.inside(&of.times, now_ms);
         let used = inside.len();

@@ -3,8 +3,9 @@
 //! # What it does
 //! Finds keys, passwords, e-mail addresses, phone and card numbers, bank accounts, and what the operator's own patterns
 //! match, in tool results and, with `user_text`, in user messages. The model reads a placeholder such as
-//! `[EMAIL_7f3a9c21]`, the same one for the same value through the whole conversation. A call's arguments that hold a
-//! placeholder get the value back on the way to the program; where the client sends them again, they are hidden again.
+//! `[EMAIL_7f3a9c21]`, the same one for the same value through the whole conversation. Where the operator names a tool in
+//! `restore`, the arguments of its calls get the value back on the way to the program; where the client sends them again,
+//! they are hidden again.
 //!
 //! # Why
 //! What a tool returns is sent to the provider, with whatever the tool has found. The model seldom needs the value
@@ -16,9 +17,10 @@
 //! same where the history is shortened, and says nothing about the value.
 //!
 //! # Example
-//! A result `{"mail":"anna@example.org"}` reaches the model as `{"mail":"[EMAIL_7f3a9c21]"}`. The model calls
-//! `send_email` with `{"to":"[EMAIL_7f3a9c21]"}`, and the program gets `{"to":"anna@example.org"}`.
+//! A result `{"mail":"anna@example.org"}` reaches the model as `{"mail":"[EMAIL_7f3a9c21]"}`. With
+//! `restore = ["send_email"]`, the model calls `send_email` with `{"to":"[EMAIL_7f3a9c21]"}`, and the program gets `{"to":"anna@example.org"}`.
 
+mod beside;
 mod checks;
 mod detect;
 mod expressions;
@@ -36,20 +38,18 @@ use super::{ConfigError, Policy};
 use crate::conversation::identity::{Domain, Hash};
 use crate::conversation::memo::Derived;
 use crate::conversation::{Event, View};
-use crate::plan::placeholders::{Placeholders, Redaction, SHORTEST, replaced};
+use crate::plan::placeholders::{Occurrence, Placeholders, Redaction, SHORTEST, merged, replaced};
 use crate::plan::{Plan, Proposed, Verdict};
-use crate::wire::body::Str;
+use crate::wire::decoded::Decoded;
 use crate::wire::json::decode;
-use crate::wire::json_strings::map_strings;
 use detect::{Detector, Found, What};
 use regex::Regex;
 use rules::Kind;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
-use value::{Position, placeholder, restored_value};
+use value::{placeholder, restored_value};
 
 /// The most patterns of the operator.
 const MOST_PATTERNS: usize = 64;
@@ -59,6 +59,15 @@ const EXPLAINED: Text = Text {
     key: "explained",
     default: "[toolrein] Texts such as {example} stand for secret or personal data that is kept from you. Where you need \
               the data, also in a tool call, write the text exactly as it is, with its brackets: programs get the data.",
+    placeholders: &["example"],
+};
+
+/// The same, where no tool gets a value back.
+const KEPT_BACK: Text = Text {
+    key: "kept_back",
+    default: "[toolrein] Texts such as {example} stand for secret or personal data that is kept from you and from the \
+              tools that you call. In your answer you may write such a text exactly as it is. A tool would get the text \
+              and not the data, so if a task needs the data, say so.",
     placeholders: &["example"],
 };
 
@@ -100,7 +109,7 @@ impl Default for Config {
             patterns: BTreeMap::new(),
             user_text: false,
             exempt: Vec::new(),
-            restore: vec![Pattern::new("*")],
+            restore: Vec::new(),
             explain: true,
             texts: OwnTexts::default(),
         }
@@ -118,13 +127,12 @@ pub struct State {
 
 impl Policy for Redact {
     const NAME: &'static str = "redact";
-    const SUMMARY: &'static str =
-        "hides secrets and personal data from the model, and puts them back into its calls";
+    const SUMMARY: &'static str = "hides secrets and personal data from the model, and puts them back into the calls of tools that you name";
     const SCOPE: Option<&'static str> = Some(
         "strings and text parts of results and user messages; with previous_response_id or a conversation upstream, \
          values of earlier requests are put back where the state store kept what came before",
     );
-    const TEXTS: &'static [Text] = &[EXPLAINED];
+    const TEXTS: &'static [Text] = &[EXPLAINED, KEPT_BACK];
     type Config = Config;
     type State = State;
 
@@ -164,6 +172,7 @@ impl Policy for Redact {
         match event {
             Event::Result(result) if !any_fits(&self.exempt, result.tool()) => {
                 self.hide_texts(&result.view, state, plan);
+                self.hide_values(&result.view, state, plan);
             }
             Event::User(view) if self.user_text => {
                 self.hide_texts(view, state, plan);
@@ -189,7 +198,7 @@ impl Policy for Redact {
         if !arguments.contains([value::OPENS, '\\']) {
             return Verdict::Allow;
         }
-        map_strings(arguments, |text| state.hidden.restore(text)).map_or(Verdict::Allow, Verdict::Modify)
+        state.hidden.restore(arguments).map_or(Verdict::Allow, Verdict::Modify)
     }
 }
 
@@ -229,25 +238,31 @@ impl Redact {
     fn hide_texts(&self, view: &View<'_>, state: &mut State, plan: &mut Plan) {
         let mut kinds: Vec<What> = Vec::new();
         for (at, place) in view.message.content.texts().enumerate() {
-            let found = self.found(view, place);
-            if found.is_empty() && state.hidden.is_empty() {
-                continue;
+            let parts = [&view.text_digest(place).0.to_le_bytes()[..], self.settings.as_bytes()];
+            let text = || decode(place, view.body);
+            if let Some((text, ranges)) = self.redactions(view, &parts, text, state, &mut kinds) {
+                plan.redact(at, replaced(&text, &ranges).into(), ranges.into());
             }
-            let text = decode(place, view.body);
-            self.issue(view, &text, &found, state);
-            let known = state.hidden.find(&text, view.index);
-            if found.is_empty() && known.is_empty() {
-                continue;
-            }
-            kinds.extend(found.iter().map(|one| one.what));
-            let ranges = self.redactions(view, &text, joined(&found, &known), state);
-            // Not what is written for short values and for the rest of a text: nothing is put back in their place.
-            let mut written = ranges.iter().map(|one| one.by.trim_matches('"'));
-            if let Some(example) = written.find(|by| state.hidden.gave_out(by)) {
-                state.example = Some(example.into());
-            }
-            plan.redact(at, replaced(&text, &ranges).into(), ranges.into());
         }
+        self.remark(&kinds, plan);
+    }
+
+    /// Hides the values in everything else that a result holds: in objects, in parts that are no texts, in other members.
+    fn hide_values(&self, view: &View<'_>, state: &mut State, plan: &mut Plan) {
+        let mut kinds: Vec<What> = Vec::new();
+        for span in beside::values_beside_texts(view) {
+            let json = span.of(view.body);
+            let parts = [json, &b"value"[..], self.settings.as_bytes()];
+            let text = || String::from_utf8_lossy(json);
+            if let Some((_, ranges)) = self.redactions(view, &parts, text, state, &mut kinds) {
+                plan.redact_value(span, ranges.into());
+            }
+        }
+        self.remark(&kinds, plan);
+    }
+
+    /// Counts what was found.
+    fn remark(&self, kinds: &[What], plan: &mut Plan) {
         for kind in Kind::ALL {
             if kinds.contains(&What::Kind(kind)) {
                 plan.remark(kind.word());
@@ -260,63 +275,79 @@ impl Redact {
         }
     }
 
-    /// Hides what is `found` in `text`, so that it is known wherever else it occurs.
-    fn issue(&self, view: &View<'_>, text: &str, found: &[Found], state: &mut State) {
-        let mut places = Position::in_text(text);
-        for one in found.iter().filter(|one| one.what != What::Rest) {
-            self.placeholder_of(
-                view,
-                &text[one.range.clone()],
-                one.what,
-                places.at(one.range.clone()),
-                state,
-            );
+    /// The text with the ranges of its values, each with its placeholder; `None` where there are none. `name` stands for the
+    /// text in the cache. What is found is added to `kinds`.
+    fn redactions<'t>(
+        &self,
+        view: &View<'_>,
+        name: &[&[u8]],
+        text: impl Fn() -> Cow<'t, str>,
+        state: &mut State,
+        kinds: &mut Vec<What>,
+    ) -> Option<(Cow<'t, str>, Vec<Redaction>)> {
+        let found = self.found(view, name, &text);
+        if found.is_empty() && state.hidden.is_empty() {
+            return None;
         }
-    }
-
-    /// The `ranges` of `text`, each with its placeholder.
-    fn redactions(
-        &self,
-        view: &View<'_>,
-        text: &str,
-        ranges: Vec<(Range<usize>, Option<What>)>,
-        state: &mut State,
-    ) -> Vec<Redaction> {
-        let mut places = Position::in_text(text);
-        let redact = |(range, what): (Range<usize>, Option<What>)| {
-            let (place, written) = (places.at(range.clone()), &text[range.clone()]);
-            let by: Cow<'_, str> = match (what, state.hidden.of(written)) {
-                (Some(What::Rest), _) => value::REST.into(),
-                (None, Some(known)) => known.to_string().into(),
-                (what, _) => self.placeholder_of(view, written, what.unwrap_or(What::Other), place, state),
+        let text = text();
+        let decoded = Decoded::new(&text);
+        // All values get their placeholders first, so that each is known wherever else it occurs.
+        for one in found.iter().filter(|one| one.what != What::Rest) {
+            self.placeholder_of(view, &decoded, one, state);
+        }
+        kinds.extend(found.iter().map(|one| one.what));
+        let known = state.hidden.find(&decoded, view.index).into_iter();
+        let known = known.map(|Occurrence { range, layer, .. }| Found { range, layer, what: What::Other });
+        let all = merged(found.iter().cloned().chain(known).collect(), What::of_both);
+        let mut rest = value::REST;
+        let redact = |one: Found| {
+            let word = match one.what {
+                // Said once, in the first of the strings that are left out.
+                What::Rest => std::mem::replace(&mut rest, value::SHORT).into(),
+                _ => self.placeholder_of(view, &decoded, &one, state),
             };
-            let by = if place.is_number { format!("\"{by}\"").into() } else { by };
-            Redaction { range, by: by.into() }
+            Redaction { by: decoded.written_at(&one.range, &word).into(), range: one.range }
         };
-        ranges.into_iter().map(redact).collect()
+        let ranges: Vec<Redaction> = all.into_iter().map(redact).collect();
+        drop(decoded);
+        (!ranges.is_empty()).then_some((text, ranges))
     }
 
-    /// The placeholder of a value that is `written` so in a text.
-    fn placeholder_of<'a>(
+    /// The placeholder of a value of a text.
+    fn placeholder_of(
         &self,
         view: &View<'_>,
-        written: &str,
-        what: What,
-        place: Position,
+        text: &Decoded<'_>,
+        found: &Found,
         state: &mut State,
-    ) -> Cow<'a, str> {
+    ) -> Cow<'static, str> {
+        let written = text.text_of(found.layer, found.range.clone());
         if written.len() < SHORTEST {
             // It cannot be told from other texts: it is hidden, and never put back.
             return value::SHORT.into();
         }
-        let value = restored_value(written, &place);
-        if let Some(known) = state.hidden.of(&value) {
+        let value = restored_value(written);
+        // The same value in other escapes: what all of them mean, and how it is written in this text.
+        let meant = text.text_of(text.layers() - 1, found.range.clone());
+        let spellings = [meant, text.text_of(0, found.range.clone())];
+        let known = [&*value, meant].into_iter().find_map(|spelling| state.hidden.of(spelling).cloned());
+        let is_spelled_alike = spellings.iter().all(|spelling| **spelling == *value);
+        if let Some(known) = known.as_ref().filter(|_| is_spelled_alike) {
             return known.to_string().into();
         }
         let root = view.identity.root();
-        let label = self.label(what);
-        let name = |longer| placeholder(&view.identity.key, root, (label, &value), longer);
-        Arc::make_mut(&mut state.hidden).hide(&value, view.index, name).to_string().into()
+        let label = self.label(found.what);
+        let name = |longer| placeholder(&view.identity.key, root, (label, meant), longer);
+        let hidden = Arc::make_mut(&mut state.hidden);
+        let placeholder = known.unwrap_or_else(|| hidden.hide(&value, view.index, name));
+        // Not where the text stands for another value, because all its digits are taken.
+        if hidden.value_of(&placeholder).is_some_and(|known| known == &*value || known == meant) {
+            for spelling in spellings.into_iter().chain([&*value]) {
+                hidden.add_spelling(spelling, &placeholder);
+            }
+            state.example.get_or_insert_with(|| Arc::clone(&placeholder));
+        }
+        placeholder.to_string().into()
     }
 
     fn label(&self, what: What) -> &str {
@@ -328,15 +359,19 @@ impl Redact {
     }
 
     /// What is found in a text, from the cache if it was looked at before.
-    fn found(&self, view: &View<'_>, place: Str) -> Arc<Vec<Found>> {
-        let find = || Arc::new(self.detector.find(&decode(place, view.body)));
+    fn found<'t>(
+        &self,
+        view: &View<'_>,
+        name: &[&[u8]],
+        text: &impl Fn() -> Cow<'t, str>,
+    ) -> Arc<Vec<Found>> {
+        let find = || Arc::new(self.detector.find(&Decoded::new(&text())));
         let kept = |found: Arc<Vec<Found>>| match found.is_empty() {
             // Most texts hold nothing, and that takes no room.
             true => Derived::Cut(None),
             false => Derived::Compiled(found),
         };
-        let parts = [&view.text_digest(place).0.to_le_bytes()[..], self.settings.as_bytes()];
-        let key: Hash = view.identity.key.hash(Domain::Redaction, &parts);
+        let key: Hash = view.identity.key.hash(Domain::Redaction, name);
         match view.memo.derive(key, &mut || kept(find())) {
             Derived::Compiled(kept) => kept.downcast().unwrap_or_else(|_| find()),
             Derived::Cut(None) => Arc::default(),
@@ -350,7 +385,9 @@ impl Redact {
             && self.explain
             && !std::mem::replace(&mut state.was_explained, true)
         {
-            plan.notice("explained", self.texts.fill(&EXPLAINED, &[("example", &example)]));
+            let is_own = self.texts.own(&EXPLAINED).is_some();
+            let text = if self.restore.is_empty() && !is_own { &KEPT_BACK } else { &EXPLAINED };
+            plan.notice("explained", self.texts.fill(text, &[("example", &example)]));
         }
     }
 }
@@ -359,35 +396,17 @@ impl Redact {
 fn hide_again(view: &View<'_>, state: &State, plan: &mut Plan) {
     for (at, place) in view.message.content.texts().enumerate() {
         let text = decode(place, view.body);
-        let known = state.hidden.find(&text, view.index);
+        let known = state.hidden.redactions(&text, view.index);
         if !known.is_empty() {
             plan.redact(at, replaced(&text, &known).into(), known.into());
         }
     }
     for (at, call) in view.message.calls.iter().enumerate() {
         let arguments = call.arguments.text(view.body);
-        if let Some(by) = map_strings(&arguments, |text| state.hidden.hide_in(text, view.index)) {
+        if let Some(by) = state.hidden.hide_in(&arguments, view.index) {
             plan.redact_call(at, by.into());
         }
     }
-}
-
-/// The ranges of both lists in order, overlapping ones as one; with what it is, where it is not known.
-fn joined(found: &[Found], known: &[Redaction]) -> Vec<(Range<usize>, Option<What>)> {
-    let mut all: Vec<_> = found.iter().map(|one| (one.range.clone(), Some(one.what))).collect();
-    all.extend(known.iter().map(|one| (one.range.clone(), None)));
-    all.sort_by_key(|(range, _)| range.start);
-    let mut joined: Vec<(Range<usize>, Option<What>)> = Vec::with_capacity(all.len());
-    for (range, what) in all {
-        match joined.last_mut().filter(|(last, _)| range.start < last.end) {
-            Some((last, of)) => {
-                last.end = last.end.max(range.end);
-                *of = if what == Some(What::Rest) { what } else { of.or(what) };
-            }
-            None => joined.push((range, what)),
-        }
-    }
-    joined
 }
 
 #[cfg(test)]

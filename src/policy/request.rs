@@ -17,7 +17,9 @@ use std::sync::Arc;
 pub struct RequestFacts<'a> {
     /// The tools that it declares, in order.
     pub tools: Vec<DeclaredTool<'a>>,
-    /// Their names, to be kept.
+    /// The namespaces and servers of tools that it describes: the index of each counts on from the tools.
+    pub namespaces: Vec<DeclaredTool<'a>>,
+    /// The names of the tools, to be kept.
     pub names: Arc<[String]>,
     /// A tool is declared that has no name of its own, such as one of the provider's or of an MCP server: calls may bear
     /// names that the request does not show.
@@ -98,6 +100,7 @@ impl<'a> RequestFacts<'a> {
             names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
             declares_nameless: tools.len() < transcript.request.tools.len(),
             tools,
+            namespaces: described_namespaces(transcript),
             declares_elsewhere: transcript.request.declares_elsewhere,
             hosts_shell: transcript.request.hosts_shell,
             takes_tools: takes_tools(transcript),
@@ -172,6 +175,16 @@ impl RequestFacts<'_> {
     pub fn body(&self) -> Bytes {
         self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))
     }
+}
+
+/// What the request says of namespaces and servers: their descriptions, which the model reads like those of tools.
+fn described_namespaces<'a>(transcript: &'a Transcript<'_>) -> Vec<DeclaredTool<'a>> {
+    let (request, body) = (transcript.request, transcript.body);
+    let described = request.namespaces.iter().zip(request.tools.len()..).filter_map(|(space, at)| {
+        let definition = space.description.map_or(&b"null"[..], |text| text.quoted().of(body));
+        Some(DeclaredTool { name: space.full_name(body)?, at, definition, parameters: None })
+    });
+    described.collect()
 }
 
 /// A tool that the model may call.

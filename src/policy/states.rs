@@ -119,6 +119,12 @@ impl Policy for States {
         }
     }
 
+    fn close(&self, state: &MachineState, plan: &mut Plan) {
+        if let Some(state) = self.machine.states.get(state.position.state) {
+            plan.state = Some(state.name.as_str().into());
+        }
+    }
+
     fn judge(&self, call: &Proposed<'_>, state: &MachineState) -> Verdict {
         if self.machine.allows(state.position.state, call.name) {
             return Verdict::Allow;

@@ -54,7 +54,17 @@ enum Action {
 
 impl Default for Config {
     fn default() -> Self {
-        let tools = ["create*", "update*", "delete*", "send*", "write*", "codeExecution"];
+        let tools = [
+            "*create*",
+            "*update*",
+            "*delete*",
+            "*remove*",
+            "*send*",
+            "*write*",
+            "edit*",
+            "*_edit*",
+            "*code*exec*",
+        ];
         Self { tools: tools.map(Pattern::new).to_vec(), action: Action::Block, texts: OwnTexts::default() }
     }
 }

@@ -18,7 +18,7 @@
 //!
 //! # Example
 //! With `categories = { retrieval = { tools = ["search*"], calls = 3 } }` the fourth search of a turn is blocked
-//! with `BUDGET_EXCEEDED`, `calls_used = 3`, `calls_limit = 3`; other tools go on. With `tools = { "*search*" = 20 }`
+//! with `BUDGET_EXCEEDED`, `used = 3`, `limit = 3`; other tools go on. With `tools = { "*search*" = 20 }`
 //! each tool that fits may be called 20 times.
 
 use super::about::{About, NO_LIMITS};
@@ -307,13 +307,12 @@ impl TurnLimits {
         let numbers = [("used", &used as &dyn Display), ("limit", &limit)];
         let message =
             self.texts.fill(&BLOCKED, &[numbers[0], numbers[1], ("what", &what), ("advice", &advice)]);
-        Reason::new(ReasonKind::BudgetExceeded, message)
-            .with(vec![("calls_used", used), ("calls_limit", limit)])
+        Reason::new(ReasonKind::BudgetExceeded, message).with(vec![("used", used), ("limit", limit)])
     }
 
     fn too_many_at_once(&self, in_reply: u64) -> Reason {
         let message = self.texts.fill(&AT_ONCE, &[("limit", &self.parallel)]);
-        let numbers = vec![("calls_in_reply", in_reply), ("calls_limit", self.parallel)];
+        let numbers = vec![("used", in_reply), ("limit", self.parallel)];
         Reason::new(ReasonKind::BudgetExceeded, message).retryable().with(numbers)
     }
 }
@@ -407,7 +406,7 @@ mod tests {
         assert_eq!(allowed(&mut used_up, &["searchAll"]), [true], "another tool of the same pattern");
         assert_eq!(allowed(&mut used_up, &["Web_Search"]), [false], "as programs look it up");
         let reason = reason(&mut used_up, "web_search");
-        assert_eq!(reason.numbers, [("calls_used", 2), ("calls_limit", 2)]);
+        assert_eq!(reason.numbers, [("used", 2), ("limit", 2)]);
         assert!(reason.message.contains("2 of 2 calls of web_search in this turn"), "{}", reason.message);
         assert_eq!(allowed(&mut judge(table, &next_turn(&turn("web_search", 2))), &["web_search"]), [true]);
         let mut parallel = judge(table, &turn("f", 1));
@@ -443,7 +442,7 @@ mod tests {
         assert_eq!(allowed(&mut second, &["f", "g", "f"]), [true, false, false]);
         let reason = reason(&mut second, "f");
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
-        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert_eq!(reason.numbers, [("used", 3), ("limit", 3)]);
         assert!(reason.message.contains("Give your final answer now"), "{}", reason.message);
         assert_eq!(allowed(&mut judge("calls = 3", &next_turn(&turn("f", 5))), &["f"]), [true]);
         assert_eq!(allowed(&mut judge("", &turn("f", 99)), &["f"]), [true], "0 switches off");
@@ -455,7 +454,7 @@ mod tests {
         assert_eq!(allowed(&mut judge, &["f", "g", "f"]), [true, true, false]);
         let reason = reason(&mut judge, "g");
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, true));
-        assert_eq!(reason.numbers, [("calls_in_reply", 2), ("calls_limit", 2)]);
+        assert_eq!(reason.numbers, [("used", 2), ("limit", 2)]);
         assert!(reason.message.contains("Call fewer at once"), "{}", reason.message);
         assert!(judge.rule(1, "f", None, 0).is_allowed(), "another choice has calls of its own");
     }
@@ -469,7 +468,7 @@ mod tests {
         );
         let reason = reason(&mut judge, "searchAll");
         assert_eq!((reason.kind, reason.retryable), (ReasonKind::BudgetExceeded, false));
-        assert_eq!(reason.numbers, [("calls_used", 3), ("calls_limit", 3)]);
+        assert_eq!(reason.numbers, [("used", 3), ("limit", 3)]);
         assert!(
             reason.message.contains("3 of 3 calls of retrieval tools in this turn are used"),
             "{}",

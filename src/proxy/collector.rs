@@ -4,7 +4,7 @@
 use super::body::UpBody;
 use super::read::{Patience, read_body};
 use super::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::config::Traces;
+use crate::config::{Traces, without_secrets};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::http::uri::PathAndQuery;
@@ -54,7 +54,7 @@ impl CollectorClient {
     /// A variable is not set or cannot be a header's value, or the roots of trust cannot be read.
     pub fn new(traces: &Traces, address: &Uri, like: &UpstreamSettings) -> Result<Self, CollectorError> {
         let wrong = || {
-            let (url, problem) = (address.to_string(), "is not a URL");
+            let (url, problem) = (without_secrets(&address.to_string()), "is not a URL");
             CollectorError::Url(UpstreamSetupError::Url { url, problem })
         };
         // An upstream maps `/v1` to its own path, which is empty here.

@@ -35,6 +35,7 @@ mod redirects;
 mod refusals;
 pub mod relay;
 pub mod respond;
+pub mod session;
 mod spelling;
 mod steps;
 mod stored_judge;

@@ -20,8 +20,8 @@ use crate::store::answers::ModelAnswers;
 use crate::store::summaries::Pins;
 use crate::telemetry::request_record::SummaryResult;
 use bytes::Bytes;
-use hyper::http::Request;
 use hyper::http::request::Parts;
+use hyper::http::{Request, StatusCode};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +33,9 @@ use tokio::time::{Instant, timeout_at};
 const MOST_RUNNING: usize = 64;
 /// The longest answer that is read.
 const MOST_BYTES: u64 = 256 * 1024;
+/// Statuses of client errors that may pass.
+const PASSING: [StatusCode; 3] =
+    [StatusCode::REQUEST_TIMEOUT, StatusCode::CONFLICT, StatusCode::TOO_MANY_REQUESTS];
 
 /// Asks for summaries.
 pub struct Summariser {
@@ -181,7 +184,7 @@ impl AppState {
     }
 
     async fn answer_of(&self, wanted: &SummaryWanted, request: Request<UpBody>) -> Option<Arc<str>> {
-        let body = self.reply_of(&wanted.terms.endpoint, wanted.terms.timeout, request).await?;
+        let body = self.reply_of(&wanted.terms.endpoint, wanted.terms.timeout, request).await.ok()?;
         let Answer { text, usage } = answer(&body, wanted.terms.words);
         self.telemetry.metrics.count_summary_tokens(usage.prompt, usage.completion);
         text
@@ -193,13 +196,24 @@ impl AppState {
         endpoint: &ModelEndpoint,
         timeout: Duration,
         request: Request<UpBody>,
-    ) -> Option<Bytes> {
+    ) -> Result<Bytes, NoReply> {
         let upstream = self.summaries.endpoints.upstream(endpoint).unwrap_or(&self.upstream);
-        let response = upstream.send(request).await.ok()?;
-        if !response.status().is_success() {
-            return None;
+        let response = upstream.send(request).await.map_err(|_| NoReply::Failed)?;
+        let status = response.status();
+        if !status.is_success() {
+            let is_refused = status.is_client_error() && !PASSING.contains(&status);
+            return Err(if is_refused { NoReply::Refused } else { NoReply::Failed });
         }
         let patience = Patience { pause: timeout, whole: timeout };
-        read_body(&mut response.into_body(), None, MOST_BYTES, patience).await.ok()
+        let read = read_body(&mut response.into_body(), None, MOST_BYTES, patience).await;
+        read.map_err(|_| NoReply::Failed)
     }
+}
+
+/// Why another model gave no reply.
+enum NoReply {
+    /// It refuses the question, and would refuse it again.
+    Refused,
+    /// It failed, which may pass.
+    Failed,
 }

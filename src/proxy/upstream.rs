@@ -15,6 +15,7 @@ use super::spelling::{self, Governed};
 use super::target::Base;
 use super::tls::{self, CaFileError};
 use super::upstream_key::UpstreamKey;
+use crate::config::without_secrets;
 use hyper::body::Body;
 use hyper::body::Incoming;
 use hyper::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
@@ -88,8 +89,8 @@ impl Upstream {
     /// Reads the roots of trust; connects to nothing yet.
     pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
         let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2, key } = settings;
-        let base =
-            Base::new(&url).map_err(|problem| UpstreamSetupError::Url { url: shown(&url), problem })?;
+        let base = Base::new(&url)
+            .map_err(|problem| UpstreamSetupError::Url { url: without_secrets(&url.to_string()), problem })?;
         let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let base_is_https = base.is_https();
         let prior_knowledge = http2 && !base_is_https;
@@ -307,13 +308,6 @@ impl std::fmt::Debug for Upstream {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Upstream").field("name", &self.name()).finish_non_exhaustive()
     }
-}
-
-/// A URL for a message: without user or query, which may hold credentials.
-fn shown(url: &Uri) -> String {
-    let scheme = url.scheme_str().map_or_else(String::new, |scheme| format!("{scheme}://"));
-    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    format!("{scheme}{}{port}{}", url.host().unwrap_or_default(), url.path())
 }
 
 /// The failure of one attempt.

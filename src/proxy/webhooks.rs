@@ -6,7 +6,7 @@ use super::body::UpBody;
 use super::drain::Drain;
 use super::handler::AppState;
 use super::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
-use crate::config::Config;
+use crate::config::{Config, without_path};
 use crate::conversation::identity::Domain;
 use crate::policy::approvals::Webhook;
 use crate::secret::random_key;
@@ -125,8 +125,9 @@ fn endpoints(
 
 impl Endpoint {
     fn of(webhook: &Webhook, like: &UpstreamSettings) -> Result<Self, WebhookSetupError> {
-        let wrong =
-            |problem| WebhookSetupError::Url(UpstreamSetupError::Url { url: webhook.url.clone(), problem });
+        let wrong = |problem| {
+            WebhookSetupError::Url(UpstreamSetupError::Url { url: without_path(&webhook.url), problem })
+        };
         let url: Uri = webhook.url.parse().map_err(|_| wrong("is not a URL"))?;
         let path = url.path_and_query().map_or("/", |path| path.as_str());
         // An upstream maps `/v1` to its own path, which is empty here.

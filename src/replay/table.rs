@@ -5,6 +5,7 @@ use super::input::{Flaw, InputPosition};
 use super::report::{Report, source_of};
 use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
 use crate::plural::noun_after;
+use crate::wire::unseen::is_unseen;
 use std::io::{self, Write};
 
 /// Limits that are shown, the fullest first.
@@ -258,7 +259,7 @@ fn head(names: &[&str]) -> Vec<String> {
 
 /// A name from a recording, fit for a terminal.
 fn shown(name: &str) -> String {
-    let clean = name.chars().map(|letter| if letter.is_control() { '?' } else { letter });
+    let clean = name.chars().map(|letter| if is_unseen(letter) { '?' } else { letter });
     clean.take(LONGEST_NAME).collect()
 }
 

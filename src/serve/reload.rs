@@ -51,6 +51,7 @@ impl Running {
             stop_scope: Arc::new(StopScope::of(&config)),
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
+            upstream: app.upstream.name().into(),
             ..(*pages.admin).clone()
         };
         telemetry.log.set_level(log_settings(&config.log).level);

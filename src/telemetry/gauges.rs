@@ -41,7 +41,7 @@ impl Metrics {
             store_errors: self.store.errors(),
             reloads: self.reloads.count(RELOADS[0]),
             refused_reloads: self.reloads.count(RELOADS[1]),
-            lost_recordings: self.lost_recordings.get(),
+            lost_recordings: self.lost.recordings.get(),
             loaded_ms: self.gauges.loaded_seconds().saturating_mul(1_000),
         }
     }

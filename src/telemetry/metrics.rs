@@ -6,6 +6,7 @@ use super::billed::Summaries;
 use super::families::{Contexts, Counters, Maker, Requests};
 use super::gauges::Gauges;
 use super::gen_ai::GenAi;
+use super::lost::Lost;
 use super::models::{Model, Models};
 use super::request_record::{
     LimitUse, On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult,
@@ -52,9 +53,8 @@ pub struct Metrics {
     gen_ai: GenAi,
     context: Contexts,
     client_gone: IntCounter,
-    lost_log_lines: IntCounter,
-    lost_audit_lines: IntCounter,
-    pub(super) lost_recordings: IntCounter,
+    wrong_tokens: IntCounter,
+    pub(super) lost: Lost,
     pub(super) reloads: Counters,
     tls: TlsMetrics,
     pub(super) gauges: Gauges,
@@ -137,22 +137,15 @@ impl Metrics {
             )?,
             gen_ai: GenAi::new(&make)?,
             context: Contexts::new(&make)?,
-            client_gone: make
-                .counter("toolrein_client_gone_total", "Requests whose client left before the reply's end.")?,
-            lost_log_lines: make.counter(
-                "toolrein_log_lines_lost_total",
-                "Log lines that were not written, because they came too fast or writing failed.",
+            client_gone: make.counter(
+                "toolrein_client_gone_total",
+                "Requests whose client left before the reply's end.",
             )?,
-            lost_audit_lines: make.counter(
-                "toolrein_audit_lines_lost_total",
-                "Lines of the audit log that were not written: the disk is full, the file cannot be opened, or \
-                 they came too fast.",
+            wrong_tokens: make.counter(
+                "toolrein_admin_wrong_tokens_total",
+                "Requests to protected pages of the admin port with a wrong token.",
             )?,
-            lost_recordings: make.counter(
-                "toolrein_recordings_lost_total",
-                "Requests that were to be recorded and were not: the disk is full, the directory cannot be written, or \
-                 they came too fast.",
-            )?,
+            lost: Lost::new(&make)?,
             reloads: make.words_from_zero(
                 "toolrein_config_reloads_total",
                 "Reloads of the configuration: ok (replaced), refused (unchanged).",
@@ -171,6 +164,11 @@ impl Metrics {
     pub fn stream_opened(&self) -> StreamGuard {
         self.gauges.streams_open.inc();
         StreamGuard(self.gauges.streams_open.clone())
+    }
+
+    /// Counts an attempt to open a protected page of the admin port with a wrong token.
+    pub fn count_wrong_token(&self) {
+        self.wrong_tokens.inc();
     }
 
     /// Counts that the configuration was reloaded, and whether it was accepted.
@@ -296,19 +294,6 @@ impl Metrics {
         for result in record.results.iter().filter(|_| !record.repeated) {
             self.tools.tool(&result.tool).result(result);
         }
-    }
-
-    pub(super) fn add_lost_log_lines(&self, lost: u64) {
-        self.lost_log_lines.inc_by(lost);
-    }
-
-    pub(super) fn add_lost_audit_lines(&self, lost: u64) {
-        self.lost_audit_lines.inc_by(lost);
-    }
-
-    /// Counts requests that were to be recorded and were not.
-    pub fn add_lost_recordings(&self, lost: u64) {
-        self.lost_recordings.inc_by(lost);
     }
 
     fn record_tokens(&self, record: &RequestRecord, model: &Model) {

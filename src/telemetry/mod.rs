@@ -15,6 +15,7 @@ mod gen_ai;
 mod line;
 pub mod live;
 pub mod log;
+mod lost;
 pub mod metrics;
 mod models;
 mod queue;

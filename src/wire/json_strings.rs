@@ -62,7 +62,7 @@ pub fn map_strings(json: &str, mut map: impl FnMut(&str) -> Option<String>) -> O
 }
 
 /// Where the string ends whose inside `rest` begins with: the place of the quote.
-fn string_end(rest: &[u8]) -> usize {
+pub(super) fn string_end(rest: &[u8]) -> usize {
     let mut at = 0;
     while let Some(next) = memchr::memchr2(b'"', b'\\', &rest[at..]) {
         if rest[at + next] == b'"' {

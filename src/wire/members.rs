@@ -70,6 +70,12 @@ pub fn string_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<Str>, Fault> {
     Ok(None)
 }
 
+/// Reads a whole number; any other value is passed and counts as absent.
+pub fn whole_number_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<u64>, Fault> {
+    let span = scanner.skip()?;
+    Ok(std::str::from_utf8(span.of(scanner.text())).ok().and_then(|number| number.parse().ok()))
+}
+
 /// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could still be taken for
 /// one of them: an object where a list is expected or the other way round, unless it is empty, and names that differ in
 /// case alone (Go's `encoding/json` ignores case).

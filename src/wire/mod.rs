@@ -2,6 +2,7 @@
 //! nothing of any API, of conversations or of sockets.
 
 pub mod body;
+pub mod decoded;
 pub mod escaped_text;
 pub mod first_characters;
 pub mod hidden_unicode;
@@ -11,4 +12,5 @@ pub mod members;
 pub mod sniff;
 pub mod splice;
 pub mod sse;
+pub mod unseen;
 pub mod whole_json;

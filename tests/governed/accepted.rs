@@ -39,6 +39,10 @@ fn refused_names() -> Vec<String> {
 
 const BROKEN: &str = r#"{"path":"a.txt","text":"he said "hi""}"#;
 
+/// Arguments that some parser refuses, and models write.
+const NO_JSON: [&str; 5] =
+    [BROKEN, "{\"text\":\"two\nlines\"}", "{\"n\":01}", "{\"text\":\"\\ud800\"}", "{\"n\":1e999}"];
+
 /// A client of chat completions that declares `search` and `write_file`.
 struct Chat {
     body: Value,
@@ -146,15 +150,15 @@ fn chat_a_call_that_repeats_an_id_or_has_none_gets_an_id_of_its_own() {
 
 #[test]
 fn chat_broken_arguments_are_wrapped_in_an_object() {
-    for stream in BOTH {
-        let upstream = strict_upstream(|nth, request| match nth {
-            0 => Reply::speech(request, &Speech::calls(&[("call_a", "write_file", BROKEN)])),
+    for (stream, broken) in BOTH.into_iter().flat_map(|stream| NO_JSON.map(|broken| (stream, broken))) {
+        let upstream = strict_upstream(move |nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("call_a", "wipe", broken)])),
             _ => Reply::speech(request, &Speech::text("Done.")),
         });
-        let toolrein = Toolrein::before(&upstream, "[policy.arguments]\n");
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
         let shown = talk_on(&upstream, &toolrein, stream, 2);
         let arguments = shown[1]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
-        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], BROKEN);
+        assert_eq!(serde_json::from_str::<Value>(arguments).unwrap()["invalid_arguments"], broken);
     }
 }
 
@@ -249,7 +253,10 @@ fn output(nth: usize, tool: &str, arguments: &str) -> Output {
 #[test]
 fn responses_names_and_arguments_that_providers_refuse_become_accepted_ones() {
     let cases = refused_names().into_iter().map(|name| (name, "{}".to_owned()));
-    let broken = [BROKEN, "", "[1]", "7"].map(|arguments| ("write_file".to_owned(), arguments.to_owned()));
+    let broken = NO_JSON
+        .into_iter()
+        .chain(["", "[1]", "7"])
+        .map(|arguments| ("write_file".to_owned(), arguments.to_owned()));
     for (name, arguments) in cases.chain(broken) {
         for stream in BOTH {
             let made = (name.clone(), arguments.clone());
@@ -271,6 +278,50 @@ fn responses_names_and_arguments_that_providers_refuse_become_accepted_ones() {
             assert_eq!(responses_kit::input(&upstream.request(2))[..shown.len()], shown[..]);
             upstream.assert_clean();
         }
+    }
+}
+
+#[test]
+fn responses_blocked_calls_without_an_id_of_their_own_get_one() {
+    let call = |id: &str, call_id: Value| json!({"type": "function_call", "status": "completed", "id": id, "call_id": call_id, "name": "wipe", "arguments": "{}"});
+    for stream in BOTH {
+        for [one, other] in [
+            [call("fc_1", Value::Null), call("fc_2", json!("call_2"))],
+            [call("fc_1", json!("call_1")), call("fc_1", json!("call_2"))],
+        ] {
+            let upstream = strict_upstream(move |nth, request| match nth {
+                0 => Output::new(0).item(one.clone()).item(other.clone()).reply(request),
+                _ => Output::text(nth, "Done.").reply(request),
+            });
+            let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+            let answer = responses_kit::Talk::new(stream).ask(&toolrein);
+            assert_eq!(answer.said(), "Done.");
+            assert_eq!(upstream.requests().len(), 2);
+            let input = responses_kit::input(&upstream.request(1));
+            let named = |member: &str| -> Vec<String> {
+                input.iter().filter_map(|item| item[member].as_str()).map(str::to_owned).collect()
+            };
+            for (member, distinct, all) in [("call_id", 2, 4), ("id", named("id").len(), named("id").len())] {
+                let ids: std::collections::BTreeSet<String> = named(member).into_iter().collect();
+                assert_eq!((ids.len(), named(member).len()), (distinct, all), "{input:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn responses_a_message_without_text_before_a_blocked_call_is_not_sent_back() {
+    for (stream, blank) in BOTH.into_iter().flat_map(|stream| [(stream, ""), (stream, "\n\n")]) {
+        let upstream = strict_upstream(move |nth, request| match nth {
+            0 => Output::new(0).says(blank).call("a", "wipe", "{}").reply(request),
+            _ => Output::text(nth, "Done.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\n");
+        let answer = responses_kit::Talk::new(stream).ask(&toolrein);
+        assert_eq!(answer.said(), "Done.");
+        let kinds: Vec<_> = responses_kit::input(&upstream.request(1));
+        let kinds: Vec<_> = kinds.iter().map(|item| item["type"].as_str().unwrap_or("message")).collect();
+        assert_eq!(kinds, ["message", "function_call", "function_call_output"]);
     }
 }
 

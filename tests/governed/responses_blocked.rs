@@ -299,7 +299,7 @@ fn a_wrapper_call_counts_its_calls_and_so_does_the_history_of_a_client_that_ran_
 fn as_shipped_a_tool_that_stays_empty_is_closed_and_an_undeclared_one_is_not_run() {
     for (stream, (name, reason)) in BOTH
         .into_iter()
-        .flat_map(|stream| [("g", "MODE_RESTRICTED"), ("f", "LOOP_DETECTED")].map(|it| (stream, it)))
+        .flat_map(|stream| [("g", "NOT_FOUND"), ("f", "LOOP_DETECTED")].map(|it| (stream, it)))
     {
         let upstream = Scripted::start(move |nth, request| {
             let output = Output::new(nth).call(&format!("{nth}"), name, "{\"a\":9}");

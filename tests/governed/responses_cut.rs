@@ -4,10 +4,10 @@
 use crate::responses_kit::{Talk, tool, url};
 use crate::support::client::post;
 use crate::support::program::Toolrein;
-use crate::support::reply::Reply;
+use crate::support::reply::{Reply, Speech};
 use crate::support::responses::{Output, event};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::BOTH;
+use crate::talk::{BOTH, chat};
 use serde_json::{Value, json};
 
 const REASONS: [&str; 2] = ["max_output_tokens", "content_filter"];
@@ -93,6 +93,56 @@ fn half_a_call_that_is_forbidden_or_needs_an_approval_is_left_out_of_a_reply_tha
 }
 
 #[test]
+fn half_a_call_that_is_blocked_by_its_name_is_left_out_and_not_asked_for_again() {
+    for stream in BOTH {
+        let output = Output::new(0).says("I pay.").call("secret", "g", "{\"amount\":1");
+        let upstream = Scripted::start(move |_, request| cut(&output, REASONS[0], true, request));
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"g\"]\n");
+        let text = ask(&toolrein, stream);
+        assert!(text.contains("max_output_tokens") && !text.contains("amount"), "{text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {text}");
+
+        let upstream = Scripted::start(move |_, _| {
+            let speech = Speech::calls(&[("secret", "pay", "{\"amount\":1")]);
+            let (mut whole, mut chunks) = (speech.whole(), speech.chunks(false));
+            for reply in [&mut whole, chunks.last_mut().unwrap()] {
+                reply["choices"][0]["finish_reason"] = "length".into();
+            }
+            if stream { Reply::events(&chunks) } else { Reply::json(200, &whole) }
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"pay\"]\n");
+        let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "q"}],
+            "tools": [{"type": "function", "function": {"name": "pay"}}]});
+        let text = chat(&toolrein, body.to_string()).text();
+        assert!(text.contains("\"length\"") && !text.contains("amount"), "{text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {text}");
+    }
+}
+
+#[test]
+fn a_chat_completion_that_was_cut_within_a_call_passes_as_it_came_whatever_word_says_so() {
+    for (stream, reason) in BOTH.into_iter().flat_map(|stream| {
+        ["length", "MAX_TOKENS", "sensitive", "network_error", "abort", "time_limit", "content_filter"]
+            .map(|reason| (stream, reason))
+    }) {
+        let upstream = Scripted::start(move |_, _| {
+            let speech = Speech::calls(&[("a", "f", "{\"path\":\"/tm")]);
+            let (mut whole, mut chunks) = (speech.whole(), speech.chunks(false));
+            for reply in [&mut whole, chunks.last_mut().unwrap()] {
+                reply["choices"][0]["finish_reason"] = reason.into();
+            }
+            if stream { Reply::events(&chunks) } else { Reply::json(200, &whole) }
+        });
+        let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": "q"}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
+        let text = chat(&toolrein, body.to_string()).text();
+        assert!(text.contains(reason) && text.contains("/tm"), "{stream} {reason} {text}");
+        assert_eq!(upstream.requests().len(), 1, "{stream} {reason}");
+    }
+}
+
+#[test]
 fn a_whole_call_is_judged_by_its_arguments_although_its_item_claims_to_be_cut() {
     for stream in BOTH {
         let upstream = Scripted::start(|nth, request| match nth {
@@ -105,5 +155,48 @@ fn a_whole_call_is_judged_by_its_arguments_although_its_item_claims_to_be_cut() 
         talk.body["tools"] = json!([{"type": "function", "name": "f", "parameters": schema}]);
         let text = post(&url(&toolrein), talk.body.to_string()).text();
         assert!(text.contains("Then not.") && !text.contains("seven"), "{text}");
+    }
+}
+
+#[test]
+fn a_reply_that_took_all_tokens_that_the_request_allows_was_cut_whatever_it_says() {
+    // llama.cpp's server calls such a reply completed. The kit's replies say that they took 5 tokens.
+    for (stream, limit, is_cut) in BOTH.into_iter().flat_map(|stream| [(stream, 5, true), (stream, 6, false)])
+    {
+        let output = Output::calls(0, &[("a", "f", "{\"path\":\"/tm")]);
+        let reply = output.clone();
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => reply.reply(request),
+            _ => Output::text(nth, "Then not.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let mut talk = Talk::new(stream).with_tools(json!([tool("f")]));
+        talk.body["max_output_tokens"] = limit.into();
+        let text = post(&url(&toolrein), talk.body.to_string()).text();
+        assert_eq!(upstream.requests().len(), if is_cut { 1 } else { 2 }, "{stream} {limit} {text}");
+        if is_cut {
+            let sent = output.reply(&upstream.request(0));
+            assert_eq!(text, String::from_utf8(crate::talk::bytes_of(&sent)).unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_whole_chat_completion_that_took_all_tokens_was_cut_whatever_it_says() {
+    // vLLM says `tool_calls` where a reply ended for its length within a call.
+    for (member, limit, is_cut) in
+        [("max_tokens", 5, true), ("max_completion_tokens", 5, true), ("max_tokens", 6, false)]
+    {
+        let upstream = Scripted::start(|nth, request| match nth {
+            0 => Reply::speech(request, &Speech::calls(&[("a", "f", "{\"path\":\"/tm")])),
+            _ => Reply::speech(request, &Speech::text("Then not.")),
+        });
+        let toolrein = Toolrein::before(&upstream, "base = \"shipped\"\n");
+        let mut body = json!({"model": "m", "messages": [{"role": "user", "content": "q"}],
+            "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]});
+        body[member] = limit.into();
+        let text = chat(&toolrein, body.to_string()).text();
+        assert_eq!(upstream.requests().len(), if is_cut { 1 } else { 2 }, "{member} {limit} {text}");
+        assert_eq!(text.contains("/tm"), is_cut, "{text}");
     }
 }

@@ -45,6 +45,43 @@ fn repaired(history: &[Value], refusal: &'static str, accepts: fn(&[Value]) -> b
     }
 }
 
+#[test]
+fn the_line_that_no_tools_were_used_comes_first_in_the_stream_and_in_its_last_event() {
+    for stream in BOTH {
+        for thinks in [false, true] {
+            let upstream = Scripted::start(move |nth, request| {
+                let output = if thinks { Output::new(nth).thinks() } else { Output::new(nth) };
+                match request.json()["tools"].is_null() {
+                    true => output.says("Without tools, then.").says("So be it.").reply(request),
+                    false => refuse("Tool use with function calling is unsupported"),
+                }
+            });
+            let toolrein = Toolrein::before(&upstream, "upstream.tools_unsupported_tell = \"text\"\n");
+            let mut talk = Talk::new(stream);
+            let answer = talk.ask(&toolrein);
+            let said =
+                "(This model does not support tools. It answered without them.)Without tools, then.So be it.";
+            assert_eq!(answer.said(), said, "{}", answer.text());
+            let reasoning = if thinks { &["reasoning:rs_1_0"][..] } else { &[] };
+            assert_eq!(answer.kinds(), [&["assistant"][..], reasoning, &["assistant"; 2][..]].concat());
+            if stream {
+                let events = crate::support::responses::events(&answer.text());
+                let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
+                let mut streamed: Vec<(u64, Value)> = done
+                    .map(|event| (event["output_index"].as_u64().unwrap(), event["item"]["id"].clone()))
+                    .collect();
+                streamed.sort_by_key(|(index, _)| *index);
+                let listed: Vec<Value> = answer.items().iter().map(|item| item["id"].clone()).collect();
+                let streamed: Vec<Value> = streamed.into_iter().map(|(_, id)| id).collect();
+                assert_eq!(streamed, listed, "{}", answer.text());
+            }
+            // The client sends the items back in this order, and the conversation goes on.
+            talk.go_on(&answer).say("And now?");
+            talk.ask(&toolrein);
+        }
+    }
+}
+
 fn names_are_accepted(items: &[Value]) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let calls = items.iter().filter(|item| item["type"] == "function_call");

@@ -309,7 +309,7 @@ fn calls() -> impl Strategy<Value = Vec<(String, Vec<String>)>> {
         vec![],
         vec!["{}"],
         vec!["{\"a\"", ":1}"],
-        vec!["{\"question\":", "\"Which?\"}"],
+        vec!["{\"question\":\"Which?\",", "\"context\":\"\"}"],
         vec!["{\"a\":1", ",\"b\":2", "}"],
         vec!["{", "broken"],
         vec![" "],

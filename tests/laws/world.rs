@@ -136,6 +136,7 @@ down_to = 0.5
 /// Values hidden in most results and user messages, some of them by chance, which are cut and read again.
 const REDACTING: &str = r#"
 [policy.redact]
+restore = ["*"]
 user_text = true
 patterns = { word = "[b-d]{4}", line = "error at line [0-9]*[05]" }
 [policy.injection]

@@ -116,7 +116,11 @@ fn other_calls_of_the_reply_run_first_and_the_model_reads_why() {
 #[test]
 fn a_question_beside_calls_that_are_all_blocked_is_put() {
     in_both_forms(|form| {
-        let calls = [("s1", "search", "{}"), ("q1", ASK, WHICH), ("q2", ASK, "{\"question\":\"And?\"}")];
+        let calls = [
+            ("s1", "search", "{}"),
+            ("q1", ASK, WHICH),
+            ("q2", ASK, "{\"question\":\"And?\",\"context\":\"\"}"),
+        ];
         let upstream = Scripted::start(move |nth, request| match nth {
             0 => says(request, "", &calls),
             _ => text("Fine.", request),
@@ -145,7 +149,14 @@ fn a_question_beside_calls_that_are_all_blocked_is_put() {
 #[test]
 fn a_question_that_cannot_be_put_goes_back_to_the_model() {
     in_both_forms(|form| {
-        for arguments in ["{}", "{\"question\":\"  \"}", "Which one?", "{\"question\":"] {
+        for arguments in [
+            "{}",
+            "{\"question\":\"  \",\"context\":\"x\"}",
+            "{\"question\":\"Which one?\"}",
+            "{\"context\":\"There are two.\"}",
+            "Which one?",
+            "{\"question\":",
+        ] {
             let upstream = Scripted::start(move |nth, request| match nth {
                 0 => says(request, "", &[("q1", ASK, arguments)]),
                 _ => says(request, "", &[("q2", ASK, WHICH)]),
@@ -218,8 +229,11 @@ fn each_of_several_choices_asks_its_own_question() {
     in_both_forms(|form| {
         let upstream = Scripted::start(|_, request| {
             let speeches = [
-                Speech { text: "Hm.".into(), ..Speech::calls(&[("q1", ASK, r#"{"question":"One?"}"#)]) },
-                Speech::calls(&[("q2", ASK, r#"{"question":"Two?"}"#)]),
+                Speech {
+                    text: "Hm.".into(),
+                    ..Speech::calls(&[("q1", ASK, r#"{"question":"One?","context":""}"#)])
+                },
+                Speech::calls(&[("q2", ASK, r#"{"question":"Two?","context":""}"#)]),
             ];
             if request.json()["stream"] == true {
                 let mut chunks: Vec<Value> = Vec::new();

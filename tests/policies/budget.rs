@@ -99,7 +99,11 @@ fn billed_tokens_are_announced_once_a_threshold_and_end_in_the_final_answer() {
         );
         let envelope = messages(&requests[5]).pop().unwrap()["content"].as_str().unwrap().to_owned();
         let envelope: Value = serde_json::from_str(&envelope).unwrap();
-        assert_eq!(envelope["error"]["billed_tokens_used"], 100);
+        let error = &envelope["error"];
+        assert_eq!(
+            (&error["used"], &error["limit"], &error["billed_tokens_used"]),
+            (&100.into(), &100.into(), &100.into())
+        );
         // The next turn continues the conversation's sum, and no earlier message changes.
         talk.add(&said);
         talk.say("And now?");

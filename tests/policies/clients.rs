@@ -206,7 +206,7 @@ fn searcher() -> Scripted {
             _ if messages.contains("search results in a row") => Speech::calls(&[(
                 &id,
                 "ask_for_clarification",
-                "{\"question\":\"What is Anna's family name?\"}",
+                "{\"question\":\"What is Anna's family name?\",\"context\":\"\"}",
             )]),
             _ => Speech::calls(&[(&id, "search", &format!("{{\"query\":\"Anna {nth}\"}}"))]),
         };

@@ -1,6 +1,7 @@
 //! `definitions`: a tool whose definition changes within a conversation, or that carries instructions, as the model, the
 //! client and the metrics see it; streamed and whole, on both endpoints.
 
+use crate::responses_kit::Talk as Responses;
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
@@ -158,6 +159,105 @@ fn the_responses_api_is_watched_too() {
     Request::post(&format!("{}/v1/responses", program.origin()), body.to_string()).send();
     let shown = upstream.request(0).json()["tools"][0]["description"].as_str().unwrap().to_owned();
     assert!(shown.starts_with("[toolrein: ") && shown.ends_with(INJECTED), "{shown}");
+}
+
+/// The model calls `list` of the namespace or server `crm` in its second reply, and else speaks.
+fn lister(kind: &'static str) -> Scripted {
+    Scripted::start(move |nth, request| match (nth, kind) {
+        (1, "mcp") => {
+            let item = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "list", "server_label": "crm", "arguments": "{}"});
+            Output::new(nth).item(item).reply(request)
+        }
+        (1, _) => {
+            let item = json!({"type": "function_call", "id": "fc_a", "call_id": "call_a", "status": "completed",
+                "name": "list", "namespace": "crm", "arguments": "{}"});
+            Output::new(nth).item(item).reply(request)
+        }
+        _ => Output::text(nth, "Well.").reply(request),
+    })
+}
+
+fn described(kind: &str, description: &str) -> Value {
+    let tool = json!({"type": "function", "name": "list", "description": "Lists.", "parameters": {"type": "object"}});
+    match kind {
+        "mcp" => {
+            json!([{"type": "mcp", "server_label": "crm", "server_url": "https://crm.example", "server_description": description,
+            "require_approval": "always"}])
+        }
+        _ => json!([{"type": "namespace", "name": "crm", "description": description, "tools": [tool]}]),
+    }
+}
+
+#[test]
+fn the_description_of_a_namespace_or_server_is_pinned_and_read_like_a_tools() {
+    for (stream, kind) in [(false, "namespace"), (true, "namespace"), (false, "mcp"), (true, "mcp")] {
+        let member = if kind == "mcp" { "server_description" } else { "description" };
+        for (settings, first, second, is_blocked, begins, action) in [
+            ("", "Orders.", "Orders.", false, "Orders.", None),
+            (
+                "",
+                "Orders.",
+                "All orders.",
+                false,
+                "[toolrein: the definition of this tool has changed",
+                Some("changed"),
+            ),
+            (
+                "",
+                INJECTED,
+                INJECTED,
+                false,
+                "[toolrein: the definition of this tool may contain",
+                Some("instructions"),
+            ),
+            ("on_change = \"block\"", "Orders.", "All orders.", true, "All orders.", Some("changed")),
+            ("on_instructions = \"block\"", "Orders.", INJECTED, true, "[toolrein: ", Some("instructions")),
+        ] {
+            let upstream = lister(kind);
+            let program = Toolrein::before(&upstream, &format!("[policy.definitions]\n{settings}\n"));
+            Responses::new(stream).with_tools(described(kind, first)).ask(&program);
+            let mut talk = Responses::new(stream).with_tools(described(kind, second));
+            talk.add(json!({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Well."}]}));
+            let answer = talk.say("Do it.").ask(&program);
+            let kinds = answer.kinds();
+            assert_eq!(kinds == ["assistant"], is_blocked, "{kind} {settings}: {kinds:?}");
+            let shown = upstream.request(1).json()["tools"][0][member].as_str().unwrap().to_owned();
+            let is_shown = shown.starts_with(begins) || is_blocked && shown == second;
+            assert!(is_shown && shown.ends_with(second), "{kind} {settings}: {shown}");
+            match action {
+                Some(action) => counted(&program, action, 1.0),
+                None => assert!(!program.metrics().contains("policy=\"definitions\"")),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tool_in_the_place_of_another_that_programs_run_alike_is_a_change_of_it() {
+    in_both_forms(|form| {
+        for (first, second, is_change) in [
+            ("add", "Add", true),
+            ("Add", "add", true),
+            ("add_item", "functions.add_item", true),
+            ("add", "subtract", false),
+        ] {
+            let upstream = Scripted::start(move |nth, request| match nth {
+                0 => text("Hello.", request),
+                1 => Reply::speech(request, &Speech::calls(&[("call_add_00001", second, "{}")])),
+                _ => text("Without it.", request),
+            });
+            let program = Toolrein::before(&upstream, "[policy.definitions]\non_change = \"block\"\n");
+            let mut talk = Talk::new(form);
+            let named = |name: &str| json!({"type": "function", "function": {"name": name, "description": "Adds.", "parameters": {"type": "object"}}});
+            talk.members["tools"] = json!([named(first)]);
+            talk.add(&talk.ask(&program));
+            talk.members["tools"] = json!([named(second)]);
+            talk.say("Do it.");
+            let said = talk.ask(&program);
+            assert_eq!(said.calls.is_empty(), is_change, "{second} after {first}: {:?}", said.calls);
+            counted(&program, if is_change { "changed" } else { "appeared" }, 1.0);
+        }
+    });
 }
 
 #[test]

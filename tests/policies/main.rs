@@ -38,6 +38,8 @@ mod quota;
 mod rate_limit;
 mod read_more;
 mod redact;
+mod redact_escapes;
+mod redact_shapes;
 mod repeats;
 mod rewrite_query;
 mod serial;

@@ -10,7 +10,7 @@ use crate::talk::{Form, Talk, in_both_forms, text};
 use serde_json::{Value, json};
 
 /// Names under which a client may keep the tool `pay`.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "mcp__shop__pay",
     "shop__pay",
     "shop.pay",
@@ -18,6 +18,7 @@ const NAMES: [&str; 8] = [
     "shop/pay",
     "Shop.Pay",
     "mcp_shop_pay",
+    "shop.mcp_shop_pay",
     "functions.shop.pay",
 ];
 /// Names of other tools.

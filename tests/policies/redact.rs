@@ -13,7 +13,7 @@ use std::sync::Mutex;
 const MAIL: &str = "anna@example.org";
 const CARD: &str = "4111 1111 1111 1111";
 const RESULT: &str = "Anna, anna@example.org, 4111 1111 1111 1111\n\"api_key\": \"9aF3kLm2Qx7Z\"";
-const ON: &str = "[policy.redact]\n";
+const ON: &str = "[policy.redact]\nrestore = [\"*\"]\n";
 
 /// The placeholder of this kind that the model has read last.
 fn read_by_the_model(request: &Recorded, kind: &str) -> String {
@@ -164,7 +164,10 @@ fn a_forced_answer_gets_the_values_too() {
             let arguments = json!({"to": read_by_the_model(request, "EMAIL")}).to_string();
             Reply::speech(request, &Speech::calls(&[("b", "search", &arguments)]))
         });
-        let program = Toolrein::before(&upstream, "[policy.redact]\nuser_text = true\n[policy.budget]\n");
+        let program = Toolrein::before(
+            &upstream,
+            "[policy.redact]\nrestore = [\"*\"]\nuser_text = true\n[policy.budget]\n",
+        );
         let mut talk = Talk::new(form);
         talk.members["tool_choice"] = json!({"type": "function", "function": {"name": "search"}});
         talk.say(&format!("Extract: {MAIL}"));
@@ -178,7 +181,7 @@ fn a_forced_answer_gets_the_values_too() {
 fn a_person_approves_what_will_run_and_the_model_never_reads_it() {
     in_both_forms(|form| {
         let upstream = Scripted::start(mails);
-        let settings = "[policy.redact]\n[policy.confirm]\ntools = [\"search\"]\n";
+        let settings = "[policy.redact]\nrestore = [\"*\"]\n[policy.confirm]\ntools = [\"search\"]\n";
         let program = Toolrein::before(&upstream, settings);
         let mut talk = Talk::new(form);
         talk.add(&talk.ask(&program));

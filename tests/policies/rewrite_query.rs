@@ -236,6 +236,59 @@ fn without_a_good_answer_in_time_the_tidied_query_runs() {
 }
 
 #[test]
+fn a_small_model_that_fails_is_asked_once_more_and_one_that_refuses_is_not() {
+    let broken = || Reply::bytes(200, "text/html", "<html>");
+    let empty = || Reply::text("");
+    let failing = || Reply::error(503, "server_error", "x", "overloaded");
+    let busy = || Reply::error(429, "rate_limit", "x", "slow down");
+    let refusing = || Reply::error(404, "invalid_request_error", "x", "no such model");
+    let all: [(fn() -> Reply, usize); 5] = [(broken, 2), (empty, 2), (failing, 2), (busy, 2), (refusing, 1)];
+    for (failure, most) in all {
+        for recovers in [true, false] {
+            in_both_forms(|form| {
+                let asked = std::sync::atomic::AtomicUsize::new(0);
+                let upstream = Scripted::start(move |_, request| {
+                    if !is_question(request) {
+                        return Reply::speech(request, &Speech::calls(&[("call_0", "search", ARGUMENTS)]));
+                    }
+                    let is_first = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+                    if is_first || !recovers { failure() } else { Reply::text("Rust release") }
+                });
+                let program = Toolrein::before(&upstream, &format!("{ON}{SMALL}"));
+                let said = Talk::new(form).ask(&program);
+                said.assert_coherent(form);
+                let shorter = recovers && most == 2;
+                let expected = if shorter { ARGUMENTS.replace(QUERY, "Rust release") } else { rewritten() };
+                assert_eq!(said.calls[0].2, expected);
+                assert_eq!(upstream.requests().into_iter().filter(is_question).count(), most);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_question_for_the_latest_loses_its_opening_and_gains_the_year() {
+    for (asked, searched) in [
+        ("What are the latest React features?", "latest React features"),
+        ("what's the current price of Bitcoin", "current price of Bitcoin"),
+        ("Can you tell me who is the current CEO of Acme?", "current CEO of Acme"),
+        ("Was sind die neuesten Funktionen von React?", "neuesten Funktionen von React"),
+        ("¿Cuáles son las últimas noticias de Madrid?", "últimas noticias de Madrid"),
+    ] {
+        in_both_forms(|form| {
+            let arguments = json!({ "query": asked }).to_string();
+            let upstream = Scripted::start(move |_, request| {
+                Reply::speech(request, &Speech::calls(&[("call_0", "search", &arguments)]))
+            });
+            let program = Toolrein::before(&upstream, ON);
+            let said = Talk::new(form).ask(&program);
+            let ran: Value = serde_json::from_str(&said.calls[0].2).unwrap();
+            assert_eq!(ran["query"], format!("{searched} {}", year()), "{asked}");
+        });
+    }
+}
+
+#[test]
 fn an_address_of_the_operators_never_sees_the_callers_key() {
     for (key, expected) in [("", None), ("key_env = \"SMALL_KEY\"\n", Some("Bearer sk-operator"))] {
         let (callers, own) = (searching(1), searching(0));

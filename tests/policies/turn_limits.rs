@@ -33,10 +33,7 @@ fn of_many_calls_at_once_the_first_run_and_the_others_are_made_later() {
         let messages = upstream.request(1).json()["messages"].clone();
         let envelope: Value = serde_json::from_str(messages[2]["content"].as_str().unwrap()).unwrap();
         assert_eq!(envelope["error"]["type"], "BUDGET_EXCEEDED");
-        assert_eq!(
-            (&envelope["error"]["retryable"], &envelope["error"]["calls_limit"]),
-            (&true.into(), &2.into())
-        );
+        assert_eq!((&envelope["error"]["retryable"], &envelope["error"]["limit"]), (&true.into(), &2.into()));
         upstream.assert_clean();
     });
 }

@@ -26,6 +26,8 @@ with_each_client!(
     chat_keeps_the_newest_two_results_whole_and_a_small_model_summarises_the_rest,
 );
 
+/// What a student says first: the profile wants ten words before points are awarded.
+const HELLO: &str = "Hello! I am ready to look at the first card.";
 const FIRST: &str = r#"{"card_id":"c1","points":2}"#;
 const SECOND: &str = r#"{"card_id":"c2","points":3}"#;
 const AWARD: Turn = Calls(&[("a", "award_points", FIRST)]);
@@ -128,7 +130,7 @@ fn a_lesson_goes_on_by_itself_and_the_model_is_told_after_each_turn(way: Way) {
     ]);
     let program = program(&upstream);
     let mut talk = lesson(way);
-    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks.", "Thank you!"]);
+    talk.say(&program, &[HELLO, "A cat.", "It sleeps.", "A dog.", "It barks.", "Thank you!"]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points", "show_next_card"]);
     let all = [
         "start",
@@ -188,7 +190,7 @@ fn the_next_card_comes_once_however_often_it_is_called_for(way: Way) {
     ]);
     let program = program(&upstream);
     let mut talk = lesson(way);
-    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog."]);
+    talk.say(&program, &[HELLO, "A cat.", "It sleeps.", "A dog."]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
     assert_eq!(
         refused(&upstream),
@@ -216,7 +218,7 @@ fn points_are_awarded_neither_without_a_conversation_nor_from_a_wrong_state(way:
     ]);
     let program = program(&upstream);
     let mut talk = lesson(way);
-    talk.say(&program, &["Give me points!", "A cat.", "It sleeps.", "Great!"]);
+    talk.say(&program, &["Give me points!", "A cat.", "It sleeps.", "Great, what comes next?"]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card"]);
     assert_eq!(
         refused(&upstream),
@@ -243,7 +245,7 @@ fn points_are_awarded_once_and_for_the_card_on_the_table(way: Way) {
     ]);
     let program = program(&upstream);
     let mut talk = lesson(way);
-    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks."]);
+    talk.say(&program, &[HELLO, "A cat.", "It sleeps.", "A dog.", "It barks."]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points"]);
     assert_eq!(awarded(&talk), ["c1", "c2"]);
     assert_eq!(
@@ -287,7 +289,7 @@ fn awards_without_a_card_go_one_to_each_card(way: Way) {
     let program = program(&upstream);
     let mut talk = lesson(way);
     talk.tools[0]["function"]["parameters"] = json!({"type": "object"});
-    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "A dog.", "It barks."]);
+    talk.say(&program, &[HELLO, "A cat.", "It sleeps.", "A dog.", "It barks."]);
     assert_eq!(talk.ran(), ["award_points", "show_next_card", "award_points"]);
     assert_eq!(refused(&upstream), ["award_points STATE_RESTRICTED next_card"]);
     upstream.assert_clean();
@@ -307,7 +309,7 @@ fn a_failed_award_may_be_made_again_and_then_never_more(way: Way) {
     let program = program(&upstream);
     let mut talk = lesson(way);
     talk.results["award_points"] = json!(["Error: the board is locked", ""]);
-    talk.say(&program, &["Hello!", "A cat.", "It sleeps.", "More!"]);
+    talk.say(&program, &[HELLO, "A cat.", "It sleeps.", "More!"]);
     assert_eq!(talk.ran(), ["award_points", "award_points"], "the failed one and the good one");
     assert_eq!(told(upstream.requests().last().unwrap())[3..], ["award", "next_card"]);
     assert_eq!(refused(&upstream), ["award_points STATE_RESTRICTED next_card"; 2]);
@@ -328,7 +330,7 @@ fn a_lesson_goes_on_where_it_was_after_disconnects_and_restarts(way: Way) {
     ]);
     let mut talk = lesson(way);
     let before = program(&upstream);
-    talk.say(&before, &["Hello!"]);
+    talk.say(&before, &[HELLO]);
     disconnect(&talk, &before, (&upstream, 1), "A cat.");
     before.stop();
     // Another process with the same settings, and another client that remembers what the first had heard.

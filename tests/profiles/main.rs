@@ -14,6 +14,7 @@ mod talk;
 
 mod choice;
 mod clients;
+mod documents;
 mod shipped;
 
 use support::client::Request;

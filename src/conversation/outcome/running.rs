@@ -172,7 +172,8 @@ pub(super) fn says_text(text: &str) -> bool {
         JobState::Unknown => {}
     }
     let words = words(text);
-    has_running_row(text)
+    says_so_elsewhere(text)
+        || has_running_row(text)
         || says_in_progress(&words)
         || is_unfinished(&words)
         || asks_to_wait(&words)
@@ -181,6 +182,40 @@ pub(super) fn says_text(text: &str) -> bool {
         || (text.len() <= LONGEST_BARE
             && words.first().is_some_and(|word| is_running(word))
             && of_words(&words) == JobState::Running)
+}
+
+/// Whether a short text says in another language than English that something goes on.
+fn says_so_elsewhere(text: &str) -> bool {
+    const GOES_ON: [&str; 24] = [
+        "läuft noch",
+        "wird noch",
+        "in bearbeitung",
+        "wird ausgeführt",
+        "noch nicht fertig",
+        "noch nicht abgeschlossen",
+        "en cours",
+        "pas encore",
+        "en curso",
+        "en proceso",
+        "ejecutándose",
+        "em andamento",
+        "em execução",
+        "in corso",
+        "выполняется",
+        "обрабатывается",
+        "运行中",
+        "进行中",
+        "处理中",
+        "执行中",
+        "実行中",
+        "処理中",
+        "진행 중",
+        "처리 중",
+    ];
+    const ENDS: [&str; 8] = ["fehler", "erreur", "error", "erro", "ошибк", "失败", "失敗", "실패"];
+    let text = text.to_lowercase();
+    let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
+    text.len() <= LONGEST_TEXT && has(&GOES_ON) && !has(&ENDS)
 }
 
 /// The state in a line that names it: `Status: RUNNING`, `state=queued`, `<status>running</status>`.

@@ -209,8 +209,9 @@ mod tests {
         let result: Value = serde_json::from_str(messages[1]["content"].as_str().unwrap()).unwrap();
         assert_eq!(
             result,
-            serde_json::json!({"ok": false, "error": {"type": "RATE_LIMIT", "message": "wait", "retryable": true,
-                "retry_after_ms": 41_000}, "meta": {"by": "toolrein", "policy": "rate_limit"}})
+            serde_json::json!({"ok": false, "version": "1.0.0", "error": {"type": "RATE_LIMIT", "message": "wait",
+                "retryable": true, "partialSideEffects": false, "retry_after_ms": 41_000},
+                "meta": {"by": "toolrein", "policy": "rate_limit"}})
         );
         assert_eq!(messages[2]["tool_call_id"], "call_1");
     }

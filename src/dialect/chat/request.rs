@@ -6,7 +6,7 @@ use crate::conversation::checkpoint::{Checkpoint, Head, List};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, string_or_skip};
+use crate::wire::members::{Member, SeenMembers, string_or_skip, whole_number_or_skip};
 use std::sync::Arc;
 
 /// Reads a request body.
@@ -98,13 +98,14 @@ fn parse_member(
             scanner.skip_kind(kind)?;
         }
         b"n" => {
-            let span = scanner.skip()?;
-            let number = std::str::from_utf8(span.of(scanner.text())).ok().and_then(|n| n.parse().ok());
-            request.choices = number.unwrap_or(1);
+            request.choices = whole_number_or_skip(scanner)?.and_then(|n| n.try_into().ok()).unwrap_or(1);
         }
         b"stream_options" => {
             let span = scanner.skip()?;
             request.include_usage = is_member_true(scanner.text(), span, b"include_usage")?;
+        }
+        b"max_tokens" | b"max_completion_tokens" => {
+            request.output_limit = whole_number_or_skip(scanner)?.or(request.output_limit);
         }
         b"response_format" => request.structured = parse_structured(scanner)?,
         _ => {

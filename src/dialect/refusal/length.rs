@@ -5,26 +5,26 @@ use super::simple::SimpleText;
 
 /// What a request sends to the model.
 const INPUT: &str = "prompt|prompts|input|inputs|messages|conversation|chat history|sequence|sequences|dialogue|\
-    transcript|tokens in request|tokens in the request|tokens in your request";
+    transcript|message history|you sent|you passed|tokens in|tokens in request|tokens in the request|tokens in your request";
 /// Words that may mean the input, where no output is mentioned.
 const REQUEST: &str = "request|requested|text|total tokens|token count|content";
 /// What the model writes.
 const OUTPUT: &str = "max tokens|maximum tokens|max completion tokens|max output tokens|max new tokens|completion tokens|\
     output tokens|new tokens|completion|generation|output";
 const UNIT: &str = "token|tokens|context length|context window|context size|context limit|context len|context exceed*|\
-    context overflow*|n ctx|num ctx|model len|model length|input length|prompt length|sequence length|\
+    context overflow*|context budget|n ctx|num ctx|model len|model length|input length|prompt length|sequence length|\
     messages length|input size|prompt size";
 const EXCESS: &str = "exceed*|overflow*|surpass*|too long|too large|too many|too big|longer than|larger than|greater than|\
     more than|higher than|bigger than|beyond|above|over the|over by|not fit|doesnt fit|cannot fit|cant fit|\
     no room|not enough|reduce|shorten*|truncate|less than|at most|must be <|>|out of context|run out|\
     ran out|reached";
-const LIMIT: &str = "max|maximum|limit|limits|limited|window|capacity|allowed|allows|supports|support|at most|up to|\
+const LIMIT: &str = "max|maximum|limit|limits|limited|window|capacity|allowed|allows|accepts|accept|supports|support|supported|ceiling|cap|at most|up to|\
     configured|available|size|length|len|n ctx|num ctx|threshold|less than|fewer than|must be|must have";
 /// Words that are an excess and a limit at once.
 const TOO_LONG: &str = "too long|too many|too large|too big|exceed*|overflow*|>";
 /// Of rates, prices and plans, of time, and of sizes that are no context.
 const OTHER: &str = "per minute|per min|per hour|per day|per second|per month|tpm|tpd|rpm|rate limit*|rate limited|quota|\
-    credit|credits|balance|afford|billing|budget|budget tokens|plan|subscription|tier|throttl*|deadline|\
+    credit|credits|balance|afford|billing|max budget|budget has|budget limit|spending|budget tokens|plan|subscription|tier|throttl*|deadline|\
     timeout|timed out|concurrency|schema|schemas|array too long|string too long|stop sequences|cache key|\
     logprobs";
 /// Parts of a request that a shorter history does not shorten; an error about the whole may name them too.

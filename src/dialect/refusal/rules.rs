@@ -177,9 +177,19 @@ pub(super) const RULES: &[Rule] = &[
         "phi-4 has no function-calling support",
     )
     .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS ~ capability|feature|functionality ~ NOT ~ SUPPORTED",
+        "tool_use: capability not available on model",
+    )
+    .not_after(CONDITION),
     rule(Tools, "no|lacks|lack|lacking ~ support ~ TOOLS", "This model has no support for tool use")
         .not_after(CONDITION),
-    rule(Tools, "no|lacks|lack|lacking tool support", "the chat template lacks tool support")
+    rule(
+        Tools,
+        "no|lacks|lack|lacking tool|function support|capability|capabilities",
+        "the chat template lacks tool support",
+    )
         .not_after(CONDITION),
     rule(Tools, "UNABLE use|call|invoke|handle ~ TOOLS", "Cannot use tools with this model")
         .not_after(CONDITION),

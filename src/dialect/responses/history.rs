@@ -40,7 +40,9 @@ impl Known {
         shown: &[Bytes],
         owed: &[Bytes],
     ) -> Self {
-        let mut items: Vec<Box<RawValue>> = sent(request, body).iter().filter_map(short).collect();
+        // What the upstream still needs is kept whole, so that policies read all of it before it is sent.
+        let kept = |item: &Bytes| if owed.contains(item) { raw(item) } else { short(item) };
+        let mut items: Vec<Box<RawValue>> = sent(request, body).iter().filter_map(kept).collect();
         items.extend(shown.iter().filter_map(short));
         bound(&mut items);
         Self { upstream_id, items, owed: owed.iter().filter_map(|item| raw(item)).collect() }

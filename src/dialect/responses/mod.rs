@@ -95,7 +95,7 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     }
 
     fn hidden_items(&self, exchange: &Bytes) -> Bytes {
-        rounds::items(exchange)
+        rounds::joined_items(exchange)
     }
 
     fn plain_exchange(&self, exchange: &Bytes) -> Bytes {
@@ -107,7 +107,7 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
     }
 
     fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
-        super::calls_in(&[br#"{"input":["#, &rounds::items(exchange)[..], b"]}"].concat(), parse)
+        super::calls_in(&[br#"{"input":["#, &rounds::joined_items(exchange)[..], b"]}"].concat(), parse)
     }
 }
 

@@ -132,6 +132,10 @@ impl<J: CallJudge> ReplyJudge<J> {
             unjudged: Vec::new(),
             is_changed: false,
         };
+        if judge.options.preface.is_some() {
+            // Clients read the items in the order of the list, also where they begin before the line is written.
+            judge.reserve();
+        }
         judge.begin(form, OK);
         judge
     }

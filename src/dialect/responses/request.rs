@@ -9,7 +9,9 @@ use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::conversation::request::{Choice, Request, Tool};
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, differs_in_case, members_of, string_or_skip};
+use crate::wire::members::{
+    Member, SeenMembers, differs_in_case, members_of, string_or_skip, whole_number_or_skip,
+};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -78,7 +80,12 @@ fn go_on(body: &[u8], known: &Arc<Checkpoint>, head: &mut Option<Head>) -> Resul
 
 /// What items may add to a request beside messages. Where they do, there is no checkpoint: it would not have that.
 fn beside_messages(request: &Request) -> (usize, bool, bool, usize) {
-    (request.tools.len(), request.own_ids, request.declares_elsewhere, request.in_containers.len())
+    (
+        request.tools.len() + request.namespaces.len(),
+        request.own_ids,
+        request.declares_elsewhere,
+        request.in_containers.len(),
+    )
 }
 
 /// Reads a whole body. What is before a list of items goes into `head`.
@@ -218,6 +225,7 @@ fn parse_member(
             request.stream = kind == Kind::True;
             scanner.skip_kind(kind)?;
         }
+        b"max_output_tokens" => request.output_limit = whole_number_or_skip(scanner)?,
         b"text" => {
             let text = scanner.skip()?.of(scanner.text());
             let asks = |format: &[u8]| memchr::memmem::find(text, format).is_some();
@@ -404,7 +412,7 @@ fn parse_tool(request: &mut Request, body: &[u8], span: Span, namespace: Option<
         request.tools.push(tool);
         return Ok(());
     }
-    let (mut kind, mut server, mut inner) = (None, None, None);
+    let (mut kind, mut server, mut about_server, mut inner) = (None, None, None, None);
     scanner.object()?;
     while let Some(key) = scanner.member()? {
         match &*decode_bytes(key, body) {
@@ -412,6 +420,7 @@ fn parse_tool(request: &mut Request, body: &[u8], span: Span, namespace: Option<
             b"name" => tool.name = string_or_skip(&mut scanner)?,
             b"server_label" => server = string_or_skip(&mut scanner)?,
             b"description" => tool.description = string_or_skip(&mut scanner)?,
+            b"server_description" => about_server = string_or_skip(&mut scanner)?,
             b"parameters" => tool.parameters = Some(scanner.skip()?),
             b"tools" => inner = Some(scanner.skip()?),
             _ => drop(scanner.skip()?),
@@ -419,13 +428,22 @@ fn parse_tool(request: &mut Request, body: &[u8], span: Span, namespace: Option<
     }
     match kind.map(|kind| decode(kind, body)).as_deref() {
         Some("namespace") if namespace.is_none() => {
+            request.namespaces.push(tool);
             if let Some(inner) = inner {
                 parse_tools(request, &mut Scanner::within(body, inner), tool.name)?;
             }
             return Ok(());
         }
         // The names of its tools are known to the provider alone.
-        Some("mcp") => (tool.name, tool.namespace) = (None, server),
+        Some("mcp") => {
+            (tool.name, tool.namespace) = (None, server);
+            request.namespaces.push(Tool {
+                name: server,
+                namespace: None,
+                description: about_server,
+                ..tool
+            });
+        }
         Some("local_shell" | "shell" | "apply_patch" | "computer" | "tool_search") => tool.name = kind,
         Some("computer_use_preview") => {
             let computer = |kind: Str| Str { span: Span { end: kind.span.start + 8, ..kind.span }, ..kind };

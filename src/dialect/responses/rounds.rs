@@ -68,13 +68,33 @@ pub fn read(exchange: &[u8]) -> Vec<Element> {
     objects.into_iter().flatten().filter_map(element).collect()
 }
 
-/// The items that such an exchange holds, in their order, separated by commas.
-pub fn items(exchange: &[u8]) -> Bytes {
-    let item = |element| match element {
+/// The items that such an exchange holds, in their order, as they are sent. Messages without text, which bridges put before
+/// calls, are left out: providers refuse them.
+pub fn items(exchange: &[u8]) -> impl Iterator<Item = Bytes> {
+    read(exchange).into_iter().filter_map(|element| match element {
         Element::Reply(_) => None,
-        Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),
-    };
-    read(exchange).into_iter().filter_map(item).collect::<Vec<_>>().join(&b","[..]).into()
+        Element::Shown(item) => (!is_empty_message(&item)).then_some(item),
+        Element::Hidden(item) | Element::Result(item) => Some(item),
+    })
+}
+
+/// [`items`], separated by commas.
+pub fn joined_items(exchange: &[u8]) -> Bytes {
+    items(exchange).collect::<Vec<_>>().join(&b","[..]).into()
+}
+
+fn is_empty_message(item: &Bytes) -> bool {
+    let is_empty_part = |part: &Value| part["type"] == "output_text" && is_blank(&part["text"]);
+    let Ok(item) = serde_json::from_slice::<Value>(item) else { return false };
+    item["type"] == "message"
+        && match &item["content"] {
+            Value::Array(parts) => parts.iter().all(is_empty_part),
+            content => is_blank(content),
+        }
+}
+
+fn is_blank(text: &Value) -> bool {
+    text.as_str().is_some_and(|text| text.trim().is_empty())
 }
 
 /// The hidden exchange with its calls as text in an assistant's messages, and their results as text in a user's messages.
@@ -160,12 +180,28 @@ mod tests {
                 br#"{"type":"function_call_output","call_id":"c","output":"no"}"#,
             )),
         ];
-        let items = items(&plain_exchange(&write(&elements)));
+        let items = joined_items(&plain_exchange(&write(&elements)));
         assert_eq!(
             items,
             r#"{"type":"message","role":"assistant","content":"[called f with {}]"},{"type":"message","role":"user","content":"[result of f]\nno"}"#
         );
         assert_eq!(read(&plain_exchange(&write(&elements)))[0], Element::Reply(String::new()));
+    }
+
+    #[test]
+    fn messages_without_text_are_not_sent() {
+        for (content, is_sent) in [
+            (r#"[{"type":"output_text","text":"","annotations":[]}]"#, false),
+            (r#"[{"type":"output_text","text":"\n\n"}]"#, false),
+            ("[]", false),
+            ("\"\"", false),
+            (r#"[{"type":"output_text","text":"I pay."}]"#, true),
+            (r#"[{"type":"refusal","refusal":"No."}]"#, true),
+        ] {
+            let message = format!(r#"{{"type":"message","role":"assistant","content":{content}}}"#);
+            let exchange = write(&[Element::Shown(message.clone().into())]);
+            assert_eq!(joined_items(&exchange), if is_sent { message } else { String::new() }, "{content}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::notice::place;
 use super::references::put_back;
 use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
-use super::rounds::{Element, read};
+use super::rounds::{Element, items as sent_items, read};
 use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
 use crate::dialect::edit::{
     annotate_tools, ask_whole, change_messages, notices, plan_without_tools, set_member, without,
@@ -282,11 +282,7 @@ fn write_input(
     for (message, exchange) in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
         restore(&items, body, request.messages[*message].span, exchange, splices);
     }
-    let items = rounds.iter().flat_map(|round| read(round)).filter_map(|element| match element {
-        Element::Shown(item) | Element::Hidden(item) | Element::Result(item) => Some(item),
-        Element::Reply(_) => None,
-    });
-    added.extend(items);
+    added.extend(rounds.iter().flat_map(|round| sent_items(round)));
     append(request, body, &added, begins, splices);
 }
 

@@ -48,7 +48,7 @@ const PAIRS: [(&str, &str); 8] = [
 /// What begins a tag of a model: `◁think▷`.
 const TAG: char = '◁';
 /// What opens a part and closes it.
-const TOGGLES: [&str; 6] = ["$$", "%%", "||", "```", "~~~", "////"];
+const TOGGLES: [&str; 7] = ["$$", "%%", "||", "```", "~~~", "////", ":::"];
 /// What opens the head of a document, which some renderers do not show.
 const HEADS: [&str; 3] = ["---", "+++", ";;;"];
 
@@ -115,6 +115,8 @@ fn has_open_tag(text: &str) -> bool {
         let is_end = rest.starts_with('/');
         let name = rest.trim_start_matches('/');
         match name.chars().next() {
+            // By HTML's rules an end tag without a name is a comment up to the next `>`.
+            _ if is_end && !name.starts_with(char::is_alphabetic) => {}
             Some(c) if c.is_alphabetic() || matches!(c, '!' | '?' | '|' | '｜' | '_' | '%') => {}
             _ => continue,
         }
@@ -169,6 +171,10 @@ mod tests {
             "<div style=\"position:fixed\">x</div>",
             "<style>",
             "<textarea>",
+            "I look. </",
+            "I look. </ ",
+            ":::spoiler\n",
+            "::: {.hidden}\n",
             "<think>I should",
             "<|channel|>analysis",
             "◁think▷",

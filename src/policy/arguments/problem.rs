@@ -2,6 +2,7 @@
 //! without the values that were found, which may be long or secret.
 
 use super::lenient::types_of;
+use crate::plan::Issue;
 use crate::plural::counted;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -105,15 +106,29 @@ impl std::fmt::Display for Problem {
 
 /// The first of `problems`, each once, and how many more there are.
 pub fn listed(problems: &[Problem]) -> String {
-    let mut reported: Vec<String> = Vec::new();
-    for problem in problems.iter().map(ToString::to_string) {
+    let reported: Vec<String> = reported(problems).iter().map(ToString::to_string).collect();
+    let more = problems.len().saturating_sub(reported.len());
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{more}", reported.join("; "))
+}
+
+/// The same problems for programs.
+pub fn issues(problems: &[Problem]) -> Vec<Issue> {
+    let issue = |problem: &Problem| Issue {
+        path: problem.path.clone(),
+        message: format!("{}, expected {}", problem.rule, problem.expected),
+    };
+    reported(problems).into_iter().map(issue).collect()
+}
+
+fn reported(problems: &[Problem]) -> Vec<&Problem> {
+    let mut reported: Vec<&Problem> = Vec::new();
+    for problem in problems {
         if reported.len() < MOST_REPORTED && !reported.contains(&problem) {
             reported.push(problem);
         }
     }
-    let more = problems.len().saturating_sub(reported.len());
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    format!("{}{more}", reported.join("; "))
+    reported
 }
 
 /// A tool's name, shortened if it is long.

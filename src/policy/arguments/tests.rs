@@ -2,6 +2,7 @@
 
 use super::super::cases::{Conversation, declaring, policy};
 use super::*;
+use crate::plan::Issue;
 use crate::policy::Entry;
 use serde_json::json;
 
@@ -77,9 +78,10 @@ fn the_model_reads_the_path_the_rule_and_the_expected_value() {
         assert_eq!(reported("", &weather(), arguments), expected, "{arguments}");
         assert!(objection("strict = true", &weather(), arguments).is_some(), "{arguments}");
     }
+    let issue = Issue { path: "city".to_owned(), message: "required, expected string".to_owned() };
     assert_eq!(
         objection("", &weather(), "{}").unwrap(),
-        Reason::new(ReasonKind::Validation, "The call was not run: its arguments do not fit f. city: required, expected string. Correct them and call again.").retryable().with(vec![("problems", 1)])
+        Reason::new(ReasonKind::Validation, "The call was not run: its arguments do not fit f. city: required, expected string. Correct them and call again.").retryable().with(vec![("problems", 1)]).about(vec![issue])
     );
 }
 

@@ -5,7 +5,7 @@ use super::super::RequestFacts;
 use super::super::texts::{Text, Texts, described};
 use crate::conversation::Event;
 use crate::conversation::message::Content;
-use crate::plan::{Clarification, Plan, Proposed, Reason, ReasonKind, Verdict};
+use crate::plan::{Clarification, Issue, Plan, Proposed, Reason, ReasonKind, Verdict};
 use crate::wire::hidden_unicode::strip;
 use crate::wire::json::quote;
 use serde::Deserialize;
@@ -79,11 +79,18 @@ enum Open {
     Question,
 }
 
-/// The call's arguments. Unknown ones are ignored.
+/// The call's arguments. Both are required; unknown ones are ignored.
 #[derive(Deserialize)]
 struct Arguments {
-    question: String,
+    question: Option<String>,
     context: Option<String>,
+}
+
+/// What is wrong with the call's arguments.
+struct Problem {
+    /// The argument, or all of them.
+    path: &'static str,
+    text: String,
 }
 
 /// The tool's declaration with the description in `texts`.
@@ -159,9 +166,10 @@ impl Asking {
                 asked: texts.fill(&ASKED, &[]),
                 put_off: Reason::new(ReasonKind::Clarification, texts.fill(&PUT_OFF, &[])).retryable(),
             }),
-            Err(problem) => {
-                let message = texts.fill(&INVALID, &[("problem", &problem)]);
-                Verdict::Block(Reason::new(ReasonKind::Validation, message).retryable())
+            Err(Problem { path, text }) => {
+                let message = texts.fill(&INVALID, &[("problem", &text)]);
+                let issue = Issue { path: path.to_owned(), message: text };
+                Verdict::Block(Reason::new(ReasonKind::Validation, message).retryable().about(vec![issue]))
             }
         }
     }
@@ -178,22 +186,24 @@ impl Asking {
 }
 
 /// What the user reads of a call with these arguments.
-fn question(arguments: &str, texts: &Texts, max_chars: usize) -> Result<String, String> {
-    let expected = r#"expected arguments such as {"question": "Which of the two orders do you mean?"}"#;
+fn question(arguments: &str, texts: &Texts, max_chars: usize) -> Result<String, Problem> {
+    let expected = r#"expected arguments such as {"question": "Which of the two orders do you mean?", "context": "There are orders 7 and 9."}"#;
+    let problem = |path: &'static str, text: &str| Problem { path, text: format!("{text}; {expected}") };
     let Arguments { question, context } =
-        serde_json::from_str(arguments).map_err(|_| format!("its arguments cannot be read; {expected}"))?;
+        serde_json::from_str(arguments).map_err(|_| problem("arguments", "its arguments cannot be read"))?;
+    let question = question.ok_or_else(|| problem("question", "the question is missing"))?;
+    let context = context.ok_or_else(|| problem("context", "the context is missing"))?;
     // Characters that hide text from people go.
     let visible = |text: String| strip(&text).map_or(text, |(visible, _)| visible);
-    let (question, context) = (visible(question), visible(context.unwrap_or_default()));
+    let (question, context) = (visible(question), visible(context));
     let (question, context) = (question.trim(), context.trim());
     if !question.chars().any(char::is_alphanumeric) {
-        return Err(format!("the question is empty; {expected}"));
+        return Err(problem("question", "the question is empty"));
     }
     let chars = question.chars().count() + context.chars().count();
     if chars > max_chars {
-        return Err(format!(
-            "question and context have {chars} characters, more than the {max_chars} allowed"
-        ));
+        let text = format!("question and context have {chars} characters, more than the {max_chars} allowed");
+        return Err(Problem { path: "question", text });
     }
     Ok(match context.is_empty() {
         true => texts.fill(&QUESTION, &[("question", &question)]),

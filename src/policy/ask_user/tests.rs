@@ -86,6 +86,27 @@ fn a_quality_reported_by_the_tool_outweighs_the_words_of_the_result() {
 }
 
 #[test]
+fn a_result_that_reports_its_quality_level_needs_no_setting() {
+    let asked = queries(&["chess rules", "king moves", "castling"]);
+    let level = |level: &str| {
+        format!(r#"{{"quality":{{"level":"{level}"}},"text":"chess rules king moves castling"}}"#)
+    };
+    for (table, levels, told) in [
+        ("", ["low"; 3], true),
+        ("", ["low", "low", "high"], false),
+        ("", ["medium"; 3], false),
+        ("quality = { good = [\"high\"] }", ["medium"; 3], true),
+        ("quality = { good = [\"high\"] }", ["medium", "HIGH", "low"], false),
+        ("quality = { path = \"\" }", ["low"; 3], false),
+    ] {
+        let results = levels.map(level);
+        let results: Vec<&str> = results.iter().map(String::as_str).collect();
+        let table = format!("diminishing = 0\n{table}");
+        assert_eq!(!notices(&table, &searches(&asked, &results)).is_empty(), told, "{table} {levels:?}");
+    }
+}
+
+#[test]
 fn searches_that_are_answered_by_pictures_have_brought_something() {
     let picture = r#"{"type":"image_url","image_url":{"url":"u"}}"#;
     let step = |at: usize, content: &str, after: &str| {
@@ -128,6 +149,23 @@ fn the_same_topic_counts_whatever_the_order_and_the_filling_words() {
         (["best pizza in Rome", "Rome: the best pizzas?", "what is the best pizza of Rome"], true),
         (["Wo gibt es die beste Pizza in Rome", "Pizza Rome beste", "beste Pizza, Rome!"], true),
         (["pizza rome", "pizza milan", "pizza naples"], false),
+        // The first three content words are the same; the others are not.
+        (
+            [
+                "What is the best pizza in Rome for two people",
+                "best pizza Rome near the old station",
+                "the best pizzas, Rome, open on a Sunday night",
+            ],
+            true,
+        ),
+        (
+            [
+                "best pizza in Rome for two people",
+                "best pizza in Milan near the old station",
+                "best pizza in Naples, open on a Sunday night",
+            ],
+            false,
+        ),
         (["東京 の 天気", "東京の天気", "天気、東京の"], false),
         (["東京の天気", "東京の天気？", "「東京の天気」"], true),
         (["the", "of", "what is it"], false),
@@ -295,32 +333,38 @@ fn the_tool_is_declared_where_the_client_declares_tools_and_none_of_that_name() 
     }
     let declared: serde_json::Value = serde_json::from_str(include_str!("tool.json")).unwrap();
     assert_eq!(declared["name"], TOOL);
+    assert_eq!(declared["parameters"]["required"], serde_json::json!(["question", "context"]));
 }
 
 #[test]
 fn a_valid_question_is_shown_and_an_invalid_one_is_explained_to_the_model() {
-    let long = format!("{{\"question\":\"{}?\"}}", "é".repeat(2_000));
+    let long = format!("{{\"question\":\"{}?\",\"context\":\"\"}}", "é".repeat(2_000));
     for (arguments, expected) in [
-        (r#"{"question":"Which one?"}"#, Ok("Which one?")),
-        (r#"{"question":"Which\n one?","context":null,"more":1}"#, Ok("Which\n one?")),
+        (r#"{"question":"Which one?","context":""}"#, Ok("Which one?")),
+        (r#"{"question":"Which\n one?","context":" ","more":1}"#, Ok("Which\n one?")),
         (r#"{"question":"Which?","context":" I found two. "}"#, Ok("I found two.\n\nWhich?")),
-        (r#"{"question":"Which\udb40\udc41?"}"#, Ok("Which?")),
-        (r#"{"question":" ?! "}"#, Err("the question is empty")),
-        (r#"{"context":"x"}"#, Err("its arguments cannot be read")),
-        (r#"{"question":["x"]}"#, Err("its arguments cannot be read")),
-        ("Which one?", Err("its arguments cannot be read")),
-        ("", Err("its arguments cannot be read")),
-        (r#"{"question":"a","question":"b"}"#, Err("its arguments cannot be read")),
-        (&long, Err("have 2001 characters, more than the 2000 allowed")),
+        (r#"{"question":"Which\udb40\udc41?","context":""}"#, Ok("Which?")),
+        (r#"{"question":" ?! ","context":"x"}"#, Err(("question", "the question is empty"))),
+        (r#"{"context":"x"}"#, Err(("question", "the question is missing"))),
+        (r#"{"question":"Which one?"}"#, Err(("context", "the context is missing"))),
+        (r#"{"question":"Which one?","context":null}"#, Err(("context", "the context is missing"))),
+        (r#"{"question":["x"],"context":"x"}"#, Err(("arguments", "its arguments cannot be read"))),
+        ("Which one?", Err(("arguments", "its arguments cannot be read"))),
+        ("", Err(("arguments", "its arguments cannot be read"))),
+        (r#"{"question":"a","question":"b"}"#, Err(("arguments", "its arguments cannot be read"))),
+        (&long, Err(("question", "have 2001 characters, more than the 2000 allowed"))),
     ] {
         let ruling = ask("tool = true", "", arguments);
         assert!(ruling.own && !ruling.is_allowed(), "{arguments}");
         match expected {
             Ok(question) => assert_eq!(ruling.clarification.unwrap().question, question),
-            Err(problem) => {
+            Err((path, problem)) => {
                 let (_, reason) = &ruling.objections[0];
                 assert_eq!((reason.kind, reason.retryable), (ReasonKind::Validation, true));
                 assert!(reason.message.contains(problem), "{}", reason.message);
+                assert_eq!(reason.issues.len(), 1);
+                let issue = &reason.issues[0];
+                assert!(issue.path == path && issue.message.contains(problem), "{issue:?}");
             }
         }
     }
@@ -341,7 +385,7 @@ fn no_second_question_is_asked_before_the_user_has_written() {
         // As the Responses API has it: text and calls of one reply are items of their own.
         (looks + call, true),
     ] {
-        let ruling = ask("tool = true", &more, r#"{"question":"Which?"}"#);
+        let ruling = ask("tool = true", &more, r#"{"question":"Which?","context":""}"#);
         assert_eq!(ruling.clarification.is_some(), may_ask, "{more}");
         if !may_ask {
             let (_, reason) = &ruling.objections[0];
@@ -350,7 +394,7 @@ fn no_second_question_is_asked_before_the_user_has_written() {
         }
     }
     let mut judge = judge("tool = true", "");
-    let mut asks = |choice| judge.rule(choice, TOOL, Some(r#"{"question":"Which?"}"#), 0);
+    let mut asks = |choice| judge.rule(choice, TOOL, Some(r#"{"question":"Which?","context":""}"#), 0);
     assert!(asks(0).clarification.is_some());
     assert!(asks(0).objections[0].1.message.contains("one question at a time"));
     assert!(asks(1).clarification.is_some(), "another choice");

@@ -99,7 +99,8 @@ impl Turn {
     }
 
     fn add_topic(&mut self, tool: &str, words: Words) {
-        let is_it = |topic: &Topic| topic.tool == tool && topic.words.likeness(&words) >= SAME_TOPIC;
+        let is_same = |known: &Words| known.likeness(&words) >= SAME_TOPIC || known.opens_like(&words);
+        let is_it = |topic: &Topic| topic.tool == tool && is_same(&topic.words);
         if let Some(at) = self.topics.iter().position(is_it) {
             self.topics[at].searches += 1;
         } else if self.topics.len() < MOST_TOPICS {

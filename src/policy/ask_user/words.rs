@@ -1,5 +1,6 @@
 //! Content words of a text, for comparing the topics of searches: folded (compatibility forms, case, Latin diacritics,
-//! a plural s), without stop words, whatever their order; scripts without spaces by bigrams of their characters.
+//! a plural s), without stop words, whatever their order, and the first of them in order; scripts without spaces by bigrams
+//! of their characters.
 
 use super::super::scripts;
 use super::stop_words::is_stop_word;
@@ -12,9 +13,16 @@ const MOST_CHARS: usize = 32_000;
 /// The most words of a text that are kept.
 const MOST_WORDS: usize = 4_000;
 
+/// The words with which a query names its topic.
+const OPENING: usize = 3;
+
 /// Content words, by their hashes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Words(HashSet<u64>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Words {
+    all: HashSet<u64>,
+    /// The first of them in order, up to [`OPENING`]; none after a script without spaces.
+    opening: Vec<u64>,
+}
 
 impl Words {
     /// The content words of `text`, up to a bound.
@@ -29,27 +37,32 @@ impl Words {
         }
         words.end_word();
         words.end_run();
-        Self(words.found)
+        Self { all: words.found, opening: words.opening }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
+    }
+
+    /// Whether both begin with the same three content words.
+    pub(super) fn opens_like(&self, other: &Self) -> bool {
+        self.opening.len() == OPENING && self.opening == other.opening
     }
 
     /// The share of these words that `other` has too, 0 to 1.
     pub(super) fn share_in(&self, other: &Self) -> f64 {
-        ratio(self.common(other), self.0.len())
+        ratio(self.common(other), self.all.len())
     }
 
     /// The words in common of all words of the two, 0 to 1.
     pub(super) fn likeness(&self, other: &Self) -> f64 {
         let common = self.common(other);
-        ratio(common, self.0.len() + other.0.len() - common)
+        ratio(common, self.all.len() + other.all.len() - common)
     }
 
     fn common(&self, other: &Self) -> usize {
-        let (few, many) = if self.0.len() <= other.0.len() { (self, other) } else { (other, self) };
-        few.0.iter().filter(|word| many.0.contains(word)).count()
+        let (few, many) = if self.all.len() <= other.all.len() { (self, other) } else { (other, self) };
+        few.all.iter().filter(|word| many.all.contains(word)).count()
     }
 }
 
@@ -68,7 +81,10 @@ pub(super) fn hash_of(value: impl Hash) -> u64 {
 #[derive(Default)]
 struct Reader {
     found: HashSet<u64>,
+    opening: Vec<u64>,
     word: String,
+    /// A script without spaces was read, in which words have no first ones.
+    is_unspaced: bool,
     /// The last character of a run without spaces, and whether the run has given a bigram.
     run: Option<(char, bool)>,
 }
@@ -79,6 +95,7 @@ impl Reader {
         let char = if char == 'ς' { 'σ' } else { char };
         if is_unspaced(char) {
             self.end_word();
+            self.is_unspaced = true;
             if let Some((before, _)) = self.run {
                 self.found.insert(hash_of([before, char]));
             }
@@ -98,7 +115,11 @@ impl Reader {
         // A letter alone says nothing; a digit does.
         let is_letter = word.chars().nth(1).is_none() && !word.starts_with(|char: char| char.is_numeric());
         if !is_letter && !is_stop_word(&self.word) && !is_stop_word(word) {
-            self.found.insert(hash_of(word));
+            let word = hash_of(word);
+            self.found.insert(word);
+            if self.opening.len() < OPENING && !self.is_unspaced {
+                self.opening.push(word);
+            }
         }
         self.word.clear();
     }
@@ -167,6 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn queries_open_alike_with_the_same_three_content_words_in_order() {
+        for (one, other, alike) in [
+            ("react hooks tutorial", "the React hooks tutorials for beginners with examples", true),
+            ("What are the best Rust web frameworks", "best Rust web servers in production use", true),
+            ("react hooks tutorial", "hooks react tutorial", false),
+            ("react hooks", "react hooks", false),
+            ("react hooks tutorial", "react hooks guide", false),
+            ("東京の天気予報", "東京の天気予報 明日", false),
+            ("weather 東京 tomorrow morning", "weather 東京 tomorrow morning", false),
+        ] {
+            assert_eq!(Words::of(one).opens_like(&Words::of(other)), alike, "{one} / {other}");
+        }
+    }
+
+    #[test]
     fn a_result_is_compared_by_the_share_of_the_query_that_it_has() {
         let query = Words::of("population of Lyon 2024");
         assert_eq!(query.share_in(&Words::of("In 2024 Lyon had a population of 520,774.")), 1.0);
@@ -180,7 +216,7 @@ mod tests {
             let text = words.join(" ");
             let turned: Vec<&str> = words.iter().rev().map(String::as_str).collect();
             let (one, other) = (Words::of(&text), Words::of(&turned.join(" ")));
-            prop_assert_eq!(&one, &other);
+            prop_assert_eq!(&one.all, &other.all);
             let third = Words::of("pizza Rome 東京");
             prop_assert_eq!(one.likeness(&third), third.likeness(&one));
             prop_assert!((0.0..=1.0).contains(&one.share_in(&third)));

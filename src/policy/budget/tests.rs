@@ -258,7 +258,7 @@ const LIMITED: [Limited; 6] = [
         Kind::Calls,
         9,
         "9 of 9 tool calls of this conversation",
-        ("calls_used", 9),
+        ("used", 9),
     ),
     (
         "day = { requests = 2 }",

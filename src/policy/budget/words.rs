@@ -121,16 +121,15 @@ pub(super) fn name_of(scope: Scope, kind: Kind) -> &'static str {
     NAMES[scope as usize][kind as usize]
 }
 
-/// The names of the numbers in the envelope of a blocked call: what is used, and the limit.
-pub(super) fn numbers_of(scope: Scope, kind: Kind) -> [&'static str; 2] {
-    match (scope, kind) {
-        (Scope::Turn, Kind::Calls) => ["used", "limit"],
-        (_, Kind::Calls) => ["calls_used", "calls_limit"],
-        (_, Kind::Requests) => ["requests_used", "requests_limit"],
-        (_, Kind::Tokens) => ["billed_tokens_used", "billed_tokens_limit"],
-        (_, Kind::Nanodollars) => ["spend_microusd_used", "spend_microusd_limit"],
-        (_, Kind::Millis) => ["time_ms_used", "time_ms_limit"],
-        (_, Kind::Context) => ["tokens_used", "tokens_limit"],
+/// The names, with their units, of the numbers in the envelope of a blocked call: what is used, and the limit.
+pub(super) fn numbers_of(kind: Kind) -> [&'static str; 2] {
+    match kind {
+        Kind::Calls => ["calls_used", "calls_limit"],
+        Kind::Requests => ["requests_used", "requests_limit"],
+        Kind::Tokens => ["billed_tokens_used", "billed_tokens_limit"],
+        Kind::Nanodollars => ["spend_microusd_used", "spend_microusd_limit"],
+        Kind::Millis => ["time_ms_used", "time_ms_limit"],
+        Kind::Context => ["tokens_used", "tokens_limit"],
     }
 }
 

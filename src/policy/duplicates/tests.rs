@@ -25,6 +25,21 @@ fn may_pay(table: &str, scenario: &[Step], arguments: &str) -> bool {
 }
 
 #[test]
+fn as_shipped_actions_are_found_behind_the_name_of_their_service_and_what_looks_is_none() {
+    let repeats = |tool: &'static str| {
+        let scenario = [user("q"), calls(&[(tool, ONE, "done")])];
+        passes::<Duplicates>("", &scenario, &[(tool, ONE)])[0]
+    };
+    for tool in ["create_order", "calendar_create_event", "gmail_send_message", "kb.send", "pay", "mail_send"]
+    {
+        assert!(!repeats(tool), "{tool}");
+    }
+    for tool in ["get_order", "check_payment", "list_orders", "kb_search", "get_sender", "find_books"] {
+        assert!(repeats(tool), "{tool}");
+    }
+}
+
+#[test]
 fn a_successful_call_is_not_repeated_and_a_failed_one_may_be_retried() {
     for (what, scenario, arguments, allowed) in [
         ("never done", vec![user("q")], ONE, true),

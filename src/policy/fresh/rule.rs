@@ -25,6 +25,9 @@ pub struct Written {
     /// The oldest that the values may be; 0: any age.
     #[serde(default = "any_age")]
     max_age: Period,
+    /// How old the values may be without being reported; 0: any age.
+    #[serde(default = "any_age")]
+    late: Period,
 }
 
 /// A rule, checked.
@@ -35,6 +38,7 @@ pub struct Rule {
     pub path: Path,
     pub max_calls: u64,
     pub max_age_ms: u64,
+    pub late_ms: u64,
 }
 
 impl Written {
@@ -58,6 +62,7 @@ impl Written {
                 path,
                 max_calls: self.max_calls,
                 max_age_ms: self.max_age.millis(),
+                late_ms: self.late.millis(),
             }),
             (argument, path) => {
                 let wrong = [("argument", argument.err()), ("path", path.err())];

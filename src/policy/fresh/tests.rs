@@ -143,6 +143,24 @@ fn a_value_becomes_stale_with_time_and_one_of_unknown_time_is_stale() {
 }
 
 #[test]
+fn a_call_with_a_value_that_is_later_than_expected_runs_and_is_reported_with_its_result() {
+    let table = rule(", late = \"30s\"");
+    for (later, arguments, reported) in
+        [(30_000, C1, false), (30_001, C1, true), (90_000, C1, true), (90_000, "{}", false)]
+    {
+        let before = [user("q"), call_at(("show", "{}", &card("c1")), 1_000)];
+        assert!(may_award(&table, &before, arguments), "{later}");
+        let [question, show] = before;
+        let scenario = [question, show, call_at(("award", arguments, "ok"), 1_000 + later)];
+        let plan = read(&[policy::<Fresh>(&table)], &scenario).0;
+        let remarks = plan.edits.iter().filter(|edit| {
+            matches!(edit.change, crate::plan::Change::Remark { word: "late", .. }) && edit.message == 4
+        });
+        assert_eq!(remarks.count(), usize::from(reported), "{later} {arguments}");
+    }
+}
+
+#[test]
 fn the_model_reads_what_is_current() {
     let stale = reason(&rule(""), &[user("q"), shown("c1"), shown("c2")], C1);
     let expected = "card_id is \"c1\", but show last gave \"c2\". Use what is current, or call show again.";

@@ -25,7 +25,8 @@ pub struct Worded {
 pub enum Nearness {
     /// The same words and numbers in another form.
     Form,
-    /// And other counts of attempts, nonces or timestamps, which say by their names that they mean nothing.
+    /// And other counts of attempts, nonces or timestamps, which say by their names that they mean nothing; or more blanks or
+    /// marks in a row alone.
     Noise,
     /// And a count or a time that may mean something.
     Count,
@@ -38,6 +39,8 @@ pub enum Nearness {
 pub struct Words {
     /// The length of the arguments as they are written, in bytes.
     bytes: usize,
+    /// Each text without repeated blanks and marks; `None` where a text has no letter or digit.
+    spelling: Option<Value>,
     /// Each text as its words in order: as it is, and without what [`Nearness`] leaves out.
     forms: [Value; 4],
     /// The counts that [`Nearness::Count`] leaves out, in the order of their names.
@@ -77,10 +80,15 @@ impl Words {
             put_in_order(&mut value, noise, &mut counts);
             value
         });
-        Some(Self { bytes: arguments.len(), forms, counts })
+        let mut spelling = value;
+        let spelling = remove_repeated_marks(&mut spelling).then_some(spelling);
+        Some(Self { bytes: arguments.len(), spelling, forms, counts })
     }
 
     fn nearness(&self, other: &Self) -> Option<Nearness> {
+        if self.spelling.is_some() && self.spelling == other.spelling {
+            return Some(Nearness::Noise);
+        }
         let is_equal = |at: usize| self.forms[at] == other.forms[at];
         // As many letters and digits, give or take what is written in another way.
         if self.bytes.abs_diff(other.bytes) <= self.bytes / 2 && is_equal(0) {
@@ -147,6 +155,28 @@ fn is_noise(name: &str, value: &Value, noise: Option<Noise>, counts: &mut Vec<(S
     }
 }
 
+/// Leaves one of several equal blanks or marks in a row, and none at the end of a text. False if a text has no letter or digit,
+/// where every mark may count.
+fn remove_repeated_marks(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) => {
+            let mut out = String::with_capacity(text.len());
+            for char in text.chars() {
+                let char = if char.is_whitespace() { ' ' } else { char };
+                if char.is_alphanumeric() || !out.ends_with(char) {
+                    out.push(char);
+                }
+            }
+            out.truncate(out.trim_end_matches(|char: char| !char.is_alphanumeric()).len());
+            *text = out;
+            !text.is_empty()
+        }
+        Value::Array(values) => values.iter_mut().all(remove_repeated_marks),
+        Value::Object(members) => members.values_mut().all(remove_repeated_marks),
+        _ => true,
+    }
+}
+
 /// The words and numbers of a text, in lower case and in order. A text without any is its own only word.
 fn words(text: &str) -> Vec<String> {
     let lower = text.to_lowercase();
@@ -200,6 +230,13 @@ mod tests {
             (r#"{"nonce":"k3j"}"#.to_owned(), r#"{"nonce":"p0q9"}"#.to_owned(), Nearness::Noise),
             (format!(r#"{{"requestId":"{a}"}}"#), format!(r#"{{"requestId":"{b}"}}"#), Nearness::Noise),
             (r#"{"ts":1764000000}"#.to_owned(), r#"{"ts":1764000013}"#.to_owned(), Nearness::Noise),
+            (
+                r#"{"note":"try number 1"}"#.to_owned(),
+                r#"{"note":"try no. seven"}"#.to_owned(),
+                Nearness::Noise,
+            ),
+            (r#"{"q":"go"}"#.to_owned(), r#"{"q":"go!!!"}"#.to_owned(), Nearness::Noise),
+            (r#"{"q":"a, b"}"#.to_owned(), r#"{"q":"a,  b 🙂🙂"}"#.to_owned(), Nearness::Noise),
             (r#"{"note":"attempt 1"}"#.to_owned(), r#"{"note":"Attempt #7"}"#.to_owned(), Nearness::Noise),
             (r#"{"q":"x, 2nd try"}"#.to_owned(), r#"{"q":"x, third try"}"#.to_owned(), Nearness::Noise),
             (r#"{"t":1764000001.5}"#.to_owned(), r#"{"t":1764000013.25}"#.to_owned(), Nearness::Count),

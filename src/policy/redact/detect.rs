@@ -1,22 +1,32 @@
-//! The detector of values that the model must not read: all rules over one text, in time linear in its length. What is
-//! found is a list of ranges; what becomes of them is not decided here.
+//! The detector of values that the model must not read: all rules over each layer of a decoded text, in time linear in its
+//! length. What is found is a list of ranges; what becomes of them is not decided here.
 
-use super::named::named;
+use super::named::{holds_secret, is_secret_name, named};
 use super::rules::{Kind, RULES, Rule};
+use crate::plan::placeholders::{Occurrence, merged};
+use crate::wire::decoded::Decoded;
 use memchr::memmem;
 use regex::Regex;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The most values of one text. What comes after them is hidden as a whole.
-pub(super) const MOST_FOUND: usize = 5_000;
+const MOST_FOUND: usize = 5_000;
+
+/// How every private key in PEM begins.
+const BEGIN: &str = "-----BEGIN ";
+/// Most strings of a document over which one value may go on: a private key as a list of lines.
+const MOST_STRINGS: usize = 256;
 
 /// A value in a text.
+pub(super) type Found = Occurrence<What>;
+
+/// A value in one layer of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+struct Match {
     /// In bytes.
-    pub(super) range: Range<usize>,
-    pub(super) what: What,
+    range: Range<usize>,
+    what: What,
 }
 
 /// What it is.
@@ -36,11 +46,18 @@ pub(super) struct Detector {
     kinds: Vec<Kind>,
     /// Of the operator, by name.
     pub(super) own: Vec<(Arc<str>, Regex)>,
+    /// The most values of one text. What comes after them is hidden as a whole.
+    most: usize,
 }
 
 impl Detector {
     pub(super) fn new(kinds: Vec<Kind>, own: Vec<(Arc<str>, Regex)>) -> Self {
-        Self { kinds, own }
+        Self { kinds, own, most: MOST_FOUND }
+    }
+
+    /// A detector for texts that hold whole conversations, without a limit to the values in them.
+    pub(super) fn without_limit(kinds: Vec<Kind>, own: Vec<(Arc<str>, Regex)>) -> Self {
+        Self { kinds, own, most: usize::MAX }
     }
 
     /// Whether it finds nothing in any text.
@@ -49,17 +66,46 @@ impl Detector {
     }
 
     /// The values in `text`, in order, without overlaps.
-    pub(super) fn find(&self, text: &str) -> Vec<Found> {
+    pub(super) fn find(&self, text: &Decoded<'_>) -> Vec<Found> {
+        let mut all: Vec<Found> = Vec::new();
+        // From the innermost layer: what is found there is known when an outer one would cut an escape.
+        for layer in (0..text.layers()).rev() {
+            let mut found = Vec::new();
+            for one in self.find_in(text.layer(layer)) {
+                let cuts = text.splits_escape(layer, one.range.start);
+                let is_key = text.layer(layer)[one.range.clone()].starts_with(BEGIN);
+                let mut sources = text.sources(layer, one.range);
+                match one.what {
+                    // What a rule matched beyond the end of a string is no part of the value.
+                    What::Kind(_) if !is_key => sources.truncate(1),
+                    What::Kind(_) if sources.len() > MOST_STRINGS => sources.truncate(1),
+                    _ => {}
+                }
+                if !(cuts && sources.iter().any(|source| touches(&all, source))) {
+                    found.extend(sources.into_iter().map(|range| Found { range, layer, what: one.what }));
+                }
+            }
+            if layer == 0 && self.kinds.contains(&Kind::Secret) {
+                found.extend(named_strings(text));
+            }
+            found.append(&mut all);
+            all = merged(found, What::of_both);
+        }
+        all
+    }
+
+    /// The values in one layer, in order, without overlaps.
+    fn find_in(&self, text: &str) -> Vec<Match> {
         // The operator's come first, so that they name what they find.
         let mut found = Vec::new();
         for (at, (_, regex)) in self.own.iter().enumerate() {
             let values = regex.captures_iter(text).filter_map(|captures| captures.get(1).or(captures.get(0)));
             let values = values.filter(|value| !value.is_empty());
-            add(values.map(|value| value.range()), What::Own(at), text, &mut found);
+            self.add(values.map(|value| value.range()), What::Own(at), text, &mut found);
         }
         if self.kinds.contains(&Kind::Secret) {
-            add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
-            add(named(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
         }
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
             let may_occur = match rule.needs {
@@ -68,22 +114,59 @@ impl Detector {
                 many => text.bytes().any(|byte| many.contains(&byte)),
             };
             if may_occur {
-                add(values_of(rule, text), What::Kind(rule.kind), text, &mut found);
+                self.add(values_of(rule, text), What::Kind(rule.kind), text, &mut found);
             }
         }
-        settle(found, text.len())
+        settle(found, text.len(), self.most)
+    }
+
+    /// Adds these `ranges` of `text`, which are in order; where they are too many, the rest of the text.
+    fn add(
+        &self,
+        ranges: impl Iterator<Item = Range<usize>>,
+        what: What,
+        text: &str,
+        found: &mut Vec<Match>,
+    ) {
+        for (at, range) in ranges.enumerate() {
+            if at == self.most {
+                found.push(Match { range: range.start..text.len(), what: What::Rest });
+                return;
+            }
+            found.push(Match { range, what });
+        }
     }
 }
 
-/// Adds these `ranges` of `text`, which are in order; where they are too many, the rest of the text.
-fn add(ranges: impl Iterator<Item = Range<usize>>, what: What, text: &str, found: &mut Vec<Found>) {
-    for (at, range) in ranges.enumerate() {
-        if at == MOST_FOUND {
-            found.push(Found { range: range.start..text.len(), what: What::Rest });
-            return;
+impl What {
+    /// What two overlapping values are together.
+    pub(super) fn of_both(one: Self, other: Self) -> Self {
+        match (one, other) {
+            (Self::Rest, _) | (_, Self::Rest) => Self::Rest,
+            (Self::Other, other) => other,
+            (one, _) => one,
         }
-        found.push(Found { range, what });
     }
+}
+
+/// Whether a value in `all`, which are in order, overlaps `range`.
+fn touches(all: &[Found], range: &Range<usize>) -> bool {
+    let first = all.partition_point(|one| one.range.end <= range.start);
+    all.get(first).is_some_and(|one| one.range.start < range.end)
+}
+
+/// The strings of documents that their members' names call secret, each whole.
+fn named_strings<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Found> + 'a {
+    let first = text.layer(0);
+    let is_secret = |name: &Range<usize>, value: &Range<usize>| {
+        is_secret_name(&first[name.clone()]) && holds_secret(&first[value.clone()])
+    };
+    let secret = text
+        .strings()
+        .iter()
+        .filter(move |string| string.name.as_ref().is_some_and(|name| is_secret(name, &string.range)));
+    let sources = secret.flat_map(|string| text.sources(0, string.range.clone()));
+    sources.map(|range| Found { range, layer: 0, what: What::Kind(Kind::Secret) })
 }
 
 /// What `rule` finds in `text`.
@@ -141,7 +224,6 @@ fn is_alone(text: &str, range: &Range<usize>, kind: Kind) -> bool {
 
 /// Private keys in PEM, also as a program prints them, with `\n` in place of line ends; also without their end.
 fn private_keys(text: &str) -> impl Iterator<Item = Range<usize>> {
-    const BEGIN: &str = "-----BEGIN ";
     let bytes = text.as_bytes();
     let mut next = 0;
     let mut has_end = true;
@@ -176,12 +258,12 @@ fn key_bytes(bytes: &[u8]) -> usize {
 }
 
 /// The findings in order, overlapping ones as one: a part of a value must not be left. What comes after too many is one.
-fn settle(mut found: Vec<Found>, length: usize) -> Vec<Found> {
+fn settle(mut found: Vec<Match>, length: usize, most: usize) -> Vec<Match> {
     // Stable: of equal beginnings the first rule's finding gives its name.
     found.sort_by_key(|one| one.range.start);
-    let mut settled: Vec<Found> = Vec::with_capacity(found.len().min(MOST_FOUND + 1));
+    let mut settled: Vec<Match> = Vec::with_capacity(found.len().min(most.saturating_add(1)));
     for one in found {
-        let is_full = settled.len() == MOST_FOUND;
+        let is_full = settled.len() == most;
         let last = settled.last_mut().filter(|last| one.range.start < last.range.end);
         let rest = match last {
             Some(last) if one.what != What::Rest => {
@@ -197,7 +279,7 @@ fn settle(mut found: Vec<Found>, length: usize) -> Vec<Found> {
             }
         };
         if rest < length {
-            settled.push(Found { range: rest..length, what: What::Rest });
+            settled.push(Match { range: rest..length, what: What::Rest });
         }
         break;
     }
@@ -219,7 +301,7 @@ mod tests {
             What::Own(_) => "own",
             What::Rest | What::Other => "rest",
         };
-        all().find(text).into_iter().map(|one| (&text[one.range], word(one.what))).collect()
+        all().find(&Decoded::new(text)).into_iter().map(|one| (&text[one.range], word(one.what))).collect()
     }
 
     #[test]
@@ -335,6 +417,37 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_found_to_its_end_whatever_its_escapes() {
+        for (before, value, after) in [
+            ("{\"password\":\"", r#"aB3\"dE5\\gH7 with words"#, "\",\"a\":\"b\"}"),
+            ("{\"password\":[\"", r"aB3dE5\u0067H7", "\"]}"),
+            ("x {\"password\":\"", r#"aB3dE5gH7\" jK9"#, "\",\"a\":\"b\"}"),
+            (r#"x {\"password\":\""#, r#"aB3dE5gH7\\\" jK9"#, r#"\",\"a\":1}"#),
+            ("password='", r"aB3dE5gH7'\''jK9", "' x"),
+            ("password='", r#"aB3dE5gH7'"'"'jK9"#, "' x"),
+            ("password=$'", r"aB3dE5gH7\'jK9", "' x"),
+            ("password=", r"aB3dE5gH7\ jK9\$x", " x"),
+            ("password=\"", "aB3dE5gH7\"\"jK9", "\" x"),
+            (r#"{\"q\":\"password="#, "aB3dE5gH7", r#"\",\"x\":1}"#),
+            ("password=", "aB3dE5gH7", r"\nuser=bob"),
+        ] {
+            let text = format!("{before}{value}{after}");
+            assert_eq!(found(&text), [(value, "secret")], "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_for_the_next_page_and_messages_about_passwords_are_no_secrets() {
+        for text in [
+            r#"{"nextToken":"aB3dE5gH7jK9","next_page_token":"zY9xW7vU5tS3"}"#,
+            "page-token=aB3dE5gH7jK9 continuationToken: zY9xW7vU5tS3",
+            r#"{"password":"must have at least 8 characters","token":["is 2 short"]}"#,
+        ] {
+            assert_eq!(found(text), [], "{text}");
+        }
+    }
+
+    #[test]
     fn a_secret_is_not_taken_for_code() {
         for (before, value) in [
             ("token=", "MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs"),
@@ -388,7 +501,7 @@ mod tests {
     fn passwords_that_begin_alike_take_time_linear_in_the_text() {
         for piece in ["token=", "token=,", "password=a1,", "password=aB3dE5gH7,", "token:secret:"] {
             crate::plan::work::assert_linear(300, |size| {
-                let _ = all().find(&piece.repeat(size));
+                let _ = all().find(&Decoded::new(&piece.repeat(size)));
             });
         }
     }
@@ -399,14 +512,14 @@ mod tests {
         let many = "a@b.de ".repeat(MOST_FOUND + 1);
         let text =
             format!("-----BEGIN PRIVATE KEY-----\n{many}-----END PRIVATE KEY----- and anna@example.org");
-        let found = all().find(&text);
+        let found = all().find(&Decoded::new(&text));
         let is_hidden = |at: usize| found.iter().any(|one| one.range.contains(&at));
         assert!(is_hidden(text.find("anna@").unwrap()), "{found:?}");
         assert_eq!(found.last().map(|last| (last.what, last.range.end)), Some((What::Rest, text.len())));
         assert!(found.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start));
         let own = Detector::new(Vec::new(), vec![("n".into(), Regex::new("n[0-9]").unwrap())]);
         let text = "n1 ".repeat(MOST_FOUND + 2);
-        assert_eq!(own.find(&text).last().map(|last| last.what), Some(What::Rest));
+        assert_eq!(own.find(&Decoded::new(&text)).last().map(|last| last.what), Some(What::Rest));
     }
 
     #[test]
@@ -430,18 +543,18 @@ mod tests {
     fn overlapping_findings_are_one_and_too_many_hide_the_rest() {
         assert_eq!(found("https://u:p4ssw0rd1@x.de/"), [("p4ssw0rd1@x.de", "secret")]);
         let text = "a@b.de ".repeat(MOST_FOUND + 3);
-        let found = all().find(&text);
+        let found = all().find(&Decoded::new(&text));
         assert_eq!(found.len(), MOST_FOUND + 1);
         assert_eq!((found[MOST_FOUND].what, found[MOST_FOUND].range.end), (What::Rest, text.len()));
         // What is no value does not count.
         let text = format!("{}a@b.de", "4111111111111112 ".repeat(2 * MOST_FOUND));
-        assert_eq!(all().find(&text).len(), 1);
+        assert_eq!(all().find(&Decoded::new(&text)).len(), 1);
     }
 
     proptest! {
         #[test]
         fn findings_are_in_order_non_empty_and_do_not_overlap(text in "(a@b\\.de|4111 1111 1111 1111|[+]49 151 12345678|EMP-004217|-----BEGIN PRIVATE KEY-----|-----END |[ .:/é\"-]|[0-9a-z]{1,5}){0,40}") {
-            let found = all().find(&text);
+            let found = all().find(&Decoded::new(&text));
             for one in &found {
                 prop_assert!(!text[one.range.clone()].is_empty());
             }

@@ -1,17 +1,16 @@
 //! Redaction of JSON that is kept instead of sent: the same rules, and placeholders that nobody can restore.
 
-use super::detect::{Detector, What};
+use super::detect::{Detector, Found, What};
 use super::own_patterns;
 use super::rules::{self, Kind};
-use super::value::{Position, REST, SHORT, placeholder, restored_value};
+use super::value::{REST, SHORT, placeholder, restored_value};
 use crate::conversation::identity::{Hash, HashKey};
 use crate::plan::placeholders::{Redaction, SHORTEST, replaced};
 use crate::policy::ConfigError;
-use crate::wire::json_strings::map_strings;
+use crate::wire::decoded::Decoded;
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-/// Replaces values in the strings of JSON texts.
+/// Replaces values in texts, also in the strings of JSON.
 pub struct Redactor {
     detector: Detector,
 }
@@ -38,35 +37,26 @@ impl Redactor {
             return Err(problems);
         }
         rules::compile();
-        Ok(Self { detector: Detector::new(known, own) })
+        Ok(Self { detector: Detector::without_limit(known, own) })
     }
 
-    /// The text `json` with placeholders in its strings; `None` where there is nothing to replace. Equal values get
-    /// equal placeholders under one `key`.
-    pub fn redact(&self, json: &str, key: &HashKey) -> Option<String> {
+    /// `text`, JSON or free text, with placeholders in its strings; `None` where there is nothing to replace. Equal values
+    /// get equal placeholders under one `key`.
+    pub fn redact(&self, text: &str, key: &HashKey) -> Option<String> {
         if self.detector.is_empty() {
             return None;
         }
-        map_strings(json, |text| self.redact_text(text, key))
-    }
-
-    fn redact_text(&self, text: &str, key: &HashKey) -> Option<String> {
-        let found = self.detector.find(text);
-        if found.is_empty() {
-            return None;
-        }
-        let mut places = Position::in_text(text);
-        let mut redaction = |range: Range<usize>, what: What| {
-            let place = places.at(range.clone());
-            let by = self.placeholder(&text[range.clone()], what, &place, key);
-            let by = if place.is_number { format!("\"{by}\"") } else { by };
-            Redaction { range, by: by.into() }
+        let text_as_read = Decoded::new(text);
+        let redaction = |found: Found| {
+            let written = text_as_read.text_of(found.layer, found.range.clone());
+            let by = text_as_read.written_at(&found.range, &self.placeholder(written, found.what, key));
+            Redaction { range: found.range, by: by.into() }
         };
-        let ranges: Vec<Redaction> = found.into_iter().map(|one| redaction(one.range, one.what)).collect();
-        Some(replaced(text, &ranges))
+        let found: Vec<Redaction> = self.detector.find(&text_as_read).into_iter().map(redaction).collect();
+        (!found.is_empty()).then(|| replaced(text, &found))
     }
 
-    fn placeholder(&self, written: &str, what: What, place: &Position, key: &HashKey) -> String {
+    fn placeholder(&self, written: &str, what: What, key: &HashKey) -> String {
         let label = match what {
             What::Kind(kind) => kind.word(),
             What::Own(at) => self.detector.own.get(at).map_or("value", |(name, _)| name),
@@ -76,7 +66,7 @@ impl Redactor {
         if written.len() < SHORTEST {
             return SHORT.to_owned();
         }
-        let value = restored_value(written, place);
+        let value = restored_value(written);
         placeholder(key, Hash::default(), (label, &value), 0).unwrap_or_else(|| SHORT.to_owned())
     }
 }

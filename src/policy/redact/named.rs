@@ -8,12 +8,22 @@ use regex::Regex;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// A name and the sign of an assignment.
-const NAMED: &str = r#"(?i)(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)[\x22'\\]{0,3}\s{0,4}(?::=|=>|=|:)\s{0,4}"#;
+/// How names end that call their value secret.
+const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)";
+/// What comes between a name and its value: quotes, with the backslashes of documents in documents, and the sign of an
+/// assignment.
+const ASSIGNED: &str = r#"[\x22'\\]{0,8}\s{0,4}(?::=|=>|=|:)\s{0,4}"#;
+/// Words before `token` that make it one for the next page of a list, which the program must get back.
+const OF_PAGES: [&str; 7] = ["page", "next", "continuation", "sync", "cursor", "start", "end"];
 
 /// A pattern that does not compile finds nothing; a test holds that it does.
-pub(super) static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NAMED).ok());
+pub(super) static PATTERN: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("(?i){NAMES}{ASSIGNED}")).ok());
+/// A name alone.
+pub(super) static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i){NAMES}$")).ok());
 
+/// A longer name is none, in bytes.
+const LONGEST_NAME: usize = 128;
 /// A shorter value is none, in bytes.
 const SHORTEST: usize = 8;
 /// How much of a value shows what it is, in bytes. What was looked at is looked at again after the next name, so this
@@ -22,7 +32,28 @@ const JUDGED: usize = 256;
 /// Least entropy of a character of a random value, in bits.
 const LEAST_BITS: f64 = 3.0;
 /// Most characters of quotes before a value, with the backslashes of a document in a document.
-const MOST_QUOTES: usize = 3;
+const MOST_QUOTES: usize = 8;
+
+/// Whether the member of a document with this name has a secret as its value.
+pub(super) fn is_secret_name(name: &str) -> bool {
+    let found = NAME.as_ref().filter(|_| name.len() <= LONGEST_NAME).and_then(|pattern| pattern.find(name));
+    found.is_some_and(|found| !is_of_pages(&name[..found.start()], found.as_str()))
+}
+
+/// Whether any word of a string that a name calls secret looks random: then all of it is the secret. A message about a
+/// password has plain words alone.
+pub(super) fn holds_secret(text: &str) -> bool {
+    text.split_whitespace().any(|word| is_secret(word, true))
+}
+
+/// Whether a name that goes on with `name` after `before` is that of a token for the next page.
+fn is_of_pages(before: &str, name: &str) -> bool {
+    let start = before.len().saturating_sub(16);
+    let before = before[before.ceil_char_boundary(start)..].trim_end_matches(['_', '-']).to_ascii_lowercase();
+    name.len() >= 5
+        && name.as_bytes()[..5].eq_ignore_ascii_case(b"token")
+        && OF_PAGES.iter().any(|word| before.ends_with(word))
+}
 
 /// The values, in order.
 pub(super) fn named(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
@@ -31,42 +62,120 @@ pub(super) fn named(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
         loop {
             let name = PATTERN.as_ref()?.find_at(text, from)?;
             from = name.end();
-            let quotes = text[from..].bytes().take(MOST_QUOTES).take_while(|byte| b"\"'`\\".contains(byte));
-            let start = from + quotes.count();
-            let is_quoted = start > from;
-            let is_path = !is_quoted && name.as_str().ends_with(':') && text[start..].starts_with(':');
-            if is_path || !is_secret(&text[start..], is_quoted) {
+            // A dollar sign before quotes makes a shell resolve escapes.
+            let is_shells = text[from..].starts_with("$'") || text[from..].starts_with("$\"");
+            let opening = from + usize::from(is_shells);
+            let quotes =
+                text[opening..].bytes().take(MOST_QUOTES).take_while(|byte| b"\"'`\\".contains(byte));
+            let quotes = quotes.count();
+            let start = if quotes > 0 { opening + quotes } else { from };
+            let is_path = quotes == 0 && name.as_str().ends_with(':') && text[start..].starts_with(':');
+            if is_path || is_of_pages(&text[..name.start()], name.as_str()) {
                 continue;
             }
-            from = start + length(&text[start..], is_quoted);
+            let length = match quotes {
+                0 => is_unquoted_secret(&text[start..]).then(|| unquoted_length(&text[start..])),
+                _ => quoted_secret(&text[start..], &text[opening..start]),
+            };
+            let Some(length) = length else { continue };
+            from = start + length;
             return Some(start..from);
         }
     })
 }
 
-/// Whether a secret begins `text`, by its first bytes.
-fn is_secret(text: &str, is_quoted: bool) -> bool {
+/// How long the secret is that `text` begins with after the `opening` quotes, in bytes: up to the quote that closes them,
+/// if there is one on the line, and otherwise one word.
+fn quoted_secret(text: &str, opening: &str) -> Option<usize> {
     let begins = &text[..text.floor_char_boundary(JUDGED)];
-    let value = &begins[..length(begins, is_quoted)];
+    let word = begins.find(char::is_whitespace).unwrap_or(begins.len());
+    let length = |text: &str| closed_length(text, opening).unwrap_or_else(|| word_length(text));
+    let judged = &begins[..length(begins)];
+    let is_one_word = is_secret(&judged[..judged.len().min(word)], true);
+    (is_one_word || holds_secret(judged)).then(|| length(text))
+}
+
+/// How long the text is up to a quote like the last of `opening`, with as many backslashes before it; `None` if the line
+/// ends before. One with more is a part of the value, and so is one that is doubled, or written as shells write it.
+fn closed_length(text: &str, opening: &str) -> Option<usize> {
+    let (quote, backslashes) =
+        (*opening.as_bytes().last()?, opening.bytes().filter(|byte| *byte == b'\\').count());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(quote, b'\n', &bytes[at..])?;
+        step();
+        if bytes[at] != quote {
+            return None;
+        }
+        let before = bytes[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
+        let shell = [r"'\''", r#"'"'"'"#].iter().find(|quote| text[at..].starts_with(**quote));
+        if let Some(shell) = shell.filter(|_| quote == b'\'') {
+            at += shell.len();
+        } else if backslashes == 0 && quote != b'`' && is_doubled(&bytes[at..]) {
+            at += 2;
+        } else if before % (2 * (backslashes + 1)) == backslashes {
+            return Some(at - backslashes);
+        } else {
+            at += 1;
+        }
+    }
+}
+
+/// Whether two quotes begin `bytes` after which the value goes on.
+fn is_doubled(bytes: &[u8]) -> bool {
+    match bytes {
+        [one, other, next, ..] => one == other && !next.is_ascii_whitespace() && !b",;:)]}\"'".contains(next),
+        _ => false,
+    }
+}
+
+/// How long the word is that begins `text`, whose quotes are not closed.
+fn word_length(text: &str) -> usize {
+    let is_end = |char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '`' | '\\');
+    text.find(is_end).unwrap_or(text.len())
+}
+
+/// Whether a secret without quotes begins `text`, by its first bytes.
+fn is_unquoted_secret(text: &str) -> bool {
+    let begins = &text[..text.floor_char_boundary(JUDGED)];
+    is_secret(&begins[..unquoted_length(begins)], false)
+}
+
+/// Whether `value`, one word, is a secret, by its first bytes.
+fn is_secret(value: &str, is_quoted: bool) -> bool {
+    let value = &value[..value.floor_char_boundary(JUDGED)];
     value.len() >= SHORTEST
         && is_random(value, LEAST_BITS)
         && !is_variable(value)
         && (is_quoted || !is_code(value))
 }
 
-/// How long the value is that begins `text`, in bytes.
-fn length(text: &str, is_quoted: bool) -> usize {
-    let is_end = |char: char| char.is_whitespace() || matches!(char, '"' | '\'' | '`' | '\\');
-    if is_quoted {
-        return text.find(is_end).unwrap_or(text.len());
-    }
+/// How long the value without quotes is that begins `text`, in bytes.
+fn unquoted_length(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let end = bytes.iter().enumerate().position(|(at, byte)| {
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
         step();
         let is_part = byte.is_ascii_alphanumeric() || b"_+/=.~!@#$%^&*,():;?-".contains(byte);
-        !is_part || matches!(byte, b',' | b';') && begins_setting(&text[at + 1..])
-    });
-    without_punctuation(&text[..end.unwrap_or(text.len())]).len()
+        let begins_next = || matches!(byte, b',' | b';') && begins_setting(&text[at + 1..]);
+        at += match byte {
+            b'\\' if is_escaped_part(&bytes[at + 1..]) => 2,
+            _ if is_part && !begins_next() => 1,
+            _ => break,
+        };
+    }
+    without_punctuation(&text[..at.min(bytes.len())]).len()
+}
+
+/// Whether the byte that begins `rest`, after a backslash, is a part of a word as shells write it, and not the end of a line or of
+/// a string of a document.
+fn is_escaped_part(rest: &[u8]) -> bool {
+    match rest {
+        [b'"' | b'\'', next, ..] => !next.is_ascii_whitespace() && !b",:;]}".contains(next),
+        [byte, ..] => byte.is_ascii_punctuation() && !matches!(byte, b'"' | b'\'') || *byte == b' ',
+        [] => false,
+    }
 }
 
 /// The value without what goes on in the text around it: a comma, a bracket that was opened before.

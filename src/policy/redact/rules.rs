@@ -60,6 +60,7 @@ pub(super) static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
 pub(super) fn compile() {
     LazyLock::force(&RULES);
     LazyLock::force(&named::PATTERN);
+    LazyLock::force(&named::NAME);
 }
 
 type Written = (Kind, &'static str, fn(&str) -> Option<usize>, &'static [u8]);
@@ -80,7 +81,7 @@ const WRITTEN: &[Written] = &[
     (Kind::Secret, r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}", whole, b"."),
     (
         Kind::Secret,
-        r"(?i)\b(?:bearer|basic)\s{1,4}([A-Za-z0-9._~+/=-]{16,})",
+        r"(?i)\b(?:bearer|basic)[\s+]{1,4}([A-Za-z0-9._~+/=-]{16,})",
         |text| when(text, is_random(text, 3.0)),
         b"",
     ),
@@ -137,6 +138,6 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(RULES.len(), WRITTEN.len());
-        assert!(named::PATTERN.is_some());
+        assert!(named::PATTERN.is_some() && named::NAME.is_some());
     }
 }

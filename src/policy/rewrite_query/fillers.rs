@@ -1,8 +1,9 @@
-//! Fillers of a query: words that ask for a search instead of saying what is searched for, at its beginning and end, in
-//! six languages. Removes them; never touches what is between.
+//! Fillers of a query: words that ask for a search instead of saying what is searched for, and openings of questions, at
+//! its beginning and end, in six languages. Removes them; never touches what is between.
 
 use super::super::scripts::is_unspaced;
 use super::plain::words_in;
+use super::recency::begins_with_new;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -45,6 +46,20 @@ const BEGINNINGS: &[&str] = &[
     r"(?:busque|procure|encontre|busca|procura) (?:as |mais )?informações (?:sobre|de) ",
 ];
 
+/// Openings of questions whose answer is the thing that follows: "what are the". Where a question is about something else,
+/// as with "how" or "when", its opening says what is searched for.
+const QUESTIONS: &[&str] = &[
+    r"(?:what|which|who)(?:['’]s| is| are| was| were) (?:the |some of the )",
+    r"(?:was|wer|wie|welches?) (?:ist|sind|war|waren|lauten|lautet) (?:der |die |das )",
+    r"(?:quels?|quelles?|qui) (?:est|sont|était|étaient) (?:le |la |les |l['’])",
+    r"(?:cuál|cual|cuáles|cuales|quién|quien) (?:es|son|era|eran|fue|fueron) (?:el |la |los |las )",
+    r"(?:qual|quale|quali|chi) ?(?:è|e|sono|era|erano) (?:il |lo |la |i |gli |le |l['’])",
+    r"(?:qual|quais|quem) (?:é|são|era|eram|foi) (?:o |a |os |as )",
+];
+
+/// The fewest words after the opening of a question that say what is searched for: "What is the Matrix" does not.
+const FEWEST_ASKED: usize = 3;
+
 /// German requests whose verb is at the end: what they begin with, and that verb.
 const AROUND: (&str, &str) = (
     r"(?:(?:kannst|könntest) du|(?:können|könnten) sie)(?: mir)?(?: bitte)?(?: mir)? (?:mehr |alle )?(?:informationen|infos) (?:über|zu|zum|zur) ",
@@ -65,6 +80,7 @@ const TITLE: &str = "please please ";
 
 struct Patterns {
     beginnings: Vec<Regex>,
+    questions: Vec<Regex>,
     around: Option<(Regex, Regex)>,
     ends: Vec<Regex>,
 }
@@ -74,10 +90,13 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     let compile = |before: &str, pattern: &str, after: &str| {
         Regex::new(&format!("(?i){before}(?:{}){after}", pattern.replace(' ', " +"))).ok()
     };
-    let beginnings = BEGINNINGS.iter().filter_map(|pattern| compile("^ *", pattern, "")).collect();
+    let at_start = |patterns: &[&str]| {
+        patterns.iter().filter_map(|pattern| compile("^[ ¿]*", pattern, "")).collect::<Vec<_>>()
+    };
+    let (beginnings, questions) = (at_start(BEGINNINGS), at_start(QUESTIONS));
     let around = compile("^ *", AROUND.0, "").zip(compile("", AROUND.1, " *$"));
     let ends = ENDS.iter().filter_map(|pattern| compile("", pattern, " *$")).collect();
-    Patterns { beginnings, around, ends }
+    Patterns { beginnings, questions, around, ends }
 });
 
 /// `query` without fillers at its beginning and end; all of it where nothing else would be left.
@@ -100,9 +119,16 @@ fn shorter(query: &str) -> Option<&str> {
         return Some(after.find(rest).map_or(rest, |ends| &rest[..ends.start()]));
     }
     // The longest, since one may be the beginning of another.
-    let begins = PATTERNS.beginnings.iter().filter_map(|pattern| Some(pattern.find(query)?.end())).max();
-    if let Some(end) = begins {
-        return Some(&query[end..]);
+    let longest = |patterns: &[Regex]| {
+        let rest = |pattern: &Regex| query.get(pattern.find(query)?.end()..);
+        patterns.iter().filter_map(rest).min_by_key(|rest| rest.len())
+    };
+    if let Some(rest) = longest(&PATTERNS.beginnings) {
+        return Some(rest);
+    }
+    let is_asked = |rest: &&str| words_in(rest) >= FEWEST_ASKED || begins_with_new(rest);
+    if let Some(rest) = longest(&PATTERNS.questions).filter(is_asked) {
+        return Some(rest);
     }
     let ends = PATTERNS.ends.iter().find_map(|pattern| pattern.find(query))?;
     Some(&query[..ends.start()])
@@ -127,6 +153,7 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(PATTERNS.beginnings.len(), BEGINNINGS.len());
+        assert_eq!(PATTERNS.questions.len(), QUESTIONS.len());
         assert_eq!(PATTERNS.ends.len(), ENDS.len());
         assert!(PATTERNS.around.is_some());
     }
@@ -151,10 +178,26 @@ mod tests {
             ("puedes buscar información sobre paneles solares", "paneles solares"),
             ("cerca informazioni sui pannelli solari", "pannelli solari"),
             ("procure informações sobre painéis solares", "painéis solares"),
+            // Openings of questions.
+            ("What are the latest React features?", "latest React features?"),
+            ("what's the latest iPhone", "latest iPhone"),
+            ("Who is the current president of France?", "current president of France?"),
+            ("Can you please tell me what are the newest features of Rust", "newest features of Rust"),
+            ("What is the difference between TCP and UDP?", "difference between TCP and UDP?"),
+            ("Was sind die neuesten Funktionen von React?", "neuesten Funktionen von React?"),
+            ("Quelles sont les dernières nouvelles de Paris ?", "dernières nouvelles de Paris ?"),
+            ("¿Cuáles son las últimas noticias de Madrid?", "últimas noticias de Madrid?"),
+            ("quali sono le ultime notizie da Roma", "ultime notizie da Roma"),
+            ("quais são as notícias mais recentes do Brasil", "notícias mais recentes do Brasil"),
             // Nothing would be left.
             ("please find me information about it", "please find me information about it"),
             ("tell me about them", "tell me about them"),
+            ("What is the Matrix", "What is the Matrix"),
+            ("What are the odds?", "What are the odds?"),
             // Not fillers.
+            ("when is the next solar eclipse in Spain", "when is the next solar eclipse in Spain"),
+            ("how is the weather in NYC today", "how is the weather in NYC today"),
+            ("What is love by Haddaway", "What is love by Haddaway"),
             ("how to find information in a library", "how to find information in a library"),
             ("Please Please Me album by the Beatles", "Please Please Me album by the Beatles"),
             ("give me novacaine green day", "give me novacaine green day"),

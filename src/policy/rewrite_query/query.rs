@@ -41,7 +41,8 @@ fn step(query: &str, rules: Rules, year: u64) -> Option<String> {
     }
     let kept = if rules.fillers { without_fillers(query) } else { query };
     if rules.year && CREDIBLE.contains(&year) && needs_year(kept) {
-        let words = kept.trim_end_matches(|letter: char| !letter.is_alphanumeric());
+        let words = kept.trim_start_matches([' ', '¿', '¡']);
+        let words = words.trim_end_matches(|letter: char| !letter.is_alphanumeric());
         return Some(format!("{words} {year}"));
     }
     (kept != query).then(|| kept.to_owned())

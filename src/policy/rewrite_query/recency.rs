@@ -151,6 +151,12 @@ pub(super) fn needs_year(query: &str) -> bool {
     asks && !names_year(query) && !names_other_time(&lower)
 }
 
+/// Whether `query` begins with a word for what is new.
+pub(super) fn begins_with_new(query: &str) -> bool {
+    let first = query.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
+    NEW.contains(&&*first.to_lowercase())
+}
+
 /// Whether a phrase of [`OTHER_TIMES`] is in `lower`, as words.
 fn names_other_time(lower: &str) -> bool {
     let words: Vec<&str> = lower.split(|letter: char| !letter.is_alphanumeric()).collect();

@@ -31,7 +31,12 @@ fn query(table: &str, query: &str) -> String {
 fn queries_are_tidied_and_most_are_left_alone() {
     for (table, given, expected) in [
         ("", "please find me information about the latest Rust release", "the latest Rust release 2026"),
-        ("", "what are the latest releases of Rust?", "what are the latest releases of Rust 2026"),
+        ("", "what are the latest releases of Rust?", "latest releases of Rust 2026"),
+        ("", "What are the latest React features?", "latest React features 2026"),
+        ("", "Who is the current president of France?", "current president of France 2026"),
+        ("", "¿Cuáles son las últimas noticias de Madrid?", "últimas noticias de Madrid 2026"),
+        ("", "TypeScript generics tutorial", "TypeScript generics tutorial"),
+        ("fillers = false", "What are the latest React features?", "What are the latest React features 2026"),
         (
             "",
             "bitte suche mir Informationen über aktuelle Zinsen in Europa",

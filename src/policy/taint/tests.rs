@@ -40,6 +40,25 @@ fn after_a_flagged_result_tools_that_change_things_are_blocked_for_the_rest_of_t
 }
 
 #[test]
+fn as_shipped_tools_that_change_things_are_found_wherever_the_verb_stands_in_their_name() {
+    let scenario = [user("q"), fetched(BAD)];
+    let changing = [
+        "send_mail",
+        "gmail_send_message",
+        "calendar_create_event",
+        "updateUser",
+        "kb_delete",
+        "fs.write_file",
+        "apply_code_edit",
+        "codeExecution",
+        "run_code_execution",
+    ];
+    assert_eq!(passes("", &scenario, &changing), [false; 9]);
+    let reading = ["kb_search", "get_credit_limit", "WebFetch", "read_page", "calculator", "list_orders"];
+    assert_eq!(passes("", &scenario, &reading), [true; 6]);
+}
+
+#[test]
 fn the_tools_that_taint_blocks_are_configurable() {
     let scenario = [user("q"), fetched(BAD)];
     assert_eq!(passes("tools = [\"pay\"]", &scenario, &["pay", "send_mail"]), [false, true]);

@@ -1,7 +1,7 @@
 //! The addresses and keys for requests to other models, for summaries and about calls: the caller's upstream with the
 //! caller's credentials, or an operator's address and key. A caller's credential never goes to an operator's address.
 
-use crate::config::Config;
+use crate::config::{Config, without_secrets};
 use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
@@ -91,10 +91,9 @@ impl Known {
     ) -> Result<Self, ModelEndpointError> {
         let of_url = |error| ModelEndpointError::Url { table: table.to_owned(), error };
         let upstream = |url: &String| {
-            let base: Uri = url
-                .trim_end_matches('/')
-                .parse()
-                .map_err(|_| of_url(UpstreamSetupError::Url { url: url.clone(), problem: "is not a URL" }))?;
+            let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
+                of_url(UpstreamSetupError::Url { url: without_secrets(url), problem: "is not a URL" })
+            })?;
             // Prior knowledge of HTTP/2 and the key concern the caller's upstream alone.
             let settings = UpstreamSettings { base, http2: false, key: None, ..like.clone() };
             Upstream::new(settings).map_err(of_url)

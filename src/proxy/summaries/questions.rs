@@ -1,7 +1,8 @@
-//! Questions to another model about calls: asked at once, answered within their time or not at all. Answers are kept, so
-//! that an equal question is not asked again later; two at the same time are both asked. The core decides what is asked and what becomes of the answer.
+//! Questions to another model about calls: asked at once, once more where the model fails, answered within their time or
+//! not at all. Answers are kept, so that an equal question is not asked again later; two at the same time are both asked.
+//! The core decides what is asked and what becomes of the answer.
 
-use super::AppState;
+use super::{AppState, NoReply};
 use crate::dialect::summary::{Answer, answer};
 use crate::exchange::AskedModel;
 use crate::plan::ModelEndpoint;
@@ -32,14 +33,15 @@ impl AppState {
             let _ = sender.send(known);
             return receiver;
         };
-        let request = summaries.endpoints.post(&asked.terms.endpoint, parts, asked.question.clone());
+        let question = || summaries.endpoints.post(&asked.terms.endpoint, parts, asked.question.clone());
+        let tries = [question(), question()];
         let (app, key, terms) = (Arc::clone(self), asked.key, Arc::clone(&asked.terms));
         let guard = summaries.drain.guard();
         tokio::spawn(async move {
             let (endpoint, within) = (&terms.endpoint, terms.timeout);
             let answer = tokio::select! {
                 () = app.summaries.drain.started() => None,
-                answer = timeout(within, app.model_answer(endpoint, within, request)) => answer.ok().flatten(),
+                answer = timeout(within, app.model_answer(endpoint, within, tries)) => answer.ok().flatten(),
             };
             if let Some(answer) = &answer {
                 app.summaries.answers.keep(key, Arc::clone(answer));
@@ -50,14 +52,25 @@ impl AppState {
         receiver
     }
 
+    /// The first answer to one of the `tries`: an error, or a reply without a text, is followed by the next one.
     async fn model_answer(
         &self,
         endpoint: &ModelEndpoint,
         within: Duration,
-        request: Request<UpBody>,
+        tries: [Request<UpBody>; 2],
     ) -> Option<Arc<str>> {
-        let Answer { text, usage } = answer(&self.reply_of(endpoint, within, request).await?, MOST_WORDS);
-        self.telemetry.metrics.count_question_tokens(usage.prompt, usage.completion);
-        text
+        for request in tries {
+            let reply = match self.reply_of(endpoint, within, request).await {
+                Ok(reply) => reply,
+                Err(NoReply::Failed) => continue,
+                Err(NoReply::Refused) => return None,
+            };
+            let Answer { text, usage } = answer(&reply, MOST_WORDS);
+            self.telemetry.metrics.count_question_tokens(usage.prompt, usage.completion);
+            if text.is_some() {
+                return text;
+            }
+        }
+        None
     }
 }

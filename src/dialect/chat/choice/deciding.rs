@@ -11,19 +11,22 @@ use crate::plan::approval::Question;
 use crate::plan::decision::{Decision, Known};
 use crate::wire::json::{decode, unescape};
 
-/// The finish reasons of replies that were cut off before the model had finished, at OpenAI, Mistral, DeepSeek,
-/// Anthropic, Gemini and gateways.
-const CUT_REASONS: [&str; 10] = [
-    "length",
-    "content_filter",
-    "max_tokens",
-    "model_length",
-    "insufficient_system_resource",
-    "safety",
-    "recitation",
-    "refusal",
-    "error",
-    "other",
+/// The finish reasons of replies that the model has finished, without their separators. By any other (`length`, `sensitive`,
+/// `network_error`, `abort`) it was cut; there are too many for a list, and new ones come.
+const FINISHED_REASONS: [&str; 13] = [
+    "",
+    "stop",
+    "stopsequence",
+    "toolcalls",
+    "toolcall",
+    "tooluse",
+    "functioncall",
+    "endturn",
+    "eos",
+    "eostoken",
+    "complete",
+    "completed",
+    "malformedfunctioncall",
 ];
 
 /// The effect of a delta of a call.
@@ -242,7 +245,9 @@ impl ChoiceState {
 
     /// Notes the finish reason.
     pub fn ends_by(&mut self, reason: &str) {
-        self.cut |= CUT_REASONS.iter().any(|cut| cut.eq_ignore_ascii_case(reason));
+        let letters = reason.chars().filter(char::is_ascii_alphabetic);
+        let reason: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+        self.cut |= !FINISHED_REASONS.contains(&&*reason);
     }
 
     /// This reply has ended: decides on every remaining call.
@@ -256,10 +261,10 @@ impl ChoiceState {
         self.settle_placeholders();
         self.undecided = self.decisions.len();
         if let Some(last) = self.undecided.checked_sub(1)
-            && matches!(self.decisions[last], Some(Decision::Ask { .. }))
+            && self.decisions[last].as_ref().is_some_and(Decision::is_hidden)
             && self.is_cut_within(last)
         {
-            // No person is asked about an incomplete call.
+            // No person is asked about an incomplete call, and a re-ask would be cut again.
             self.set(last, Decision::Drop);
         }
         if self.question.is_none() {

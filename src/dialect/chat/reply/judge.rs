@@ -151,6 +151,8 @@ impl<J: CallJudge> ReplyJudge<J> {
         calls: &mut Vec<CallAt>,
     ) -> bool {
         let place = self.known_place(at, choice.index);
+        // Usage is the sum of all choices.
+        let is_used_up = self.choices.len() == 1 && self.options.is_used_up(self.usage.last().as_ref());
         let (state, form, strict) = (&mut self.choices[place], self.form, self.judging.is_strict());
         state.next_event();
         state.add_text(&choice.delta, data);
@@ -184,6 +186,9 @@ impl<J: CallJudge> ReplyJudge<J> {
         escapes |= state.ceases_to_repeat();
         if let Some(finish) = choice.finish {
             state.ends_by(&decode(finish, data));
+        }
+        if choice.finish.is_some() && is_used_up {
+            state.ends_by("length");
         }
         if choice.finish.is_some() || form == Form::Whole {
             state.finish_came = true;

@@ -7,12 +7,12 @@ use crate::conversation::assembled::Assembled;
 use crate::dialect::accepted::{AcceptedForm, accepted_name, is_accepted_name};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::repair::{harmless_arguments, is_object};
-use crate::dialect::responses::item::{CallKind, parse_item};
+use crate::dialect::responses::item::CallKind;
 use crate::dialect::responses::restore::without_id;
 use crate::dialect::responses::rounds::Element;
 use crate::plan::decision::Decision;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, escape_into, escaped};
+use crate::wire::body::Span;
+use crate::wire::json::{decode_bytes, escape_into, escaped};
 use crate::wire::members::members_of;
 use crate::wire::splice::Splices;
 use bytes::Bytes;
@@ -47,7 +47,11 @@ pub fn elements(
             }));
         } else if let Some(text) = call.decision.as_ref().and_then(result) {
             let form = AcceptedForm::new(&calls, at, judging);
-            elements.push(Element::Hidden(accepted(item, call, &form, judging)));
+            let is_repeated = items.iter().take_while(|other| !std::ptr::eq(*other, item)).any(|other| {
+                let of = |item: &OutItem| item.done.as_ref().and_then(|done| text_member(done, b"id"));
+                of(item).is_some_and(|id| of(other) == Some(id))
+            });
+            elements.push(Element::Hidden(accepted(item, call, &form, judging, is_repeated)));
             let result = synthetic_result(call.kind, &form.of(&call.assembled), item.done.as_ref(), &text);
             results.extend(result.map(Element::Result));
         }
@@ -75,17 +79,26 @@ fn as_made(item: &OutItem, call: &Call) -> Bytes {
 }
 
 /// A blocked call in the form that every provider accepts; as the model made it where that is accepted.
-fn accepted(item: &OutItem, call: &Call, form: &AcceptedForm, judging: &dyn CallJudge) -> Bytes {
+/// `is_repeated`: an item before it in the reply has its id.
+fn accepted(
+    item: &OutItem,
+    call: &Call,
+    form: &AcceptedForm,
+    judging: &dyn CallJudge,
+    is_repeated: bool,
+) -> Bytes {
     let made = as_made(item, call);
-    let id = parse_item(&mut Scanner::new(&made)).ok().and_then(|read| read.id);
-    let is_new = id.is_some_and(|id| !id.span.is_empty() && !judging.has_call_id(&decode(id, &made)));
+    let id = text_member(&made, b"id").filter(|id| !id.is_empty());
+    let is_new = !is_repeated && id.is_some_and(|id| !judging.has_call_id(&id));
     let made = if is_new { made } else { without_id(&made) };
     let has_name = matches!(call.kind, CallKind::Function | CallKind::Custom);
     let name = form.name.as_ref().filter(|_| has_name);
     let arguments = call.assembled.arguments();
     let is_broken = call.kind == CallKind::Function && !is_object(&arguments);
     let is_text = call.kind != CallKind::Function || has_text_arguments(&made);
-    if name.is_none() && form.id.is_none() && !is_broken && is_text {
+    let has_call_id =
+        call.kind == CallKind::McpApproval || text_member(&made, b"call_id") == Some(call.assembled.id());
+    if name.is_none() && form.id.is_none() && !is_broken && is_text && has_call_id {
         return made;
     }
     let mut sound = form.of(&call.assembled);
@@ -99,6 +112,13 @@ fn accepted(item: &OutItem, call: &Call, form: &AcceptedForm, judging: &dyn Call
         None => made,
     };
     judged_call(call.kind, &sound, Some(&made))
+}
+
+/// The value of a member, where it is a string.
+fn text_member(item: &[u8], name: &[u8]) -> Option<String> {
+    let members = members_of(item, Span::new(0, item.len()));
+    let member = members.iter().find(|member| *decode_bytes(member.key, item) == *name)?;
+    serde_json::from_slice(member.value.of(item)).ok()
 }
 
 /// Whether the arguments of this item are a string, as providers want them, and not an object.

@@ -4,6 +4,7 @@
 
 use crate::conversation::assembled::Assembled;
 use crate::conversation::call::holds_nothing;
+use crate::conversation::message::Role;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
@@ -145,9 +146,10 @@ impl Call {
         }
     }
 
-    /// Drops a call about which a person would be asked: nobody is asked about half a call.
-    fn take_question_back(&mut self, is_complete: bool) {
-        if !matches!(self.decision, Some(Decision::Ask { .. })) {
+    /// Drops a call that was cut and that the client does not see: nobody is asked about half a call, and a re-ask would be cut
+    /// again.
+    fn drop_if_cut(&mut self, is_complete: bool) {
+        if !self.decision.as_ref().is_some_and(Decision::is_hidden) {
             return;
         }
         if !is_complete {
@@ -241,6 +243,16 @@ impl OutItem {
             }
         }
         begun
+    }
+
+    /// The place of a text of toolrein's, which is not written yet.
+    pub fn reserved() -> Self {
+        Self { kind: ItemKind::Message(Role::Assistant), own: true, ..Self::default() }
+    }
+
+    /// Whether it is such a place.
+    pub fn is_reserved(&self) -> bool {
+        self.own && self.done.is_none()
     }
 
     /// A call that has come only in pieces so far; `needs_name`: of a kind that no client runs without a name.
@@ -384,7 +396,7 @@ pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJ
         let is_complete = item.done.is_some();
         let Some(call) = item.call.as_mut() else { continue };
         if progress == Progress::Cut && Some(at) == last_call {
-            call.take_question_back(is_complete);
+            call.drop_if_cut(is_complete);
         }
         if call.decision.is_some() {
             continue;

@@ -70,7 +70,7 @@ impl Shown {
             || items.iter().filter_map(|item| item.call.as_ref()).filter(|call| !call.is_placeholder());
         self.decisions = calls().map(|call| call.decision.clone()).collect();
         self.releases = calls().any(|call| call.is_released());
-        self.edited = items.iter().any(|item| item.own)
+        self.edited = items.iter().any(|item| item.own && !item.is_reserved())
             || calls().any(|call| {
                 call.decision.as_ref().is_some_and(|it| *it != Decision::Release) || call.is_written()
             });

@@ -5,11 +5,9 @@
 use super::items::OutItem;
 use super::written::{message, message_events};
 use super::{Form, ReplyJudge};
-use crate::conversation::message::Role;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::OWN_ID;
-use crate::dialect::responses::item::ItemKind;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -22,7 +20,8 @@ impl<J: CallJudge> ReplyJudge<J> {
             && let Some(preface) = self.options.preface.take()
             && !self.continued
         {
-            self.say(preface.trim(), out);
+            let at = self.items.iter().position(OutItem::is_reserved).unwrap_or_else(|| self.reserve());
+            self.write_own(at, preface.trim(), out);
         }
     }
 
@@ -39,6 +38,17 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     fn say(&mut self, text: &str, out: &mut Vec<Bytes>) {
+        let at = self.reserve();
+        self.write_own(at, text, out);
+    }
+
+    /// Adds an item for a text that is written later, and returns its position.
+    pub(super) fn reserve(&mut self) -> usize {
+        self.items.push(OutItem::reserved());
+        self.items.len() - 1
+    }
+
+    fn write_own(&mut self, at: usize, text: &str, out: &mut Vec<Bytes>) {
         let of_reply: String = self
             .shown
             .reply_id
@@ -46,26 +56,20 @@ impl<J: CallJudge> ReplyJudge<J> {
             .flat_map(|id| id.chars())
             .filter(char::is_ascii_alphanumeric)
             .collect();
-        let id = format!(
-            "{OWN_ID}{}{}",
-            of_reply.get(..24).unwrap_or(&of_reply),
-            self.items.len() + self.shown.earlier.len()
-        );
+        let id =
+            format!("{OWN_ID}{}{}", of_reply.get(..24).unwrap_or(&of_reply), at + self.shown.earlier.len());
         let item = message(&id, text);
-        let kind = ItemKind::Message(Role::Assistant);
-        let done = Some(Bytes::from(item.to_string()));
-        let mut own = OutItem { kind, done, own: true, ..OutItem::default() };
+        self.items[at].done = Some(Bytes::from(item.to_string()));
         if self.form == Form::Streamed {
             self.numbers.rewrite();
             let index = self.numbers.begin_item(None);
-            own.shown_as = Some(index);
+            self.items[at].shown_as = Some(index);
             for event in message_events(&item, index) {
                 let event = self.own_event(event);
                 out.push(event);
             }
         }
         self.is_changed = true;
-        self.items.push(own);
         self.update();
     }
 

@@ -61,6 +61,11 @@ const COUNTERS: [&str; 20] = [
 ];
 /// Words before a number in a text that counts how often something was done, as names mean nothing or may mean something.
 const COUNTING: [&str; 9] = ["attempt", "attempts", "try", "retry", "poll", "nonce", "ts", "cb", "cachebust"];
+/// Words between such a word and its number: "attempt no. 7".
+const BETWEEN: [&str; 5] = ["number", "no", "nr", "num", "count"];
+/// Numbers as words; one is left out, since it is more often no number.
+const NUMBERS: [&str; 11] =
+    ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 const MAYBE_COUNTING: [&str; 6] = ["iteration", "iter", "round", "trial", "take", "counter"];
 /// The shortest hexadecimal number that is an id.
 const LEAST_HEX: usize = 16;
@@ -84,16 +89,22 @@ fn lower(name: &str) -> String {
 pub fn without_noise(text: &str, noise: Option<Noise>) -> String {
     let Some(noise) = noise else { return text.to_owned() };
     let (mut out, mut last, mut before) = (String::with_capacity(text.len()), 0, String::new());
+    // Where the word between a counting word and its number begins.
+    let mut between = None;
     let mut tokens = tokens(text).peekable();
     while let Some(token) = tokens.next() {
         let word = &text[token.clone()];
         let is_counting = |next: &Range<usize>| COUNTING.contains(&lower(&text[next.clone()]).as_str());
         let counts_next = is_ordinal(word) && tokens.peek().is_some_and(is_counting);
         if is_noise(word, &before, noise) || counts_next {
-            out.push_str(&text[last..token.start]);
+            out.push_str(&text[last..between.unwrap_or(token.start)]);
             last = token.end;
         }
-        before = lower(word);
+        let is_between = BETWEEN.contains(&lower(word).as_str()) && COUNTING.contains(&before.as_str());
+        between = is_between.then_some(token.start);
+        if !is_between {
+            before = lower(word);
+        }
     }
     out.push_str(&text[last..]);
     out
@@ -117,10 +128,14 @@ fn tokens(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
 
 fn is_noise(word: &str, before: &str, noise: Noise) -> bool {
     let digits = word.trim_start_matches(|char: char| char.is_ascii_alphabetic());
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        || NUMBERS.contains(&lower(word).as_str());
     // "attempt 7" and "attempt7".
-    let counted =
-        if digits.len() == word.len() { before.to_owned() } else { lower(word).replace(digits, "") };
+    let counted = if digits.is_empty() || digits.len() == word.len() {
+        before.to_owned()
+    } else {
+        lower(word).replace(digits, "")
+    };
     let counts = |words: &[&str]| is_number && words.contains(&counted.as_str());
     counts(&COUNTING)
         || (noise >= Noise::Count && (counts(&MAYBE_COUNTING) || is_exact_time(word)))
