@@ -218,7 +218,7 @@ mod tests {
             let is_closed = timeout(within, server.shutdown()).await.is_ok();
             assert_eq!(!is_closed, waits, "{drains} {is_tunnel}");
             server.shutdown().await.unwrap();
-            assert_eq!(client.read(&mut [0; 4]).await.unwrap(), 0, "the client was told");
+            assert_eq!(client.read(&mut [0; 4]).await.unwrap(), 0, "the client reads the end");
         }
     }
 }
