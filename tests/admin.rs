@@ -562,6 +562,45 @@ fn decisions_of_people_are_kept_with_who_decided_and_why() {
     );
 }
 
+#[test]
+fn the_port_of_the_probes_has_no_other_page() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("Fine.")));
+    let settings = "listen.probes = \"127.0.0.1:0\"\n[admin]\ntoken_env = \"TOKEN_OF_THE_TESTS\"\n";
+    let program = Toolrein::before(&upstream, settings);
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
+        let url = format!("http://127.0.0.1:{}{path}", program.probes_port());
+        let request =
+            headers.iter().fold(Request::new(method, &url, ""), |it, (name, value)| it.header(name, value));
+        request.send()
+    };
+    for (path, text) in [("/livez", "live"), ("/readyz", "ready"), ("/metrics", "toolrein_build_info")] {
+        let response = ask("GET", path, &[]);
+        assert!(response.status == 200 && response.text().contains(text), "{path}: {}", response.text());
+        assert_eq!(ask("POST", path, &[]).status, 405);
+        // The name of the pod or its address: the kubelet's, Prometheus's or anybody's.
+        assert_eq!(ask("GET", path, &[("sec-fetch-site", "cross-site")]).status, 403, "{path}");
+    }
+    let bearer = format!("Bearer {ADMIN_TOKEN}");
+    for path in [
+        "/",
+        "/config",
+        "/openapi.json",
+        "/dashboard/api.js",
+        "/api/overview",
+        "/api/health",
+        "/api/conversations",
+        "/api/stops",
+        "/metrics/",
+        "//metrics",
+        "/livez/../config",
+        "/v1/chat/completions",
+    ] {
+        assert_eq!(ask("GET", path, &[("authorization", &bearer)]).status, 404, "{path}");
+    }
+    assert_eq!(ask("POST", "/api/replay", &[("authorization", &bearer)]).status, 404);
+    assert_eq!(get(&format!("{}/config", program.admin_url())).json()["listen"]["probes"], "127.0.0.1:0");
+}
+
 /// The decision on the next call of `search` in the conversation that [`converse`] had, with these further members.
 fn validated(program: &Toolrein, session: Value) -> Value {
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
@@ -666,43 +705,4 @@ fn a_validation_takes_the_profile_and_the_tier_of_the_caller_that_it_names() {
     }
     let bad = json!({"request": body(&[]), "call": {"name": "search", "arguments": {}}, "caller": "a\nb"});
     assert_eq!(open(&program, "POST", "/api/validate", &bad).status, 400);
-}
-
-#[test]
-fn the_port_of_the_probes_has_no_other_page() {
-    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("Fine.")));
-    let settings = "listen.probes = \"127.0.0.1:0\"\n[admin]\ntoken_env = \"TOKEN_OF_THE_TESTS\"\n";
-    let program = Toolrein::before(&upstream, settings);
-    let ask = |method: &str, path: &str, headers: &[(&str, &str)]| {
-        let url = format!("http://127.0.0.1:{}{path}", program.probes_port());
-        let request =
-            headers.iter().fold(Request::new(method, &url, ""), |it, (name, value)| it.header(name, value));
-        request.send()
-    };
-    for (path, text) in [("/livez", "live"), ("/readyz", "ready"), ("/metrics", "toolrein_build_info")] {
-        let response = ask("GET", path, &[]);
-        assert!(response.status == 200 && response.text().contains(text), "{path}: {}", response.text());
-        assert_eq!(ask("POST", path, &[]).status, 405);
-        // The name of the pod or its address: the kubelet's, Prometheus's or anybody's.
-        assert_eq!(ask("GET", path, &[("sec-fetch-site", "cross-site")]).status, 403, "{path}");
-    }
-    let bearer = format!("Bearer {ADMIN_TOKEN}");
-    for path in [
-        "/",
-        "/config",
-        "/openapi.json",
-        "/dashboard/api.js",
-        "/api/overview",
-        "/api/health",
-        "/api/conversations",
-        "/api/stops",
-        "/metrics/",
-        "//metrics",
-        "/livez/../config",
-        "/v1/chat/completions",
-    ] {
-        assert_eq!(ask("GET", path, &[("authorization", &bearer)]).status, 404, "{path}");
-    }
-    assert_eq!(ask("POST", "/api/replay", &[("authorization", &bearer)]).status, 404);
-    assert_eq!(get(&format!("{}/config", program.admin_url())).json()["listen"]["probes"], "127.0.0.1:0");
 }

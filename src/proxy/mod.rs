@@ -445,7 +445,7 @@ impl<S: Service> Connection<S> {
 
     /// Returns when the connection must take no further request. Once the drain has started that is, over HTTP/1, when
     /// none arrives for a while: the client believes that the connection is kept, until a response says otherwise. Over
-    /// HTTP/2 the client is told at once, but not before its first request. When the drain is over, in any case.
+    /// HTTP/2 the client learns it at once, but not before its first request. When the drain is over, in any case.
     async fn closing(&self, activity: &ConnectionActivity, is_http1: bool) {
         self.drain.started().await;
         tokio::select! {

@@ -43,19 +43,18 @@ pub(super) struct RefusalMetrics {
 
 impl RefusalMetrics {
     pub(super) fn new(make: &Maker<'_>) -> Result<Self, Error> {
-        const LABELS: [&str; 3] = ["model", "kind", "callers"];
         Ok(Self {
             met: make.counters(
                 "toolrein_model_refusals_total",
                 "Requests whose refusal is remembered, by model, kind as in toolrein_fallbacks_total, and callers for whom \
                  it counts: one, all.",
-                &LABELS,
+                &["model", "kind", "callers"],
             )?,
             avoided: make.counters(
                 "toolrein_model_refusals_avoided_total",
                 "Requests that were sent in another form at once, since the model is known to refuse their own, by the \
-                 same labels; kind=\"tools\": without their tools.",
-                &LABELS,
+                 same labels; of kind tools: without their tools.",
+                &["model", "kind", "callers"],
             )?,
         })
     }

@@ -79,9 +79,9 @@ fn over_the_responses_api_too_and_what_it_refuses_is_not_held_against_chat_compl
         let body = json!({"model": "gpt-4o", "input": "Hello.", "tools": tools, "stream": stream});
         ["sk-1", "sk-1", "sk-2"].map(|key| ask(&url, key, &body));
     }
-    assert_eq!(sent(&upstream), [true, false, false, true, false, true]);
+    assert_eq!(sent(&upstream), [true, false, false, true, false, false, true]);
     chat(&program, "sk-1", Form::Whole);
-    assert_eq!(sent(&upstream)[6..], [true, false], "another path is another endpoint");
+    assert_eq!(sent(&upstream)[7..], [true, false], "another path is another endpoint");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn kinds() -> Vec<Kind> {
         },
         Kind {
             name: "usage",
-            settings: "upstream.ask_usage = \"always\"\n",
+            settings: "upstream.ask_usage = true\n",
             form: Form::Streamed,
             members: json!({"stream_options": null}),
             refused: |body| body["stream_options"].is_object(),

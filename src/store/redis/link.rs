@@ -6,7 +6,7 @@ use super::breaker::Breaker;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::{Circuit, StoreOp};
 use ::redis::aio::{ConnectionLike as _, MultiplexedConnection};
-use ::redis::{Arg, AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, Value, pipe};
+use ::redis::{Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, Value, pipe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -79,8 +79,8 @@ struct State {
     breaker: Breaker,
     /// Why writes are refused, and when the last one was. Kept across connections.
     refused: Option<(String, Instant)>,
-    /// Why look-ups are refused. Kept across connections.
-    unread: Option<String>,
+    /// The command of look-ups that is refused. Kept across connections.
+    unread: Option<Vec<u8>>,
     is_cluster: bool,
 }
 
@@ -116,9 +116,11 @@ impl Link {
             Ok(Ok(values)) if values.len() == commands.len() => {
                 self.lock().breaker.answered(Instant::now());
                 match refused_read(commands, &values) {
-                    Some(code) => self.refused_read(nth, op, code),
-                    None if op == StoreOp::LookUp => Ok(self.reads_again(values)),
-                    None => Ok(values),
+                    Some((code, command)) => self.refused_read(nth, op, code, command),
+                    None => {
+                        self.reads_again(commands);
+                        Ok(values)
+                    }
                 }
             }
             Ok(Ok(_)) => self.failed(nth, op, Away::Gone, "an answer is missing"),
@@ -128,12 +130,12 @@ impl Link {
     }
 
     /// Notes that the state store answered, and refused to read: what replicas share is not known. Logs the first refusal.
-    fn refused_read<T>(&self, nth: u64, op: StoreOp, code: &str) -> Result<T, Away> {
+    fn refused_read<T>(&self, nth: u64, op: StoreOp, code: &str, command: &[u8]) -> Result<T, Away> {
         if CLUSTER.contains(&code) {
             return self.failed(nth, op, Away::Gone, code);
         }
         self.count(op, 1);
-        let was = self.lock().unread.replace(code.to_owned());
+        let was = self.lock().unread.replace(command.to_vec());
         self.metrics.store_answers(false);
         if was.is_none() {
             tracing::warn!(
@@ -144,15 +146,17 @@ impl Link {
         Err(Away::Gone)
     }
 
-    /// Notes that a look-up was answered. Logs the first one after a refusal.
-    fn reads_again(&self, values: Vec<Value>) -> Vec<Value> {
+    /// Notes that `commands` were answered. Logs the first answer to the command that was refused.
+    fn reads_again(&self, commands: &Pipeline) {
         let mut state = self.lock();
-        if state.unread.take().is_some() {
+        let has = |refused: &mut Vec<u8>| {
+            commands.cmd_iter().any(|command| name_of(command) == Some(refused.as_slice()))
+        };
+        if state.unread.take_if(has).is_some() {
             self.metrics.store_answers(state.is_well());
             drop(state);
             tracing::info!("the shared state store takes look-ups again");
         }
-        values
     }
 
     /// Counts errors.
@@ -337,15 +341,21 @@ impl State {
     }
 }
 
-/// The code with which the server refused to read, where it did.
-fn refused_read<'a>(commands: &Pipeline, values: &'a [Value]) -> Option<&'a str> {
-    let refused = values.iter().zip(commands.cmd_iter()).find_map(|(value, command)| {
+/// The code with which the server refused to read, and the command, where it did.
+fn refused_read<'a>(commands: &'a Pipeline, values: &'a [Value]) -> Option<(&'a str, &'a [u8])> {
+    values.iter().zip(commands.cmd_iter()).find_map(|(value, command)| {
         let Value::ServerError(error) = value else { return None };
-        let is_read = matches!(command.args_iter().next(), Some(Arg::Simple(name)) if READS.contains(&name));
-        let is_cluster = CLUSTER.contains(&error.code());
-        (is_cluster || (is_read && error.code() != OTHER_TYPE)).then_some(error.code())
-    });
-    refused
+        let name = name_of(command)?;
+        let is_read = READS.contains(&name) && error.code() != OTHER_TYPE;
+        (is_read || CLUSTER.contains(&error.code())).then_some((error.code(), name))
+    })
+}
+
+fn name_of(command: &Cmd) -> Option<&[u8]> {
+    match command.args_iter().next() {
+        Some(Arg::Simple(name)) => Some(name),
+        _ => None,
+    }
 }
 
 /// Two keys that lie on different servers of a cluster, unless the prefix holds a hash tag.
