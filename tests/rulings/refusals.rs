@@ -77,7 +77,7 @@ fn over_the_responses_api_too_and_what_it_refuses_is_not_held_against_chat_compl
     let tools = json!([{"type": "function", "name": "search", "parameters": {"type": "object"}}]);
     for stream in [false, true] {
         let body = json!({"model": "gpt-4o", "input": "Hello.", "tools": tools, "stream": stream});
-        ["sk-1", "sk-1", "sk-2"].map(|key| ask(&url, key, &body));
+        ["sk-1", "sk-1", "sk-2"].iter().for_each(|key| drop(ask(&url, key, &body)));
     }
     assert_eq!(sent(&upstream), [true, false, false, true, false, false, true]);
     chat(&program, "sk-1", Form::Whole);
