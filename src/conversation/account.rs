@@ -139,7 +139,7 @@ pub struct Account {
     /// The model's prices are known.
     pub is_priced: bool,
     /// By scope: whether the running turn may still have its final answer where a limit of that scope is used up. A turn
-    /// that has not begun under this account may not.
+    /// that this account does not know may not.
     pub may_answer: [bool; SCOPES],
 }
 

@@ -335,14 +335,14 @@ fn each_tier_has_the_money_of_its_profile() {
 
 /// Sends requests whose clients leave before the reply, until one is refused; returns how many the upstream got.
 fn sent_before_a_refusal(program: &Toolrein, upstream: &Scripted, requests: &[(String, String)]) -> usize {
-    let rejected = "toolrein_actions_total{policy=\"budget\",action=\"rejected\"}";
+    let is_refused = || program.logs().iter().any(|line| line.contains("\"error\":\"budget_exceeded\""));
     for (nth, (url, body)) in requests.iter().cycle().take(12).enumerate() {
         let mut connection = Connection::open(url);
         connection.write(&Request::post(url, body).header("x-toolrein-conversation", "mine").bytes());
         let is_sent =
             crate::support::until("the request to be sent or refused", || match upstream.requests().len() {
                 sent if sent > nth => Some(true),
-                _ => (program.metric(rejected) > 0.5).then_some(false),
+                _ => is_refused().then_some(false),
             });
         drop(connection);
         if !is_sent {

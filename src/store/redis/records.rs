@@ -215,7 +215,7 @@ impl Record for Stop {
     }
 }
 
-/// A use that an older version wrote does not say of which request it is.
+/// A use that an older version wrote does not name its request.
 impl Record for Use {
     fn write(&self) -> Vec<u8> {
         let Self { call, request, nth, at_ms, tries, calls } = self;
