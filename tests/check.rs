@@ -361,7 +361,8 @@ fn nothing_in_a_configuration_turns_the_text_of_the_terminal() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), config).unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
-            .args([command, "-c", file.path().to_str().unwrap()])
+            .args(if command == "check" { vec![command] } else { vec![command, "-c"] })
+            .arg(file.path())
             .output()
             .unwrap();
         let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -394,7 +395,8 @@ fn a_token_of_one_repeated_character_is_refused() {
         let config = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(config.path(), "admin.token_env = \"TOKEN_OF_THIS_TEST\"\n").unwrap();
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
-            .args(["check", "-c", config.path().to_str().unwrap()])
+            .arg("check")
+            .arg(config.path())
             .env("TOKEN_OF_THIS_TEST", token)
             .output()
             .unwrap();

@@ -457,12 +457,12 @@ mod tests {
             ("secret=", "x==aB3dE5gH7"),
             ("secret=", "aB3dE5gH7==x9"),
             ("secret=", "--aB3dE5gH7"),
-            ("password=", "%23S3cr3tPw"),
+            ("password=", "%23S3cr3tPwd"),
             ("password=", "*aB3dE5gH7"),
             ("password=", "Tr0ub4dor(3)x"),
             ("password='", "<aB3dE5gH7>"),
             ("password='", "{aB3dE5gH7}"),
-            ("ftp://u:", "%23S3cr3tPw"),
+            ("ftp://u:", "%23S3cr3tPwd"),
             ("ftp://u:", "$aB3dE5gH7jK"),
         ] {
             let text = format!("{before}{value}{}", if before.contains("//") { "@h/" } else { "" });
