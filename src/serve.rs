@@ -227,11 +227,7 @@ impl Running {
             store: for_pages,
             stop_scope: Arc::new(StopScope::of(&config)),
             bearer,
-            attempts: Arc::new(Attempts::new(
-                telemetry.log.clone(),
-                Arc::clone(&telemetry.metrics),
-                BETWEEN_ANSWERS,
-            )),
+            attempts: attempts_of(&telemetry),
             body_timeout: body_timeout(&config),
             settings: Arc::clone(&config),
             live: Arc::clone(&telemetry.live),
@@ -308,6 +304,11 @@ impl Running {
         let _ = tokio::task::spawn_blocking(end).await;
         finished
     }
+}
+
+/// The counter of attempts to open a page with a wrong token.
+fn attempts_of(telemetry: &Telemetry) -> Arc<Attempts> {
+    Arc::new(Attempts::new(telemetry.log.clone(), Arc::clone(&telemetry.metrics), BETWEEN_ANSWERS))
 }
 
 /// The upstream's base address; the simulated model is started for it.

@@ -2,7 +2,7 @@
 //! Handles lines, spans and keys, without knowing their meaning.
 
 use super::error::{Problem, reworded};
-use super::variables;
+use super::variables::{self, ValueOf};
 use crate::policy::{BuildError, ConfigError};
 use std::ops::Range;
 use toml::Spanned;
@@ -58,7 +58,7 @@ impl<'a> Document<'a> {
         &mut self,
         settings: &[(String, String)],
         written: &'a str,
-        value_of: Option<&dyn Fn(&str) -> Option<String>>,
+        value_of: ValueOf<'_>,
     ) -> Vec<Problem> {
         let mut troubles = variables::expand(self.root.get_mut(), value_of);
         let (set, unset) = variables::set(self.root.get_mut(), settings, written);

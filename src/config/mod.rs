@@ -212,13 +212,8 @@ impl Config {
         }
         warnings.extend(passed_over);
         warnings.extend(built.warnings);
-        let shipped = builder.shipped_tools();
-        warnings.extend(contradictions(&base, &built.profiles, &written.file.reask, &shipped));
-        if built.profiles.is_empty() {
-            warnings.extend(check::idle_warning(written.file.mode, base.on().count()));
-        }
-        let tool_rules = own_rules(&base, &built.profiles, &written.file, &shipped);
-        warnings.extend(impossible(&tool_rules));
+        let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
+        warnings.extend(of_policies);
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
         config.tool_rules = tool_rules;
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
@@ -427,4 +422,21 @@ fn setting_lines(settings: &Value) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The file's own rules about tools, and the warnings about its policies together.
+fn tool_rules_of(
+    builder: &Builder<'_>,
+    base: &Layer<'_>,
+    profiles: &Profiles,
+    file: &File,
+) -> (Vec<ToolRule>, Vec<String>) {
+    let shipped = builder.shipped_tools();
+    let mut warnings = contradictions(base, profiles, &file.reask, &shipped);
+    if profiles.is_empty() {
+        warnings.extend(check::idle_warning(file.mode, base.on().count()));
+    }
+    let rules = own_rules(base, profiles, file, &shipped);
+    warnings.extend(impossible(&rules));
+    (rules, warnings)
 }

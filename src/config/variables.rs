@@ -22,7 +22,7 @@ pub(super) struct Trouble {
 }
 
 /// Gives the value of a variable; `None`: there are no variables in this document.
-type ValueOf<'v> = Option<&'v dyn Fn(&str) -> Option<String>>;
+pub(super) type ValueOf<'v> = Option<&'v dyn Fn(&str) -> Option<String>>;
 
 /// Replaces `${NAME}` and `${NAME:-default}` in all strings of `table` by what `value_of` gives; `$${` is a plain `${`.
 /// Returns what could not be replaced.

@@ -142,6 +142,20 @@ impl Core {
         self.made(&transcript, sought, known, plan, judge, now)
     }
 
+    /// Hides values in what toolrein adds to the request.
+    fn hide_values(&mut self, plan: &Plan, restored: &mut [(usize, Bytes)]) {
+        let Some((_, values)) = plan.hidden_values() else { return };
+        for (message, exchange) in restored {
+            *exchange = hide_in(exchange, values, *message);
+        }
+        // Items that the upstream has not seen, such as a question of toolrein's own, are sent with this request.
+        if self.request.upstream_history.as_ref().is_some_and(|history| !history.owed.is_empty())
+            && let Some(history) = &mut Arc::make_mut(&mut self.request).upstream_history
+        {
+            history.owed = hide_in(&history.owed, values, usize::MAX);
+        }
+    }
+
     /// Records the plan and goes on to send the request, or to refuse it.
     fn made(
         &mut self,
@@ -189,17 +203,7 @@ impl Core {
         };
         let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
         self.pin(&plan, conversation, now);
-        if let Some((_, values)) = plan.hidden_values() {
-            for (message, exchange) in &mut restored {
-                *exchange = hide_in(exchange, values, *message);
-            }
-            // Items that the upstream has not seen, such as a question of toolrein's own, are sent with this request.
-            if self.request.upstream_history.as_ref().is_some_and(|history| !history.owed.is_empty())
-                && let Some(history) = &mut Arc::make_mut(&mut self.request).upstream_history
-            {
-                history.owed = hide_in(&history.owed, values, usize::MAX);
-            }
-        }
+        self.hide_values(&plan, &mut restored);
         self.plan = plan;
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);

@@ -397,7 +397,7 @@ impl Redact {
     }
 }
 
-/// A JSON value of so many bytes, in place of which there is a string.
+/// The change that puts a string in place of a JSON value of so many bytes.
 fn whole_value(bytes: usize, by: &str) -> Redaction {
     Redaction { range: 0..bytes, by: format!("\"{by}\"").into() }
 }

@@ -389,8 +389,7 @@ impl Deeds {
             )?,
             prefix_breaks: make.words(
                 "toolrein_prefix_breaks_total",
-                "Requests whose rewritten history does not continue the one before, so that prompt caches miss, by \
-                 cause; a resent identical body counts once.",
+                "Requests whose rewritten history does not continue the one before, by cause; a resent body counts once.",
                 "cause",
             )?,
             carried: make.words(
