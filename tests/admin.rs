@@ -602,7 +602,7 @@ fn the_port_of_the_probes_has_no_other_page() {
 }
 
 /// The decision on the next call of `search` in the conversation that [`converse`] had, with these further members.
-fn validated(program: &Toolrein, session: Value) -> Value {
+fn validated(program: &Toolrein, session: &Value) -> Value {
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{\"q\":\"x\"}"}});
     let made = json!({"role": "assistant", "content": null, "tool_calls": [call]});
     let result = json!({"role": "tool", "tool_call_id": "call_1", "content": "Error: no such index"});
@@ -648,7 +648,7 @@ fn a_validation_knows_what_the_session_that_it_names_has_used() {
         // Nothing is stored: each is asked again, and is answered the same.
         for _ in 0..2 {
             for session in [&known, &by_hash] {
-                let judged = validated(&program, session.clone());
+                let judged = validated(&program, &session);
                 assert_eq!(
                     (&judged["verdict"], &judged["policy"]),
                     (&json!("block"), &json!(policy)),
@@ -676,17 +676,17 @@ fn a_validation_knows_that_a_conversation_is_stopped_and_in_which_state_it_is() 
         [policy.states.state.failed]\ntools = []\nfinal = true\n";
     let upstream = searcher();
     let program = Toolrein::before(&upstream, &format!("{}{states}", Person::SETTINGS));
-    let judged = validated(&program, json!({"conversation": "c1", "caller": "sk-test"}));
+    let judged = validated(&program, &json!({"conversation": "c1", "caller": "sk-test"}));
     assert_eq!((&judged["policy"], &judged["state"]), (&json!("states"), &json!("failed")), "{judged}");
     let call = json!({"name": "search", "arguments": {}});
     let first = open(&program, "POST", "/api/validate", &json!({"request": body(&[]), "call": call})).json();
     assert_eq!((&first["verdict"], &first["state"]), (&json!("allow"), &json!("asking")), "before the call");
     assert_eq!(open(&program, "POST", "/api/conversations/c1/stop", &Value::Null).status, 200);
-    let stopped = validated(&program, json!({"conversation": "c1"}));
+    let stopped = validated(&program, &json!({"conversation": "c1"}));
     assert_eq!((&stopped["verdict"], &stopped["policy"]), (&json!("block"), &json!("kill")), "{stopped}");
-    assert_eq!(validated(&program, json!({"conversation": "c2"}))["policy"], "states");
+    assert_eq!(validated(&program, &json!({"conversation": "c2"}))["policy"], "states");
     let plain = Toolrein::before(&upstream, Person::SETTINGS);
-    assert_eq!(validated(&plain, json!({}))["state"], Value::Null, "no policy keeps states");
+    assert_eq!(validated(&plain, &json!({}))["state"], Value::Null, "no policy keeps states");
 }
 
 #[test]
@@ -701,7 +701,7 @@ fn a_validation_takes_the_profile_and_the_tier_of_the_caller_that_it_names() {
         (json!({"caller": "sk-other"}), "allow"),
         (json!({}), "allow"),
     ] {
-        assert_eq!(validated(&program, session.clone())["verdict"], verdict, "{session}");
+        assert_eq!(validated(&program, &session)["verdict"], verdict, "{session}");
     }
     let bad = json!({"request": body(&[]), "call": {"name": "search", "arguments": {}}, "caller": "a\nb"});
     assert_eq!(open(&program, "POST", "/api/validate", &bad).status, 400);

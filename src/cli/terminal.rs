@@ -68,7 +68,8 @@ mod tests {
     #[test]
     fn a_writer_keeps_colours_and_escapes_the_rest_so_that_json_reads_the_same() {
         let mut out = Vec::new();
-        write!(Terminal::new(&mut out), "\u{1b}[1m{}", "a\u{202e}\u{e0041}b").unwrap();
+        let hostile = "a\u{202e}\u{e0041}b";
+        write!(Terminal::new(&mut out), "\u{1b}[1m{hostile}").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\u{1b}[1ma\\u202e\\udb40\\udc41b");
         let read: String = serde_json::from_str(r#""a\u202e\udb40\udc41b""#).unwrap();
         assert_eq!(read, "a\u{202e}\u{e0041}b");
