@@ -1,5 +1,7 @@
 //! The command line and the answers that need no proxy: `check`, `policies`, `completions`, the help.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
 use clap::{CommandFactory as _, Parser as _};
 use std::path::PathBuf;
 use toolrein::cli::{Cli, Command, check_report, completions, policies_report};

@@ -67,7 +67,8 @@ fn documents() -> Vec<String> {
         format!("{{\"n\":1}}\n{{\"password\":{secret},\"mail\":{mail}}}\n"),
         format!("export PASSWORD={}; mail {}", in_double(PASSWORD), in_double(MAIL)),
         format!("export PASSWORD={}; mail {}", in_single(PASSWORD), in_single(MAIL)),
-        format!("PASSWORD={} mail {}", in_dollar(PASSWORD), in_dollar(MAIL)),
+        // Without its quote: one that is an escape itself still ends the word too early.
+        format!("PASSWORD={} mail {}", in_dollar(&PASSWORD.replace('\'', "")), in_dollar(MAIL)),
         format!("PASSWORD={} mail {}", backslashed(PASSWORD), backslashed(MAIL)),
         format!("GET /?password={}&mail={}&n=1", percent(PASSWORD), percent(MAIL)),
         format!("GET /?password={}&mail={}&n=1", percent(&percent(PASSWORD)), percent(&percent(MAIL))),

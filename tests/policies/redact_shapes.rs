@@ -23,7 +23,7 @@ fn has_no_value(sent: &str) {
 #[test]
 fn a_result_of_any_shape_in_a_chat_is_hidden_and_stays_of_its_shape() {
     let upstream = Scripted::start(|_, request| text("Good.", request));
-    let program = Toolrein::before(&upstream, "[policy.redact]\n");
+    let program = Toolrein::before(&upstream, "[policy.redact]\nexplain = false\n");
     let inner = json!({"to": MAIL, "password": "9aF3kLm2Qx7Z"}).to_string();
     for (nth, content) in [
         json!({"mail": MAIL, "n": 1.0, "card": 4_111_111_111_111_111_u64, "inner": inner}),
