@@ -661,7 +661,7 @@ fn a_validation_knows_what_the_session_that_it_names_has_used() {
                 );
             }
             for session in [unknown.clone(), json!({})] {
-                let judged = validated(&program, session);
+                let judged = validated(&program, &session);
                 assert_eq!(judged["verdict"], "allow", "{policy} {judged}");
             }
         }
