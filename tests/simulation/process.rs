@@ -39,10 +39,10 @@ pub struct Process {
 
 impl Process {
     pub fn new((config, mode): (&str, &str), seed: u64) -> Self {
+        let source = Source::Text { name: "simulation.toml".to_owned(), text: config.to_owned() };
         // No refusal is tried again while a simulation lasts: what is known to be refused is never sent.
-        let text = format!("upstream.remember = \"8000h\"\n{config}");
-        let source = Source::Text { name: "simulation.toml".to_owned(), text };
-        let overrides = Overrides { mode: Some(mode.to_owned()), ..Overrides::default() };
+        let settings = vec![("TOOLREIN__UPSTREAM__REMEMBER".to_owned(), "8000h".to_owned())];
+        let overrides = Overrides { mode: Some(mode.to_owned()), settings, ..Overrides::default() };
         let config = Config::load(source, &overrides, REGISTRY).unwrap();
         let summaries = Summaries::new(Numbers::of(!seed));
         Self {
