@@ -88,6 +88,51 @@ fn shown(program: &Toolrein, path: &str) -> String {
     response.text()
 }
 
+/// Compares what the admin port shows.
+fn compare_pages(program: &Toolrein, about: &str) {
+    let conversation: Value = until("the last request", || {
+        let page: Value = serde_json::from_str(&shown(program, "/api/conversations/talk")).unwrap();
+        (page["requests"] == ROUNDS + 1).then_some(page)
+    });
+    assert_eq!((&conversation["calls"], &conversation["blocked"]), (&json!(8), &json!(4)), "{about}");
+    let timed = conversation["tool_calls"].as_array().unwrap();
+    assert_eq!(verdicts(timed.iter()), (8, 4), "{about}");
+    let overview = get(&format!("{}/api/overview", program.admin_url())).json();
+    let totals = &overview["tool_calls"];
+    assert_eq!((&totals["allow"], &totals["block"]), (&json!(4), &json!(4)), "{about}");
+    let page = shown(program, "/api/conversations/talk/explain");
+    assert!(page.contains(HEADLINE) && !page.contains("would have run"), "{about}: {page}");
+}
+
+/// Compares the metrics, and what is made of the recording in `dir`.
+fn compare_files(program: &Toolrein, dir: &std::path::Path, about: &str) {
+    let metric =
+        |verdict: &str| program.metric(&format!("toolrein_tool_calls_total{{verdict=\"{verdict}\"}}"));
+    assert_eq!((metric("allow"), metric("block")), (4.0, 4.0), "{about}");
+    let recorded = lines(dir, ROUNDS + 1);
+    let calls = recorded.iter().flat_map(|line| line["toolrein"]["calls"].as_array().unwrap());
+    assert_eq!(verdicts(calls), (8, 4), "{about}");
+    let config = program.config_file().to_str().unwrap().to_owned();
+    for form in [&["--config", &config][..], &["--config", &config, "--html"]] {
+        let explained = toolrein("explain", dir, form);
+        assert!(explained.contains(HEADLINE), "{about}: {explained}");
+        assert!(!explained.contains("would have run"), "{about}: {explained}");
+    }
+    let explained = toolrein("explain", dir, &["--config", &config]);
+    assert!(explained.contains("  calls               8, 4 blocked\n"), "{about}: {explained}");
+    let explained: Value =
+        serde_json::from_str(&toolrein("explain", dir, &["--config", &config, "--json"])).unwrap();
+    let live_counts = json!({"requests": 5, "refused": 0, "calls": 8, "blocked": 4, "first_by": "allow"});
+    assert_eq!(explained["live_counts"], live_counts, "{about}");
+    let replayed = toolrein("replay", dir, &["--config", &config]);
+    let line = "When recorded: 1 conversation, 5 requests, 8 calls; 4 calls blocked.";
+    assert!(replayed.contains(line), "{about}: {replayed}");
+    let replayed: Value =
+        serde_json::from_str(&toolrein("replay", dir, &["--config", &config, "--json"])).unwrap();
+    let live_counts = json!({"conversations": 1, "requests": 5, "refused": 0, "calls": 8, "blocked": 4});
+    assert_eq!(replayed["live_counts"], live_counts, "{about}");
+}
+
 #[test]
 fn every_view_of_a_conversation_gives_the_same_counts() {
     for (api, stream) in
@@ -106,45 +151,8 @@ fn every_view_of_a_conversation_gives_the_same_counts() {
             assert!(!reply.text().contains(&format!("call_{rounds}_1")), "{}", reply.text());
         }
         let about = format!("{api:?}, streamed: {stream}");
-        let conversation: Value = until("the last request", || {
-            let page: Value = serde_json::from_str(&shown(&program, "/api/conversations/talk")).unwrap();
-            (page["requests"] == ROUNDS + 1).then_some(page)
-        });
-        assert_eq!((&conversation["calls"], &conversation["blocked"]), (&json!(8), &json!(4)), "{about}");
-        let timed = conversation["tool_calls"].as_array().unwrap();
-        assert_eq!(verdicts(timed.iter()), (8, 4), "{about}");
-        let overview = get(&format!("{}/api/overview", program.admin_url())).json();
-        let totals = &overview["tool_calls"];
-        assert_eq!((&totals["allow"], &totals["block"]), (&json!(4), &json!(4)), "{about}");
-        let page = shown(&program, "/api/conversations/talk/explain");
-        assert!(page.contains(HEADLINE) && !page.contains("would have run"), "{about}: {page}");
-
-        let metric =
-            |verdict: &str| program.metric(&format!("toolrein_tool_calls_total{{verdict=\"{verdict}\"}}"));
-        assert_eq!((metric("allow"), metric("block")), (4.0, 4.0), "{about}");
-        let recorded = lines(dir.path(), ROUNDS + 1);
-        let calls = recorded.iter().flat_map(|line| line["toolrein"]["calls"].as_array().unwrap());
-        assert_eq!(verdicts(calls), (8, 4), "{about}");
-        let config = program.config_file().to_str().unwrap().to_owned();
-        for form in [&["--config", &config][..], &["--config", &config, "--html"]] {
-            let explained = toolrein("explain", dir.path(), form);
-            assert!(explained.contains(HEADLINE), "{about}: {explained}");
-            assert!(!explained.contains("would have run"), "{about}: {explained}");
-        }
-        let explained = toolrein("explain", dir.path(), &["--config", &config]);
-        assert!(explained.contains("  calls               8, 4 blocked\n"), "{about}: {explained}");
-        let explained: Value =
-            serde_json::from_str(&toolrein("explain", dir.path(), &["--config", &config, "--json"])).unwrap();
-        let live_counts = json!({"requests": 5, "refused": 0, "calls": 8, "blocked": 4, "first_by": "allow"});
-        assert_eq!(explained["live_counts"], live_counts, "{about}");
-        let replayed = toolrein("replay", dir.path(), &["--config", &config]);
-        let line = "When recorded: 1 conversation, 5 requests, 8 calls; 4 calls blocked.";
-        assert!(replayed.contains(line), "{about}: {replayed}");
-        let replayed: Value =
-            serde_json::from_str(&toolrein("replay", dir.path(), &["--config", &config, "--json"])).unwrap();
-        let live_counts = json!({"conversations": 1, "requests": 5, "refused": 0, "calls": 8, "blocked": 4});
-        assert_eq!(replayed["live_counts"], live_counts, "{about}");
-
+        compare_pages(&program, &about);
+        compare_files(&program, dir.path(), &about);
         let log: Vec<Value> =
             program.stop().iter().filter_map(|line| serde_json::from_str::<Value>(line).ok()).collect();
         let requests = log.iter().filter(|line| line["message"] == "request");
