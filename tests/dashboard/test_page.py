@@ -269,7 +269,8 @@ class Lists(Dashboard):
         self.page.one(".empty", "No conversation here")
 
     def test_five_thousand_conversations(self):
-        self.page.control("many", count=5000)
+        for _ in range(4):
+            self.page.control("many", count=1250)
         self.page.open()
         took = self.page.driver.execute_async_script("""
             const done = arguments[0];

@@ -149,13 +149,14 @@ fn is_unquoted_secret(text: &str) -> bool {
 /// Whether `value`, one word, is a secret, by its first bytes.
 fn is_secret(value: &str, is_quoted: bool) -> bool {
     let value = &value[..value.floor_char_boundary(JUDGED)];
-    // Escapes make a word longer and less random than what it means.
-    let meant = unescaped(value);
-    let value = &*meant;
-    value.len() >= SHORTEST
-        && is_random(value, LEAST_BITS)
-        && !is_variable(value)
-        && (is_quoted || !is_code(value))
+    let is_one = |value: &str| {
+        value.len() >= SHORTEST
+            && is_random(value, LEAST_BITS)
+            && !is_variable(value)
+            && (is_quoted || !is_code(value))
+    };
+    // Escapes make a word longer and less random than what it means, which may look like code.
+    is_one(value) || is_one(&unescaped(value))
 }
 
 /// How long the value without quotes is that begins `text`, in bytes.
