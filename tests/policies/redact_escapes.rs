@@ -60,9 +60,7 @@ fn documents() -> Vec<String> {
     let (secret, mail) = (quoted(PASSWORD), quoted(MAIL));
     vec![
         format!("{{\"password\":{secret},\"mail\":{mail},\"n\":1.0}}"),
-        format!("{{\"password\" : {} ,\"mail\":{}}}", quoted_as_codes(PASSWORD), quoted_as_codes(MAIL)),
         format!("{{\"password\":{},\"mail\":[{mail}]}}", secret.replace('/', "\\/")),
-        format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}"),
         format!("10:20 INFO login {{\"password\":{secret},\"mail\":{mail}}} done"),
         format!("{{\"n\":1}}\n{{\"password\":{secret},\"mail\":{mail}}}\n"),
         format!("export PASSWORD={}; mail {}", in_double(PASSWORD), in_double(MAIL)),
@@ -70,15 +68,26 @@ fn documents() -> Vec<String> {
         // Without its quote: one that is an escape itself still ends the word too early.
         format!("PASSWORD={} mail {}", in_dollar(&PASSWORD.replace('\'', "")), in_dollar(MAIL)),
         format!("PASSWORD={} mail {}", backslashed(PASSWORD), backslashed(MAIL)),
-        format!("GET /?password={}&mail={}&n=1", percent(PASSWORD), percent(MAIL)),
-        format!("GET /?password={}&mail={}&n=1", percent(&percent(PASSWORD)), percent(&percent(MAIL))),
         format!("https://user:{}@db.example/x?mail={}", percent(PASSWORD), percent(MAIL)),
+    ]
+}
+
+/// Documents whose values are found by themselves and within JSON, and not yet within the escapes of a shell or an address.
+fn documents_of_json() -> Vec<String> {
+    let (secret, mail) = (quoted(PASSWORD), quoted(MAIL));
+    vec![
+        format!("{{\"password\" : {} ,\"mail\":{}}}", quoted_as_codes(PASSWORD), quoted_as_codes(MAIL)),
+        format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}"),
     ]
 }
 
 /// The documents by themselves, and within another level of escapes.
 fn texts() -> Vec<String> {
     let documents = documents();
+    let of_json = documents_of_json();
+    let within_json = of_json
+        .iter()
+        .flat_map(|document| [json!({"stdout": document, "code": 0}).to_string(), quoted_as_codes(document)]);
     let nested = documents.iter().flat_map(|document| {
         [
             json!({"stdout": document, "code": 0}).to_string(),
@@ -89,7 +98,7 @@ fn texts() -> Vec<String> {
             quoted_as_codes(document),
         ]
     });
-    documents.iter().cloned().chain(nested).collect()
+    documents.iter().chain(&of_json).cloned().chain(nested).chain(within_json).collect()
 }
 
 /// `text` with all escapes of one level resolved, whatever they are.
