@@ -648,7 +648,7 @@ fn a_validation_knows_what_the_session_that_it_names_has_used() {
         // Nothing is stored: each is asked again, and is answered the same.
         for _ in 0..2 {
             for session in [&known, &by_hash] {
-                let judged = validated(&program, &session);
+                let judged = validated(&program, session);
                 assert_eq!(
                     (&judged["verdict"], &judged["policy"]),
                     (&json!("block"), &json!(policy)),
