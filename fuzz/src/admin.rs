@@ -16,8 +16,10 @@ use tokio::sync::Semaphore;
 use toolrein::admin::readiness::Readiness;
 use toolrein::admin::{Admin, Attempts, Bearer, Pages, Review};
 use toolrein::config::{Config, Overrides, Source};
+use toolrein::conversation::identity::HashKey;
 use toolrein::policy::REGISTRY;
 use toolrein::store::memory::{Bounds, Memory};
+use toolrein::telemetry::live::conversations::Conversation;
 use toolrein::telemetry::live::{self, Live};
 use toolrein::telemetry::log::Log;
 use toolrein::telemetry::metrics::Metrics;
@@ -92,7 +94,7 @@ fn runtime() -> &'static Runtime {
 struct NoReview;
 
 impl Review for NoReview {
-    fn page(&self, _: &Config, _: &Bytes, _: &str) -> Result<String, String> {
+    fn page(&self, _: &Config, _: &Bytes, _: &Conversation) -> Result<String, String> {
         Err("no page".to_owned())
     }
 
@@ -127,6 +129,8 @@ fn pages(loopback: bool) -> &'static Pages {
                 body_bytes: 10_000,
             })),
             review: Arc::new(NoReview),
+            key: HashKey::fixed(7),
+            upstream: "upstream".into(),
             reviews: Arc::new(Semaphore::new(1)),
         })
     };

@@ -5,11 +5,12 @@ use crate::world::{choices, is_json};
 use std::fmt::Debug;
 use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::conversation::released::Release;
+use toolrein::conversation::uses::Use;
 use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::reply;
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::plan::approval::Confirmation;
-use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken, Use};
+use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken};
 use toolrein::store::{Evidence, Overflow, SentExchanges};
 
 const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
