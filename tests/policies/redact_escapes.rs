@@ -60,14 +60,16 @@ fn documents() -> Vec<String> {
     let (secret, mail) = (quoted(PASSWORD), quoted(MAIL));
     vec![
         format!("{{\"password\":{secret},\"mail\":{mail},\"n\":1.0}}"),
+        format!("{{\"password\" : {} ,\"mail\":{}}}", quoted_as_codes(PASSWORD), quoted_as_codes(MAIL)),
         format!("{{\"password\":{},\"mail\":[{mail}]}}", secret.replace('/', "\\/")),
         format!("10:20 INFO login {{\"password\":{secret},\"mail\":{mail}}} done"),
         format!("{{\"n\":1}}\n{{\"password\":{secret},\"mail\":{mail}}}\n"),
         format!("export PASSWORD={}; mail {}", in_double(PASSWORD), in_double(MAIL)),
         format!("export PASSWORD={}; mail {}", in_single(PASSWORD), in_single(MAIL)),
-        // Without its quote: one that is an escape itself still ends the word too early.
-        format!("PASSWORD={} mail {}", in_dollar(&PASSWORD.replace('\'', "")), in_dollar(MAIL)),
+        format!("PASSWORD={} mail {}", in_dollar(PASSWORD), in_dollar(MAIL)),
         format!("PASSWORD={} mail {}", backslashed(PASSWORD), backslashed(MAIL)),
+        format!("GET /?password={}&mail={}&n=1", percent(PASSWORD), percent(MAIL)),
+        format!("GET /?password={}&mail={}&n=1", percent(&percent(PASSWORD)), percent(&percent(MAIL))),
         format!("https://user:{}@db.example/x?mail={}", percent(PASSWORD), percent(MAIL)),
     ]
 }
@@ -75,10 +77,7 @@ fn documents() -> Vec<String> {
 /// Documents whose values are found by themselves and within JSON, and not yet within the escapes of a shell or an address.
 fn documents_of_json() -> Vec<String> {
     let (secret, mail) = (quoted(PASSWORD), quoted(MAIL));
-    vec![
-        format!("{{\"password\" : {} ,\"mail\":{}}}", quoted_as_codes(PASSWORD), quoted_as_codes(MAIL)),
-        format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}"),
-    ]
+    vec![format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}")]
 }
 
 /// The documents by themselves, and within another level of escapes.

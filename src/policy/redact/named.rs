@@ -66,9 +66,7 @@ pub(super) fn named(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
             // A dollar sign before quotes makes a shell resolve escapes.
             let is_shells = text[from..].starts_with("$'") || text[from..].starts_with("$\"");
             let opening = from + usize::from(is_shells);
-            let quotes =
-                text[opening..].bytes().take(MOST_QUOTES).take_while(|byte| b"\"'`\\".contains(byte));
-            let quotes = quotes.count();
+            let quotes = opening_quotes(&text[opening..]);
             let start = if quotes > 0 { opening + quotes } else { from };
             let is_path = quotes == 0 && name.as_str().ends_with(':') && text[start..].starts_with(':');
             if is_path || is_of_pages(&text[..name.start()], name.as_str()) {
@@ -83,6 +81,13 @@ pub(super) fn named(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
             return Some(start..from);
         }
     })
+}
+
+/// How many characters of quotes begin `text`, with the backslashes before each. Backslashes after the last quote belong to the
+/// value.
+fn opening_quotes(text: &str) -> usize {
+    let run = text.bytes().take(MOST_QUOTES).take_while(|byte| b"\"'`\\".contains(byte)).count();
+    text.as_bytes()[..run].iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1)
 }
 
 /// How long the secret is that `text` begins with after the `opening` quotes, in bytes: up to the quote that closes them,
@@ -101,9 +106,6 @@ fn quoted_secret(text: &str, opening: &str) -> Option<usize> {
 fn closed_length(text: &str, opening: &str) -> Option<usize> {
     let (quote, backslashes) =
         (*opening.as_bytes().last()?, opening.bytes().filter(|byte| *byte == b'\\').count());
-    if quote == b'\\' {
-        return None;
-    }
     let bytes = text.as_bytes();
     let mut at = 0;
     loop {
@@ -166,7 +168,7 @@ fn unquoted_length(text: &str) -> usize {
     while let Some(byte) = bytes.get(at) {
         step();
         let is_part = byte.is_ascii_alphanumeric() || b"_+/=.~!@#$%^&*,():;?-".contains(byte);
-        let begins_next = || matches!(byte, b',' | b';') && begins_setting(&text[at + 1..]);
+        let begins_next = || matches!(byte, b',' | b';' | b'&') && begins_setting(&text[at + 1..]);
         at += match byte {
             b'\\' if is_escaped_part(&bytes[at + 1..]) => 2,
             _ if is_part && !begins_next() => 1,
