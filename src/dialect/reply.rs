@@ -5,11 +5,11 @@ use crate::conversation::assembled::Assembled;
 use crate::conversation::request::Request;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::usage::Usage;
+use crate::dialect::usage_sum::Usages;
 use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, Question};
 use crate::plan::decision::Next;
 use bytes::Bytes;
-use serde_json::Value;
 use std::sync::Arc;
 
 /// The form of the client's reply, or of one reply of the upstream.
@@ -32,7 +32,8 @@ pub struct Limits {
     pub reply: usize,
 }
 
-/// What toolrein added for the client. May change with the variant of the request, until a reply is accepted.
+/// What the request allows, and what toolrein added for the client. May change with the variant of the request, until a reply
+/// is accepted.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Only toolrein asked for the stream's usage: the client gets none.
@@ -46,11 +47,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether a reply with this usage took all the tokens that its request allows. It was cut, whatever it says:
+    /// Whether the present reply took all the tokens that its request allows. It was cut, whatever it says:
     /// llama.cpp's server says `completed`, vLLM `tool_calls`.
-    pub fn is_used_up(&self, usage: Option<&Value>) -> bool {
-        let written = usage.map_or(0, |usage| Usage::read(usage).completion);
-        self.output_limit.is_some_and(|limit| (1..=written).contains(&limit))
+    pub fn is_used_up(&self, usages: &Usages) -> bool {
+        self.output_limit.is_some_and(|limit| {
+            let written = usages.last().map_or(0, |usage| Usage::read(&usage).completion);
+            (1..=written).contains(&limit)
+        })
     }
 }
 

@@ -153,7 +153,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     ) -> bool {
         let place = self.known_place(at, choice.index);
         // Usage is the sum of all choices.
-        let is_used_up = self.choices.len() == 1 && self.options.is_used_up(self.usage.last().as_ref());
+        let is_used_up = self.choices.len() == 1 && self.options.is_used_up(&self.usage);
         let (state, form, strict) = (&mut self.choices[place], self.form, self.judging.is_strict());
         state.next_event();
         state.add_text(&choice.delta, data);

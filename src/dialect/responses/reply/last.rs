@@ -215,7 +215,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         last.settle_shells(self.judging.hosts_shell());
         if let Some(usage) = last.value("usage").filter(|usage| *usage != b"null") {
             self.usage.note(usage, last.value("model"));
-            last.cut |= self.options.is_used_up(self.usage.last().as_ref());
+            last.cut |= self.options.is_used_up(&self.usage);
         }
         if self.head.is_empty() {
             let is_read = last.raw.is_none() || last.event.response.is_some();

@@ -7,7 +7,8 @@ use crate::wire::body::Scanner;
 use crate::wire::json::{decode_bytes, in_one_case};
 use crate::wire::members::{Member, members_of};
 use memchr::memmem::find;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
 
 /// Whether a client may read a call from the event.
 pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
@@ -42,6 +43,10 @@ pub fn has_call_in_other_lines(raw: &[u8]) -> bool {
 }
 
 fn has_unread_call(event: &Event, data: &[u8]) -> bool {
+    // Most events are pieces of texts.
+    if !may_name_call(data) {
+        return false;
+    }
     let read = [event.item.as_ref().map(|item| item.span), event.response];
     let mut unread = data.to_vec();
     for span in read.into_iter().flatten() {
@@ -68,15 +73,18 @@ fn names_call(text: &[u8]) -> bool {
 
 fn has_call(value: &Value) -> bool {
     match value {
-        Value::Object(members) => {
-            let text = value.to_string();
-            let item = parse_item(&mut Scanner::new(text.as_bytes()));
-            let is_call = |item: Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
-            item.is_ok_and(is_call) || members.values().any(has_call)
-        }
+        Value::Object(members) => is_call(members) || members.values().any(has_call),
         Value::Array(items) => items.iter().any(has_call),
         _ => false,
     }
+}
+
+/// Whether an object with these members is a call, by the members that say so: the others may be long.
+fn is_call(members: &Map<String, Value>) -> bool {
+    let named = |name: &'static str| members.get(name).map(|value| (name, value));
+    let item: HashMap<&str, &Value> = ["type", "execution"].into_iter().filter_map(named).collect();
+    let item = serde_json::to_vec(&item).unwrap_or_default();
+    parse_item(&mut Scanner::new(&item)).is_ok_and(|item| matches!(item.kind, ItemKind::Call(_)))
 }
 
 #[cfg(test)]
