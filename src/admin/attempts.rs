@@ -20,11 +20,12 @@ pub struct Attempts {
     log: Log,
     metrics: Arc<Metrics>,
     between: Duration,
-    known: Mutex<Known>,
+    answers: Mutex<AnswerTimes>,
 }
 
+/// When attempts are answered and logged.
 #[derive(Default)]
-struct Known {
+struct AnswerTimes {
     /// When the next answer may be given.
     next_answer: Option<Instant>,
     logged: Option<Instant>,
@@ -35,7 +36,7 @@ struct Known {
 impl Attempts {
     /// None so far; their answers come with the time `between` them.
     pub fn new(log: Log, metrics: Arc<Metrics>, between: Duration) -> Self {
-        Self { log, metrics, between, known: Mutex::default() }
+        Self { log, metrics, between, answers: Mutex::default() }
     }
 
     /// Notes one attempt, and returns when its answer is due.
@@ -53,11 +54,11 @@ impl Attempts {
     }
 
     fn added(&self, now: Instant) -> (Instant, Option<u64>) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).add(now, self.between)
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).add(now, self.between)
     }
 }
 
-impl Known {
+impl AnswerTimes {
     /// When an attempt at `now` is answered, and the number of attempts to be logged, if it is time for a line.
     fn add(&mut self, now: Instant, between: Duration) -> (Instant, Option<u64>) {
         let answer = self.next_answer.map_or(now, |next| next.max(now)).min(now + LONGEST);
@@ -76,10 +77,10 @@ mod tests {
 
     #[test]
     fn attempts_are_answered_one_after_the_other_and_logged_once_a_minute() {
-        let (mut known, start) = (Known::default(), Instant::now());
+        let (mut times, start) = (AnswerTimes::default(), Instant::now());
         let ms = Duration::from_millis;
         let mut add = |after: u64| {
-            let (answer, count) = known.add(start + ms(after), BETWEEN_ANSWERS);
+            let (answer, count) = times.add(start + ms(after), BETWEEN_ANSWERS);
             (u64::try_from((answer - start).as_millis()).unwrap(), count)
         };
         assert_eq!([0, 0, 10, 1_000].map(&mut add), [(0, Some(1)), (200, None), (400, None), (1_000, None)]);
