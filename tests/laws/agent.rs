@@ -93,7 +93,7 @@ fn run() -> impl Strategy<Value = Run> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(crate::with_cases(150))]
 
     #[test]
     fn each_request_of_an_agent_extends_the_previous_one_and_restores_hidden_exchanges(run in run()) {

@@ -16,7 +16,7 @@ use toolrein::exchange::store::HiddenExchange;
 use toolrein::policy::set::PolicySet;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
+    #![proptest_config(crate::with_cases(80))]
 
     #[test]
     fn a_shorter_history_is_a_prefix_of_a_longer_one(talk in orderly(), set in 0..SETS, hidden in any::<u16>()) {

@@ -66,7 +66,7 @@ fn with_crlf(stream: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(crate::with_cases(60))]
 
     #[test]
     fn random_chunkings_of_a_recorded_stream_give_the_client_the_same(

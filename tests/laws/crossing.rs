@@ -304,7 +304,7 @@ fn a_call_counts_from_when_its_own_conversation_got_it_and_from_the_latest_time_
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(crate::with_cases(120))]
 
     #[test]
     fn conversations_differ_by_what_the_model_saw_and_by_nothing_else(

@@ -377,7 +377,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(crate::with_cases(150))]
 
     #[test]
     fn a_conversation_gets_the_same_from_every_policy_in_both_dialects(talk in talk(), at in 0..SETS + 2, overflow in any::<bool>()) {

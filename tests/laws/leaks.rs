@@ -328,7 +328,7 @@ fn cases() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(cases()))]
+    #![proptest_config(crate::with_cases(cases()))]
 
     #[test]
     fn no_client_finds_a_forbidden_call_in_a_bent_stream(

@@ -27,3 +27,11 @@ mod strict_responses;
 mod tolerant;
 mod transparency;
 mod world;
+
+use proptest::test_runner::Config;
+
+/// Runs a law with this many cases, or with those that the variable `LAWS_CASES` asks for.
+fn with_cases(usual: u32) -> Config {
+    let asked = std::env::var("LAWS_CASES").ok().and_then(|cases| cases.parse().ok());
+    Config::with_cases(asked.unwrap_or(usual))
+}

@@ -12,7 +12,7 @@ use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::policy::set::PolicySet;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(crate::with_cases(150))]
 
     #[test]
     fn reading_with_a_cache_gives_the_same_result(

@@ -81,7 +81,7 @@ fn short() -> &'static [Recording] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::with_cases(300))]
 
     #[test]
     fn recorded_bodies_broken_on_the_way_make_nothing_panic(

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolrein::dialect::variant::{Placement, Tools, Variant};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(crate::with_cases(120))]
 
     #[test]
     fn no_redacted_value_is_sent_to_the_model(talk in any_order(), flat in any::<bool>()) {

@@ -14,7 +14,7 @@ use toolrein::conversation::memo::NoMemo;
 use toolrein::dialect::variant::Variant;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(crate::with_cases(120))]
 
     #[test]
     fn the_same_request_gives_the_same_bytes_in_every_process(talk in orderly(), set in 0..SETS) {

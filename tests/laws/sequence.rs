@@ -18,7 +18,7 @@ use toolrein::policy::set::PolicySet;
 #[test]
 fn a_request_that_a_strict_provider_accepts_is_accepted_in_every_form() {
     // Conversations that are out of order do not count: every case is one that the provider takes.
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(50));
+    let mut runner = proptest::test_runner::TestRunner::new(crate::with_cases(50));
     let result = runner.run(&(orderly(), 0..SETS, any::<u16>()), |(talk, set, hidden)| {
         prop_assume!(violations(&talk.body()).is_empty());
         every_form_is_taken(&talk, policies(set), &hidden_exchanges(&talk, hidden))

@@ -14,7 +14,7 @@ use toolrein::plan::Change;
 const PLACEMENTS: [Placement; 3] = [Placement::System, Placement::Suffix, Placement::Leading];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(crate::with_cases(120))]
 
     #[test]
     fn a_request_that_no_policy_touched_is_sent_as_it_came(talk in any_order(), set in 0..SETS) {
