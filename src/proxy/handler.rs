@@ -19,7 +19,9 @@ use super::stored_response::StoredKind;
 use super::summaries::Summariser;
 use super::upstream::Upstream;
 use super::webhooks::Webhooks;
-use super::{ResponseFuture, Service, caller, clock, profile, relay, stored_response, ungoverned};
+use super::{
+    ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
+};
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
@@ -67,7 +69,19 @@ pub struct AppState {
 pub struct Handler(pub ArcSwap<AppState>);
 
 impl Service for Handler {
-    fn call(self: Arc<Self>, request: hyper::http::Request<Incoming>) -> ResponseFuture {
+    fn call(self: Arc<Self>, mut request: hyper::http::Request<Incoming>) -> ResponseFuture {
+        let id = request_id::assign(request.headers_mut());
+        let answering = self.answer(request);
+        Box::pin(async move {
+            let mut response = answering.await;
+            request_id::write(id, &mut response);
+            response
+        })
+    }
+}
+
+impl Handler {
+    fn answer(&self, request: hyper::http::Request<Incoming>) -> ResponseFuture {
         let app = self.0.load_full();
         if !app.knows_caller(&request) {
             return Box::pin(ready(app.refuse(app.governed(&request), &request, &ProxyError::UnknownCaller)));

@@ -4,6 +4,7 @@
 use super::error::ProxyError;
 use super::recording::Recorded;
 use super::refusals::warn_once;
+use super::request_id::{COMMON_REQUEST_ID, REQUEST_ID};
 use super::spelling::Governed;
 use super::ungoverned::warn_calls_as_text_once;
 use crate::exchange::text_agents::CALLS_AS_TEXT;
@@ -12,14 +13,12 @@ use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
 use crate::telemetry::spans::{Spans, Trace};
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Headers by which clients name a request. Parsed names: a look-up costs a third.
-static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Headers of traces. Parsed names: a look-up costs a third.
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
-/// The other header by which upstreams name a request, beside [`REQUEST_ID`]: Anthropic's.
+/// The other header by which upstreams name a request, beside [`COMMON_REQUEST_ID`]: Anthropic's.
 static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// The response header that lists the actions of policies.
 const ACTIONS: &str = "x-toolrein-actions";
@@ -50,7 +49,7 @@ impl Record {
     ) -> Self {
         let mut data = Box::new(RequestRecord::new(route));
         data.mode = mode;
-        data.request_id = text(headers, &REQUEST_ID).unwrap_or_else(next_id);
+        data.request_id = text(headers, &REQUEST_ID).unwrap_or_default();
         data.traceparent = text(headers, &TRACEPARENT);
         if route.is_governed() && telemetry.spans.is_on() {
             data.trace = begin_trace(&telemetry.spans, headers);
@@ -173,8 +172,8 @@ impl Drop for Record {
 pub(crate) fn note_sent(data: &mut RequestRecord, came: Result<&HeaderMap, &ProxyError>) {
     match came {
         Ok(headers) => {
-            let id = text(headers, &REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
-            data.upstream_request_id = id.or(data.upstream_request_id.take());
+            let id = text(headers, &COMMON_REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
+            data.upstream_request_ids.extend(id);
         }
         Err(error) if !error.is_sent() => {
             data.upstream_requests = data.upstream_requests.saturating_sub(1);
@@ -207,10 +206,4 @@ fn begin_trace(spans: &Spans, headers: &HeaderMap) -> Option<Box<Trace>> {
 fn text(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     (value.len() <= MAX_HEADER_BYTES).then(|| value.to_owned())
-}
-
-/// A request id for a request without one, unique in this process.
-fn next_id() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    format!("tr-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }

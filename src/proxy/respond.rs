@@ -2,8 +2,9 @@
 
 use super::body::ReplyBody;
 use super::error::ProxyError;
+use super::request_id::REQUEST_ID;
 use crate::dialect::error::own_error_body;
-use crate::plan::{Reason, details};
+use crate::plan::details;
 use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use hyper::http::{HeaderValue, Response, StatusCode};
@@ -12,11 +13,7 @@ use serde_json::Value;
 /// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and `x-should-retry`
 /// where the answer is known: OpenAI's SDKs obey it.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
-    let mut body = own_error_body(&error.message(), error.code());
-    if let ProxyError::Exhausted { reason, .. } = error {
-        body = with_details(&body, reason).unwrap_or(body);
-    }
-    let mut response = Response::new(ReplyBody::full(Bytes::from(body)));
+    let mut response = Response::new(ReplyBody::full(own_body(error, &error.message(), None)));
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     // For the request record.
@@ -59,16 +56,27 @@ pub fn for_strangers(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
         return response;
     };
     tracing::warn!(code = error.code(), "{error}");
-    let body = own_error_body(&error.public_message(), error.code());
-    *response.body_mut() = ReplyBody::full(Bytes::from(body));
+    let request_id = response.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
+    let body = own_body(error, &error.public_message(), request_id);
+    *response.body_mut() = ReplyBody::full(body);
     response
 }
 
-/// The error `body` with the numbers and times of `reason` beside its code.
-fn with_details(body: &str, reason: &Reason) -> Option<String> {
-    let mut body: Value = serde_json::from_str(body).ok()?;
+/// The body with this message; the numbers and times of the error's reason and the request's id are beside its code.
+pub(super) fn own_body(error: &ProxyError, message: &str, request_id: Option<&str>) -> Bytes {
+    let body = own_error_body(message, error.code());
+    let mut more: Vec<(&str, Value)> = request_id.map(|id| ("request_id", id.into())).into_iter().collect();
+    if let ProxyError::Exhausted { reason, .. } = error {
+        more.extend(details(reason));
+    }
+    Bytes::from(with_members(&body, more).unwrap_or(body))
+}
+
+/// The error `body` with more members of `error`.
+fn with_members(body: &str, more: Vec<(&str, Value)>) -> Option<String> {
+    let mut body: Value = serde_json::from_str(body).ok().filter(|_| !more.is_empty())?;
     let error = body.get_mut("error")?.as_object_mut()?;
-    error.extend(details(reason).map(|(name, value)| (name.to_owned(), value)));
+    error.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
     Some(body.to_string())
 }
 
@@ -77,7 +85,9 @@ const RETRY_AFTER_SECONDS: &str = "5";
 
 #[cfg(test)]
 mod tests {
+    use super::super::error::TlsFailure;
     use super::*;
+    use crate::plan::Reason;
     use http_body_util::BodyExt;
 
     #[tokio::test]
@@ -99,7 +109,11 @@ mod tests {
         let (host, detail) = ("gpu-7.internal:8000".to_owned(), "10.0.0.7 refused".to_owned());
         for error in [
             ProxyError::UpstreamConnect { host: host.clone(), detail: detail.clone() },
-            ProxyError::UpstreamTls { host: host.clone(), detail: detail.clone(), transient: true },
+            ProxyError::UpstreamTls {
+                host: host.clone(),
+                detail: detail.clone(),
+                failure: TlsFailure::BrokenOff,
+            },
             ProxyError::UpstreamTimeout { host: host.clone(), waited_ms: 5 },
             ProxyError::UpstreamHints { host: host.clone(), count: 5 },
             ProxyError::UpstreamCut { host: host.clone(), detail },

@@ -61,7 +61,7 @@ pub(super) fn rich() -> RequestRecord {
     };
     record.context = Context { touched: true, held_out: false };
     record.upstream_requests = 2;
-    record.upstream_request_id = Some("up-1".to_owned());
+    record.upstream_request_ids = vec!["up-0".to_owned(), "up-1".to_owned()];
     record.fallbacks = vec![Fallback::Placement];
     record.prefix_breaks = vec![PrefixBreak::StateStore];
     record.carried = vec!["web_search_call"];

@@ -252,7 +252,7 @@ mod tests {
                 {"tool": "weather", "bytes": 10, "tokens": 3}],
             "limits": [{"policy": "rate_limit", "tool": "weather", "used": 3, "limit": 3},
                 {"tool": "*", "used": 12, "limit": 50}],
-            "upstream_requests": 2, "upstream_request_id": "up-1", "reasks": 1, "lost_hidden_exchanges": 1,
+            "upstream_requests": 2, "upstream_request_ids": ["up-0", "up-1"], "reasks": 1, "lost_hidden_exchanges": 1,
             "fallbacks": ["placement"], "prefix_breaks": ["store"], "unjudged": ["event_too_long"],
             "tokens_prompt": 3000, "tokens_cached": 2048, "tokens_cache_written": 100, "tokens_completion": 70,
             "tokens_reasoning": 20, "tokens_saved": 900,
@@ -374,7 +374,7 @@ mod tests {
         record.traceparent = Some(hostile.clone());
         record.path.clone_from(&hostile);
         record.method.clone_from(&hostile);
-        record.upstream_request_id = Some(hostile.clone());
+        record.upstream_request_ids = vec![hostile.clone(); 5_000];
         record.judged[2].id.clone_from(&hostile);
         record.judged = vec![JudgedCall { tool: hostile.clone(), ..record.judged[2].clone() }; 5_000];
         record.results.iter_mut().for_each(|result| result.tool.clone_from(&hostile));

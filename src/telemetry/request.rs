@@ -57,7 +57,7 @@ pub(super) struct RequestLine<'a> {
     #[serde(skip_serializing_if = "is_nothing")]
     upstream_requests: u32,
     #[serde(skip_serializing_if = "is_nothing")]
-    upstream_request_id: Option<Cow<'a, str>>,
+    upstream_request_ids: Vec<Cow<'a, str>>,
     #[serde(skip_serializing_if = "is_nothing")]
     reasks: u32,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -231,7 +231,7 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
             limits: list(&record.usage_of_limits, Limit::from),
             left_out: lengths.iter().map(|length| length.saturating_sub(MAX_ITEMS)).sum(),
             upstream_requests: record.upstream_requests,
-            upstream_request_id: record.upstream_request_id.as_deref().map(text),
+            upstream_request_ids: list(&record.upstream_request_ids, |id| text(id)),
             reasks: record.reasks,
             lost_hidden_exchanges: record.lost_hidden_exchanges,
             implausible_usage: record.implausible_usage,

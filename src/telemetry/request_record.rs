@@ -77,8 +77,8 @@ pub struct RequestRecord {
     pub context: Context,
     /// Requests that were sent to the upstream for this one.
     pub upstream_requests: u32,
-    /// The upstream's id for the last of them.
-    pub upstream_request_id: Option<String>,
+    /// The upstream's ids for them, in order.
+    pub upstream_request_ids: Vec<String>,
     pub fallbacks: Vec<Fallback>,
     /// The model's refusals that the request met or avoided.
     pub refusals: Vec<RefusalNote>,

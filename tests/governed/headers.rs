@@ -169,3 +169,40 @@ fn a_redirect_never_leads_a_governed_client_past_toolrein() {
         assert_eq!(kept.header(name), Some("http://other.example/v1"), "{name}");
     }
 }
+
+#[test]
+fn every_reply_names_its_request_and_a_clients_own_id_is_kept() {
+    let upstream = Scripted::start(|_, request| match request.path.as_str() {
+        "/v1/models" => Reply::json(200, &json!({"data": []})),
+        _ => Reply::speech(request, &Speech::text("ok")),
+    });
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    let send = |method: &str, path: &str, id: &str| {
+        let body = if method == "POST" { question(false) } else { String::new() };
+        let request = Request::new(method, &format!("{}{path}", toolrein.origin()), &body);
+        let request = if id.is_empty() { request } else { request.header("x-request-id", id) };
+        let response = request.send();
+        response.header("x-toolrein-request-id").expect("an id").to_owned()
+    };
+    for (method, path) in [("POST", "/v1/chat/completions"), ("GET", "/v1/models")] {
+        assert_eq!(send(method, path, "own-1"), "own-1");
+        let (first, second) = (send(method, path, ""), send(method, path, "not \"harmless\""));
+        assert!(first != second && first.starts_with("tr-") && second.starts_with("tr-"), "{first} {second}");
+    }
+    assert!(upstream.requests().iter().all(|request| request.header("x-toolrein-request-id").is_none()));
+}
+
+#[test]
+fn an_error_of_toolreins_own_names_its_request_in_the_body_too() {
+    let toolrein = Toolrein::start("base = \"none\"\n[upstream]\nurl = \"http://127.0.0.1:9/v1\"\n");
+    for path in ["/v1/chat/completions", "/v1/models"] {
+        let url = format!("{}{path}", toolrein.origin());
+        let response =
+            Request::new("POST", &url, &question(false)).header("x-toolrein-request-id", "own-1").send();
+        let body: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
+        assert_eq!(
+            (&body["error"]["request_id"], response.header("x-toolrein-request-id")),
+            (&json!("own-1"), Some("own-1"))
+        );
+    }
+}

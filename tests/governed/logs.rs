@@ -38,7 +38,7 @@ fn a_request_has_one_line_with_the_promised_fields() {
             ("path", json!("/v1/chat/completions")),
             ("endpoint", json!("chat_completions")),
             ("upstream_requests", json!(1)),
-            ("upstream_request_id", json!("up-9")),
+            ("upstream_request_ids", json!(["up-9"])),
             ("request_bytes", json!(body.len())),
             ("reply_bytes", json!(reply.body.len())),
             ("actions", json!([act("truncate", "shortened"), act("budget", "blocked")])),
@@ -85,8 +85,8 @@ fn a_relayed_request_has_a_line_with_its_method_and_path() {
         let line = log_line(&toolrein, upstream.requests().len() - 1);
         assert_eq!((&line["method"], &line["path"]), (&json!(method), &json!(path)), "{line}");
         assert_eq!((&line["endpoint"], &line["route"]), (&json!(endpoint), &json!("relay")), "{line}");
-        let expected = (&json!(1), &json!("up-7"));
-        assert_eq!((&line["upstream_requests"], &line["upstream_request_id"]), expected, "{line}");
+        let expected = (&json!(1), &json!(["up-7"]));
+        assert_eq!((&line["upstream_requests"], &line["upstream_request_ids"]), expected, "{line}");
     }
 }
 

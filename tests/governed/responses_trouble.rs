@@ -152,7 +152,7 @@ fn the_log_line_and_the_metrics_are_those_of_chat_completions() {
             ("status", json!(200)),
             ("path", json!("/v1/responses")),
             ("upstream_requests", json!(1)),
-            ("upstream_request_id", json!("up-9")),
+            ("upstream_request_ids", json!(["up-9"])),
             ("request_bytes", json!(body.len())),
             ("reply_bytes", json!(got.body.len())),
             ("tokens_prompt", json!(20)),

@@ -1,0 +1,94 @@
+//! The id of a client's request: on its reply, in the body of an error of toolrein's own, and in every line about it. A
+//! client's own id is kept.
+
+use super::body::ReplyBody;
+use super::error::ProxyError;
+use super::respond::own_body;
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, Response};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The header that names a request, on requests and replies. Parsed names: a look-up costs a third.
+pub(super) static REQUEST_ID: HeaderName = HeaderName::from_static("x-toolrein-request-id");
+/// The header by which clients and upstreams commonly name a request.
+pub(super) static COMMON_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The longest id of a client's that is kept.
+const MAX_BYTES: usize = 128;
+/// Distinguishes the ids of this process from those of others, in hexadecimal.
+static PROCESS: LazyLock<String> = LazyLock::new(|| {
+    let mut random = [0; 4];
+    // Without random bytes, ids are unique in this process alone.
+    let _ = getrandom::fill(&mut random);
+    format!("{:08x}", u32::from_be_bytes(random))
+});
+
+/// Puts the request's id into its own headers, where everything else finds it, and returns it. It does not reach the
+/// upstream, since no `x-toolrein-*` does.
+pub(super) fn assign(headers: &mut HeaderMap) -> HeaderValue {
+    let sent = [&REQUEST_ID, &COMMON_REQUEST_ID]
+        .into_iter()
+        .find_map(|name| headers.get(name).filter(|id| is_kept(id)));
+    let id = sent.cloned().unwrap_or_else(new_id);
+    headers.insert(&REQUEST_ID, id.clone());
+    id
+}
+
+/// Writes the id to the reply, and into the body of an error of toolrein's own.
+pub(super) fn write(id: HeaderValue, response: &mut Response<ReplyBody>) {
+    let own = response.extensions().get::<ProxyError>();
+    let body = own.map(|error| own_body(error, &error.message(), id.to_str().ok()));
+    response.headers_mut().insert(&REQUEST_ID, id);
+    if let Some(body) = body {
+        *response.body_mut() = ReplyBody::full(body);
+    }
+}
+
+/// Whether an id of a client's can stand in logs, headers and bodies: `[A-Za-z0-9._:-]{1,128}`.
+fn is_kept(id: &HeaderValue) -> bool {
+    let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:-".contains(byte);
+    (1..=MAX_BYTES).contains(&id.len()) && id.as_bytes().iter().all(is_of_id)
+}
+
+/// An id for a request without one: `tr-`, the process, and the request's number in it.
+fn new_id() -> HeaderValue {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let id = format!("tr-{}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed));
+    HeaderValue::try_from(id).unwrap_or_else(|_| HeaderValue::from_static("tr"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clients_own_id_is_kept_where_it_is_harmless() {
+        let long = "x".repeat(128);
+        for (sent, is_kept) in [
+            ("req-1_x", true),
+            ("req-1.x:2", true),
+            (long.as_str(), true),
+            (&format!("{long}x"), false),
+            ("a b", false),
+            ("", false),
+            ("a\"b", false),
+        ] {
+            for name in [&REQUEST_ID, &COMMON_REQUEST_ID] {
+                let mut headers = HeaderMap::new();
+                headers.insert(name, HeaderValue::from_str(sent).unwrap());
+                let id = assign(&mut headers);
+                assert_eq!(id == sent, is_kept, "{sent:?}");
+                assert_eq!(headers[&REQUEST_ID], id);
+            }
+        }
+        let ids: Vec<HeaderValue> = (0..2).map(|_| assign(&mut HeaderMap::new())).collect();
+        assert!(ids[0] != ids[1] && ids[0].to_str().unwrap().starts_with("tr-"), "{ids:?}");
+    }
+
+    #[test]
+    fn the_header_of_toolrein_prevails_over_the_common_one() {
+        let mut headers = HeaderMap::new();
+        headers.insert(&COMMON_REQUEST_ID, HeaderValue::from_static("common"));
+        headers.insert(&REQUEST_ID, HeaderValue::from_static("own"));
+        assert_eq!(assign(&mut headers), "own");
+    }
+}
