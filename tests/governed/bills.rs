@@ -128,11 +128,23 @@ fn a_client_that_ordered_usage_itself_gets_the_refusal() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
+const MONEY: &str = "[policy.budget]\nspend_usd = 2.0\n";
+
+#[test]
+fn a_stream_is_asked_for_its_usage_where_money_is_limited() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
+    let toolrein = Toolrein::before(&upstream, MONEY);
+    chat(&toolrein, question(true));
+    let sent: Value = serde_json::from_slice(&upstream.request(0).body).expect("the request is JSON");
+    assert_eq!(sent["stream_options"], json!({"include_usage": true}));
+}
+
 #[test]
 fn nothing_is_asked_where_no_policy_needs_it_nor_while_observing() {
     for settings in [
         GENEROUS.to_owned(),
-        format!("upstream.ask_usage = \"auto\"\n{GENEROUS}"),
+        format!("upstream.ask_usage = false\n{MONEY}"),
+        format!("mode = \"observe\"\n{MONEY}"),
         format!("mode = \"observe\"\n{ASK}"),
     ] {
         let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
