@@ -496,3 +496,24 @@ pub fn completions(shell: Shell) -> String {
     clap_complete::generate(shell, &mut Cli::command(), "toolrein", &mut script);
     String::from_utf8_lossy(&script).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::FLAG_VARIABLES;
+
+    #[test]
+    fn every_variable_of_a_flag_is_known_where_misspelt_ones_are_looked_for() {
+        let command = Parsed::command();
+        let all = std::iter::once(&command).chain(command.get_subcommands());
+        let mut variables: Vec<String> = all
+            .flat_map(|command| command.get_arguments().filter_map(|argument| argument.get_env()))
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        variables.sort_unstable();
+        variables.dedup();
+        let mut known = FLAG_VARIABLES.to_vec();
+        known.sort_unstable();
+        assert_eq!(variables, known);
+    }
+}

@@ -22,6 +22,7 @@ use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
+use crate::proxy::forward_proxy::ForwardProxy;
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::recording::Keepers;
@@ -350,6 +351,7 @@ fn connection_settings(config: &Config, base: Uri) -> UpstreamSettings {
         ca_file: upstream.ca_file.clone(),
         http2: upstream.http2,
         key: None,
+        proxy: ForwardProxy::new(upstream),
     }
 }
 

@@ -19,7 +19,9 @@ const KEY: &str = "sk-key-of-the-doctor-test";
 /// Runs the doctor for this upstream and admin address.
 fn doctor(upstream: &str, admin: &str, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
-    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"] {
+    let variables_of_proxies =
+        ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"];
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL"].into_iter().chain(variables_of_proxies) {
         command.env_remove(name);
     }
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
@@ -211,4 +213,22 @@ fn the_shipped_patterns_are_guesses_and_not_named() {
     program.wait_for_metric("toolrein_requests_total{endpoint=\"chat_completions\"}", 1.0);
     let health = get(&format!("{}/api/health", program.admin_url())).json();
     assert_eq!(health["rules"], json!({"tools": 1, "unfitted": []}));
+}
+
+#[test]
+fn the_doctor_names_the_proxy_of_the_environment_that_leads_to_an_https_upstream() {
+    let proxy = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = proxy.local_addr().expect("its address");
+    let refusing = std::thread::spawn(move || {
+        let (mut client, _) = proxy.accept().expect("the doctor connects");
+        let mut asked = [0; 4_096];
+        let length = client.read(&mut asked).expect("a request for a tunnel");
+        std::io::Write::write_all(&mut client, b"HTTP/1.1 403 Forbidden\r\n\r\n").expect("an answer");
+        String::from_utf8_lossy(&asked[..length]).into_owned()
+    });
+    let variables = [("HTTPS_PROXY", format!("http://{address}"))];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let output = doctor("https://upstream.test/v1", "127.0.0.1:1", &variables);
+    says(&output, "problem", "upstream", &format!("through the proxy http://{address}"));
+    assert!(refusing.join().expect("no panic").starts_with("CONNECT upstream.test:443 HTTP/1.1\r\n"));
 }

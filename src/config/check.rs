@@ -11,7 +11,7 @@ use super::record::Record;
 use super::shared;
 use super::source::reason;
 use super::tables::{Admin, Audit, Limits, Mode, StateStore};
-use super::target::Target;
+use super::target::{ENDPOINTS, Target};
 use super::traces;
 use super::units::{write_size, write_span};
 use super::upstream::KeyHeader;
@@ -131,13 +131,7 @@ impl Checker<'_> {
             let text = format!("{} is {key} itself: requests would go round in circles", upstream.url);
             self.require(&["upstream.url", key], !leads_to(uri, own), text);
         }
-        if uri.path() == "/" {
-            self.warn(format!(
-                "upstream.url: {} has no path, so /v1/chat/completions is sent as /chat/completions; most servers \
-                 want .../v1",
-                upstream.url
-            ));
-        }
+        self.upstream_path(&upstream.url, uri);
         let is_tls = uri.scheme_str() == Some("https");
         if upstream.http2 && is_tls {
             self.warn(
@@ -153,6 +147,25 @@ impl Checker<'_> {
         }
         if upstream.ca_file.is_some() && !is_tls {
             self.warn("upstream.ca_file: has no effect on an http:// upstream".to_owned());
+        }
+    }
+
+    /// Paths that are most likely slips: clients add the path of an endpoint to the base.
+    fn upstream_path(&mut self, url: &Target, uri: &Uri) {
+        let path = uri.path().trim_end_matches('/');
+        let without = |end: &str| url.to_string().replacen(end, "", 1);
+        if path.is_empty() {
+            self.warn(format!(
+                "upstream.url: {url} has no path, so /v1/chat/completions is sent as /chat/completions; most servers \
+                 want .../v1"
+            ));
+        } else if path.ends_with("/v1/v1") {
+            self.warn(format!("upstream.url: /v1 is doubled; expected {}", without("/v1")));
+        } else if let Some(end) = ENDPOINTS.iter().find(|end| path.ends_with(**end)) {
+            self.warn(format!(
+                "upstream.url: ends in {end}, to which the path of each request is added; expected {}",
+                without(end)
+            ));
         }
     }
 

@@ -2,6 +2,7 @@
 //! Handles lines, spans and keys, without knowing their meaning.
 
 use super::error::{Problem, reworded};
+use super::slips::{self, Misfit};
 use super::variables::{self, ValueOf};
 use crate::policy::{BuildError, ConfigError};
 use std::ops::Range;
@@ -44,7 +45,13 @@ impl<'a> Document<'a> {
             let line = document.line_at(error.span().map_or(text.len(), |span| span.start));
             // Further errors on the same line usually follow from the first.
             if problems.last().is_none_or(|last| last.line != Some(line)) {
-                let text = format!("not TOML: {}", error.message());
+                let written = text.lines().nth(line - 1).unwrap_or_default();
+                let hint = slips::not_toml(written, error.message());
+                let text = hint.map_or_else(
+                    || error.message().to_owned(),
+                    |hint| format!("{hint} ({})", error.message()),
+                );
+                let text = format!("not TOML: {text}");
                 problems.push(document.problem(Some(line), String::new(), text));
             }
         }
@@ -141,7 +148,10 @@ impl<'a> Document<'a> {
                 && reading.left_out.iter().any(|earlier| is_within(earlier, &left_out));
             if !follows && !self.unset.contains(&key) {
                 let text = struck.hint(path).unwrap_or_else(|| {
-                    reworded(error.message(), struck.is_table && path.is_empty() && struck.path.len() == 1)
+                    let is_table = struck.is_table() && path.is_empty() && struck.path.len() == 1;
+                    let text = reworded(error.message(), is_table);
+                    let hint = slips::as_wanted(&text, &key, &struck.value);
+                    hint.map_or_else(|| text.clone(), |hint| format!("{text}; {hint}"))
                 });
                 let problem = self.problem(Some(self.line_at(span.start)), key, text);
                 // Each entry of a list is left out separately, and then the list itself may be refused with the same
@@ -265,17 +275,26 @@ fn locate(table: &DeTable<'_>, key: &str) -> Option<KeyPosition> {
 }
 
 /// An entry that was taken out.
-#[derive(Default)]
 struct Struck {
     path: Vec<String>,
-    is_table: bool,
+    value: Misfit,
+}
+
+impl Default for Struck {
+    fn default() -> Self {
+        Self { path: Vec::new(), value: Misfit::Other }
+    }
 }
 
 impl Struck {
+    fn is_table(&self) -> bool {
+        matches!(self.value, Misfit::Table(_))
+    }
+
     /// A common mistake with models: `[model.gpt-4.1]` is the table `1` within `gpt-4`.
     fn hint(&self, path: &[&str]) -> Option<String> {
         match self.path.as_slice() {
-            [top, name, rest] if path.is_empty() && top == "model" && self.is_table && rest != "price" => {
+            [top, name, rest] if path.is_empty() && top == "model" && self.is_table() && rest != "price" => {
                 Some(format!("unknown table; quote names that contain dots: [model.\"{name}.{rest}\"]"))
             }
             _ => None,
@@ -306,7 +325,17 @@ fn strike_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Struck> 
     }
     let name = found?;
     let value = table.remove(name.as_str())?;
-    Some(Struck { path: vec![name], is_table: matches!(value.get_ref(), DeValue::Table(_)) })
+    Some(Struck { path: vec![name], value: misfit(value.get_ref()) })
+}
+
+/// A value, as far as a suggestion shows it.
+fn misfit(value: &DeValue<'_>) -> Misfit {
+    let text = |value: &DeValue<'_>| value.as_str().map(str::to_owned);
+    match value {
+        DeValue::Table(table) => Misfit::Table(table.keys().map(|key| key.get_ref().to_string()).collect()),
+        DeValue::Array(items) => Misfit::List(items.iter().filter_map(|item| text(item.get_ref())).collect()),
+        value => text(value).map_or(Misfit::Other, Misfit::Text),
+    }
 }
 
 fn strike_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Struck> {

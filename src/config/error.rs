@@ -1,5 +1,7 @@
 //! Problems in a configuration, each with its position and a text for the operator. Formats and sorts them; finds none.
 
+use super::slips;
+use std::cmp::Reverse;
 use std::fmt;
 
 /// All problems of a configuration, sorted by line. Displayed one a line: `proxy.toml:12: upstream.url: expected ...`.
@@ -81,12 +83,21 @@ pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     };
     let wanted = plain(name);
     let known: Vec<&str> = known.into_iter().collect();
-    let far = known.iter().map(|known| (distance(&wanted, &plain(known)), *known));
-    let (distance, best) = far.min_by_key(|(distance, _)| *distance)?;
+    // Of names that are equally far, the one that begins alike: policies is policy, not notices.
+    let alike = |known: &[char]| wanted.iter().zip(known).take_while(|(left, right)| left == right).count();
+    let far = known.iter().map(|known| {
+        let letters = plain(known);
+        ((distance(&wanted, &letters), Reverse(alike(&letters))), *known)
+    });
+    let ((distance, _), best) = far.min_by_key(|(far, _)| *far)?;
     let is_near = distance <= wanted.len().div_ceil(3).min(3);
-    // A name that was renamed to a longer one keeps its end: tokens became context_tokens.
-    let ends_so = |known: &&&str| known.strip_suffix(name).is_some_and(|before| before.ends_with('_'));
-    if is_near { Some(best) } else { known.iter().find(ends_so).copied() }
+    // A name that lacks words, or has one too many: tokens is context_tokens, api_key is api_key_env, base_url is url.
+    let has_words = |long: &str, short: &str| {
+        long.strip_suffix(short).is_some_and(|before| before.ends_with('_'))
+            || long.strip_prefix(short).is_some_and(|after| after.starts_with('_'))
+    };
+    let shares_words = |known: &&&str| has_words(known, name) || has_words(name, known);
+    if is_near { Some(best) } else { known.iter().find(shares_words).copied() }
 }
 
 /// A hint for an unknown name: the nearest known name where there is one, else all of them.
@@ -101,7 +112,9 @@ pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
 fn unknown(message: &str, what: &str) -> String {
     let names = quoted(message);
     let Some((name, known)) = names.split_first() else { return message.to_owned() };
-    format!("{what}; {}", suggestion(name, known))
+    let elsewhere =
+        || nearest(name, known.iter().copied()).is_none().then(|| slips::known_elsewhere(name)).flatten();
+    format!("{what}; {}", elsewhere().unwrap_or_else(|| suggestion(name, known)))
 }
 
 fn unknown_choice(message: &str) -> String {
@@ -175,6 +188,8 @@ mod tests {
             ("notifyat", Some("notify_at")),
             ("exausted", Some("exhausted")),
             ("tokens", Some("context_tokens")),
+            ("notify", Some("notify_at")),
+            ("max_tool_calls", Some("tool_calls")),
             ("okens", None),
             ("colour", None),
             ("x", None),
@@ -182,6 +197,7 @@ mod tests {
             assert_eq!(nearest(name, known), meant, "{name}");
         }
         assert_eq!(nearest("any", []), None);
+        assert_eq!(nearest("policies", ["notices", "policy"]), Some("policy"));
     }
 
     #[test]
@@ -190,6 +206,10 @@ mod tests {
             (
                 "unknown field `tool_cals`, expected `tool_calls` or `tokens`",
                 "unknown key; did you mean `tool_calls`?",
+            ),
+            (
+                "unknown field `spend_usd`, expected `a`",
+                "unknown key; did you mean `policy.budget.spend_usd`?",
             ),
             ("unknown field `colour`, expected one of `a`, `bb`, `cc`", "unknown key; known here: a, bb, cc"),
             ("unknown field `x`, there are no fields", "unknown key; there are none here"),

@@ -24,6 +24,7 @@ mod reload;
 mod responses;
 mod shared;
 pub mod shipped;
+mod slips;
 mod source;
 mod tables;
 mod target;
@@ -51,20 +52,21 @@ pub use profiles::{Profile, Profiles};
 pub use record::Record;
 pub use reload::Reload;
 pub use responses::{Responses, WebSocket};
+pub use slips::FLAG_VARIABLES;
 pub use source::{MAX_BYTES, Source};
 pub use tables::{
     Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices, OwnToken,
     PlacementChoice, Reask, StateStore,
 };
-pub use target::Target;
+pub use target::{ENDPOINTS, ProxyUrl, Target};
 pub use telemetry::Telemetry;
 pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
 pub use tool_rules::UnfittedRule;
 pub use traces::Traces;
 pub use upstream::{
-    AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, Tell, ToolsUnsupported, Unjudged,
-    Upstream,
+    AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, ProxyChoice, Tell, ToolsUnsupported,
+    Unjudged, Upstream,
 };
 
 use crate::plan::ModelEndpoint;
@@ -211,6 +213,10 @@ impl Config {
             warnings = [restarts, warnings].concat();
         }
         warnings.extend(passed_over);
+        if is_trusted {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            warnings.extend(slips::misspelt_variables(names));
+        }
         warnings.extend(built.warnings);
         let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
         warnings.extend(of_policies);

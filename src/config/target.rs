@@ -5,6 +5,10 @@ use super::address::{without_secrets, without_secrets_in};
 use hyper::http::Uri;
 use std::fmt;
 
+/// How the paths of endpoints end that clients add to a base URL.
+pub const ENDPOINTS: [&str; 5] =
+    ["/chat/completions", "/responses", "/completions", "/embeddings", "/models"];
+
 /// The destination of requests.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Target {
@@ -52,6 +56,54 @@ impl fmt::Display for Target {
 
 /// As displayed: a secret must not reach a log through `{:?}`.
 impl fmt::Debug for Target {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+/// The address of a forward proxy, `http://proxy:3128`; it may hold a user and a password, which are never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ProxyUrl(String);
+
+impl ProxyUrl {
+    /// Parses the address of a forward proxy.
+    ///
+    /// # Errors
+    /// What is wrong with it, secrets hidden.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = |what: &str| format!("expected {what}, found {:?}", without_secrets(text));
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return Err(expected(r#""auto", "none" or an address such as "http://proxy:3128""#));
+        };
+        if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+            return Err(expected("an http:// or https:// proxy (SOCKS is not spoken)"));
+        }
+        let host = rest.trim_end_matches('/').rsplit_once('@').map_or(rest, |(_, host)| host);
+        let is_host = |host: &str| {
+            let uri = format!("http://{host}").parse::<Uri>().ok();
+            uri.is_some_and(|uri| uri.host().is_some_and(|host| !host.is_empty()) && uri.path() == "/")
+        };
+        if text.contains(char::is_whitespace) || !is_host(host) {
+            return Err(expected("a proxy's address with a host and no path"));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The address with its credentials, for the connection alone.
+    pub fn with_credentials(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Without credentials.
+impl fmt::Display for ProxyUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&without_secrets(&self.0))
+    }
+}
+
+/// As displayed.
+impl fmt::Debug for ProxyUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
     }
@@ -113,6 +165,25 @@ mod tests {
             assert_eq!(uri.path(), path);
         }
         assert_eq!(Target::parse("demo:").unwrap(), Target::Demo);
+    }
+
+    #[test]
+    fn the_address_of_a_proxy_is_shown_without_its_credentials() {
+        for (text, expected) in [
+            ("http://proxy:3128", Ok("http://proxy:3128")),
+            ("https://ann:s3cret@proxy.example/", Ok("https://***@proxy.example/")),
+            ("proxy:3128", Err("expected \"auto\", \"none\" or an address")),
+            ("socks5://proxy:1080", Err("SOCKS is not spoken")),
+            ("http://", Err("with a host")),
+            ("http://ann:s3cret@proxy:3128/path", Err("no path, found \"http://***@proxy:3128/path\"")),
+            ("http://pro xy", Err("with a host")),
+        ] {
+            match (ProxyUrl::parse(text).map(|url| format!("{url} {url:?}")), expected) {
+                (Ok(shown), Ok(expected)) => assert_eq!(shown, format!("{expected} {expected}")),
+                (Err(problem), Err(expected)) => assert!(problem.contains(expected), "{problem}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
     }
 
     #[test]

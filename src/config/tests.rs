@@ -399,7 +399,7 @@ fn values_of_the_wrong_kind_are_reported() {
         ),
         (
             "[notices]\nsystem_models = \"gpt-4\"",
-            r#"proxy.toml:2: notices.system_models: expected a list, found "gpt-4""#,
+            r#"proxy.toml:2: notices.system_models: expected a list, found "gpt-4"; write system_models = ["gpt-4"]"#,
         ),
         (
             "[policy.budget]\nnotify_at = \"half\"",

@@ -157,6 +157,29 @@ pub(super) mod target {
     }
 }
 
+/// `#[serde(with)]` of a forward proxy: `"auto"`, `"none"` or a URL, which is written with its credentials hidden.
+pub(super) mod proxy {
+    use crate::config::target::ProxyUrl;
+    use crate::config::upstream::ProxyChoice;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(choice: &ProxyChoice, out: S) -> Result<S::Ok, S::Error> {
+        match choice {
+            ProxyChoice::Environment => out.serialize_str("auto"),
+            ProxyChoice::None => out.serialize_str("none"),
+            ProxyChoice::Url(url) => out.collect_str(url),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ProxyChoice, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "auto" => Ok(ProxyChoice::Environment),
+            "none" => Ok(ProxyChoice::None),
+            url => ProxyUrl::parse(url).map(ProxyChoice::Url).map_err(D::Error::custom),
+        }
+    }
+}
+
 /// `#[serde(with)]` of a factor such as 1.25, stored in percent.
 pub(super) mod percent {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};

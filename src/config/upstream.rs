@@ -1,8 +1,8 @@
 //! The table `[upstream]` of `proxy.toml`: where requests go, and what happens to what the upstream refuses or reports.
 //! Documents the meaning and the unit of each key; rules between keys are checked elsewhere.
 
-use super::target::Target;
-use super::units::{ask_usage, span, target};
+use super::target::{ProxyUrl, Target};
+use super::units::{ask_usage, proxy, span, target};
 use hyper::http::Uri;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -52,6 +52,9 @@ pub struct Upstream {
     /// Certificates (PEM) trusted besides the system's; a relative path starts at the working directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
+    /// The forward proxy on the way to the upstream.
+    #[serde(with = "proxy")]
+    pub proxy: ProxyChoice,
     /// Whether HTTP/2 is spoken to an `http://` upstream without negotiation (prior knowledge).
     pub http2: bool,
 }
@@ -154,6 +157,17 @@ pub enum Tell {
     Text,
 }
 
+/// Which forward proxy leads to the upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxyChoice {
+    /// `"auto"`: the one that the environment names for `https` upstreams.
+    Environment,
+    /// `"none"`: none.
+    None,
+    /// The one at this address.
+    Url(ProxyUrl),
+}
+
 /// When streams are asked for `usage` that the client did not request. Never in observe mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskUsage {
@@ -179,11 +193,12 @@ impl Default for Upstream {
             error_in_200: ErrorIn200::Pass,
             unjudged: Unjudged::Refuse,
             remember: Duration::from_secs(3_600),
-            ask_usage: AskUsage::Never,
+            ask_usage: AskUsage::Auto,
             connect_timeout: Duration::from_secs(10),
             first_byte_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(300),
             ca_file: None,
+            proxy: ProxyChoice::Environment,
             http2: false,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::proxy::reachable;
 use super::{Environment, Finding};
-use crate::config::{Config, without_secrets};
+use crate::config::{Config, ENDPOINTS, without_secrets};
 use std::net::SocketAddr;
 
 /// The page that has each framework's line, in its first table.
@@ -14,9 +14,13 @@ const WRITTEN: &str = "http://127.0.0.1:4242/v1";
 pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
     let wanted = base_url(config);
     match environment.base_url.as_deref().map(|url| url.trim_end_matches('/')) {
-        Some(url) if is_here(url, scheme(config), config.listen.proxy) => {
-            Finding::good("client", format!("OPENAI_BASE_URL is {}, the proxy", shown(url)))
-        }
+        Some(url) if is_here(url, scheme(config), config.listen.proxy) => match path_trouble(url) {
+            None => Finding::good("client", format!("OPENAI_BASE_URL is {}, the proxy", shown(url))),
+            Some(trouble) => Finding::warning(
+                "client",
+                format!("OPENAI_BASE_URL is {}, {trouble}: export OPENAI_BASE_URL={wanted}", shown(url)),
+            ),
+        },
         Some(url) => Finding::warning(
             "client",
             format!(
@@ -30,6 +34,21 @@ pub(super) fn examine(config: &Config, environment: &Environment) -> Finding {
                 "OPENAI_BASE_URL is not set here: export OPENAI_BASE_URL={wanted} where your program starts"
             ),
         ),
+    }
+}
+
+/// What is wrong with the path of a base URL that leads to the proxy: clients add `/chat/completions` and the like.
+fn path_trouble(url: &str) -> Option<&'static str> {
+    let url: hyper::Uri = url.parse().ok()?;
+    let path = url.path().trim_end_matches('/');
+    if path.ends_with("/v1/v1") {
+        Some("whose /v1 is doubled")
+    } else if ENDPOINTS.iter().any(|endpoint| path.ends_with(endpoint)) {
+        Some("which is the address of an endpoint, not a base")
+    } else if path.is_empty() {
+        Some("which lacks /v1")
+    } else {
+        None
     }
 }
 
@@ -80,7 +99,7 @@ fn is_here(url: &str, scheme: &str, proxy: SocketAddr) -> bool {
         Err(_) if scheme == "https" => true,
         Err(_) => host.eq_ignore_ascii_case("localhost") && reachable(proxy).ip().is_loopback(),
     };
-    is_host && url.path().trim_end_matches('/').ends_with("/v1")
+    is_host
 }
 
 #[cfg(test)]
@@ -107,6 +126,8 @@ mod tests {
             ("127.0.0.1:4242", Some("http://u:p@127.0.0.1:4242/v1"), true),
             ("127.0.0.1:4242", Some("http://127.0.0.1:4243/v1"), false),
             ("127.0.0.1:4242", Some("http://127.0.0.1:4242"), false),
+            ("127.0.0.1:4242", Some("http://127.0.0.1:4242/v1/v1"), false),
+            ("127.0.0.1:4242", Some("http://127.0.0.1:4242/v1/chat/completions"), false),
             ("127.0.0.1:4242", Some("https://api.example.com/v1"), false),
             ("127.0.0.1:4242", Some("https://127.0.0.1:4242/v1"), false),
             ("127.0.0.1:4242", Some("not a url"), false),
@@ -115,6 +136,24 @@ mod tests {
             let environment = Environment { base_url: url.map(str::to_owned), ..Environment::default() };
             let found = examine(&config(listen), &environment);
             assert_eq!(found.outcome == Outcome::Good, is_good, "{url:?}: {}", found.text);
+        }
+    }
+
+    #[test]
+    fn a_base_url_of_the_proxy_with_a_wrong_path_is_warned_about_by_what_is_wrong() {
+        for (url, expected) in [
+            ("http://127.0.0.1:4242", "which lacks /v1"),
+            ("http://127.0.0.1:4242/v1/v1/", "whose /v1 is doubled"),
+            ("http://127.0.0.1:4242/v1/responses", "the address of an endpoint"),
+        ] {
+            let environment = Environment { base_url: Some(url.to_owned()), ..Environment::default() };
+            let found = examine(&config("127.0.0.1:4242"), &environment);
+            assert!(found.text.contains(expected), "{}", found.text);
+            assert!(
+                found.text.ends_with("export OPENAI_BASE_URL=http://127.0.0.1:4242/v1"),
+                "{}",
+                found.text
+            );
         }
     }
 

@@ -7,6 +7,7 @@ mod store;
 mod upstream;
 
 use crate::config::{Config, Target};
+use crate::proxy::forward_proxy::ForwardProxy;
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
@@ -120,6 +121,7 @@ fn connection(base: Uri) -> UpstreamSettings {
         ca_file: None,
         http2: false,
         key: None,
+        proxy: ForwardProxy::default(),
     }
 }
 

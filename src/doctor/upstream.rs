@@ -3,6 +3,7 @@
 
 use super::{Environment, Finding, base_of, connection, get};
 use crate::config::Config;
+use crate::proxy::forward_proxy::ForwardProxy;
 use crate::proxy::upstream::UpstreamSettings;
 use crate::proxy::upstream_key::UpstreamKey;
 use hyper::http::StatusCode;
@@ -24,17 +25,20 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
         }
         Ok(own) => own,
     };
+    let proxy = ForwardProxy::new(&config.upstream);
+    let by = proxy.address_to(base).map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
     let settings = |key| UpstreamSettings {
         ca_file: config.upstream.ca_file.clone(),
         http2: config.upstream.http2,
         key,
+        proxy: proxy.clone(),
         ..connection(base.clone())
     };
     let status = match get(settings(own), MODELS).await {
         Err(error) => return vec![Finding::problem("upstream", format!("{shown}: {error}"))],
         Ok((status, _)) => status,
     };
-    let reached = Finding::good("upstream", format!("{shown} answers (GET models: {})", status.as_u16()));
+    let reached = Finding::good("upstream", format!("{shown} answers{by} (GET models: {})", status.as_u16()));
     let is_public = status == StatusCode::OK
         && environment.key.is_some()
         && !matches!(get(settings(None), MODELS).await, Ok((without, _)) if is_refused(without));

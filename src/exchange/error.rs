@@ -17,8 +17,8 @@ pub enum ProxyError {
     ClientCut,
     /// No connection to the upstream: name, network, refused, or too slow.
     UpstreamConnect { host: String, detail: String },
-    /// No TLS session with the upstream. `transient`: it broke off, as opposed to being refused.
-    UpstreamTls { host: String, detail: String, transient: bool },
+    /// No TLS session with the upstream.
+    UpstreamTls { host: String, detail: String, failure: TlsFailure },
     /// The upstream took the request and did not begin to answer in time.
     UpstreamTimeout { host: String, waited_ms: u64 },
     /// The upstream sent more than this many informational responses (1xx), and no answer.
@@ -53,6 +53,39 @@ pub enum ProxyError {
     Exhausted { code: &'static str, reason: Box<Reason> },
     /// An internal error; the text is for the log and holds no secret.
     Internal { detail: String },
+}
+
+/// Why there is no TLS session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsFailure {
+    /// The other side hung up during the handshake.
+    BrokenOff,
+    /// The other side does not speak TLS.
+    PlainText,
+    /// No trusted authority has signed the certificate.
+    Untrusted,
+    /// The certificate is for another name or time, or the two sides have no version or cipher in common.
+    Refused,
+}
+
+impl TlsFailure {
+    /// What to try.
+    fn advice(self) -> &'static str {
+        match self {
+            Self::BrokenOff => {
+                "Send the request again; if it persists, check that the upstream speaks TLS on this port."
+            }
+            Self::PlainText => {
+                "The upstream does not speak TLS on this port: write http:// in place of https:// in upstream.url, or name \
+                 its port for TLS."
+            }
+            Self::Untrusted => {
+                "The upstream's certificate is signed by itself or by a private authority: put that certificate, or the \
+                 authority's, into a file in PEM and set upstream.ca_file."
+            }
+            Self::Refused => "Check that upstream.url names the right host.",
+        }
+    }
 }
 
 /// Whose fault an error is. A closed label for metrics.
@@ -242,12 +275,8 @@ impl ProxyError {
                 "toolrein could not connect to the upstream {host}: {detail}. Check that it runs and that \
                  upstream.url is right; the request was not processed, so it can be sent again."
             ),
-            Self::UpstreamTls { host, detail, transient } => {
-                let advice = if *transient {
-                    "Send the request again; if it persists, check that the upstream speaks TLS on this port."
-                } else {
-                    "Check that upstream.url names the right host; for a private authority set upstream.ca_file."
-                };
+            Self::UpstreamTls { host, detail, failure } => {
+                let advice = failure.advice();
                 format!("toolrein could not establish TLS with the upstream {host}: {detail}. {advice}")
             }
             Self::UpstreamTimeout { host, waited_ms } => format!(
@@ -278,7 +307,7 @@ impl ProxyError {
             | Self::UpstreamCut { .. }
             | Self::StoreAway
             | Self::NoMemory => Some(true),
-            Self::UpstreamTls { transient, .. } => Some(*transient),
+            Self::UpstreamTls { failure, .. } => Some(*failure == TlsFailure::BrokenOff),
             Self::RequestTooLong { .. }
             | Self::ReplyUnjudged { .. }
             | Self::BadTarget { .. }
@@ -384,7 +413,7 @@ mod tests {
             ProxyError::ClientTimeout,
             ProxyError::ClientCut,
             ProxyError::UpstreamConnect { host: host(), detail: detail() },
-            ProxyError::UpstreamTls { host: host(), detail: detail(), transient: false },
+            ProxyError::UpstreamTls { host: host(), detail: detail(), failure: TlsFailure::Untrusted },
             ProxyError::UpstreamTimeout { host: host(), waited_ms: 1 },
             ProxyError::UpstreamHints { host: host(), count: 1 },
             ProxyError::UpstreamCut { host: host(), detail: detail() },

@@ -63,9 +63,7 @@ impl CollectorClient {
         let mut parts = address.clone().into_parts();
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
         let base = Uri::from_parts(parts).map_err(|_| wrong())?;
-        // Prior knowledge of HTTP/2 concerns the caller's upstream alone.
-        let settings =
-            UpstreamSettings { base, http2: false, key: None, first_byte: traces.timeout, ..like.clone() };
+        let settings = UpstreamSettings { first_byte: traces.timeout, ..like.for_other(base) };
         let upstream = Arc::new(Upstream::new(settings).map_err(CollectorError::Url)?);
         let headers = headers(traces)?;
         Ok(Self { upstream, path, headers, within: traces.timeout, runtime: Handle::current() })

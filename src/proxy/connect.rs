@@ -1,11 +1,13 @@
-//! The connector to the upstream: TCP and TLS within one time limit, and for each connection a note of whether it has
+//! The connector to the upstream: proxy, TCP and TLS within one time limit, and for each connection a note of whether it has
 //! served before and whether the upstream has sent anything since our last write.
 //!
 //! It keeps no pool and sends no request; `upstream` recognises a stale connection by the note.
 
+use super::forward_proxy::{Route, RouteStream};
 use hyper::http::{Extensions, Uri};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use std::io::{self, IoSlice};
@@ -15,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tower_service::Service;
 
@@ -34,7 +35,7 @@ pub(super) enum Offer {
 /// Makes connections.
 #[derive(Clone)]
 pub(super) struct Connector {
-    inner: HttpsConnector<HttpConnector>,
+    inner: HttpsConnector<Route>,
     within: Duration,
 }
 
@@ -48,7 +49,7 @@ pub(super) type Conn = TokioIo<Noted>;
 
 /// One connection with its note. Wrapped twice, since only tokio's buffers reliably show how much was read.
 pub(super) struct Noted {
-    stream: TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>,
+    stream: TokioIo<MaybeHttpsStream<RouteStream>>,
     note: Note,
     _ended: DropGuard,
 }
@@ -65,16 +66,22 @@ struct State {
 }
 
 impl Connector {
-    pub(super) fn new(tls: ClientConfig, offer: Offer, within: Duration) -> Self {
+    /// Connects within this time, through `proxy` where there is one.
+    pub(super) fn new(tls: ClientConfig, offer: Offer, within: Duration, proxy: Option<&Intercept>) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(TCP_KEEPALIVE));
-        let builder =
-            HttpsConnector::<HttpConnector>::builder().with_tls_config(tls).https_or_http().enable_http1();
+        let builder = |tls| {
+            HttpsConnector::<HttpConnector>::builder().with_tls_config(tls).https_or_http().enable_http1()
+        };
+        let route = match proxy {
+            Some(proxy) => Route::through(proxy, builder(tls.clone()).wrap_connector(tcp)),
+            None => Route::Direct(tcp),
+        };
         let inner = match offer {
-            Offer::Http1 => builder.wrap_connector(tcp),
-            Offer::Http1And2 => builder.enable_http2().wrap_connector(tcp),
+            Offer::Http1 => builder(tls).wrap_connector(route),
+            Offer::Http1And2 => builder(tls).enable_http2().wrap_connector(route),
         };
         Self { inner, within }
     }

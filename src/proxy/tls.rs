@@ -1,5 +1,6 @@
 //! TLS towards the upstream: the roots of trust. It makes no connections.
 
+use super::pinned::PinnedVerifier;
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -15,22 +16,25 @@ pub struct CaFileError {
     problem: String,
 }
 
-/// Trusts the platform's roots and those in `ca_file`, in PEM; Mozilla's where there are neither.
+/// Trusts the platform's roots and those in `ca_file`, in PEM; Mozilla's where there are neither. A server may also
+/// present a certificate of `ca_file` as its own.
 pub(super) fn client_config(ca_file: Option<&Path>) -> Result<ClientConfig, CaFileError> {
     let mut roots = platform_roots();
-    if let Some(path) = ca_file {
-        let fail = |problem: String| CaFileError { path: path.to_owned(), problem };
-        let mut found = 0;
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
-            let certificate = certificate.map_err(|error| fail(error.to_string()))?;
-            roots.add(certificate).map_err(|error| fail(error.to_string()))?;
-            found += 1;
-        }
-        if found == 0 {
-            return Err(fail("holds no certificate in PEM form".into()));
-        }
+    let Some(path) = ca_file else {
+        return Ok(if roots.is_empty() { with_mozilla_roots() } else { with_roots(roots) });
+    };
+    let fail = |problem: String| CaFileError { path: path.to_owned(), problem };
+    let mut own = Vec::new();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
+        let certificate = certificate.map_err(|error| fail(error.to_string()))?;
+        roots.add(certificate.clone()).map_err(|error| fail(error.to_string()))?;
+        own.push(certificate);
     }
-    Ok(if roots.is_empty() { with_mozilla_roots() } else { with_roots(roots) })
+    if own.is_empty() {
+        return Err(fail("holds no certificate in PEM form".into()));
+    }
+    let verifier = PinnedVerifier::new(roots, own).map_err(|error| fail(error.to_string()))?;
+    Ok(builder().dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth())
 }
 
 /// Trusts nobody: for an upstream without TLS, which saves reading the roots.

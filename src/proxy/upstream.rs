@@ -7,7 +7,8 @@
 use super::body::{BodyError, UpBody};
 use super::client::{self, FirstByte, Keep, SendError, UpstreamClient};
 use super::connect::{ConnectTimeout, Connector, Note, Offer};
-use super::error::ProxyError;
+use super::error::{ProxyError, TlsFailure};
+use super::forward_proxy::ForwardProxy;
 use super::headers;
 use super::hints::MOST_HINTS;
 use super::redirects;
@@ -48,6 +49,16 @@ pub struct UpstreamSettings {
     pub http2: bool,
     /// The operator's API key, in place of the client's.
     pub key: Option<UpstreamKey>,
+    /// The forward proxy on the way.
+    pub proxy: ForwardProxy,
+}
+
+impl UpstreamSettings {
+    /// The settings for another server, at `base`: the key and prior knowledge of HTTP/2 concern the upstream alone, and
+    /// so does a proxy that was chosen for it.
+    pub(super) fn for_other(&self, base: Uri) -> Self {
+        Self { base, http2: false, key: None, proxy: self.proxy.to_others(), ..self.clone() }
+    }
 }
 
 /// The settings are invalid.
@@ -83,19 +94,24 @@ pub struct Upstream {
     /// Connections are known to speak HTTP/1.1 before they are made.
     is_http1: bool,
     key: Option<UpstreamKey>,
+    /// The address of the forward proxy on the way, without credentials.
+    proxy: Option<String>,
 }
 
 impl Upstream {
     /// Reads the roots of trust; connects to nothing yet.
     pub fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSetupError> {
-        let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2, key } = settings;
+        let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2, key, proxy } = settings;
         let base = Base::new(&url)
             .map_err(|problem| UpstreamSetupError::Url { url: without_secrets(&url.to_string()), problem })?;
-        let tls = if base.is_https() { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
+        let (proxy, proxy_address) = (proxy.to(&url), proxy.address_to(&url));
+        let needs_roots =
+            base.is_https() || proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() == Some("https"));
+        let tls = if needs_roots { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };
         let base_is_https = base.is_https();
         let prior_knowledge = http2 && !base_is_https;
-        let either = Connector::new(tls.clone(), Offer::Http1And2, connect);
-        let http1 = Connector::new(tls, Offer::Http1, connect);
+        let either = Connector::new(tls.clone(), Offer::Http1And2, connect, proxy.as_ref());
+        let http1 = Connector::new(tls, Offer::Http1, connect, proxy.as_ref());
         Ok(Self {
             pooled: client::client(either.clone(), prior_knowledge, Keep::All),
             fresh: client::client(either, prior_knowledge, Keep::None),
@@ -105,6 +121,7 @@ impl Upstream {
             idle,
             is_http1: !http2 && !base_is_https,
             key,
+            proxy: proxy_address,
         })
     }
 
@@ -290,13 +307,21 @@ impl Upstream {
                 BodyError::IdleTimeout => ProxyError::ClientTimeout,
                 BodyError::ClientCut | BodyError::UpstreamCut => ProxyError::ClientCut,
             }
-        } else if find::<rustls::Error>(error).is_some() {
-            ProxyError::UpstreamTls { host, detail, transient: false }
-        } else if is_connect && broke_off(error) {
-            ProxyError::UpstreamTls { host, detail, transient: true }
+        } else if let Some(cause) = find::<rustls::Error>(error) {
+            ProxyError::UpstreamTls { host, detail, failure: tls_failure(cause) }
+        } else if is_connect && self.base.is_https() && broke_off(error) {
+            ProxyError::UpstreamTls { host, detail, failure: TlsFailure::BrokenOff }
         } else if is_connect {
             let detail = find::<ConnectTimeout>(error).map_or(detail, ToString::to_string);
-            ProxyError::UpstreamConnect { host, detail }
+            let by =
+                self.proxy.as_ref().map_or_else(String::new, |proxy| format!("through the proxy {proxy}: "));
+            ProxyError::UpstreamConnect { host, detail: by + &detail }
+        } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
+            let detail = format!(
+                "its answer is no HTTP/1.1 ({detail}); if it speaks TLS on this port, write https:// in upstream.url, \
+                 and if it speaks HTTP/2 alone, set upstream.http2 = true"
+            );
+            ProxyError::UpstreamCut { host, detail }
         } else {
             ProxyError::UpstreamCut { host, detail }
         };
@@ -360,6 +385,19 @@ fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
     Some(copy)
 }
 
+/// What a failed handshake means for people.
+fn tls_failure(error: &rustls::Error) -> TlsFailure {
+    use rustls::{CertificateError, InvalidMessage};
+    match error {
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsFailure::PlainText,
+        // Rustls has no name for a server that presents an authority's certificate as its own.
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_),
+        ) => TlsFailure::Untrusted,
+        _ => TlsFailure::Refused,
+    }
+}
+
 /// Whether the other side hung up; while connecting, that can only have been in the TLS handshake.
 fn broke_off(error: &(dyn Error + 'static)) -> bool {
     chain(error)
@@ -404,6 +442,7 @@ mod tests {
                 ca_file: None,
                 http2: false,
                 key: None,
+                proxy: ForwardProxy::default(),
             };
             Upstream::new(settings).unwrap()
         };

@@ -135,9 +135,7 @@ impl Endpoint {
         let mut parts = url.into_parts();
         parts.path_and_query = Some(hyper::http::uri::PathAndQuery::from_static("/"));
         let base = Uri::from_parts(parts).map_err(|_| wrong("is not a URL"))?;
-        // Prior knowledge of HTTP/2 and the key concern the caller's upstream alone.
-        let settings = UpstreamSettings { base, http2: false, key: None, ..like.clone() };
-        let upstream = Upstream::new(settings).map_err(WebhookSetupError::Url)?;
+        let upstream = Upstream::new(like.for_other(base)).map_err(WebhookSetupError::Url)?;
         Ok(Self { upstream, path, secret: secret(&webhook.secret_env)? })
     }
 

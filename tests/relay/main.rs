@@ -13,6 +13,7 @@ mod failures;
 mod identity;
 mod kept;
 mod protocols;
+mod proxies;
 mod stale;
 mod streams;
 mod support;

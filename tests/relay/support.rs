@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use toolrein::proxy::drain::Drain;
+use toolrein::proxy::forward_proxy::ForwardProxy;
 use toolrein::proxy::relay::relay;
 use toolrein::proxy::upstream::{Upstream, UpstreamSettings};
 use toolrein::proxy::{Proxy, ResponseFuture, ServeSettings, Service};
@@ -42,6 +43,7 @@ pub(crate) fn settings(base: &str) -> UpstreamSettings {
         ca_file: None,
         http2: false,
         key: None,
+        proxy: ForwardProxy::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! TLS towards the upstream: which certificates are trusted, which protocol is agreed on, and what the errors say.
 
-use crate::support::{Wire, ask, own_error, settings, start};
+use crate::support::{Wire, ask, own_error, settings, stage, start};
 use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
 use tokio::net::{TcpListener, TcpStream};
@@ -83,7 +83,7 @@ async fn an_upstream_that_hangs_up_in_the_handshake_is_a_502_worth_a_retry() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_speaks_plain_http_where_tls_is_wanted_is_said_to_fail_at_tls() {
+async fn an_upstream_that_speaks_plain_http_where_tls_is_wanted_is_a_502_that_names_the_scheme() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("https://{}", listener.local_addr().unwrap());
     let (proxy, _drain) = start(settings(&base));
@@ -93,6 +93,106 @@ async fn an_upstream_that_speaks_plain_http_where_tls_is_wanted_is_said_to_fail_
     upstream.send("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let (head, body) = asking.await.unwrap();
     assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
+    let message = String::from_utf8(body).unwrap();
+    assert!(message.contains("write http:// in place of https://"), "{message}");
+}
+
+#[tokio::test]
+async fn an_upstream_that_speaks_tls_or_http2_where_http1_is_wanted_is_a_502_that_names_both() {
+    // The alert of a TLS server that met plain text, and the settings with which an HTTP/2 server begins.
+    for first in [
+        &b"\x15\x03\x01\x00\x02\x02\x46"[..],
+        b"\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80",
+    ] {
+        let stage = stage().await;
+        let mut client = stage.client().await;
+        client.send("GET /v1/models HTTP/1.1\r\nHost: us\r\n\r\n").await;
+        let mut upstream = stage.upstream().await;
+        upstream.head().await;
+        upstream.send(first).await;
+        drop(upstream);
+        let (head, body) = client.response().await;
+        assert_eq!(own_error(&head, &body).0, "upstream_cut");
+        let message = String::from_utf8(body).unwrap();
+        assert!(message.contains("write https:// in upstream.url"), "{message}");
+        assert!(message.contains("upstream.http2 = true"), "{message}");
+    }
+}
+
+/// What a client gets of a server with this certificate, which is the one in `ca_file`.
+async fn answer_with_pinned(
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+    names: &[&str],
+) -> (String, String) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = rcgen::CertificateParams::new(names).unwrap();
+    change(&mut params);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(certificate.pem().as_bytes()).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = server_config(certificate.der().clone(), key);
+    let base = format!("https://127.0.0.1:{}/v1", serve_tls(Arc::new(config)).port());
+    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
+    let (head, body) = ask(&proxy).await;
+    (head.first, String::from_utf8(body).unwrap())
+}
+
+#[tokio::test]
+async fn a_self_signed_certificate_is_trusted_where_the_ca_file_holds_it() {
+    // As `openssl req -x509` makes them: an authority's, with names or without.
+    let authority = |params: &mut rcgen::CertificateParams| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    for names in [&["127.0.0.1"][..], &[]] {
+        let (first, body) = answer_with_pinned(authority, names).await;
+        assert_eq!((first.as_str(), body.as_str()), ("HTTP/1.1 200 OK", "secret"), "{names:?}");
+    }
+    let (first, _) = answer_with_pinned(|_| (), &[]).await;
+    assert_eq!(first, "HTTP/1.1 200 OK");
+}
+
+#[tokio::test]
+async fn a_pinned_certificate_counts_for_its_own_names_and_time_alone() {
+    let authority = |params: &mut rcgen::CertificateParams| {
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    let (first, body) = answer_with_pinned(authority, &["other.example"]).await;
+    assert!(first.contains("502") && body.contains("not valid for name"), "{body}");
+    let expired = |params: &mut rcgen::CertificateParams| {
+        authority(params);
+        params.not_before = rcgen::date_time_ymd(2019, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    };
+    for names in [&["127.0.0.1"][..], &[]] {
+        let (first, body) = answer_with_pinned(expired, names).await;
+        assert!(first.contains("502") && body.contains("expired"), "{body}");
+    }
+    let future = |params: &mut rcgen::CertificateParams| params.not_before = rcgen::date_time_ymd(2110, 1, 1);
+    let (first, body) = answer_with_pinned(
+        |params| {
+            authority(params);
+            future(params)
+        },
+        &[],
+    )
+    .await;
+    assert!(first.contains("502") && body.contains("not valid yet"), "{body}");
+}
+
+#[tokio::test]
+async fn another_self_signed_certificate_than_the_pinned_one_is_a_502_that_says_how_to_trust_it() {
+    let (pem, _) = authority();
+    let (_, config) = authority();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(pem.as_bytes()).unwrap();
+    let base = format!("https://127.0.0.1:{}/v1", serve_tls(config).port());
+    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
+    let (head, body) = ask(&proxy).await;
+    assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
+    let message = String::from_utf8(body).unwrap();
+    assert!(message.contains("set upstream.ca_file"), "{message}");
 }
 
 #[tokio::test]
@@ -139,15 +239,15 @@ fn listen_tls(config: rustls::ServerConfig) -> (std::net::SocketAddr, mpsc::Rece
     (address, receiver)
 }
 
-/// An authority's certificate in PEM, and what a server needs that it vouches for.
-fn authority() -> (String, Arc<rustls::ServerConfig>) {
+/// A self-signed certificate in PEM, and what a server needs that it vouches for.
+pub(crate) fn authority() -> (String, Arc<rustls::ServerConfig>) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     (cert.pem(), Arc::new(server_config(cert.der().clone(), key)))
 }
 
-fn server_config(
+pub(crate) fn server_config(
     certificate: rustls::pki_types::CertificateDer<'static>,
     key: rustls::pki_types::PrivateKeyDer<'static>,
 ) -> rustls::ServerConfig {
@@ -161,7 +261,7 @@ fn server_config(
 }
 
 /// Serves one response per connection over TLS, in a thread. Failed handshakes are none of its business.
-fn serve_tls(config: Arc<rustls::ServerConfig>) -> std::net::SocketAddr {
+pub(crate) fn serve_tls(config: Arc<rustls::ServerConfig>) -> std::net::SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {

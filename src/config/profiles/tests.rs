@@ -241,7 +241,10 @@ fn what_is_wrong_in_a_profile_is_reported_with_its_line_and_key() {
             "proxy.toml:1: profile.\"x y\": expected a name of letters, digits, `-`, `_` and `.`, since it travels in a header",
         ),
         ("[profile.x]\nmodel = []", "proxy.toml:2: profile.x.model: unknown key; did you mean `models`?"),
-        ("[profile.x]\nmodels = \"y\"", r#"proxy.toml:2: profile.x.models: expected a list, found "y""#),
+        (
+            "[profile.x]\nmodels = \"y\"",
+            r#"proxy.toml:2: profile.x.models: expected a list, found "y"; write models = ["y"]"#,
+        ),
         (
             "[profile.x]\nmodels = [\"\"]",
             r#"proxy.toml:2: profile.x.models: expected a name, or a pattern such as "search*", found """#,

@@ -94,9 +94,7 @@ impl Known {
             let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
                 of_url(UpstreamSetupError::Url { url: without_secrets(url), problem: "is not a URL" })
             })?;
-            // Prior knowledge of HTTP/2 and the key concern the caller's upstream alone.
-            let settings = UpstreamSettings { base, http2: false, key: None, ..like.clone() };
-            Upstream::new(settings).map_err(of_url)
+            Upstream::new(like.for_other(base)).map_err(of_url)
         };
         Ok(Self {
             upstream: endpoint.url.as_ref().map(upstream).transpose()?,
@@ -117,6 +115,7 @@ mod tests {
     use super::*;
     use crate::config::{KeyHeader, Overrides, Source};
     use crate::policy::REGISTRY;
+    use crate::proxy::forward_proxy::ForwardProxy;
     use crate::proxy::upstream_key::UpstreamKey;
     use std::time::Duration;
 
@@ -131,6 +130,7 @@ mod tests {
             ca_file: None,
             http2: false,
             key: UpstreamKey::new(KeyHeader::Authorization, "sk-own").ok(),
+            proxy: ForwardProxy::default(),
         };
         let (parts, ()) = Request::post(PATH).body(()).unwrap().into_parts();
         let sent_to = |url: &str| {
