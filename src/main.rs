@@ -8,8 +8,8 @@ use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, Terminal, completions,
-    for_terminal, man_report, policies_report, tried_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, RunArgs, Terminal,
+    completions, for_terminal, man_report, policies_report, tried_report,
 };
 use toolrein::config::{Config, Overrides, OwnToken, Source};
 use toolrein::demo;
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let (text, code) = match Cli::parse().into_command() {
         Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
         Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
+        Command::Run(args) => return run(&args),
         Command::Check(args) => tried_report(args.source(), &args.overrides(), REGISTRY, try_start),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
@@ -79,6 +80,31 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
             Err(error) => fail(&error, EXIT_FAILED),
         }
     })
+}
+
+/// Runs a command behind a proxy of its own.
+fn run(args: &RunArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let say = |lines: &[String]| {
+        // The terminal may have been closed.
+        lines.iter().for_each(|line| drop(writeln!(io::stderr(), "toolrein: {}", for_terminal(line))));
+    };
+    say(&config.unread_files);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, EXIT_FAILED),
+    };
+    let order = args.order(&config);
+    match runtime.block_on(toolrein::run::run(config, &order)) {
+        Ok(ending) => {
+            say(&ending.lines);
+            ExitCode::from(ending.code)
+        }
+        Err(error) => fail(&error, EXIT_FAILED),
+    }
 }
 
 /// The runtime. On one processor, as many sidecars have, it is single-threaded, which saves synchronisation.

@@ -13,7 +13,8 @@ pub use self::store::StoreError;
 
 use self::pages::{AdminService, Reviewer};
 use self::ports::{AdminListeners, AdminPorts, failed_listening, listen};
-use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
+pub use self::sinks::log_settings;
+use self::sinks::{keepers_of, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
@@ -37,6 +38,7 @@ use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
+use crate::telemetry::live::Live;
 use crate::telemetry::log::{Configured, Level, Log, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans;
@@ -190,8 +192,16 @@ impl Running {
     /// # Errors
     /// The reason why it cannot start, as a text for the operator.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let config = Arc::new(config);
         let log = Log::start(log_settings(&config.log));
+        Self::start_with_log(config, log).await
+    }
+
+    /// The same with another log than the one on standard error.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with_log(config: Config, log: Log) -> Result<Self, StartError> {
+        let config = Arc::new(config);
         let filter = forward(&log, &config.log.level);
         for warning in &config.warnings {
             log.note(Level::Warn, warning, json!({}));
@@ -268,6 +278,16 @@ impl Running {
     /// The certificates in force, where there are some.
     pub fn certificates(&self) -> Option<Certificates> {
         self.handler.0.load().config.certificates.clone()
+    }
+
+    /// What has happened since the start; it is kept up to date until the end.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.telemetry.live)
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.handler.0.load().config)
     }
 
     /// The simulated model, if it is the upstream.

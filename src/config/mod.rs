@@ -45,7 +45,7 @@ pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
-pub use file::Overrides;
+pub use file::{InheritedUpstream, Overrides};
 pub use prices::{Price, cost_of};
 pub use profiles::{Profile, Profiles};
 pub use record::Record;
@@ -120,6 +120,8 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
+    /// Those of them that name files in the current folder which are not loaded.
+    pub unread_files: Vec<String>,
     /// The names and patterns of tools in the operator's own settings.
     tool_rules: Vec<ToolRule>,
     origin: Origin,
@@ -179,6 +181,8 @@ impl Config {
         let misused = document.apply_variables(&overrides.settings, &settings, value_of);
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
+        let inherited = file::inherit_upstream(overrides, &document, &mut written.file);
+        written.problems.extend(inherited);
         let defaults = shipped::with_all_that_is_off();
         let builder = Builder::new(&document, registry, &defaults);
         let tables = document.tables("policy").unwrap_or_default();
@@ -210,7 +214,7 @@ impl Config {
             }
             warnings = [restarts, warnings].concat();
         }
-        warnings.extend(passed_over);
+        warnings.extend(passed_over.clone());
         warnings.extend(built.warnings);
         let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
         warnings.extend(of_policies);
@@ -219,6 +223,7 @@ impl Config {
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
+        config.unread_files = passed_over.into_iter().collect();
         config.warnings.extend([config.unusable_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -370,6 +375,7 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
+            unread_files: Vec::new(),
             tool_rules: Vec::new(),
             origin: Origin::default(),
         }

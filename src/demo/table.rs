@@ -3,7 +3,7 @@
 
 use super::agent::Outcome;
 use super::scenes::Pass;
-use crate::plural::{counted, noun_after};
+use crate::plural::{counted, grouped, noun_after};
 use std::io::{self, Write};
 
 /// One scene, directly and through toolrein.
@@ -104,20 +104,6 @@ fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
         noun_after(after.tokens, "token"),
         grouped(before.tokens),
     )
-}
-
-/// A number with a comma before every third digit from the right.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let lead = digits.len() % 3;
-    let mut out = digits[..lead].to_owned();
-    for start in (lead..digits.len()).step_by(3) {
-        if !out.is_empty() {
-            out.push(',');
-        }
-        out.push_str(&digits[start..start + 3]);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl Log {
         Self::open(settings, io::stderr())
     }
 
-    /// A log of JSON lines, requests included, to `sink`; for tests.
+    /// A log of JSON lines, requests included, to `sink`.
     pub fn to_writer(sink: impl Write + Send + 'static) -> Self {
         Self::open(Settings { format: Format::Json, level: Level::Info }, sink)
     }
