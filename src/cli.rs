@@ -358,7 +358,7 @@ fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
 
 fn source(config: Option<&PathBuf>) -> Source {
     let named = config.filter(|path| !path.as_os_str().is_empty());
-    named.map_or(Source::Shipped, |path| match path.as_os_str() == STDIN {
+    named.map_or(Source::Folder, |path| match path.as_os_str() == STDIN {
         true => Source::Stdin,
         false => Source::File(path.clone()),
     })

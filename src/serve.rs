@@ -21,6 +21,7 @@ use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages
 use crate::config::{self, Certificates, Config, OwnToken, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
+use crate::policy::REGISTRY;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::handler::{AppState, Handler};
@@ -255,7 +256,8 @@ impl Running {
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed_listening("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
-        telemetry.log.listening(&started(&config, &upstream, proxy.address(), &admin));
+        let changes = config.changed_keys(REGISTRY);
+        telemetry.log.listening(&Started { changes, ..started(&config, &upstream, proxy.address(), &admin) });
         readiness.open();
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
@@ -425,6 +427,7 @@ fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: 
         probes: admin.probes_address().map(|address| address.to_string()),
         mode: config.mode.as_str(),
         upstream,
+        changes: Vec::new(),
         version: env!("CARGO_PKG_VERSION"),
         config: configured(config),
     }

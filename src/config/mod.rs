@@ -9,10 +9,13 @@ mod callers;
 mod certificates;
 mod check;
 mod contradictions;
+mod differences;
+mod direction;
 mod document;
 mod effective;
 mod error;
 mod file;
+mod found;
 mod kept;
 mod needs;
 mod origin;
@@ -140,7 +143,20 @@ impl Config {
     /// # Errors
     /// All problems at once. Where the text is not TOML, nothing beyond that is checked.
     pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
-        Self::read(source, overrides, registry, None)
+        if source != Source::Folder {
+            return Self::read(source, overrides, registry, None);
+        }
+        let (source, mut unread) = found::find(registry);
+        if matches!(source, Source::Found { .. }) {
+            match Self::read(source, overrides, registry, None) {
+                Ok(config) => return Ok(config),
+                Err(problems) => unread = Some(found::refused(&problems)),
+            }
+        }
+        let mut config = Self::read(Source::Shipped, overrides, registry, None)?;
+        config.warnings.extend(unread.clone());
+        config.unread_files.extend(unread);
+        Ok(config)
     }
 
     /// Reads a new configuration for the program that runs with this one. Settings that need a restart keep their
@@ -154,6 +170,8 @@ impl Config {
         overrides: &Overrides,
         registry: &[policy::Entry],
     ) -> Result<Self, Problems> {
+        // A file that was found is not looked for again: it may have been changed by the program that is governed.
+        let source = if source == Source::Folder { self.origin.source() } else { source };
         Self::read(source, overrides, registry, Some(self))
     }
 

@@ -11,7 +11,7 @@ use super::queue::Queue;
 use super::request::RequestLine;
 use super::request_record::RequestRecord;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -48,6 +48,9 @@ pub enum Level {
     Warn,
     Error,
 }
+
+/// The most keys that the sentence about the operator's file names.
+const MOST_CHANGES: usize = 5;
 
 /// A handle on the log. Cheap to clone; no call waits for the disk or the terminal.
 #[derive(Clone)]
@@ -112,7 +115,11 @@ impl Log {
         if let Some(open) = &self.0 {
             let upstream = without_credentials(started.upstream);
             let started = Started { upstream: &upstream, ..started.clone() };
+            let changes = your_changes(&started.changes);
             open.write(Level::Info, "listening", bounded_fields(started));
+            if let Some(changes) = changes.filter(|_| open.form == Form::Text) {
+                open.write(Level::Info, &changes, Map::new());
+            }
         }
     }
 
@@ -164,6 +171,9 @@ pub struct Started<'a> {
     pub mode: &'a str,
     /// The upstream's URL.
     pub upstream: &'a str,
+    /// The keys, dotted, in which the file differs from the built-in defaults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     pub version: &'static str,
     #[serde(flatten)]
     pub config: Configured<'a>,
@@ -196,6 +206,14 @@ impl Level {
             Self::Error => "error",
         }
     }
+}
+
+/// The sentence about the settings that the operator's file changes.
+fn your_changes(keys: &[String]) -> Option<String> {
+    let (named, others) = keys.split_at(keys.len().min(MOST_CHANGES));
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    let (list, noun) = (named.join(", "), if keys.len() == 1 { "setting" } else { "settings" });
+    (!keys.is_empty()).then(|| format!("your file changes {} {noun}: {list}{more}", keys.len()))
 }
 
 /// A URL without user, password, query and fragment.
@@ -332,6 +350,7 @@ mod tests {
             probes: None,
             mode: "enforce",
             upstream: "https://user:secret@api.example:8443/v1/a@b?key=secret#secret",
+            changes: vec!["policy.budget.tool_calls".to_owned()],
             version: "1.2.3",
             config: Configured {
                 config: "proxy.toml",
@@ -341,7 +360,7 @@ mod tests {
         };
         let expected = json!({
             "level": "info", "message": "listening", "proxy": "127.0.0.1:4242", "admin": "127.0.0.1:4243",
-            "mode": "enforce", "upstream": "https://api.example:8443/v1/a@b", "version": "1.2.3",
+            "mode": "enforce", "upstream": "https://api.example:8443/v1/a@b", "changes": ["policy.budget.tool_calls"], "version": "1.2.3",
             "config": "proxy.toml", "config_hash": "c0ffee", "policies": ["budget", "loops"],
         });
         assert_eq!(lines(json_at(Level::Error), |log| log.listening(&started)), [expected]);
