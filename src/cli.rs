@@ -346,6 +346,8 @@ impl DemoArgs {
             listen: given(&self.listen),
             admin: given(&self.admin),
             upstream: Some("demo:".to_owned()),
+            // Its own table says what happens.
+            log_level: Some("warn".to_owned()),
             ..Overrides::default()
         }
     }

@@ -7,6 +7,7 @@ use crate::plural::{counted, grouped, noun_after};
 use crate::telemetry::live::conversations::{CallDecision, Conversation};
 use crate::telemetry::live::{Live, Snapshot, VERDICTS};
 use crate::telemetry::request_record::Verdict;
+use crate::telemetry::short_line::first_sentence;
 use std::collections::BTreeSet;
 
 /// Policies whose reasons are given, each on a line.
@@ -109,14 +110,8 @@ fn stop(policy: &str, count: u64, conversations: &[Conversation]) -> String {
     let tools: BTreeSet<&str> = decisions().map(|decision| decision.tool.as_str()).collect();
     let tools = if tools.is_empty() { "calls".to_owned() } else { Vec::from_iter(tools).join(", ") };
     let reason = decisions().find_map(|decision| decision.message.as_deref());
-    let reason = reason.map_or_else(String::new, |reason| format!(": {}", sentence(reason)));
+    let reason = reason.map_or_else(String::new, |reason| format!(": {}", first_sentence(reason)));
     format!("{policy} stopped {tools} {count} {}{reason}", noun_after(count, "time"))
-}
-
-/// The first sentence of what the model was shown, without what the model knows from elsewhere.
-fn sentence(message: &str) -> &str {
-    let message = message.strip_prefix("The call was not run: ").unwrap_or(message);
-    message.split_once(". ").map_or(message, |(first, _)| first).trim_end_matches('.')
 }
 
 /// The tokens, and their money, that the model did not get.

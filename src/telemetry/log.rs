@@ -10,6 +10,7 @@ use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
 use super::request::RequestLine;
 use super::request_record::RequestRecord;
+use super::short_line::short_line;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
@@ -104,8 +105,14 @@ impl Log {
     pub(super) fn request(&self, record: &RequestRecord) {
         let failed = record.error.is_some() || record.status >= 500;
         let level = if failed { Level::Warn } else { Level::Info };
-        if let Some(open) = self.at(level) {
-            open.write(level, "request", RequestLine::from(record));
+        let Some(open) = self.at(level) else { return };
+        match open.form {
+            Form::Json => open.write(level, "request", RequestLine::from(record)),
+            Form::Text => {
+                let mut line = short_line(record).into_bytes();
+                line.push(b'\n');
+                open.queue.push(&line);
+            }
         }
     }
 
@@ -301,15 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn as_text_it_is_one_line_too() {
+    fn as_text_it_is_one_short_line() {
         let sink = Sink::default();
         let log = Log::open(Settings { format: Format::Text, level: Level::Info }, sink.clone());
         log.request(&rich());
         log.finish();
         let text = sink.text();
-        let call = "name=weather id=call-0 verdict=block policy=rate_limit reason=RATE_LIMIT used=3 limit=3";
-        assert!(text.contains(call) && text.contains(" method=POST path=/v1/chat/completions "), "{text}");
-        assert_eq!(text.lines().count(), 1);
+        assert!(text.starts_with("POST chat gpt-4o 200 1500 ms  "), "{text}");
+        assert!(text.contains("weather BLOCKED by rate_limit") && text.lines().count() == 1, "{text}");
     }
 
     #[test]
