@@ -409,11 +409,9 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
 fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
     let name = &admin.token_env;
     let refused = |problem: String| StartError::Token { name: name.clone(), problem };
-    if let Some(OwnToken(token)) = &admin.own_token {
-        return Bearer::new(token).map(Some).map_err(refused);
-    }
     if name.is_empty() {
-        return Ok(None);
+        let own = admin.own_token.as_ref().map(|OwnToken(token)| Bearer::new(token));
+        return own.transpose().map_err(refused);
     }
     let token = of_variable(name).map_err(|problem| refused(format!("{problem} in the environment")))?;
     Bearer::new(&token).map(Some).map_err(refused)
