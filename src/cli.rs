@@ -2,24 +2,27 @@
 //! exits nowhere and starts nothing.
 
 mod man;
+mod recorded;
 mod report;
+mod run;
 mod terminal;
 
 pub use man::man_report;
+pub use recorded::{ExplainArgs, ReplayArgs};
 pub use report::{check_report, policies_report, tried_report};
+pub use run::RunArgs;
 pub use terminal::{Terminal, for_terminal};
 
 use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;
-use crate::explain::{self, Form, Which};
-use crate::replay;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use recorded::{EXPLAIN_HELP, REPLAY_HELP};
+use run::RUN_HELP;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The exit code for a refused configuration, as for a wrong command line.
 pub const EXIT_REFUSED: u8 = 2;
@@ -31,6 +34,7 @@ Examples:
   toolrein --config proxy.toml --mode observe    count what would be done, change nothing
   toolrein check proxy.toml                      all problems, or the settings in effect
   toolrein doctor                                what is wrong with a set-up, and what to do
+  toolrein run -- python agent.py                in front of one program, and away with it
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
   toolrein explain conversations.jsonl           one of them, message by message
@@ -41,37 +45,6 @@ Then point a client at it:
 Every option can also be set by a variable; an option takes precedence over its variable, and
 both over the file. Any key of the file can be set by a variable too:
 TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
-
-const REPLAY_HELP: &str = "\
-FILE is a file, a directory of files that end in .jsonl, .json or .ndjson, such as the
-recorder's, or - for standard input. It holds conversations one a line, or one JSON document: a
-conversation, or a list of them. Logs of OpenAI's batches, runs of LangSmith, and traces and
-observations of Langfuse are read too (see docs/recorder.md).
-
-Each line is a JSON object: {\"messages\": [...], \"tools\": [...]} or a whole request body, of
-chat completions or of the Responses API. It may also have a source, id, model and reward (1:
-the task was solved); messages and items may have a timestamp (RFC 3339, or seconds). A line may
-be {\"request\": {...}, \"response\": ...} as well. Of request bodies that continue each other
-the last one is replayed; one with a previous_response_id counts by itself. A conversation
-continues as it was recorded, also after a call that would be blocked: what follows is
-counterfactual, and is counted apart.
-
-Exits with 0 if a conversation was replayed, with 1 if none could be read, with 2 if the
-configuration has problems.
-
-Example: toolrein replay --config proxy.toml conversations.jsonl";
-
-const EXPLAIN_HELP: &str = "\
-FILE has the format of toolrein replay. The conversation's last request is shown as it would
-have been sent, beside what was recorded, and each call with its verdict. A conversation
-continues as it was recorded, also after a call that would be blocked. Where toolrein recorded
-it, what it did then is shown too, with what the model did next. Colours are used on terminals
-only; NO_COLOR switches them off.
-
-Exits with 0 if a conversation was shown, with 1 if there was none to show, with 2 if the
-configuration has problems.
-
-Example: toolrein explain --line 3 --html conversations.jsonl > page.html";
 
 const DOCTOR_HELP: &str = "\
 Asks the upstream for its list of models, which costs nothing, and the admin port of a running
@@ -107,6 +80,9 @@ pub enum Command {
     /// Run the proxy (the default).
     #[command(after_help = "Example: toolrein serve --config proxy.toml --listen 0.0.0.0:4242")]
     Serve(ServeArgs),
+    /// Run a command with its model requests governed, and say at its end what was stopped.
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
     /// Check a configuration: report every problem with its line and key, or what is in effect.
     #[command(
         after_help = "Exits with 0 if the configuration is good, with 2 if it has problems.\n\nExample: toolrein check proxy.toml, or: toolrein check - < proxy.toml"
@@ -214,61 +190,6 @@ pub struct DemoArgs {
     pub once: bool,
 }
 
-/// Options of `replay`.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct ReplayArgs {
-    /// Recorded conversations: files, directories, or - for standard input.
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-    /// The configuration file; without it the shipped one. Read as if its mode were enforce.
-    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
-    /// Time from one call to the next where no times are recorded.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
-    pace: Duration,
-    /// The profile of every conversation; without it the profile of its model, if there is one.
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// Report each conversation too.
-    #[arg(long)]
-    pub verbose: bool,
-    /// Write JSON: one object; with --verbose, also one for each line before it.
-    #[arg(long)]
-    json: bool,
-}
-
-/// Options of `explain`.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-pub struct ExplainArgs {
-    /// Recorded conversations: a file, a directory, or - for standard input.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// The configuration file; without it the shipped one. Read as if its mode were enforce.
-    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
-    /// The conversation in this line, or of this number in a JSON document, from 1; without it and --id the first.
-    #[arg(long, value_name = "N", conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..))]
-    line: Option<u64>,
-    /// The first conversation with this id.
-    #[arg(long, value_name = "ID")]
-    id: Option<String>,
-    /// Time from one call to the next where no times are recorded.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = humantime::parse_duration)]
-    pace: Duration,
-    /// The profile of the conversation; without it the profile of its model, if there is one.
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// Write one self-contained HTML page.
-    #[arg(long, conflicts_with = "json")]
-    html: bool,
-    /// Write JSON: one object.
-    #[arg(long)]
-    json: bool,
-    /// Show texts in full, also long ones and unchanged ones.
-    #[arg(long)]
-    full: bool,
-}
-
 impl Cli {
     /// The requested command; without a subcommand, `serve`.
     pub fn into_command(self) -> Command {
@@ -323,6 +244,7 @@ impl Command {
             | Self::Replay(ReplayArgs { config, .. })
             | Self::Explain(ExplainArgs { config, .. })
             | Self::Doctor(DoctorArgs { config, .. })
+            | Self::Run(RunArgs { config, .. })
                 if option == "config" =>
             {
                 config.clone_from(&before.config);
@@ -330,7 +252,8 @@ impl Command {
             }
             Self::Serve(ServeArgs { settings, .. })
             | Self::Check(CheckArgs { settings, .. })
-            | Self::Doctor(DoctorArgs { settings, .. }) => settings.take(option, &before.settings),
+            | Self::Doctor(DoctorArgs { settings, .. })
+            | Self::Run(RunArgs { settings, .. }) => settings.take(option, &before.settings),
             Self::Demo(DemoArgs { listen, .. }) if option == "listen" => {
                 listen.clone_from(&before.settings.listen);
                 true
@@ -389,51 +312,6 @@ impl DoctorArgs {
     }
 }
 
-impl ReplayArgs {
-    /// The source of the configuration.
-    pub fn source(&self) -> Source {
-        source(self.config.as_ref())
-    }
-
-    /// The overrides of the configuration.
-    pub fn overrides(&self) -> Overrides {
-        Overrides { settings: Overrides::settings_of_environment(), ..Overrides::default() }
-    }
-
-    /// How to replay, and what to report.
-    pub fn options(&self) -> replay::Options {
-        let profile = given(&self.profile);
-        replay::Options { pace: self.pace, verbose: self.verbose, json: self.json, threads: 0, profile }
-    }
-}
-
-impl ExplainArgs {
-    /// The source of the configuration.
-    pub fn source(&self) -> Source {
-        source(self.config.as_ref())
-    }
-
-    /// The overrides of the configuration.
-    pub fn overrides(&self) -> Overrides {
-        Overrides { settings: Overrides::settings_of_environment(), ..Overrides::default() }
-    }
-
-    /// What to explain, and how. `colour`: the output supports colours.
-    pub fn options(&self, colour: bool) -> explain::Options {
-        let which = match (self.line, &self.id) {
-            (Some(line), _) => Which::Line(line),
-            (None, Some(id)) => Which::Id(id.clone()),
-            (None, None) => Which::First,
-        };
-        let form = match (self.html, self.json) {
-            (true, _) => Form::Html,
-            (false, true) => Form::Json,
-            (false, false) => Form::Text { colour },
-        };
-        explain::Options { which, form, full: self.full, profile: given(&self.profile), pace: self.pace }
-    }
-}
-
 impl Settings {
     /// Takes an option from those `before` it; returns whether there is such an option.
     fn take(&mut self, option: &str, before: &Self) -> bool {
@@ -452,10 +330,11 @@ impl Settings {
         Overrides {
             listen: given(&self.listen),
             admin: given(&self.admin),
-            upstream: given(&self.upstream),
+            upstream: given(&self.upstream).map(of_simulation),
             mode: given(&self.mode),
             log_level: given(&self.log_level),
             settings: Overrides::settings_of_environment(),
+            ..Overrides::default()
         }
     }
 }
@@ -467,6 +346,8 @@ impl DemoArgs {
             listen: given(&self.listen),
             admin: given(&self.admin),
             upstream: Some("demo:".to_owned()),
+            // Its own table says what happens.
+            log_level: Some("warn".to_owned()),
             ..Overrides::default()
         }
     }
@@ -479,7 +360,7 @@ fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
 
 fn source(config: Option<&PathBuf>) -> Source {
     let named = config.filter(|path| !path.as_os_str().is_empty());
-    named.map_or(Source::Shipped, |path| match path.as_os_str() == STDIN {
+    named.map_or(Source::Folder, |path| match path.as_os_str() == STDIN {
         true => Source::Stdin,
         false => Source::File(path.clone()),
     })
@@ -488,6 +369,11 @@ fn source(config: Option<&PathBuf>) -> Source {
 /// A value that is not empty: compose files and shells unset variables by setting them to nothing.
 fn given(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
+}
+
+/// `demo`, which is no URL, is written for `demo:`.
+fn of_simulation(upstream: String) -> String {
+    if upstream == "demo" { "demo:".to_owned() } else { upstream }
 }
 
 /// The output of `toolrein completions SHELL`.

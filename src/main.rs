@@ -8,10 +8,10 @@ use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, Terminal, completions,
-    for_terminal, man_report, policies_report, tried_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, RunArgs, Terminal,
+    completions, for_terminal, man_report, policies_report, tried_report,
 };
-use toolrein::config::{Config, Overrides, OwnToken, Source};
+use toolrein::config::{Config, LogFormat, Overrides, OwnToken, Source};
 use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
@@ -32,6 +32,7 @@ fn main() -> ExitCode {
     let (text, code) = match Cli::parse().into_command() {
         Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
         Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
+        Command::Run(args) => return run(&args),
         Command::Check(args) => tried_report(args.source(), &args.overrides(), REGISTRY, try_start),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
@@ -52,8 +53,11 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
     };
-    let token = demonstration.as_ref().filter(|args| !args.once && !config.admin.has_token());
-    let token = token.map(|_| random_token());
+    let is_shown = match &demonstration {
+        Some(args) => !args.once,
+        None => shows_dashboard(&config),
+    };
+    let token = (is_shown && !config.admin.has_token()).then(random_token);
     config.admin.own_token = token.clone().map(OwnToken);
     watch.follow(config.certificates.clone());
     let runtime = match runtime() {
@@ -69,6 +73,12 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
             Ok(running) => running,
             Err(error) => return fail(&error, EXIT_FAILED),
         };
+        if demonstration.is_none()
+            && let Some(token) = &token
+        {
+            // Not a line of the log, which may be kept.
+            let _ = writeln!(io::stderr(), "{}", dashboard_line(&running, token));
+        }
         let ended = tokio::select! {
             done = demonstrate(&running, demonstration, token) => done,
             done = listen(signals, watch, &running, || running.reload(source, overrides, REGISTRY)) => done,
@@ -79,6 +89,31 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
             Err(error) => fail(&error, EXIT_FAILED),
         }
     })
+}
+
+/// Runs a command behind a proxy of its own.
+fn run(args: &RunArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let say = |lines: &[String]| {
+        // The terminal may have been closed.
+        lines.iter().for_each(|line| drop(writeln!(io::stderr(), "toolrein: {}", for_terminal(line))));
+    };
+    say(&config.unread_files);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, EXIT_FAILED),
+    };
+    let order = args.order(&config);
+    match runtime.block_on(toolrein::run::run(config, &order)) {
+        Ok(ending) => {
+            say(&ending.lines);
+            ExitCode::from(ending.code)
+        }
+        Err(error) => fail(&error, EXIT_FAILED),
+    }
 }
 
 /// The runtime. On one processor, as many sidecars have, it is single-threaded, which saves synchronisation.
@@ -175,10 +210,21 @@ async fn demonstrate(
         return Ok(());
     }
     writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
-    let signed_in = token.map(|token| format!("#token={token}")).unwrap_or_default();
-    writeln!(io::stdout(), "Dashboard: http://{}/{signed_in}", running.admin_address())?;
+    writeln!(io::stdout(), "{}", dashboard_line(running, &token.unwrap_or_default()))?;
     writeln!(io::stdout(), "Metrics:   http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
     std::future::pending().await
+}
+
+/// Whether the operator sees the address of the dashboard: at a terminal whose lines are not JSON, on the same machine.
+fn shows_dashboard(config: &Config) -> bool {
+    let is_local = config.listen.admin.ip().is_loopback();
+    is_local && io::stderr().is_terminal() && config.log.format != LogFormat::Json
+}
+
+/// Where the dashboard is, with the token that it needs.
+fn dashboard_line(running: &Running, token: &str) -> String {
+    let signed_in = if token.is_empty() { String::new() } else { format!("#token={token}") };
+    format!("Dashboard: http://{}/{signed_in}", running.admin_address())
 }
 
 /// SIGXFSZ on Linux and macOS.

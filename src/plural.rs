@@ -19,6 +19,20 @@ pub fn noun_after(count: impl TryInto<u64>, noun: &str) -> String {
     }
 }
 
+/// A number with a comma before every third digit from the right.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let lead = digits.len() % 3;
+    let mut out = digits[..lead].to_owned();
+    for start in (lead..digits.len()).step_by(3) {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(&digits[start..start + 3]);
+    }
+    out
+}
+
 /// The things of a list from one number to another: "line 3", "lines 3 to 7".
 pub fn range(first: usize, last: usize, noun: &str) -> String {
     if first == last {

@@ -13,13 +13,15 @@ pub use self::store::StoreError;
 
 use self::pages::{AdminService, Reviewer};
 use self::ports::{AdminListeners, AdminPorts, failed_listening, listen};
-use self::sinks::{keepers_of, log_settings, metrics_of, seconds, telemetry_of};
+pub use self::sinks::log_settings;
+use self::sinks::{keepers_of, metrics_of, seconds, telemetry_of};
 use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, OwnToken, Target};
 use crate::conversation::identity::HashKey;
 use crate::conversation::memo::Memo;
+use crate::policy::REGISTRY;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::forward_proxy::ForwardProxy;
@@ -38,6 +40,7 @@ use crate::store::held::HeldCalls;
 use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
+use crate::telemetry::live::Live;
 use crate::telemetry::log::{Configured, Level, Log, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans;
@@ -191,8 +194,16 @@ impl Running {
     /// # Errors
     /// The reason why it cannot start, as a text for the operator.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let config = Arc::new(config);
         let log = Log::start(log_settings(&config.log));
+        Self::start_with_log(config, log).await
+    }
+
+    /// The same with another log than the one on standard error.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_with_log(config: Config, log: Log) -> Result<Self, StartError> {
+        let config = Arc::new(config);
         let filter = forward(&log, &config.log.level);
         for warning in &config.warnings {
             log.note(Level::Warn, warning, json!({}));
@@ -246,7 +257,8 @@ impl Running {
         let proxy = Proxy::start(proxy_listener, Arc::clone(&handler), settings, drain.clone())
             .map_err(failed_listening("listen.proxy", config.listen.proxy))?;
         let upstream = config.upstream.url.to_string();
-        telemetry.log.listening(&started(&config, &upstream, proxy.address(), &admin));
+        let changes = config.changed_keys(REGISTRY);
+        telemetry.log.listening(&Started { changes, ..started(&config, &upstream, proxy.address(), &admin) });
         readiness.open();
         Ok(Self { proxy, admin, readiness, held, telemetry, filter, drain, shared, handler, pages, model })
     }
@@ -269,6 +281,16 @@ impl Running {
     /// The certificates in force, where there are some.
     pub fn certificates(&self) -> Option<Certificates> {
         self.handler.0.load().config.certificates.clone()
+    }
+
+    /// What has happened since the start; it is kept up to date until the end.
+    pub fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.telemetry.live)
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.handler.0.load().config)
     }
 
     /// The simulated model, if it is the upstream.
@@ -389,11 +411,9 @@ fn admin_settings(settings: &ServeSettings) -> ServeSettings {
 fn bearer_of(admin: &config::Admin) -> Result<Option<Bearer>, StartError> {
     let name = &admin.token_env;
     let refused = |problem: String| StartError::Token { name: name.clone(), problem };
-    if let Some(OwnToken(token)) = &admin.own_token {
-        return Bearer::new(token).map(Some).map_err(refused);
-    }
     if name.is_empty() {
-        return Ok(None);
+        let own = admin.own_token.as_ref().map(|OwnToken(token)| Bearer::new(token));
+        return own.transpose().map_err(refused);
     }
     let token = of_variable(name).map_err(|problem| refused(format!("{problem} in the environment")))?;
     Bearer::new(&token).map(Some).map_err(refused)
@@ -407,6 +427,7 @@ fn started<'a>(config: &'a Config, upstream: &'a str, proxy: SocketAddr, admin: 
         probes: admin.probes_address().map(|address| address.to_string()),
         mode: config.mode.as_str(),
         upstream,
+        changes: Vec::new(),
         version: env!("CARGO_PKG_VERSION"),
         config: configured(config),
     }

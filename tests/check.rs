@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "check/found.rs"]
+mod found;
+
 use clap::{CommandFactory as _, Parser as _};
 use std::path::PathBuf;
 use toolrein::cli::{Cli, Command, check_report, completions, policies_report};
@@ -56,12 +59,12 @@ fn without_a_subcommand_the_proxy_is_run() {
                 upstream: given("demo:"),
                 mode: given("off"),
                 log_level: given("debug"),
-                settings: Vec::new(),
+                ..Overrides::default()
             }
         );
     }
     let Command::Serve(args) = parse("toolrein").unwrap() else { panic!() };
-    assert_eq!((args.source(), args.overrides()), (Source::Shipped, Overrides::default()));
+    assert_eq!((args.source(), args.overrides()), (Source::Folder, Overrides::default()));
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn an_option_before_the_subcommand_beats_its_variable() {
 fn empty_option_values_count_as_absent() {
     let args = ["toolrein", "--config", "", "--upstream", "", "--mode="];
     let Command::Serve(args) = Cli::try_parse_from(args).unwrap().into_command() else { panic!() };
-    assert_eq!((args.source(), args.overrides()), (Source::Shipped, Overrides::default()));
+    assert_eq!((args.source(), args.overrides()), (Source::Folder, Overrides::default()));
 }
 
 #[test]

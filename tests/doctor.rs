@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "doctor/run.rs"]
+mod run;
 mod support;
 
 use serde_json::json;

@@ -19,12 +19,12 @@ const RUNGS: &[&[&str]] = &[
     &["plan"],
     &["dialect"],
     &["policy"],
-    &["secret"],
+    &["secret", "state_dir"],
     &["config", "telemetry"],
     &["exchange"],
     &["recorder"],
     &["store", "proxy", "admin", "demo"],
-    &["cli", "serve", "replay", "explain", "doctor", ""],
+    &["cli", "serve", "replay", "explain", "doctor", "run", ""],
 ];
 
 /// Limits in lines without tests: the most for any file, and the most for the median.

@@ -24,6 +24,7 @@ mod validate;
 
 pub use attempts::{Attempts, BETWEEN_ANSWERS};
 pub use bearer::Bearer;
+pub use overview::saved_usd;
 pub use pages::Pages;
 pub use review::Review;
 pub use stops::StopScope;

@@ -3,6 +3,7 @@
 
 use super::Admin;
 use super::answer::Answer;
+use crate::config::Config;
 use crate::dialect::usage::Usage;
 use crate::telemetry::live::{Comparison, Interval, Snapshot, VERDICTS};
 use axum::extract::State;
@@ -82,21 +83,9 @@ impl Admin {
         json!({"tools": tools.map(|tools| tools.len()), "unfitted": unfitted})
     }
 
-    /// What the saved tokens would have cost as input; `None` where no model's price is known.
+    /// See [`saved_usd`].
     fn money(&self, totals: &Snapshot) -> Option<Value> {
-        let mut sums: Option<[f64; 2]> = None;
-        for model in &totals.models {
-            let Some(price) = self.settings.price(&model.model) else { continue };
-            let prompt = model.net_tokens.unsigned_abs();
-            let usage = Usage { prompt, ..Usage::default() };
-            let cached = Usage { prompt, cached: prompt, ..Usage::default() };
-            let sign = if model.net_tokens < 0 { -1.0 } else { 1.0 };
-            let sums = sums.get_or_insert_default();
-            for (sum, usage) in sums.iter_mut().zip([usage, cached]) {
-                *sum += sign * price.of(&usage) as f64 / 1e9;
-            }
-        }
-        let [uncached, cached] = sums?;
+        let [uncached, cached] = saved_usd(&self.settings, totals)?;
         Some(json!({"net_usd_uncached": uncached, "net_usd_cached": cached}))
     }
 
@@ -108,6 +97,24 @@ impl Admin {
             || json!({"share": f64::from(share) / WHOLE, "note": note(&compared), "compared": compared}),
         )
     }
+}
+
+/// What the saved tokens would have cost as input, not cached and cached, in US dollars; `None` where no model's price is
+/// known.
+pub fn saved_usd(settings: &Config, totals: &Snapshot) -> Option<[f64; 2]> {
+    let mut sums: Option<[f64; 2]> = None;
+    for model in &totals.models {
+        let Some(price) = settings.price(&model.model) else { continue };
+        let prompt = model.net_tokens.unsigned_abs();
+        let usage = Usage { prompt, ..Usage::default() };
+        let cached = Usage { prompt, cached: prompt, ..Usage::default() };
+        let sign = if model.net_tokens < 0 { -1.0 } else { 1.0 };
+        let sums = sums.get_or_insert_default();
+        for (sum, usage) in sums.iter_mut().zip([usage, cached]) {
+            *sum += sign * price.of(&usage) as f64 / 1e9;
+        }
+    }
+    sums
 }
 
 /// The comparison as a sentence.

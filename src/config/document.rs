@@ -2,6 +2,7 @@
 //! Handles lines, spans and keys, without knowing their meaning.
 
 use super::error::{Problem, reworded};
+use super::shipped;
 use super::slips::{self, Misfit};
 use super::variables::{self, ValueOf};
 use crate::policy::{BuildError, ConfigError};
@@ -94,6 +95,13 @@ impl<'a> Document<'a> {
             DeValue::Table(table) => Some(in_order(table)),
             _ => None,
         }
+    }
+
+    /// Whether the operator's own file, or a variable that sets a key, has the whole dotted `key`.
+    pub(super) fn has_own(&self, key: &str) -> bool {
+        let is_here = || locate(self.root.get_ref(), key).is_some_and(|position| position.is_whole);
+        let is_shipped = self.name == shipped::NAME;
+        self.variables.iter().any(|(set, _)| set == key) || (!is_shipped && is_here())
     }
 
     /// A problem at the first of `keys`, dotted from the top, that is in the file; without a line where none is.

@@ -170,8 +170,18 @@ pub struct Overrides {
     pub mode: Option<String>,
     /// `--log-level`, `TOOLREIN_LOG_LEVEL`: `log.level`.
     pub log_level: Option<String>,
+    /// What `upstream.url` is where no flag, no variable and no file names one.
+    pub inherited: Option<InheritedUpstream>,
     /// Variables that each set a key, such as `TOOLREIN__POLICY__BUDGET__TOOL_CALLS`, with their values.
     pub settings: Vec<(String, String)>,
+}
+
+/// The upstream that a program would have without toolrein.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InheritedUpstream {
+    /// The environment variable that names it.
+    pub variable: String,
+    pub url: String,
 }
 
 impl Overrides {
@@ -183,6 +193,29 @@ impl Overrides {
         let mut settings: Vec<_> = variables.filter(|(name, _)| name.starts_with(PREFIX)).collect();
         settings.sort_unstable();
         settings
+    }
+}
+
+/// Writes the inherited upstream into `file` where `given` has one and nothing else names the upstream. Returns what is
+/// wrong with it.
+pub(super) fn inherit_upstream(
+    given: &Overrides,
+    document: &Document<'_>,
+    file: &mut File,
+) -> Option<Problem> {
+    const KEY: &str = "upstream.url";
+    let inherited = given.inherited.as_ref()?;
+    if given.upstream.is_some() || document.has_own(KEY) {
+        return None;
+    }
+    match Target::parse(inherited.url.trim()) {
+        Ok(url) => {
+            file.upstream.url = url;
+            None
+        }
+        Err(text) => {
+            Some(Problem { source: inherited.variable.clone(), line: None, key: KEY.to_owned(), text })
+        }
     }
 }
 

@@ -9,10 +9,13 @@ mod callers;
 mod certificates;
 mod check;
 mod contradictions;
+mod differences;
+mod direction;
 mod document;
 mod effective;
 mod error;
 mod file;
+mod found;
 mod kept;
 mod needs;
 mod origin;
@@ -46,7 +49,7 @@ pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
 pub use error::{Problem, Problems};
-pub use file::Overrides;
+pub use file::{InheritedUpstream, Overrides};
 pub use prices::{Price, cost_of};
 pub use profiles::{Profile, Profiles};
 pub use record::Record;
@@ -122,6 +125,8 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
+    /// Those of them that name files in the current folder which are not loaded.
+    pub unread_files: Vec<String>,
     /// The names and patterns of tools in the operator's own settings.
     tool_rules: Vec<ToolRule>,
     origin: Origin,
@@ -140,7 +145,20 @@ impl Config {
     /// # Errors
     /// All problems at once. Where the text is not TOML, nothing beyond that is checked.
     pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
-        Self::read(source, overrides, registry, None)
+        if source != Source::Folder {
+            return Self::read(source, overrides, registry, None);
+        }
+        let (source, mut unread) = found::find(registry);
+        if matches!(source, Source::Found { .. }) {
+            match Self::read(source, overrides, registry, None) {
+                Ok(config) => return Ok(config),
+                Err(problems) => unread = Some(found::refused(&problems)),
+            }
+        }
+        let mut config = Self::read(Source::Shipped, overrides, registry, None)?;
+        config.warnings.extend(unread.clone());
+        config.unread_files.extend(unread);
+        Ok(config)
     }
 
     /// Reads a new configuration for the program that runs with this one. Settings that need a restart keep their
@@ -154,6 +172,8 @@ impl Config {
         overrides: &Overrides,
         registry: &[policy::Entry],
     ) -> Result<Self, Problems> {
+        // A file that was found is not looked for again: it may have been changed by the program that is governed.
+        let source = if source == Source::Folder { self.origin.source() } else { source };
         Self::read(source, overrides, registry, Some(self))
     }
 
@@ -181,6 +201,8 @@ impl Config {
         let misused = document.apply_variables(&overrides.settings, &settings, value_of);
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
+        let inherited = file::inherit_upstream(overrides, &document, &mut written.file);
+        written.problems.extend(inherited);
         let defaults = shipped::with_all_that_is_off();
         let builder = Builder::new(&document, registry, &defaults);
         let tables = document.tables("policy").unwrap_or_default();
@@ -212,7 +234,7 @@ impl Config {
             }
             warnings = [restarts, warnings].concat();
         }
-        warnings.extend(passed_over);
+        warnings.extend(passed_over.clone());
         if is_trusted {
             let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
             warnings.extend(slips::misspelt_variables(names));
@@ -225,6 +247,7 @@ impl Config {
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
+        config.unread_files = passed_over.into_iter().collect();
         config.warnings.extend([config.unusable_keys(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -376,6 +399,7 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
+            unread_files: Vec::new(),
             tool_rules: Vec::new(),
             origin: Origin::default(),
         }

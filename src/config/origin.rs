@@ -2,7 +2,7 @@
 //! file, and build the same configuration once more.
 
 use super::error::Problems;
-use super::{Config, Overrides, Source};
+use super::{Config, Overrides, Source, found};
 use crate::policy;
 use std::path::Path;
 
@@ -27,6 +27,11 @@ impl Origin {
 }
 
 impl Origin {
+    /// Where it came from.
+    pub(super) fn source(&self) -> Source {
+        self.source.clone().unwrap_or(Source::Shipped)
+    }
+
     /// Whether the environment may be read for it.
     pub(super) fn is_trusted(&self) -> bool {
         self.source.as_ref().is_some_and(Source::is_trusted)
@@ -38,8 +43,22 @@ impl Config {
     pub fn file(&self) -> Option<&Path> {
         match self.origin.source.as_ref()? {
             Source::File(path) => Some(path),
-            Source::Shipped | Source::Stdin | Source::Text { .. } | Source::Request(_) => None,
+            Source::Shipped
+            | Source::Folder
+            | Source::Found { .. }
+            | Source::Stdin
+            | Source::Text { .. }
+            | Source::Request(_) => None,
         }
+    }
+
+    /// The keys, dotted, in which the file differs from the shipped one.
+    pub fn changed_keys(&self, registry: &[policy::Entry]) -> Vec<String> {
+        let Some(Source::Text { text, .. }) = &self.origin.text else { return Vec::new() };
+        let environment: &dyn Fn(&str) -> Option<String> = &|name| std::env::var(name).ok();
+        // It was read before, so it has no problems.
+        let differences = found::differences(text, registry, Some(environment)).unwrap_or_default();
+        differences.into_iter().map(|difference| difference.key).collect()
     }
 
     /// Reads the file again, as a start would, overrides included; `None`: it came from no file.

@@ -111,6 +111,11 @@ impl<'a> Builder<'a> {
         Layer { is_shipped: true, ..layer }
     }
 
+    /// All policies, on, with the settings of the shipped file; without those that need further settings.
+    pub(super) fn all_defaults(&self) -> Layer<'a> {
+        self.build(&["policy"], &self.defaults, &Layer::default(), &[]).0
+    }
+
     /// Builds the policies of `tables`, which are at `path`, over those of `under`. Those named in `off` are off.
     pub(super) fn build(
         &self,

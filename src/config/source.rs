@@ -18,6 +18,13 @@ pub enum Source {
     /// The file embedded in the program.
     Shipped,
     File(PathBuf),
+    /// `toolrein.toml` in the current folder, where it only allows less than the shipped file; else the shipped file.
+    Folder,
+    /// The text of that file, which may be loaded.
+    Found {
+        name: String,
+        text: String,
+    },
     /// Standard input.
     Stdin,
     /// A text in memory; `name` is used in problems.
@@ -34,10 +41,10 @@ impl Source {
     /// The name in problems and reports.
     pub fn name(&self) -> String {
         match self {
-            Self::Shipped => shipped::NAME.to_owned(),
+            Self::Shipped | Self::Folder => shipped::NAME.to_owned(),
             Self::File(path) => path.display().to_string(),
             Self::Stdin => "standard input".to_owned(),
-            Self::Text { name, .. } => name.clone(),
+            Self::Text { name, .. } | Self::Found { name, .. } => name.clone(),
             Self::Request(_) => "configuration".to_owned(),
         }
     }
@@ -49,7 +56,8 @@ impl Source {
 
     /// A warning about a file in the current folder that looks like a configuration and is not this source.
     pub(super) fn passed_over(&self) -> Option<String> {
-        let is_there = *self == Self::Shipped && Path::new(IN_FOLDER).is_file();
+        let is_unnamed = matches!(self, Self::Shipped | Self::Found { .. });
+        let is_there = is_unnamed && Path::new(IN_FOLDER).is_file();
         let text = is_there.then(|| std::fs::read_to_string(IN_FOLDER).unwrap_or_default())?;
         // A copy of the shipped file says what is in force anyway.
         (text != shipped::TEXT).then(|| {
@@ -62,7 +70,13 @@ impl Source {
         let name = self.name();
         let problem = |line, text| Problem { source: name.clone(), line, key: String::new(), text };
         let bytes = match self {
-            Self::Shipped => return Ok(shipped::TEXT.to_owned()),
+            Self::Shipped | Self::Folder => return Ok(shipped::TEXT.to_owned()),
+            Self::Found { .. } if is_again => {
+                let text = "is read at the start alone, since it was found and not named; --config names it"
+                    .to_owned();
+                return Err(problem(None, text));
+            }
+            Self::Found { text, .. } => return Ok(text),
             Self::Text { text, .. } | Self::Request(text) => text.into_bytes(),
             Self::File(path) if is_again && is_spent(&path) => {
                 return Err(problem(None, "is not a regular file, so it cannot be read twice".to_owned()));

@@ -710,6 +710,7 @@ fn overrides_beat_the_file() {
         mode: Some("observe".to_owned()),
         log_level: Some("debug".to_owned()),
         settings: Vec::new(),
+        inherited: None,
     };
     let text =
         "mode = \"off\"\n[listen]\nproxy = \"127.0.0.1:9\"\n[upstream]\nurl = \"https://h/v1\"\nhttp2 = true";

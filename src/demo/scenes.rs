@@ -59,7 +59,9 @@ pub(super) struct Pass {
 /// # Errors
 /// Only those of writing to `out`: a scene that fails is a line of the table.
 pub async fn run(addresses: Addresses, upstream: &Upstream, out: &mut impl Write) -> io::Result<()> {
-    table::write(&play_all(addresses, Endpoint::Chat, upstream).await, out)?;
+    table::write_head(out)?;
+    let rows = play_all(addresses, Endpoint::Chat, upstream, |row| table::write_row(row, out)).await?;
+    table::write_sum(&rows, out)?;
     run_responses_scenes(addresses, upstream, out).await
 }
 
@@ -70,7 +72,7 @@ async fn run_responses_scenes(
     out: &mut impl Write,
 ) -> io::Result<()> {
     writeln!(out, "\nThe same agent over the Responses API, directly -> through toolrein:\n")?;
-    table::write_changes(&play_all(addresses, Endpoint::Responses, upstream).await, out)
+    play_all(addresses, Endpoint::Responses, upstream, |row| table::write_change(row, out)).await.map(drop)
 }
 
 /// A shell command that asks the simulated model through the proxy.
@@ -79,16 +81,24 @@ pub fn curl_line(proxy: SocketAddr) -> String {
     format!("curl -N http://{proxy}/v1/chat/completions -H 'content-type: application/json' -d '{body}'")
 }
 
-async fn play_all(addresses: Addresses, endpoint: Endpoint, upstream: &Upstream) -> Vec<Row> {
+/// Plays all scenes; `show` is given each as soon as it has been played.
+async fn play_all(
+    addresses: Addresses,
+    endpoint: Endpoint,
+    upstream: &Upstream,
+    mut show: impl FnMut(&Row) -> io::Result<()>,
+) -> io::Result<Vec<Row>> {
     let direct = Agent::new(addresses.direct, endpoint);
     let through = Agent::new(addresses.proxied, endpoint);
     let mut rows = Vec::new();
     for scene in &SCENES {
         let before = play(scene, &direct, upstream).await;
         let after = play(scene, &through, upstream).await;
-        rows.push(Row { scene: scene.name, before, after });
+        let row = Row { scene: scene.name, before, after };
+        show(&row)?;
+        rows.push(row);
     }
-    rows
+    Ok(rows)
 }
 
 async fn play(scene: &Scene, agent: &Agent, upstream: &Upstream) -> Pass {

@@ -3,7 +3,7 @@
 
 use super::agent::Outcome;
 use super::scenes::Pass;
-use crate::plural::{counted, noun_after};
+use crate::plural::{counted, grouped, noun_after};
 use std::io::{self, Write};
 
 /// One scene, directly and through toolrein.
@@ -22,28 +22,34 @@ struct Sum {
     answered: usize,
 }
 
-/// Writes the table and the line that sums it up.
-pub(super) fn write(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
+/// Writes the head of the table.
+pub(super) fn write_head(out: &mut impl Write) -> io::Result<()> {
     let head = ["scene", "", "model calls", "tool calls", "tokens sent", "outcome"].map(str::to_owned);
     write_line(&head, out)?;
-    writeln!(out, "{}", "-".repeat(96))?;
-    for row in rows {
-        write_line(&cells(row.scene, "direct", &row.before), out)?;
-        write_line(&cells("", "through toolrein", &row.after), out)?;
-        write_actions(&row.after, out)?;
-    }
+    writeln!(out, "{}", "-".repeat(96))
+}
+
+/// Writes the lines of one scene, which can be read while the next one is played.
+pub(super) fn write_row(row: &Row, out: &mut impl Write) -> io::Result<()> {
+    write_line(&cells(row.scene, "direct", &row.before), out)?;
+    write_line(&cells("", "through toolrein", &row.after), out)?;
+    write_actions(&row.after, out)?;
+    out.flush()
+}
+
+/// Writes the line that sums the table up.
+pub(super) fn write_sum(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
     let sum = |side: fn(&Row) -> &Pass| rows.iter().map(side).fold(Sum::default(), Sum::plus);
     writeln!(out, "\n{}", summary(&sum(|row| &row.before), &sum(|row| &row.after), rows.len()))
 }
 
-/// Writes one line for each row: what changes through toolrein.
-pub(super) fn write_changes(rows: &[Row], out: &mut impl Write) -> io::Result<()> {
-    for Row { scene, before, after } in rows {
-        let outcomes = format!("{} -> {}", before.journey.outcome, after.journey.outcome);
-        let (sent, sent_after) = (grouped(before.asked.prompt_tokens), grouped(after.asked.prompt_tokens));
-        writeln!(out, "{scene:<16}  {outcomes}; tokens {sent} -> {sent_after}")?;
-    }
-    Ok(())
+/// Writes one line for a scene: what changes through toolrein.
+pub(super) fn write_change(row: &Row, out: &mut impl Write) -> io::Result<()> {
+    let Row { scene, before, after } = row;
+    let outcomes = format!("{} -> {}", before.journey.outcome, after.journey.outcome);
+    let (sent, sent_after) = (grouped(before.asked.prompt_tokens), grouped(after.asked.prompt_tokens));
+    writeln!(out, "{scene:<16}  {outcomes}; tokens {sent} -> {sent_after}")?;
+    out.flush()
 }
 
 fn cells(scene: &str, way: &str, pass: &Pass) -> [String; 6] {
@@ -106,20 +112,6 @@ fn summary(before: &Sum, after: &Sum, scenes: usize) -> String {
     )
 }
 
-/// A number with a comma before every third digit from the right.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let lead = digits.len() % 3;
-    let mut out = digits[..lead].to_owned();
-    for start in (lead..digits.len()).step_by(3) {
-        if !out.is_empty() {
-            out.push(',');
-        }
-        out.push_str(&digits[start..start + 3]);
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Stats;
@@ -135,7 +127,9 @@ mod tests {
 
     fn written(rows: &[Row]) -> String {
         let mut out = Vec::new();
-        write(rows, &mut out).unwrap();
+        write_head(&mut out).unwrap();
+        rows.iter().for_each(|row| write_row(row, &mut out).unwrap());
+        write_sum(rows, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -188,7 +182,7 @@ mod tests {
             },
         ];
         let mut out = Vec::new();
-        write_changes(&rows, &mut out).unwrap();
+        rows.iter().for_each(|row| write_change(row, &mut out).unwrap());
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text.lines().collect::<Vec<_>>(),

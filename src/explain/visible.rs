@@ -1,6 +1,7 @@
 //! Sanitising of outside text for display: control and invisible characters as signs, long texts as head and tail,
 //! numbers with thousands separators. Its output cannot move a cursor or change the direction of a line.
 
+pub(super) use crate::plural::grouped;
 use crate::plural::noun_after;
 use crate::wire::unseen::is_unseen;
 use std::borrow::Cow;
@@ -39,20 +40,7 @@ pub(super) fn abridged(text: &str, full: bool) -> (&str, usize, &str) {
     (head, chars - head.chars().count() - tail.chars().count(), tail)
 }
 
-/// A number with thousands separators.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// A signed number, the same way.
+/// A signed number with commas, as [`grouped`] writes it.
 pub(super) fn grouped_signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", grouped(number.unsigned_abs()))

@@ -4,7 +4,7 @@
 use super::input::{Flaw, InputPosition};
 use super::report::{LiveSums, Report, source_of};
 use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
-use crate::plural::noun_after;
+use crate::plural::{grouped, noun_after};
 use crate::wire::unseen::is_unseen;
 use std::io::{self, Write};
 
@@ -306,18 +306,4 @@ fn percent(part: u64, whole: u64) -> String {
 fn signed(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}{}", grouped(number.unsigned_abs()))
-}
-
-/// A number with a comma before every third digit from the right.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let lead = digits.len() % 3;
-    let mut out = digits[..lead].to_owned();
-    for start in (lead..digits.len()).step_by(3) {
-        if !out.is_empty() {
-            out.push(',');
-        }
-        out.push_str(&digits[start..start + 3]);
-    }
-    out
 }

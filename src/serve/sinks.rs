@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// How lines are written, and from which level on.
-pub(super) fn log_settings(log: &config::Log) -> Settings {
+pub fn log_settings(log: &config::Log) -> Settings {
     let format = match log.format {
         LogFormat::Auto => Format::Auto,
         LogFormat::Text => Format::Text,

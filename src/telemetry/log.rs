@@ -10,8 +10,9 @@ use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
 use super::request::RequestLine;
 use super::request_record::RequestRecord;
+use super::short_line::short_line;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -49,6 +50,9 @@ pub enum Level {
     Error,
 }
 
+/// The most keys that the sentence about the operator's file names.
+const MOST_CHANGES: usize = 5;
+
 /// A handle on the log. Cheap to clone; no call waits for the disk or the terminal.
 #[derive(Clone)]
 pub struct Log(Option<Arc<Open>>);
@@ -66,7 +70,7 @@ impl Log {
         Self::open(settings, io::stderr())
     }
 
-    /// A log of JSON lines, requests included, to `sink`; for tests.
+    /// A log of JSON lines, requests included, to `sink`.
     pub fn to_writer(sink: impl Write + Send + 'static) -> Self {
         Self::open(Settings { format: Format::Json, level: Level::Info }, sink)
     }
@@ -101,8 +105,14 @@ impl Log {
     pub(super) fn request(&self, record: &RequestRecord) {
         let failed = record.error.is_some() || record.status >= 500;
         let level = if failed { Level::Warn } else { Level::Info };
-        if let Some(open) = self.at(level) {
-            open.write(level, "request", RequestLine::from(record));
+        let Some(open) = self.at(level) else { return };
+        match open.form {
+            Form::Json => open.write(level, "request", RequestLine::from(record)),
+            Form::Text => {
+                let mut line = short_line(record).into_bytes();
+                line.push(b'\n');
+                open.queue.push(&line);
+            }
         }
     }
 
@@ -112,7 +122,11 @@ impl Log {
         if let Some(open) = &self.0 {
             let upstream = without_credentials(started.upstream);
             let started = Started { upstream: &upstream, ..started.clone() };
+            let changes = your_changes(&started.changes);
             open.write(Level::Info, "listening", bounded_fields(started));
+            if let Some(changes) = changes.filter(|_| open.form == Form::Text) {
+                open.write(Level::Info, &changes, Map::new());
+            }
         }
     }
 
@@ -164,6 +178,9 @@ pub struct Started<'a> {
     pub mode: &'a str,
     /// The upstream's URL.
     pub upstream: &'a str,
+    /// The keys, dotted, in which the file differs from the built-in defaults.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     pub version: &'static str,
     #[serde(flatten)]
     pub config: Configured<'a>,
@@ -196,6 +213,14 @@ impl Level {
             Self::Error => "error",
         }
     }
+}
+
+/// The sentence about the settings that the operator's file changes.
+fn your_changes(keys: &[String]) -> Option<String> {
+    let (named, others) = keys.split_at(keys.len().min(MOST_CHANGES));
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    let (list, noun) = (named.join(", "), if keys.len() == 1 { "setting" } else { "settings" });
+    (!keys.is_empty()).then(|| format!("your file changes {} {noun}: {list}{more}", keys.len()))
 }
 
 /// A URL without user, password, query and fragment.
@@ -283,15 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn as_text_it_is_one_line_too() {
+    fn as_text_it_is_one_short_line() {
         let sink = Sink::default();
         let log = Log::open(Settings { format: Format::Text, level: Level::Info }, sink.clone());
         log.request(&rich());
         log.finish();
         let text = sink.text();
-        let call = "name=weather id=call-0 verdict=block policy=rate_limit reason=RATE_LIMIT used=3 limit=3";
-        assert!(text.contains(call) && text.contains(" method=POST path=/v1/chat/completions "), "{text}");
-        assert_eq!(text.lines().count(), 1);
+        assert!(text.starts_with("POST chat gpt-4o 200 1500 ms  "), "{text}");
+        assert!(text.contains("weather BLOCKED by rate_limit") && text.lines().count() == 1, "{text}");
     }
 
     #[test]
@@ -332,6 +356,7 @@ mod tests {
             probes: None,
             mode: "enforce",
             upstream: "https://user:secret@api.example:8443/v1/a@b?key=secret#secret",
+            changes: vec!["policy.budget.tool_calls".to_owned()],
             version: "1.2.3",
             config: Configured {
                 config: "proxy.toml",
@@ -341,7 +366,7 @@ mod tests {
         };
         let expected = json!({
             "level": "info", "message": "listening", "proxy": "127.0.0.1:4242", "admin": "127.0.0.1:4243",
-            "mode": "enforce", "upstream": "https://api.example:8443/v1/a@b", "version": "1.2.3",
+            "mode": "enforce", "upstream": "https://api.example:8443/v1/a@b", "changes": ["policy.budget.tool_calls"], "version": "1.2.3",
             "config": "proxy.toml", "config_hash": "c0ffee", "policies": ["budget", "loops"],
         });
         assert_eq!(lines(json_at(Level::Error), |log| log.listening(&started)), [expected]);

@@ -22,6 +22,7 @@ mod queue;
 pub mod refusals;
 mod request;
 pub mod request_record;
+pub mod short_line;
 mod span_counts;
 pub mod spans;
 pub mod store;

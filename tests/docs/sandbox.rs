@@ -24,7 +24,7 @@ form = "held"
 const SHIM: &str = r#"#!/bin/bash
 for word in "$@"; do
     case "$word" in
-        check|replay|explain|policies|completions|--help|--version) exec "$BUILT" "$@" ;;
+        check|run|replay|explain|policies|completions|--help|--version) exec "$BUILT" "$@" ;;
         demo) exec "$BUILT" "$@" --listen 127.0.0.1:0 --admin 127.0.0.1:0 ;;
         doctor) exec "$BUILT" "$@" --listen "$PROXY" --admin "$ADMIN" --upstream demo: ;;
     esac

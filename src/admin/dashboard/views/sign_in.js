@@ -5,8 +5,9 @@ import { h, setText } from "../dom.js";
 import { session } from "../session.js";
 
 const CONTENTS = "Conversations, approvals and events hold what people and models wrote, so they need the admin token.";
-export const NO_TOKEN = "This toolrein has no admin token, so it has no such pages. Set [admin] token_env to the name of an "
-  + "environment variable that holds a token of 16 characters or more, and restart it.";
+export const NO_TOKEN = "This toolrein has no admin token, so it has no such pages. Two lines are missing: in its configuration "
+  + "admin.token_env = \"TOOLREIN_ADMIN_TOKEN\", and where it starts export TOOLREIN_ADMIN_TOKEN=$(openssl rand -hex 16). At a "
+  + "terminal toolrein makes a token itself and prints the address with it.";
 
 async function check(field, message) {
   session.signIn(field.value);

@@ -1,0 +1,73 @@
+//! The options of `run`, which puts toolrein in front of one command.
+
+use super::{Settings, file, given, source};
+use crate::config::{Config, InheritedUpstream, Overrides, Source};
+use crate::run::Order;
+use clap::Args;
+use clap::builder::ValueParser;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Any free port of this machine.
+const ANY_PORT: &str = "127.0.0.1:0";
+
+/// The variables in which programs keep the address of their upstream, the common one first.
+const BASE_URLS: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
+
+pub(super) const RUN_HELP: &str = "\
+The command gets OPENAI_BASE_URL, and what it needs beside it, in its own environment alone; the
+proxy takes a free port and ends with the command. Where OPENAI_BASE_URL is set already, that
+address is the upstream, unless --upstream or a file names one. /v1/messages (Claude) is relayed,
+not governed.
+
+The exit code is that of the command, 128 and the signal's number where a signal ended it. At the
+end at most six lines on standard error say what was stopped, and how toolrein explains it. The
+log goes to a file beside the recording; with --log-level it goes to standard error.
+
+Examples:
+  toolrein run -- python agent.py
+  toolrein run --upstream demo -- python agent.py    a simulated model; no key needed
+  toolrein run -c proxy.toml -- codex exec \"Fix the test\"";
+
+/// Options of `run`.
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
+pub struct RunArgs {
+    /// The configuration file; without it the shipped one.
+    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) settings: Settings,
+    /// The command and its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true, value_parser = ValueParser::os_string())]
+    command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// The source of the configuration.
+    pub fn source(&self) -> Source {
+        source(self.config.as_ref())
+    }
+
+    /// The overrides of the configuration: free ports, where the command line names none, and the upstream of the
+    /// environment, where nothing else names one.
+    pub fn overrides(&self) -> Overrides {
+        let set = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+        let inherited = BASE_URLS.iter().filter_map(|name| set(name)).find(|(_, url)| !url.trim().is_empty());
+        let overrides = self.settings.overrides();
+        Overrides {
+            listen: overrides.listen.or_else(|| Some(ANY_PORT.to_owned())),
+            admin: overrides.admin.or_else(|| Some(ANY_PORT.to_owned())),
+            inherited: inherited.map(|(variable, url)| InheritedUpstream { variable, url }),
+            ..overrides
+        }
+    }
+
+    /// What to run with `config`.
+    pub fn order(&self, config: &Config) -> Order {
+        Order {
+            command: self.command.clone(),
+            config_file: config.file().map(std::path::Path::to_owned),
+            logs_here: given(&self.settings.log_level).is_some(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A configuration that was found and not named: `toolrein.toml` in the current folder. A cloned repository belongs to
+//! the user too, so such a file is loaded only where it allows less than the shipped one in everything that it changes.
+
+use super::differences::{Difference, Effect, of_policies};
+use super::document::Document;
+use super::error::{Problem, Problems};
+use super::file::{self, Base, File};
+use super::policies::{Builder, Layer};
+use super::shipped;
+use super::source::Source;
+use crate::policy;
+use serde_json::Value;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Its name.
+const NAME: &str = "toolrein.toml";
+/// How it is named, so that it is loaded whatever it changes.
+const NAMED: &str = "-c ./toolrein.toml";
+/// The most differences that a warning names.
+const MOST_NAMED: usize = 4;
+
+/// The source of the configuration where none is named: the file in the current folder, else the shipped one, and a
+/// warning about a file there that is not loaded.
+pub(super) fn find(registry: &[policy::Entry]) -> (Source, Option<String>) {
+    let found = match Path::new(NAME).metadata() {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Source::Shipped, None),
+        Err(error) => return (Source::Shipped, Some(not_loaded(&format!("it cannot be read: {error}")))),
+    };
+    match read(&found, registry) {
+        Ok(text) => (Source::Found { name: format!("{NAME} in the current folder"), text }, None),
+        Err(reason) => (Source::Shipped, Some(not_loaded(&reason))),
+    }
+}
+
+/// The text of the file, where it may be loaded, else why not.
+fn read(found: &Metadata, registry: &[policy::Entry]) -> Result<String, String> {
+    if !found.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err("it belongs to another user".to_owned());
+    }
+    let text = Source::File(NAME.into()).text(false).map_err(|problem| problem.text)?;
+    // No variable is read for it.
+    let differences =
+        differences(&text, registry, None).map_err(|problems| has_problems(problems.first()))?;
+    let beyond: Vec<String> = differences
+        .iter()
+        .filter(|it| it.effect != Effect::Tighter)
+        .map(|Difference { key, what, .. }| format!("{key} {what}"))
+        .collect();
+    match beyond.len() {
+        0 => Ok(text),
+        count => {
+            let more = if count > MOST_NAMED { ", ..." } else { "" };
+            let beyond = beyond[..count.min(MOST_NAMED)].join(", ");
+            Err(format!("a file that was not named may only allow less ({beyond}{more})"))
+        }
+    }
+}
+
+/// The warning about a file whose settings do not fit each other.
+pub(super) fn refused(problems: &Problems) -> String {
+    not_loaded(&has_problems(problems.0.first()))
+}
+
+fn has_problems(first: Option<&Problem>) -> String {
+    first.map_or_else(|| "it has problems".to_owned(), |first| format!("it has problems, such as {first}"))
+}
+
+fn not_loaded(reason: &str) -> String {
+    format!(
+        "{NAME}: there is such a file in the current folder, and it is not loaded, since {reason}; {NAMED} loads it"
+    )
+}
+
+/// What the configuration `text` changes of the shipped one; `value_of` as in [`Document::apply_variables`].
+///
+/// # Errors
+/// Its problems.
+pub(super) fn differences(
+    text: &str,
+    registry: &[policy::Entry],
+    value_of: super::variables::ValueOf<'_>,
+) -> Result<Vec<Difference>, Vec<Problem>> {
+    let mut document = Document::parse(NAME, text)?;
+    let misused = document.apply_variables(&[], "", value_of);
+    let written = file::read(&document);
+    let defaults = shipped::with_all_that_is_off();
+    let builder = Builder::new(&document, registry, &defaults);
+    let tables = document.tables("policy").unwrap_or_default();
+    let shipped = builder.shipped();
+    let none = Layer::default();
+    let under = if written.file.base == Base::Shipped { &shipped } else { &none };
+    let (own, refused) = builder.build(&["policy"], &tables, under, &[]);
+    let problems = [misused, written.problems, refused].concat();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut found = of_file(&written.file);
+    let profiles = document.tables("profile").unwrap_or_default();
+    found.extend(profiles.iter().map(|profile| other(&format!("profile.{}", profile.name), "is another")));
+    found.extend(of_policies(&shipped, &builder.all_defaults(), &own));
+    Ok(found)
+}
+
+/// The differences of all settings but those of policies.
+fn of_file(own: &File) -> Vec<Difference> {
+    // Only numbers, strings and lists, which JSON can always represent.
+    let as_json = |file: &File| serde_json::to_value(file).unwrap_or_default();
+    let (base, own) = (as_json(&File::default()), as_json(own));
+    let mut found = Vec::new();
+    add_differing("", &base, &own, &mut found);
+    found
+}
+
+fn add_differing(key: &str, base: &Value, own: &Value, found: &mut Vec<Difference>) {
+    match (base, own) {
+        _ if base == own => {}
+        (Value::Object(base), Value::Object(own)) => {
+            for (name, base) in base {
+                let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+                add_differing(&key, base, own.get(name).unwrap_or(&Value::Null), found);
+            }
+            for name in own.keys().filter(|name| !base.contains_key(*name)) {
+                found.push(other(&format!("{key}.{name}"), "is set"));
+            }
+        }
+        (base, own) => match (key, base.as_f64(), own.as_f64()) {
+            ("reask.max", Some(base), Some(own)) if own < base => {
+                found.push(Difference {
+                    key: key.to_owned(),
+                    effect: Effect::Tighter,
+                    what: "is lower".to_owned(),
+                });
+            }
+            _ => found.push(other(key, "is another")),
+        },
+    }
+}
+
+fn other(key: &str, what: &str) -> Difference {
+    Difference { key: key.to_owned(), effect: Effect::Other, what: what.to_owned() }
+}

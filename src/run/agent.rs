@@ -1,0 +1,193 @@
+//! What a command needs so that its model requests come to the proxy: variables for its own environment, and for some
+//! agents an option. Each line is one that the agent documents (docs/clients.md).
+
+use serde_json::{Map, Value, json};
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// The starters of packages, whose first word that is no option names the program.
+const STARTERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "env", "command"];
+
+/// Variables of an upstream's key that a program may require, and its place where toolrein or the simulated model needs
+/// none from it.
+const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
+const NO_KEY: &str = "held-by-toolrein";
+
+/// A configuration in JSON that opencode lays over its files.
+const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// A command as it is to be started.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Start {
+    pub command: Vec<OsString>,
+    pub variables: Vec<(&'static str, OsString)>,
+}
+
+/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `set`
+/// gives a variable of the environment.
+pub fn start(
+    command: &[OsString],
+    base_url: &str,
+    needs_key: bool,
+    set: impl Fn(&str) -> Option<OsString>,
+) -> Start {
+    let mut start = Start { command: command.to_vec(), variables: Vec::new() };
+    for name in ["OPENAI_BASE_URL", "OPENAI_API_BASE"] {
+        start.variables.push((name, base_url.into()));
+    }
+    let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    if proxies.iter().any(|name| set(name).is_some_and(|value| !value.is_empty())) {
+        // Requests to this machine must not go to a proxy of the network.
+        for name in ["NO_PROXY", "no_proxy"] {
+            let others = set(name).filter(|others| !others.is_empty());
+            let mut hosts = OsString::from("127.0.0.1,localhost");
+            others.into_iter().for_each(|others| hosts.push(OsString::from_iter([OsStr::new(","), &others])));
+            start.variables.push((name, hosts));
+        }
+    }
+    let unset = |name: &&str| set(name).is_none_or(|value| value.is_empty());
+    if !needs_key {
+        start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
+    }
+    let Some((at, program)) = program(command) else { return start };
+    match program.as_str() {
+        "codex" => {
+            let option = format!("openai_base_url=\"{base_url}\"");
+            start.command.splice(at + 1..at + 1, [OsString::from("-c"), option.into()]);
+        }
+        "opencode" | "opencode-ai" => {
+            start.variables.extend(opencode(base_url, set(OPENCODE)).map(|value| (OPENCODE, value)));
+        }
+        "goose" => {
+            start.variables.push(("OPENAI_HOST", base_url.trim_end_matches("/v1").into()));
+        }
+        _ => {}
+    }
+    start
+}
+
+/// Whether the command is one that calls an endpoint which is only relayed.
+pub fn is_only_relayed(command: &[OsString]) -> bool {
+    program(command).is_some_and(|(_, name)| ["claude", "claude-code"].contains(&name.as_str()))
+}
+
+/// The position and the name of the program: the command itself, or the package that a starter runs.
+fn program(command: &[OsString]) -> Option<(usize, String)> {
+    let name = |word: &OsString| {
+        let name = Path::new(word).file_name()?.to_str()?;
+        // A package may be written with its version: codex@0.169.0.
+        let name = name.split_once('@').map_or(name, |(name, _)| name);
+        Some(name.trim_end_matches(".cmd").trim_end_matches(".exe").to_owned())
+    };
+    let is_starter = name(command.first()?).is_some_and(|name| STARTERS.contains(&name.as_str()));
+    let is_passed_over = |word: &OsString| {
+        let word = word.to_string_lossy();
+        word.starts_with('-') || word.contains('=')
+    };
+    let at = match is_starter {
+        true => 1 + command[1..].iter().position(|word| !is_passed_over(word))?,
+        false => 0,
+    };
+    Some((at, name(&command[at])?))
+}
+
+/// opencode's configuration with the base URL of its provider `openai`, over what the variable holds already. `None`: that
+/// is no JSON object, and is left alone.
+fn opencode(base_url: &str, held: Option<OsString>) -> Option<OsString> {
+    let held = held.filter(|held| !held.is_empty());
+    let mut config = match held {
+        Some(held) => serde_json::from_str::<Map<String, Value>>(held.to_str()?).ok()?,
+        None => Map::new(),
+    };
+    let mut table = &mut config;
+    for key in ["provider", "openai", "options"] {
+        table = table.entry(key).or_insert_with(|| json!({})).as_object_mut()?;
+    }
+    table.insert("baseURL".to_owned(), base_url.into());
+    Some(Value::Object(config).to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = "http://127.0.0.1:9/v1";
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split(' ').map(OsString::from).collect()
+    }
+
+    fn started(command: &str, variables: &[(&str, &str)], needs_key: bool) -> Start {
+        let set = |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| value.into());
+        start(&words(command), BASE, needs_key, set)
+    }
+
+    fn variable(start: &Start, name: &str) -> Option<String> {
+        let found = start.variables.iter().find(|(set, _)| *set == name)?;
+        Some(found.1.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn every_command_gets_the_base_url_and_codex_an_option_since_it_reads_no_variable() {
+        let option = "-c openai_base_url=\"http://127.0.0.1:9/v1\"";
+        for (command, expected) in [
+            ("python agent.py", "python agent.py".to_owned()),
+            ("codex exec -m x hello", format!("codex {option} exec -m x hello")),
+            ("/usr/bin/codex", format!("/usr/bin/codex {option}")),
+            (
+                "npx -y @openai/codex@0.169.0 exec hi",
+                format!("npx -y @openai/codex@0.169.0 {option} exec hi"),
+            ),
+            ("env A=1 codex exec", format!("env A=1 codex {option} exec")),
+            ("npx -y", "npx -y".to_owned()),
+            ("./codex.py", "./codex.py".to_owned()),
+        ] {
+            let start = started(command, &[], true);
+            assert_eq!(start.command, words(&expected), "{command}");
+            assert_eq!(variable(&start, "OPENAI_BASE_URL").as_deref(), Some(BASE));
+            assert_eq!(variable(&start, "OPENAI_API_KEY"), None);
+        }
+    }
+
+    #[test]
+    fn opencode_gets_its_own_configuration_over_the_one_that_the_user_has_in_the_variable() {
+        let of = |held: &[(&str, &str)]| variable(&started("opencode run hi", held, true), OPENCODE);
+        let own = r#"{"provider":{"openai":{"options":{"baseURL":"http://127.0.0.1:9/v1"}}}}"#;
+        assert_eq!(of(&[]).as_deref(), Some(own));
+        let held = r#"{"model":"m","provider":{"openai":{"options":{"timeout":1}}}}"#;
+        let both = r#"{"model":"m","provider":{"openai":{"options":{"timeout":1,"baseURL":"http://127.0.0.1:9/v1"}}}}"#;
+        assert_eq!(of(&[(OPENCODE, held)]).as_deref(), Some(both));
+        for not_ours in ["{ // comment\n}", "[]", r#"{"provider":3}"#] {
+            assert_eq!(of(&[(OPENCODE, not_ours)]), None, "{not_ours}");
+        }
+        assert_eq!(
+            variable(&started("goose run", &[], true), "OPENAI_HOST").as_deref(),
+            Some("http://127.0.0.1:9")
+        );
+    }
+
+    #[test]
+    fn a_program_that_needs_no_key_of_its_own_gets_one_in_name_unless_it_has_one() {
+        let start = started("python a.py", &[("OPENAI_API_KEY", "sk-mine")], false);
+        assert_eq!(variable(&start, "OPENAI_API_KEY"), None);
+        assert_eq!(variable(&start, "CODEX_API_KEY").as_deref(), Some(NO_KEY));
+    }
+
+    #[test]
+    fn requests_to_the_proxy_do_not_go_to_a_proxy_of_the_network() {
+        let start =
+            started("python a.py", &[("HTTP_PROXY", "http://proxy:3128"), ("NO_PROXY", ".corp")], true);
+        assert_eq!(variable(&start, "NO_PROXY").as_deref(), Some("127.0.0.1,localhost,.corp"));
+        assert_eq!(variable(&start, "no_proxy").as_deref(), Some("127.0.0.1,localhost"));
+        assert_eq!(variable(&started("python a.py", &[], true), "NO_PROXY"), None);
+    }
+
+    #[test]
+    fn claude_is_known_to_call_an_endpoint_that_is_relayed() {
+        for (command, expected) in
+            [("claude -p hi", true), ("npx @anthropic-ai/claude-code", true), ("codex", false)]
+        {
+            assert_eq!(is_only_relayed(&words(command)), expected, "{command}");
+        }
+    }
+}

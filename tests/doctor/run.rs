@@ -1,0 +1,258 @@
+//! `toolrein run`: a real command in front of which the built program puts a proxy for as long as it runs.
+
+use super::support::reply::{Reply, Speech};
+use super::support::scripted::Scripted;
+use super::support::until;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+/// An agent without a limit of its own, in plain Python: it calls its tool for as long as the model wants.
+const AGENT: &str = r#"
+import json, os, sys, urllib.request
+def ask(messages):
+    tool = {"type": "function", "function": {"name": "web_search", "parameters": {"type": "object"}}}
+    body = {"model": sys.argv[1], "messages": messages, "tools": [tool]}
+    headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    return json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+messages = [{"role": "user", "content": "Who built the first bicycle with pedals?"}]
+while True:
+    message = ask(messages)
+    messages.append(message)
+    if not message.get("tool_calls"):
+        print("answer:", message["content"])
+        sys.exit(int(sys.argv[2]))
+    for call in message["tool_calls"]:
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "Pedals: see bicycle."})
+"#;
+
+/// `toolrein run` in an empty folder that is the home directory too; no variable of this process but the path.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", self.path());
+        command.current_dir(self.path()).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let mut command = self.command(&[&["run"], arguments].concat());
+        command.envs(variables.iter().copied()).output().unwrap()
+    }
+
+    /// Starts a shell script that says on its standard output when it is ready.
+    fn start(&self, script: &str) -> Child {
+        let mut command = self.command(&["run", "--upstream", "demo", "--", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        child
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn send(child: &Child, signal: &str) {
+    let done = Command::new("sh").arg("-c").arg(format!("kill -{signal} {}", child.id())).status();
+    assert!(done.unwrap().success());
+}
+
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let status = until("the program to end", || child.try_wait().unwrap());
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    (status.code(), text)
+}
+
+#[test]
+fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explains_it() {
+    let place = Place::new();
+    std::fs::write(place.path().join("agent.py"), AGENT).unwrap();
+    let output = place.run(&["--upstream", "demo", "--", "python3", "agent.py", "demo-stuck", "3"], &[]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(printed(&output).starts_with("answer:"), "{}", printed(&output));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() <= 6 && lines.iter().all(|line| line.starts_with("toolrein: ")), "{said}");
+    assert!(lines[0].contains(" model requests, ") && lines[0].contains(" of them stopped"), "{said}");
+    let reason = "loops stopped web_search 2 times: web_search was called 4 times in a row with the same arguments \
+                  and gave the same result each time";
+    assert!(lines[1].ends_with(reason), "{said}");
+    assert!(lines[2].contains(" not sent, "), "{said}");
+    let explain = lines[3].strip_prefix("toolrein: call by call: toolrein ").unwrap();
+    assert!(explain.starts_with("explain --id "), "{said}");
+    let explained = place.command(&explain.split(' ').collect::<Vec<_>>()).output().unwrap();
+    assert!(explained.status.success(), "{explained:?}");
+    assert!(
+        printed(&explained).contains("LOOP_DETECTED") || printed(&explained).contains("loops"),
+        "{explained:?}"
+    );
+    // What was said is nobody else's.
+    let runs = place.path().join(".local/state/toolrein/runs");
+    assert_eq!(std::fs::metadata(&runs).unwrap().permissions().mode() & 0o777, 0o700);
+    let run = std::fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+    let log = run.join("toolrein.log");
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::read_to_string(log).unwrap().contains("\"listening\""));
+}
+
+#[test]
+fn the_address_in_the_environment_is_the_upstream_unless_an_option_or_a_file_names_one() {
+    let model =
+        || Scripted::start(|_, request| Reply::speech(request, &Speech::text("Kirkpatrick Macmillan.")));
+    let (inherited, named) = (model(), model());
+    let place = Place::new();
+    std::fs::write(place.path().join("agent.py"), AGENT).unwrap();
+    let file = format!("upstream.url = {:?}\n", named.base_url());
+    std::fs::write(place.path().join("mine.toml"), file).unwrap();
+    let url = inherited.base_url();
+    let variables = [("OPENAI_BASE_URL", url.as_str()), ("OPENAI_API_KEY", "sk-mine")];
+    let agent = ["--", "python3", "agent.py", "m", "0"];
+    let named_url = named.base_url();
+    for (options, requests) in [
+        (vec![], [1, 0]),
+        (vec!["-c", "mine.toml"], [1, 1]),
+        (vec!["--upstream", named_url.as_str()], [1, 2]),
+    ] {
+        let output = place.run(&[options.as_slice(), &agent].concat(), &variables);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!([inherited.requests().len(), named.requests().len()], requests, "{options:?}");
+    }
+    assert_eq!(inherited.request(0).header("authorization"), Some("Bearer sk-mine"));
+    let wrong = place.run(&agent, &[("OPENAI_BASE_URL", "api.example/v1")]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(
+        said(&wrong).contains("OPENAI_BASE_URL: upstream.url: expected a URL with its scheme"),
+        "{}",
+        said(&wrong)
+    );
+}
+
+#[test]
+fn only_the_command_has_the_variables_and_nothing_else_is_printed() {
+    let place = Place::new();
+    let output =
+        place.run(&["--upstream", "demo", "--", "sh", "-c", "echo $OPENAI_BASE_URL $OPENAI_API_BASE"], &[]);
+    let urls: Vec<String> = printed(&output).split_whitespace().map(str::to_owned).collect();
+    assert_eq!(urls[0], urls[1]);
+    assert!(urls[0].starts_with("http://127.0.0.1:") && urls[0].ends_with("/v1"), "{urls:?}");
+    assert_eq!(said(&output).lines().count(), 1, "{}", said(&output));
+    assert!(said(&output).contains("no model request came"), "{}", said(&output));
+    let asked = place.run(&["--upstream", "demo", "--log-level", "info", "--", "true"], &[]);
+    assert!(said(&asked).contains("\"listening\""), "{}", said(&asked));
+}
+
+#[test]
+fn codex_and_opencode_get_what_they_read_in_place_of_the_variable() {
+    let place = Place::new();
+    let bin = place.path().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for (name, script) in [("codex", "echo \"$@\""), ("opencode", "echo $OPENCODE_CONFIG_CONTENT")] {
+        std::fs::write(bin.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let run = |command: &[&str]| {
+        printed(&place.run(&[&["--upstream", "demo", "--"], command].concat(), &[("PATH", &path)]))
+    };
+    let codex = run(&["codex", "exec", "hi"]);
+    assert!(
+        codex.starts_with("-c openai_base_url=\"http://127.0.0.1:") && codex.ends_with("/v1\" exec hi\n"),
+        "{codex}"
+    );
+    let opencode: serde_json::Value = serde_json::from_str(&run(&["opencode", "run", "hi"])).unwrap();
+    let url = opencode["provider"]["openai"]["options"]["baseURL"].as_str().unwrap();
+    assert!(url.starts_with("http://127.0.0.1:"), "{opencode}");
+}
+
+#[test]
+fn exit_codes_are_those_of_the_command_and_of_shells() {
+    let place = Place::new();
+    let text = place.path().join("text");
+    std::fs::write(&text, "no program").unwrap();
+    for (command, code, expected) in [
+        (vec!["sh", "-c", "exit 7"], 7, "no model request"),
+        (vec!["sh", "-c", "kill -TERM $$"], 143, "no model request"),
+        (vec!["no-such-program"], 127, "no-such-program: there is no such program"),
+        (vec!["./text"], 126, "./text: permission denied"),
+    ] {
+        let output = place.run(&[&["--upstream", "demo", "--"], command.as_slice()].concat(), &[]);
+        assert_eq!(output.status.code(), Some(code), "{command:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
+#[test]
+fn a_taken_port_that_was_asked_for_is_named_and_the_command_is_not_run() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = place.run(&["--upstream", "demo", "--listen", &address, "--", "touch", "ran"], &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        said(&output).contains(&format!("cannot listen on {address} (listen.proxy)")),
+        "{}",
+        said(&output)
+    );
+    assert!(!place.path().join("ran").exists());
+}
+
+#[test]
+fn signals_are_passed_on_and_the_command_decides() {
+    let place = Place::new();
+    for (signal, code) in [("INT", 10), ("TERM", 11), ("HUP", 12)] {
+        let script = "trap 'exit 10' INT; trap 'exit 11' TERM; trap 'exit 12' HUP; echo ready; while :; do sleep 0.05; done";
+        let child = place.start(script);
+        send(&child, signal);
+        assert_eq!(ended(child).0, Some(code), "{signal}");
+    }
+    let child = place.start("echo ready; exec sleep 600");
+    send(&child, "TERM");
+    assert_eq!(ended(child).0, Some(143));
+}
+
+#[test]
+fn a_command_that_ignores_signals_is_killed_by_the_second_one_after_its_time() {
+    let place = Place::new();
+    let child = place.start("trap '' INT TERM; echo ready; while :; do sleep 0.05; done");
+    send(&child, "TERM");
+    send(&child, "INT");
+    let (code, text) = ended(child);
+    assert_eq!(code, Some(137), "{text}");
+    assert!(text.contains("sh has not ended; it is killed in "), "{text}");
+}
+
+#[test]
+fn a_command_that_was_started_with_signals_ignored_goes_on_ignoring_them() {
+    let place = Place::new();
+    let built = env!("CARGO_BIN_EXE_toolrein");
+    let script = format!(
+        "trap '' HUP; exec {built} run --upstream demo -- sh -c 'echo ready; kill -HUP $PPID; sleep 0.3; echo alive'"
+    );
+    let mut command = Command::new("sh");
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", place.path());
+    let output = command.current_dir(place.path()).arg("-c").arg(script).output().unwrap();
+    assert_eq!(printed(&output), "ready\nalive\n", "{output:?}");
+    assert!(output.status.success());
+}
