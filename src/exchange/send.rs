@@ -360,6 +360,7 @@ impl Running {
         }
         core.record.reasks = self.reasks.count();
         if asking.land {
+            judging.read_parameters(&core.request, &core.body);
             judging.land();
         } else {
             judging.go_on();
