@@ -217,15 +217,18 @@ impl Markup {
 
     /// The call of a known tool that `tail` begins with.
     fn structure(&self, tail: &str, end: bool) -> Found {
-        let beginning = BlockStart { text: self.start.text, line: self.start.line };
+        let beginning = BlockStart { text: self.start.text, line: self.start.line, has_ended: false };
         match structure::look(tail, beginning, &self.tools) {
             Ok(structure) => Found::of_structure(structure),
             Err(Look::More) if !end => Found::Perhaps,
             // The end of the text ends a name and a line too.
-            Err(Look::More) => match structure::look(&format!("{tail}\n"), beginning, &self.tools) {
-                Ok(structure) => Found::of_structure(structure),
-                Err(_) => Found::Nothing,
-            },
+            Err(Look::More) => {
+                let beginning = BlockStart { has_ended: true, ..beginning };
+                match structure::look(&format!("{tail}\n"), beginning, &self.tools) {
+                    Ok(structure) => Found::of_structure(structure),
+                    Err(_) => Found::Nothing,
+                }
+            }
             Err(_) => Found::Nothing,
         }
     }

@@ -6,9 +6,8 @@ use crate::conversation::request::Request;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
-use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, Question};
-use crate::plan::decision::Next;
+use crate::plan::decision::{Decision, Next};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -232,8 +231,8 @@ pub trait ShownChoice {
     /// Whether all its calls were blocked.
     fn is_wholly_blocked(&self) -> bool;
 
-    /// The calls of the present reply that were blocked, with the reasons.
-    fn blocked(&self) -> Vec<(&Assembled, &Reason)>;
+    /// The calls of the present reply that the client does not see, and whose results the model reads.
+    fn hidden_calls(&self) -> Vec<(&Assembled, &Decision)>;
 
     /// The blocked calls with their results, as items of the history; `None` where there are none.
     fn hidden_exchange(&self) -> Option<Bytes>;

@@ -372,7 +372,7 @@ impl Running {
             self.ask(core, replies);
             return true;
         }
-        // The upstream accepted no variant.
+        self.is_refused = true;
         self.tried.clear();
         self.not_billed(core, &replies.judge.usages());
         if replies.answer_in_head(core) {

@@ -20,6 +20,7 @@ use crate::policy::about::Confirming;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
 use bytes::Bytes;
+use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -107,6 +108,15 @@ impl AnswerTools {
     }
 }
 
+/// The names of the members that a JSON Schema of an object declares.
+fn parameter_names(schema: &[u8]) -> Vec<String> {
+    let schema: Value = serde_json::from_slice(schema).unwrap_or_default();
+    let combined =
+        ["allOf", "anyOf", "oneOf"].into_iter().filter_map(|name| schema[name].as_array()).flatten();
+    let objects = std::iter::once(&schema).chain(combined);
+    objects.filter_map(|schema| schema["properties"].as_object()).flat_map(|it| it.keys().cloned()).collect()
+}
+
 /// The judge with its mode, its exceptions and its record.
 pub struct Judging {
     judge: Judge,
@@ -133,6 +143,8 @@ pub struct Judging {
     body: Bytes,
     /// The hidden exchanges that the model sees with it.
     hidden: Vec<Bytes>,
+    /// The parameters of the tools that the request declares, from the final-answer request on.
+    parameters: Vec<(String, Vec<String>)>,
 }
 
 impl Judging {
@@ -154,6 +166,7 @@ impl Judging {
             reworded: Vec::new(),
             body: Bytes::new(),
             hidden: Vec::new(),
+            parameters: Vec::new(),
         }
     }
 
@@ -201,6 +214,16 @@ impl Judging {
     /// See [`Judge::approve`].
     pub fn approve(&mut self, approved: Option<Extends>) {
         self.judge.approve(approved);
+    }
+
+    /// Reads which parameters the tools of the request have, by which calls in the text of a final answer are recognised.
+    pub fn read_parameters(&mut self, request: &Request, body: &[u8]) {
+        if self.parameters.is_empty() {
+            let tools =
+                request.tools.iter().filter_map(|tool| Some((tool.full_name(body)?, tool.parameters?)));
+            let read = tools.map(|(name, schema)| (name.into_owned(), parameter_names(schema.of(body))));
+            self.parameters = read.collect();
+        }
     }
 
     /// The model is asked for its final answer: only answers are released.

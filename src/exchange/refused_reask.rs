@@ -106,6 +106,7 @@ impl Running {
 
     /// Turns the re-ask into the final-answer request.
     fn ask_for_answer(&mut self, core: &mut Core, judging: &mut Judging) {
+        judging.read_parameters(&core.request, &core.body);
         judging.land();
         let lands = !self.keeps_tools;
         if let Some(asking) = &mut self.variant.asking {

@@ -1,4 +1,4 @@
-//! Calls that the model makes again although they were just blocked: it has read why, so the next request is the one for
+//! Calls that the model makes again although they were just not run: it has read why, so the next request is the one for
 //! its final answer. Compares by tool and canonical arguments; sends nothing.
 
 use super::Core;
@@ -7,13 +7,14 @@ use crate::conversation::identity::Hash;
 use crate::conversation::message::Role;
 use crate::dialect::reply::{ShownChoice, next_of};
 use crate::exchange::judging::Judging;
-use crate::plan::decision::Next;
+use crate::plan::decision::{Decision, Next};
 use bytes::Bytes;
 
 /// A call as it is recognised: the tool that it means, and its canonical arguments.
 type CallName = (String, Hash);
 
-/// The blocked calls that the model knows of.
+/// The calls whose results of toolrein's the model knows: blocked ones, and those beside them that wait for a person's
+/// approval or were answered.
 #[derive(Debug, Default)]
 pub(super) struct BlockedCalls {
     /// In this client request, with the number of the choice.
@@ -35,23 +36,29 @@ impl BlockedCalls {
         Self { here: Vec::new(), before }
     }
 
-    /// Whether every call of `choice` was blocked and repeats a blocked call; they count as known from now on. A call of the
-    /// history may be made again where its reason says so.
+    /// Whether every call of `choice` was hidden, not all were answered, and each repeats a hidden call; they count as known
+    /// from now on. A call of the history may be made again where its result says so.
     fn are_repeated_by(&mut self, choice: &dyn ShownChoice, judging: &Judging) -> bool {
-        let blocked = choice.blocked();
-        let index = choice.index();
-        let named = blocked
-            .iter()
-            .map(|(call, reason)| (judging.call_name(&call.name(), &call.arguments()), reason.retryable));
+        let (hidden, index) = (choice.hidden_calls(), choice.index());
+        let is_refused = hidden.iter().any(|(_, decision)| !matches!(decision, Decision::Answer { .. }));
+        let named = hidden.iter().map(|(call, decision)| {
+            (judging.call_name(&call.name(), &call.arguments()), may_be_made_again(decision))
+        });
         let named: Vec<(CallName, bool)> = named.collect();
-        let is_known = |(name, retryable): &(CallName, bool)| {
+        let is_known = |(name, again): &(CallName, bool)| {
             self.here.iter().any(|(of, known)| *of == index && known == name)
-                || (!retryable && self.before.contains(name))
+                || (!again && self.before.contains(name))
         };
-        let repeats = !named.is_empty() && named.len() == choice.calls() && named.iter().all(is_known);
+        let repeats = is_refused && named.len() == choice.calls() && named.iter().all(is_known);
         self.here.extend(named.into_iter().map(|(name, _)| (index, name)));
         repeats
     }
+}
+
+/// Whether the model may make a hidden call again in a later reply: one that was put off because of another call of its
+/// reply, or whose reason expires.
+fn may_be_made_again(decision: &Decision) -> bool {
+    decision.block_reason().is_none_or(|reason| reason.retryable)
 }
 
 impl Running {

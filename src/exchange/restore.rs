@@ -297,7 +297,9 @@ mod tests {
         fn is_wholly_blocked(&self) -> bool {
             false
         }
-        fn blocked(&self) -> Vec<(&crate::conversation::assembled::Assembled, &crate::plan::Reason)> {
+        fn hidden_calls(
+            &self,
+        ) -> Vec<(&crate::conversation::assembled::Assembled, &crate::plan::decision::Decision)> {
             Vec::new()
         }
 

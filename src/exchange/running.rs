@@ -49,6 +49,8 @@ pub(super) struct Running {
     pub(super) variant: Variant,
     pub(super) fallbacks: Fallbacks,
     pub(super) tried: Vec<Fallback>,
+    /// The upstream refused the request in every variant: its reply shows nothing that the model accepts.
+    pub(super) is_refused: bool,
     /// The blocked calls that the model may repeat.
     pub(super) blocked: BlockedCalls,
     pub(super) reasks: Reasks,

@@ -169,6 +169,7 @@ impl Running {
             variant,
             fallbacks,
             tried: Vec::new(),
+            is_refused: false,
             reasks: Reasks::default(),
             exchange_form: ExchangeForm::default(),
             before_bare: None,
@@ -282,7 +283,8 @@ impl Running {
 
     /// The upstream accepted the present variant: stores what that shows of the model.
     pub(super) fn taken(&mut self, core: &mut Core) {
-        if core.is_observing() || self.variant.asking.is_some() {
+        let is_unsent = core.record.upstream_requests == 0;
+        if core.is_observing() || self.variant.asking.is_some() || self.is_refused || is_unsent {
             return;
         }
         let refused = learned(&self.tried);
@@ -358,6 +360,7 @@ impl Running {
         }
         core.record.reasks = self.reasks.count();
         if asking.land {
+            judging.read_parameters(&core.request, &core.body);
             judging.land();
         } else {
             judging.go_on();

@@ -115,6 +115,25 @@ fn calls_that_a_final_answer_holds_as_text_reach_no_client_of_the_responses_api(
 }
 
 #[test]
+fn a_call_that_names_parameters_of_a_declared_tool_reaches_no_client_of_the_responses_api() {
+    for stream in BOTH {
+        for (answer, size) in [
+            ("to=functions.f json\n{\"q\": \"news\"}", 1),
+            ("<f>\n<q>news</q>\n</f>", 5),
+            ("```ts\nawait functions.f({q: \"news\"})\n```", 1_000),
+            ("```python\nf(q=\"news\")\n```", 4),
+        ] {
+            let upstream = Scripted::start(answering(answer, size));
+            let toolrein = Toolrein::before(&upstream, &budget(1));
+            let tools = json!([{"type": "function", "name": "f", "parameters":
+                {"type": "object", "properties": {"q": {"type": "string"}}}}]);
+            let said = spent(stream).with_tools(tools).ask(&toolrein);
+            assert!(said.said().starts_with("I could not finish this"), "{answer}: {}", said.text());
+        }
+    }
+}
+
+#[test]
 fn the_text_around_a_call_stays_and_all_events_say_the_same() {
     for stream in BOTH {
         for size in [1, 3, 1_000] {
@@ -138,7 +157,7 @@ fn a_final_answer_without_markup_stays_byte_for_byte() {
     for stream in BOTH {
         for answer in [
             "Send this:\n```json\n{\"name\": \"deploy\", \"arguments\": {}}\n```\nThat is all.",
-            "```python\nf(q=1)\n```",
+            "```python\nf(q=1)\n```\nThis line calls it.",
             "{\"name\": \"Ann\", \"arguments\": {\"age\": 7}}",
             " \n",
         ] {

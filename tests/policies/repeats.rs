@@ -69,6 +69,49 @@ fn a_model_that_repeats_the_call_that_was_just_blocked_is_asked_for_its_answer_a
     }
 }
 
+/// A model whose every reply makes the calls `made`.
+fn asked_in_parallel(made: &'static [(&'static str, &'static str)], dialect: Dialect, stream: bool) -> usize {
+    let upstream = Scripted::start(move |nth: usize, request: &Recorded| {
+        let is_final = request.json()["tool_choice"] == "none" || request.json()["tools"].is_null();
+        let ids: Vec<String> = (0..made.len()).map(|at| format!("call_{nth}x{at}")).collect();
+        let calls: Vec<_> =
+            ids.iter().zip(made).map(|(id, (tool, arguments))| (id.as_str(), *tool, *arguments)).collect();
+        match dialect {
+            Dialect::Chat if is_final => text("I stop.", request),
+            Dialect::Chat => Reply::speech(request, &Speech::calls(&calls)),
+            Dialect::Responses if is_final => Output::text(nth, "I stop.").reply(request),
+            Dialect::Responses => Output::calls(nth, &calls).reply(request),
+        }
+    });
+    let policies = "[policy.allow]\nexcept = [\"fetch\"]\n[policy.confirm]\ntools = [\"pay\"]\n";
+    let program = Toolrein::before(&upstream, policies);
+    let said = match dialect {
+        Dialect::Chat => Talk::new(if stream { Form::Streamed } else { Form::Whole }).ask(&program).text,
+        Dialect::Responses => {
+            let tools = json!(["fetch", "pay"].map(responses_kit::tool));
+            responses_kit::Talk::new(stream).with_tools(tools).ask(&program).said()
+        }
+    };
+    assert_eq!(said, "I stop.", "{made:?} {dialect:?} {stream}");
+    upstream.assert_clean();
+    upstream.requests().len()
+}
+
+#[test]
+fn a_model_that_repeats_a_blocked_call_beside_one_that_needs_an_approval_is_asked_for_its_answer() {
+    for dialect in [Dialect::Chat, Dialect::Responses] {
+        for stream in [false, true] {
+            for made in [
+                &[("fetch", "{\"u\":1}"), ("pay", "{\"u\":1}")][..],
+                &[("pay", "{\"u\":1}"), ("fetch", "{\"u\":1}")],
+                &[("pay", "{\"u\":1}"), ("fetch", "{\"u\":1}"), ("pay", "{\"u\":2}")],
+            ] {
+                assert_eq!(asked_in_parallel(made, dialect, stream), 3, "{made:?} {dialect:?} {stream}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_call_that_was_blocked_in_the_request_before_is_not_asked_about_again() {
     in_both_forms(|form| {

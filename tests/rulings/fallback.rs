@@ -95,6 +95,33 @@ fn nothing_is_remembered_of_a_model_that_took_no_form_of_the_request() {
 }
 
 #[test]
+fn a_refusal_that_goes_to_the_client_is_no_sign_that_the_model_takes_the_request() {
+    // In the head of a stream, and as a body with the status 200: by its form alone the reply is a success.
+    for form in [Form::Whole, Form::Streamed] {
+        let refusal = match form {
+            Form::Whole => Reply::error(200, "invalid_request_error", "bad", NO_TOOLS),
+            Form::Streamed => {
+                Reply::stream([format!("data: {{\"error\":{{\"message\":\"{NO_TOOLS}\"}}}}\n\n")])
+            }
+        };
+        let upstream = Scripted::start(move |_, request| match request.json().get("tools") {
+            Some(_) => refusal.clone(),
+            None => text("Without tools, then.", request),
+        });
+        let program = Toolrein::before(&upstream, "");
+        assert_eq!(Talk::new(form).ask(&program).text, "Without tools, then.");
+        let mut forced = Talk::new(form);
+        forced.members["tool_choice"] = json!("required");
+        let response = post(&program.chat_url(), forced.body().to_string());
+        assert!(response.text().contains(NO_TOOLS), "{}", response.text());
+        assert_eq!(Talk::new(form).ask(&program).text, "Without tools, then.");
+        let has_tools = |request: &Recorded| request.json().get("tools").is_some();
+        let sent: Vec<bool> = upstream.requests().iter().map(has_tools).collect();
+        assert_eq!(sent, [true, false, true, false], "{form:?}: the refusal is still known");
+    }
+}
+
+#[test]
 fn other_errors_and_an_operator_who_wants_them_passed_on_see_the_refusal() {
     let upstream = Scripted::start(|_, request| refusing_tools(request));
     let program = Toolrein::before(&upstream, "upstream.tools_unsupported = \"pass\"\n");

@@ -352,6 +352,47 @@ fn a_call_of_a_declared_tool_is_taken_out_of_a_final_answer_in_whatever_form_it_
     });
 }
 
+/// Calls of `search`, which has the parameter `q`, as headers, elements and code.
+const WITH_PARAMETERS: [&str; 7] = [
+    "to=functions.search json\n{\"q\": \"news\"}",
+    "commentary to=search code\n{\"q\": \"news\"}",
+    "<search>\n<q>news</q>\n</search>",
+    "<search>{\"q\": \"news\"}</search>",
+    "```ts\nawait functions.search({q: \"news\"})\n```",
+    "```python\nsearch(q=\"news\")\n```",
+    "```xml\n<search>\n<q>news</q>\n</search>\n```",
+];
+
+/// Answers that declare or explain the tool.
+const ABOUT_TOOLS: [&str; 5] = [
+    "```xml\n<function name=\"search\"><doc>Looks it up</doc></function>\n```",
+    "<function name=\"search\"><doc>Looks it up</doc></function>",
+    "<search>\n<form>news</form>\n</search>",
+    "```python\nsearch(q=\"news\")\n```\nThis line looks it up.",
+    "The header is to=functions.search, and {\"q\": 1} follows.",
+];
+
+#[test]
+fn a_call_that_names_parameters_of_a_declared_tool_is_taken_out_and_a_description_stays() {
+    in_both_forms(|form| {
+        let ask = |answer: &'static str, size: usize| {
+            let upstream = Scripted::start(answering(answer, size));
+            let program = Toolrein::before(&upstream, CLOSED);
+            let mut talk = Talk::new(form);
+            talk.members["tools"][0]["function"] = json!({"name": "search", "parameters":
+                {"type": "object", "properties": {"q": {"type": "string"}}}});
+            talk.ask(&program).text
+        };
+        for (answer, size) in WITH_PARAMETERS.iter().zip([1, 4, 1_000].iter().cycle()) {
+            let said = ask(answer, *size);
+            assert!(said.trim().starts_with("I could not finish this"), "{answer}: {said}");
+        }
+        for (answer, size) in ABOUT_TOOLS.iter().zip([1, 4, 1_000].iter().cycle()) {
+            assert_eq!(ask(answer, *size), *answer);
+        }
+    });
+}
+
 #[test]
 fn a_final_answer_that_shows_code_or_json_is_left_alone() {
     in_both_forms(|form| {

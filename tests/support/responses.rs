@@ -111,12 +111,17 @@ impl Output {
                 self.parallel_events(request, &of_llama_cpp).iter().map(event).collect::<String>()
                     + "data: [DONE]\n\n"
             }
-            Server::Ogx => self
-                .parallel_events(request, &|events: &mut Vec<Value>, items: &[Value]| of_ogx(events, items))
-                .iter()
-                .map(event)
-                .collect(),
+            Server::Ogx => {
+                self.written(request, &|events: &mut Vec<Value>, items: &[Value]| of_ogx(events, items))
+            }
+            Server::Negative => self.written(request, &with_indexes(|_| json!(-1))),
+            Server::Beyond => self.written(request, &with_indexes(|index| json!((1_u64 << 53) + 2 * index))),
+            Server::Labels => self.written(request, &with_indexes(|index| json!(format!("item {index}")))),
         }
+    }
+
+    fn written(&self, request: &Value, finish: &dyn Fn(&mut Vec<Value>, &[Value])) -> String {
+        self.parallel_events(request, finish).iter().map(event).collect()
     }
 
     /// The events of its stream, of which those that end calls come after all others.
@@ -165,10 +170,29 @@ pub enum Server {
     LlamaCpp,
     /// OGX: calls that are made at once begin under one index.
     Ogx,
+    /// Every item has the index -1.
+    Negative,
+    /// Indexes that JavaScript cannot tell from their neighbours.
+    Beyond,
+    /// Indexes that are no numbers.
+    Labels,
 }
 
-/// Both.
-pub const SERVERS: [Server; 2] = [Server::LlamaCpp, Server::Ogx];
+/// All of them.
+pub const SERVERS: [Server; 5] =
+    [Server::LlamaCpp, Server::Ogx, Server::Negative, Server::Beyond, Server::Labels];
+
+/// Gives items these indexes.
+fn with_indexes(index: fn(u64) -> Value) -> impl Fn(&mut Vec<Value>, &[Value]) {
+    move |events, _| {
+        for (at, event) in events.iter_mut().enumerate() {
+            event["sequence_number"] = at.into();
+            if let Some(number) = event["output_index"].as_u64() {
+                event["output_index"] = index(number);
+            }
+        }
+    }
+}
 
 fn of_llama_cpp(events: &mut Vec<Value>, items: &[Value]) {
     let without_id = |item: &mut Value| {

@@ -14,7 +14,6 @@ use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
 use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
-use crate::plan::Reason;
 use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next};
 use crate::wire::json::{escape_into, unescape};
@@ -380,9 +379,10 @@ impl ShownChoice for ChoiceState {
         is_hidden && self.counts.released == 0
     }
 
-    fn blocked(&self) -> Vec<(&Assembled, &Reason)> {
+    fn hidden_calls(&self) -> Vec<(&Assembled, &Decision)> {
         let decided = self.assembler.calls().iter().zip(&self.decisions);
-        decided.filter_map(|(call, decision)| Some((call, decision.as_ref()?.block_reason()?))).collect()
+        let decided = decided.filter_map(|(call, decision)| Some((call, decision.as_ref()?)));
+        decided.filter(|(_, decision)| decision.is_hidden()).collect()
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {

@@ -359,13 +359,23 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         models: "gpt-oss where the engine drops its special tokens",
         place: Position::Line,
-        openers: &["commentary to=functions.", "assistantcommentary to=functions.", "analysis to=functions."],
+        openers: &["commentary to=functions.", "analysis to=functions.", "to=functions."],
         body: look::harmony,
         closers: &[],
         examples: &[
             "commentary to=functions.search json{\"q\": \"news\"}",
-            "assistantcommentary to=functions.search {\"q\":1}",
+            "to=functions.x_y json\n{\"q\": \"news\"}",
+            "analysis to=functions.search <|constrain|>json<|message|>{\"q\": 1}",
+            "to=functions.search 天天 json\n{\"q\": \"news\"}",
         ],
+    },
+    Family {
+        models: "the same, after other text",
+        place: Position::Anywhere,
+        openers: &["assistantcommentary to=", "assistantanalysis to="],
+        body: look::harmony,
+        closers: &[],
+        examples: &["assistantcommentary to=functions.search {\"q\":1}"],
     },
     Family {
         models: "HyperCLOVA X SEED",

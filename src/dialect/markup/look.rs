@@ -90,7 +90,7 @@ pub(super) fn name(text: &str) -> Rest<'_> {
 }
 
 /// The beginning of an object, or of a list of objects.
-fn value(text: &str) -> Result<(), Look> {
+pub(super) fn value(text: &str) -> Result<(), Look> {
     if let Some(inside) = text.strip_prefix('[') {
         return one_of(blank(inside)?, &["{", "]"]).map(|_| ());
     }

@@ -5,9 +5,13 @@
 //! Only the names of known tools make a call here, so that an answer may show code, JSON or XML. Looks at a bounded
 //! text and copies nothing.
 
+mod code;
+mod header;
+mod tags;
+
 use super::look::{Look, Rest, best, blank, literal, literal_in_any_case, name};
 use super::names::ToolNames;
-use super::values::{Member, closed, is_schema, skipped, string, token_end, unprinted};
+use super::values::{Member, is_schema, skipped, string, token_end, unprinted};
 
 /// Most text of a structure that is looked at to decide what it is, in bytes.
 pub(super) const WINDOW: usize = 2048;
@@ -65,6 +69,8 @@ pub(super) struct BlockStart {
     pub(super) text: bool,
     /// Only white space is before it in its line.
     pub(super) line: bool,
+    /// Nothing follows what has come of it.
+    pub(super) has_ended: bool,
 }
 
 /// The call that `text` begins with. `Err`: there is none, or it may become one.
@@ -73,16 +79,21 @@ pub(super) fn look(text: &str, beginning: BlockStart, tools: &ToolNames) -> Foun
         return Err(Look::No);
     }
     let end = text.floor_char_boundary(WINDOW);
-    let reader = Reader { whole: &text[..end], tools };
+    let has_ended = beginning.has_ended && end == text.len();
+    let reader = Reader { whole: &text[..end], tools, is_in_code: false, has_ended };
     match reader.call(beginning) {
         Err(Look::More) if end < text.len() => Err(Look::No),
         found => found,
     }
 }
 
+#[derive(Clone, Copy)]
 struct Reader<'a> {
     whole: &'a str,
     tools: &'a ToolNames,
+    /// It reads a block of code, which may show how a tool is declared.
+    is_in_code: bool,
+    has_ended: bool,
 }
 
 /// The position of a name that may be that of a call.
@@ -110,13 +121,19 @@ impl<'a> Reader<'a> {
     fn call(&self, beginning: BlockStart) -> Found {
         let text = self.whole;
         match text.chars().next() {
-            Some('<') => self.framed(text, DEPTH),
+            Some('<') if beginning.line => {
+                any([self.element(text), self.framed(text, DEPTH), self.header(text)])
+            }
+            Some('<') => any([self.framed(text, DEPTH), self.header(text)]),
             Some('[') => any([self.framed(text, DEPTH), self.bare(text, beginning)]),
             Some('{') => self.bare(text, beginning),
+            Some('`' | '~') if beginning.text => any([self.fence(text, DEPTH), self.lone_code(text, DEPTH)]),
             Some('`' | '~') if beginning.line => self.fence(text, DEPTH),
             Some('>') => self.recipient(text),
-            Some(_) if beginning.text => any([self.heading(text), self.statement(text), self.label(text)]),
-            Some(_) if beginning.line => self.label(text),
+            Some(_) if beginning.text => {
+                any([self.heading(text), self.statement(text), self.label(text), self.header(text)])
+            }
+            Some(_) if beginning.line => any([self.of_namespace(text), self.label(text), self.header(text)]),
             _ => Err(Look::No),
         }
     }
@@ -145,31 +162,10 @@ impl<'a> Reader<'a> {
         Ok(Structure::new(Ends::Fence { marks: "```".to_owned(), at: self.at(body) }))
     }
 
-    /// A text that begins with a line that is a call in Python's syntax, and nothing else.
-    fn statement(&self, text: &'a str) -> Found {
-        let arguments = literal(self.known(text)?, "(")?;
-        self.keyword_arguments(arguments)?;
-        let after = closed(&text[text.len() - arguments.len() - 1..])?;
-        match after.trim_start_matches([' ', '\t', ';', '\r']).chars().next() {
-            None => Err(Look::More),
-            Some('\n') => Ok(value(0, true)),
-            Some(_) => Err(Look::No),
-        }
-    }
-
     /// The name of a known tool.
     fn known(&self, text: &'a str) -> Rest<'a> {
         let rest = name(text)?;
         if self.tools.contain(&text[..text.len() - rest.len()]) { Ok(rest) } else { Err(Look::No) }
-    }
-
-    /// What follows the parenthesis of a call: none, or an argument by its name.
-    fn keyword_arguments(&self, text: &'a str) -> Rest<'a> {
-        let inside = blank(text)?;
-        if inside.starts_with(')') {
-            return Ok(inside);
-        }
-        literal(blank(name(inside)?)?, "=")
     }
 
     /// A call between delimiters: a tag, a token, a code block.
@@ -222,36 +218,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A block of code that holds a call and nothing before it.
-    fn fence(&self, text: &'a str, depth: usize) -> Found {
-        let mark = text.chars().next().unwrap_or('`');
-        let inside = text.trim_start_matches(mark);
-        let marks = &text[..text.len() - inside.len()];
-        if inside.is_empty() {
-            return Err(Look::More);
-        }
-        if marks.len() < 3 {
-            return Err(Look::No);
-        }
-        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+');
-        let body = inside.trim_start_matches(is_word);
-        let language = inside[..inside.len() - body.len()].to_lowercase();
-        if language.len() > LABEL {
-            return Err(Look::No);
-        }
-        if body.is_empty() {
-            return Err(Look::More);
-        }
-        let frame = if has_call_word(&language) { Frame::OfCall } else { Frame::Plain };
-        let is_open = matches!(&*language, "" | "json" | "jsonc" | "xml" | "text" | "txt" | "plaintext");
-        if frame == Frame::Plain && !is_open {
-            // Code, unless it calls what only a model can call.
-            literal(unprinted(blank(body)?)?, "default_api.")?;
-        }
-        self.content(body, frame, depth)?;
-        Ok(Structure::new(Ends::Fence { marks: marks.to_owned(), at: self.at(body) }))
-    }
-
     /// A token: `<|name|>`, `<｜name｜>`, `<<name>>`, `[NAME]`.
     fn token(&self, text: &'a str, depth: usize) -> Found {
         let (token, rest) = token_end(text)?;
@@ -267,86 +233,6 @@ impl<'a> Reader<'a> {
             Ends::Closer(closer) if closer.is_empty() => Structure::new(Ends::Closer("\n\n".to_owned())),
             _ => found,
         })
-    }
-
-    /// A tag of any name that holds a call; a tag for calls that names one; a tag that is named after a tool.
-    fn tag(&self, text: &'a str, depth: usize) -> Found {
-        let rest = literal(text, "<")?;
-        if !rest.is_empty() && !rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-            return Err(Look::No);
-        }
-        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
-        let after = rest.trim_start_matches(is_part);
-        let tag = &rest[..rest.len() - after.len()];
-        if tag.len() > LABEL {
-            return Err(Look::No);
-        }
-        let Some(end) = after.find(['>', '<', '\n']) else {
-            return if after.len() <= 4 * LABEL { Err(Look::More) } else { Err(Look::No) };
-        };
-        if !after[end..].starts_with('>') || end > 4 * LABEL {
-            return Err(Look::No);
-        }
-        let (attributes, inside) = (&after[..end], &after[end + 1..]);
-        let closer = format!("</{tag}>");
-        let is_named = has_call_word(tag) && self.is_named_by(attributes);
-        if is_named && attributes.trim_end().ends_with('/') {
-            return Ok(Structure::new(Ends::Tag(self.at(inside))));
-        }
-        let frame = if has_call_word(tag) { Frame::OfCall } else { Frame::Plain };
-        let json = blank(inside).and_then(|inside| self.json(inside, frame));
-        let is_after_tool = tag.contains(['_', '-']) && self.tools.contain(tag);
-        if is_named || is_after_tool {
-            let inside = blank(inside)?;
-            return match inside.chars().next() {
-                Some('{') => Ok(value(self.at(inside), false).within(closer)),
-                Some('<') => Ok(Structure::new(Ends::Closer(closer))),
-                _ if is_named => Ok(Structure::new(Ends::Closer(closer))),
-                _ => Err(Look::No),
-            };
-        }
-        let found = match (json, frame) {
-            (Ok(found), _) => Ok(found),
-            (_, Frame::OfCall) => {
-                any([self.content(inside, frame, depth), self.named_by_child(inside, depth)])
-            }
-            (Err(look), Frame::Plain) => Err(look),
-        };
-        found.map(|found| found.within(closer))
-    }
-
-    /// Whether one of the values of these attributes is a known tool: `name="search"`, `=search`.
-    fn is_named_by(&self, attributes: &str) -> bool {
-        let values = attributes.split('=').skip(1).map(|value| {
-            let value = value.trim_start().trim_start_matches(['"', '\'']);
-            value.split(['"', '\'', ' ', '/']).next().unwrap_or_default()
-        });
-        let mut values = values.filter(|value| self.tools.contain(value));
-        values.next().is_some()
-    }
-
-    /// One of the first tags within a tag for calls holds the name of a known tool: `<name>search</name>`.
-    fn named_by_child(&self, text: &'a str, depth: usize) -> Found {
-        let mut rest = text;
-        for _ in 0..depth {
-            rest = literal(blank(rest)?, "<")?;
-            let Some(open) = rest.find('>') else { return Err(Look::More) };
-            let (tag, inside) = (&rest[..open], &rest[open + 1..]);
-            if tag.len() > LABEL || tag.contains(['<', '\n', '/']) {
-                return Err(Look::No);
-            }
-            let closer = format!("</{tag}>");
-            let found = Structure::new(Ends::Closer(String::new()));
-            if self.tools.contain(tag) {
-                return Ok(found);
-            }
-            let Some(end) = inside.find(&closer) else { return Err(Look::More) };
-            if self.tools.contain(inside[..end].trim()) {
-                return Ok(found);
-            }
-            rest = &inside[end + closer.len()..];
-        }
-        Err(Look::No)
     }
 
     /// A label and a call: `Action: search` with `Action Input: {...}`, `Tool call: {...}`.
@@ -471,7 +357,7 @@ impl<'a> Reader<'a> {
             }
             Member::Other if !is_first => Ok(Part::Other),
             Member::Lead => Ok(Part::Other),
-            Member::Name | Member::Arguments | Member::Other => Err(Look::No),
+            Member::Name | Member::Arguments | Member::Description | Member::Other => Err(Look::No),
         }
     }
 }

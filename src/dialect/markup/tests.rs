@@ -108,6 +108,24 @@ const STRUCTURES: &[&str] = &[
     "{\"tool_calls\": [{\"name\": \"search\", \"arguments\": {}}]}",
     "[{\"name\": \"search\", \"arguments\": {\"q\": \"news\"}}]",
     "[search(q='it\\'s ]'), fetch()]",
+    // GPT-5, gpt-oss: the header of a message to a tool, with tokens and without.
+    "to=search code\n{\"q\": \"news\"}<|call|>",
+    "commentary to=search json\n{\"q\": \"news\"}",
+    "assistant to=functions.search\n{\n  \"q\": \"news\"\n}",
+    "<|channel|>final to=search code<|message|>{\"q\": 1}<|call|>",
+    // Cline, Roo Code: a tag that is named after the tool, and its parameters.
+    "<search>\n<q>news of <b>today</b></q>\n</search>",
+    "<search><limit>3</limit><q>x</q></search>",
+    "<search>{\"q\": \"</search>\"}</search>",
+    "<search q=\"news\" />",
+    "<list_files>\n<path>.</path>\n</list_files>",
+    // Code that calls tools in the name space which models are told of.
+    "```ts\nawait functions.search({q: \"a ``` b\"})\n```",
+    "```js\nawait functions.search({q: 'x'});\nawait functions.fetch({u: 1});\n```",
+    "```python\nfunctions.search(q=\"news\")\n```",
+    "```\nfunctions.search({\"q\": \"news\"})\n```",
+    "await functions.search({q: \"news\"})",
+    "functions.search(q=\"news\")",
 ];
 
 /// Calls that are recognised only as the whole answer.
@@ -116,6 +134,12 @@ const WHOLE_ANSWERS: &[&str] = &[
     "search\n```python\ntool_call(q='news')\n```",
     "search(q=\"a) b\")\nfetch(u=1)",
     "search()",
+    "await search({q: \"news\"})",
+    "```python\nsearch(q=\"news\")\n```",
+    "```js\nawait search({q: \"news\"});\n```",
+    "```\nsearch(q='it\\'s')\nfetch(u=1)\n```",
+    "```python\nprint(search(q=\"news\"))\n```\n\n```python\nfetch(u=1)\n```",
+    "```xml\n<search>\n<q>news</q>\n</search>\n```",
 ];
 
 /// Healthy answers of a model that has the tools of [`tools`].
@@ -151,11 +175,36 @@ const HEALTHY: &[&str] = &[
     "```\n$ search news\n```",
     "```tool_code\ndeploy(to=\"prod\")\n```",
     "```yaml\nname: search\narguments: {}\n```",
+    "```xml\n<function name=\"search\"><doc>Looks it up</doc></function>\n```",
+    "```xml\n<tools>\n<tool name=\"search\">\n<description>Looks it up</description>\n</tool>\n</tools>\n```",
+    "```xml\n<tool name=\"search\"/>\n<tool name=\"fetch\"/>\n```",
+    "```xml\n<function name=\"search\">Looks it up</function>\n```",
+    "```xml\n<tool>\n<name>search</name>\n<description>Looks it up</description>\n</tool>\n```",
+    "<function name=\"search\"><doc>Looks it up</doc></function>",
+    "<tool name=\"search\" description=\"Looks it up\"/>",
+    "<function name=\"search\">{\"type\": \"object\", \"properties\": {}}</function>",
+    "<tools>[{\"name\": \"search\", \"description\": \"Looks it up\"}]</tools>",
+    "<search>\n<result>x</result>\n</search>",
+    "<search>{\"hits\": 3}</search>",
+    "<search/>",
+    "```html\n<search>\n<form>x</form>\n</search>\n```",
+    "```ts\nconst found = await functions.search({q: 1});\n```",
+    "```ts\nawait functions.search({q: 1});\nconsole.log(\"done\");\n```",
+    "```python\nsearch(q=\"news\")\n```\nThis looks it up.",
+    "```python\nsearch(q=\"news\")\nprint(1)\n```",
+    "to=functions.search is the header. A call follows: {\"q\": 1}",
+    "to=functions.deploy and json",
+    "commentary to=search",
+    "analysis of the search {x}",
+    "final answer: {\"q\": 1}",
 ];
 
 fn tools() -> Arc<ToolNames> {
     let names = ["a", "b", "fetch", "list_files", "search"];
-    Arc::new(ToolNames::new(names.map(str::to_owned)))
+    let parameters = [("fetch", &["u"][..]), ("list_files", &["path"]), ("search", &["q", "limit"])];
+    let parameters =
+        parameters.map(|(tool, names)| (tool.to_owned(), names.iter().map(|it| (*it).to_owned()).collect()));
+    Arc::new(ToolNames::new(names.map(str::to_owned)).with_parameters(&parameters))
 }
 
 fn cut(text: &str) -> String {

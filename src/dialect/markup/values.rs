@@ -14,6 +14,8 @@ pub(super) enum Member {
     Calls,
     /// It may come before them.
     Lead,
+    /// It describes a tool: the object is no call.
+    Description,
     Other,
 }
 
@@ -28,6 +30,7 @@ impl Member {
             | "actions" => Self::Calls,
             "id" | "type" | "index" | "tool_call_id" | "call_id" | "thought" | "thoughts" | "reasoning"
             | "explanation" => Self::Lead,
+            "description" | "strict" | "inputSchema" | "input_schema" => Self::Description,
             _ => Self::Other,
         }
     }

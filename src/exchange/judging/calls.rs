@@ -36,7 +36,7 @@ impl CallJudge for Judging {
 
     fn known_tools(&self) -> ToolNames {
         let called = self.record.iter().map(|judged| judged.tool.clone());
-        ToolNames::new(self.judge.declared().iter().cloned().chain(called))
+        ToolNames::new(self.judge.declared().iter().cloned().chain(called)).with_parameters(&self.parameters)
     }
 
     fn hosts_shell(&self) -> bool {

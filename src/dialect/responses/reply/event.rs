@@ -9,6 +9,7 @@ use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode, decode_bytes, in_one_case};
 use crate::wire::members::{SeenMembers, may_be_read_as, members_of, string_or_skip};
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The spans of one event, within its data.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +17,7 @@ pub struct Event {
     pub kind: Option<Str>,
     /// The value of its `event:` line, where it has no type.
     name: Option<String>,
-    pub index: Option<(Span, u64)>,
+    pub index: Option<(Span, Index)>,
     /// The id of the item that it is a piece of.
     pub item_id: Option<Str>,
     pub sequence: Option<(Span, u64)>,
@@ -28,6 +29,22 @@ pub struct Event {
     pub arguments: Arguments,
     /// Two parsers may see different things in it.
     pub ambiguous: bool,
+}
+
+/// The `output_index` of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    Number(u64),
+    /// A hash of what no list has as an index: a negative number, one that JavaScript cannot tell from its neighbours,
+    /// or no number at all. It may distinguish items; the client keeps it as it came.
+    Label(u64),
+}
+
+impl Index {
+    /// Its number, where it can be one of a list.
+    pub fn number(self) -> Option<u64> {
+        if let Self::Number(number) = self { Some(number) } else { None }
+    }
 }
 
 /// What an event is about.
@@ -104,7 +121,7 @@ impl Event {
         let kind = scanner.peek()?;
         match key {
             b"type" => self.kind = string_or_skip(scanner)?,
-            b"output_index" => self.index = parse_index(scanner, kind, &mut self.ambiguous)?,
+            b"output_index" => self.index = parse_output_index(scanner, kind)?,
             b"item_id" => self.item_id = string_or_skip(scanner)?,
             b"sequence_number" => self.sequence = parse_index(scanner, kind, &mut false)?,
             b"item" if kind == Kind::Object => {
@@ -173,6 +190,29 @@ impl Event {
         // Most events are of text, and all these names have it.
         kind.contains("_call") && names.iter().any(|name| kind.contains(name))
     }
+}
+
+/// Reads an `output_index`. What JavaScript takes for one key of an object is one label.
+fn parse_output_index(scanner: &mut Scanner<'_>, kind: Kind) -> Result<Option<(Span, Index)>, Fault> {
+    let (start, mut is_unusable) = (scanner.at(), false);
+    let number = parse_index(scanner, kind, &mut is_unusable)?;
+    if let Some((span, number)) = number {
+        return Ok(Some((span, Index::Number(number))));
+    }
+    if !is_unusable {
+        return Ok(None);
+    }
+    let span = Span::new(start, scanner.at());
+    let text = String::from_utf8_lossy(span.of(scanner.text())).into_owned();
+    let key = match kind {
+        Kind::Number => text.parse().map_or(text, |number: f64| number.to_string()),
+        Kind::String => text.trim_matches('"').to_owned(),
+        Kind::Object => "[object Object]".to_owned(),
+        _ => text,
+    };
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    Ok(Some((span, Index::Label(hasher.finish()))))
 }
 
 /// Whether the status of a response says that nothing follows.

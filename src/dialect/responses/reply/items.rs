@@ -2,6 +2,7 @@
 //! from the event that adds it, from its deltas, from the event that ends its arguments, and from the complete item;
 //! where these differ, the call goes out as it was judged.
 
+use super::event::Index;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::call::holds_nothing;
 use crate::conversation::message::Role;
@@ -27,7 +28,7 @@ const MOST_IDS: usize = 8;
 #[derive(Debug, Default)]
 pub struct OutItem {
     /// The index that the upstream gave it.
-    pub index: Option<u64>,
+    pub index: Option<Index>,
     /// The index under which the client has it.
     pub shown_as: Option<u64>,
     pub kind: ItemKind,
@@ -223,7 +224,7 @@ fn identity(item: &Item, data: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 impl OutItem {
     /// An item that begins with `item`.
-    pub fn begin(index: Option<u64>, item: &Item, data: &[u8]) -> Self {
+    pub fn begin(index: Option<Index>, item: &Item, data: &[u8]) -> Self {
         let call = match item.kind {
             ItemKind::Call(kind) => Some(Call::new(kind)),
             _ => None,
@@ -256,13 +257,13 @@ impl OutItem {
     }
 
     /// A call that has come only in pieces so far; `needs_name`: of a kind that no client runs without a name.
-    pub fn nameless(index: Option<u64>, needs_name: bool) -> Self {
+    pub fn nameless(index: Option<Index>, needs_name: bool) -> Self {
         let call = Call { needs_name, ..Call::new(CallKind::Function) };
         Self { index, kind: ItemKind::Call(call.kind), call: Some(call), ..Self::default() }
     }
 
     /// Takes the beginning of a call whose pieces have come before.
-    pub fn begin_late(&mut self, index: Option<u64>, item: &Item, data: &[u8]) {
+    pub fn begin_late(&mut self, index: Option<Index>, item: &Item, data: &[u8]) {
         let begun = Self::begin(index, item, data);
         (self.index, self.kind) = (self.index.or(index), item.kind);
         self.learn_ids(item, data);

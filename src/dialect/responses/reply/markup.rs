@@ -3,7 +3,7 @@
 //! a stream (deltas, its end, its part, its item) and once more in the last event: all say the same. Bytes without
 //! markup stay.
 
-use super::event::{Class, Event};
+use super::event::{Class, Event, Index};
 use super::items::{OutItem, Veil};
 use super::last::Last;
 use super::writer::framed;
@@ -33,7 +33,7 @@ pub(super) struct Cleaner {
 #[derive(Debug)]
 struct Part {
     /// The item that holds it, by its number and its id, and its number in the item.
-    name: (Option<u64>, String, u64),
+    name: (Option<Index>, String, u64),
     markup: Markup,
     /// The data of its last event: held text goes out in the same form.
     last: Bytes,
@@ -136,7 +136,7 @@ impl Cleaner {
         }
     }
 
-    fn part(&mut self, name: (Option<u64>, String, u64), data: &Bytes) -> &mut Part {
+    fn part(&mut self, name: (Option<Index>, String, u64), data: &Bytes) -> &mut Part {
         let at = self.parts.iter().position(|part| part.name == name).unwrap_or_else(|| {
             self.parts.push(Part { name, markup: Markup::new(&self.tools), last: Bytes::new() });
             self.parts.len() - 1
@@ -172,7 +172,7 @@ fn text_member(object: Span, name: &str, data: &[u8]) -> Option<Str> {
 }
 
 /// The text that the event is of.
-fn name_of(event: &Event, data: &[u8], whole: Span) -> (Option<u64>, String, u64) {
+fn name_of(event: &Event, data: &[u8], whole: Span) -> (Option<Index>, String, u64) {
     let members = members_of(data, whole);
     let value = |name: &[u8]| {
         members

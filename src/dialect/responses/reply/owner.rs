@@ -3,6 +3,7 @@
 //! servers give it another one when it is complete. Decides nothing about calls.
 
 use super::ReplyJudge;
+use super::event::Index;
 use super::items::OutItem;
 use super::last::Last;
 use crate::dialect::judge::CallJudge;
@@ -59,7 +60,7 @@ pub(super) struct Copied<'a> {
 
 impl Copied<'_> {
     fn is_at(&self, known: &OutItem) -> bool {
-        known.index == Some(self.nth)
+        known.index == Some(Index::Number(self.nth))
     }
 }
 
@@ -82,7 +83,7 @@ impl Found {
 
 impl<J: CallJudge> ReplyJudge<J> {
     /// The item to which an event with this index and this id belongs.
-    pub(super) fn owner_of_piece(&self, index: Option<u64>, id: Option<&str>) -> Owner {
+    pub(super) fn owner_of_piece(&self, index: Option<Index>, id: Option<&str>) -> Owner {
         let has_index = |item: &OutItem| index.is_some() && item.index == index;
         let has_id = |item: &OutItem| id.is_some_and(|id| item.is_known_as(id));
         let by_index = self.find(&has_index);
@@ -136,12 +137,12 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// How many of the upstream's items have this index.
-    fn sharing(&self, index: Option<u64>) -> usize {
+    fn sharing(&self, index: Option<Index>) -> usize {
         self.items.iter().filter(|item| !item.own && index.is_some() && item.index == index).count()
     }
 
     /// What the event is that adds `item`.
-    pub(super) fn added(&self, index: Option<u64>, item: &Item, data: &[u8]) -> Added {
+    pub(super) fn added(&self, index: Option<Index>, item: &Item, data: &[u8]) -> Added {
         if !matches!(item.kind, ItemKind::Call(_)) {
             return Added::New;
         }
@@ -166,7 +167,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// The item that `item` completes: the one to which most signs point, of equals the first. `None` if it is complete
     /// already, or has come in no other event.
-    pub(super) fn owner_of_complete(&self, index: Option<u64>, item: &Item, data: &[u8]) -> Option<usize> {
+    pub(super) fn owner_of_complete(&self, index: Option<Index>, item: &Item, data: &[u8]) -> Option<usize> {
         let ids = Ids::of(item, data);
         let is_call = matches!(item.kind, ItemKind::Call(_));
         let is_open = |known: &OutItem| {
@@ -234,9 +235,9 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Whether `item` is complete already: the same call under the same index, or where indexes do not tell.
-    pub(super) fn is_complete_already(&self, index: Option<u64>, item: &Item, data: &[u8]) -> bool {
+    pub(super) fn is_complete_already(&self, index: Option<Index>, item: &Item, data: &[u8]) -> bool {
         let has_key = index.is_some() || item.id.is_some() || item.call.id.is_some();
-        let is_vague = |index: Option<u64>| index.is_none() || self.sharing(index) > 1;
+        let is_vague = |index: Option<Index>| index.is_none() || self.sharing(index) > 1;
         let is_again = |known: &OutItem| {
             let is_under = known.index == index || is_vague(known.index) || is_vague(index);
             known.done.is_some() && is_under && known.is_same_call(item, data)

@@ -11,7 +11,6 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::item::{ItemKind, parse_item};
 use crate::dialect::responses::rounds::{Element, write};
-use crate::plan::Reason;
 use crate::plan::approval::{Question, Unasked};
 use crate::plan::decision::{Decision, Next, dropped_result};
 use crate::wire::body::Scanner;
@@ -39,8 +38,8 @@ pub struct Shown {
     hidden: Vec<Element>,
     /// The results that the upstream waits for, where it keeps the reply.
     pub owed: Vec<Bytes>,
-    /// The calls of the present reply that were blocked.
-    blocked: Vec<(Assembled, Reason)>,
+    /// The calls of the present reply whose results the model reads, and nobody else.
+    hidden_calls: Vec<(Assembled, Decision)>,
     question: Option<Result<Question, Unasked>>,
     asked: bool,
     /// The id of the present reply.
@@ -76,15 +75,15 @@ impl Shown {
             });
         self.hidden.clear();
         self.owed.clear();
-        self.blocked.clear();
+        self.hidden_calls.clear();
         let is_unseen = |decision: &Decision| decision.is_hidden() || *decision == Decision::Drop;
         if !judging.observes() && self.decisions.iter().flatten().any(is_unseen) {
             self.hide(items, judging);
             let calls = items.iter().filter_map(|item| item.call.as_ref());
-            let blocked = calls.filter_map(|call| {
-                Some((call.assembled.clone(), call.decision.as_ref()?.block_reason()?.clone()))
-            });
-            self.blocked = blocked.collect();
+            let decided = calls.filter_map(|call| Some((call, call.decision.as_ref()?)));
+            let hidden = decided.filter(|(_, decision)| decision.is_hidden());
+            self.hidden_calls =
+                hidden.map(|(call, decision)| (call.assembled.clone(), decision.clone())).collect();
         }
     }
 
@@ -250,8 +249,8 @@ impl ShownChoice for Shown {
         is_hidden && !self.releases && !self.is_asking() && !self.is_waiting()
     }
 
-    fn blocked(&self) -> Vec<(&Assembled, &Reason)> {
-        self.blocked.iter().map(|(call, reason)| (call, reason)).collect()
+    fn hidden_calls(&self) -> Vec<(&Assembled, &Decision)> {
+        self.hidden_calls.iter().map(|(call, decision)| (call, decision)).collect()
     }
 
     fn hidden_exchange(&self) -> Option<Bytes> {

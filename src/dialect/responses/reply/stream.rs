@@ -1,7 +1,7 @@
 //! The event loop of a stream: each event belongs to an item, and waits for the decision on its call where it has one.
 
 use super::convert::error_event;
-use super::event::{Class, Event};
+use super::event::{Class, Event, Index};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
 use super::owner::{Added, Owner};
@@ -291,7 +291,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Adds an item that begins.
-    fn begin_item(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
+    fn begin_item(&mut self, index: Option<Index>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
         let added = self.added(index, item, data);
         match added {
             Added::Again if !self.judging.observes() => return Completed::Again,
@@ -309,7 +309,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Adds a complete item.
-    fn complete(&mut self, index: Option<u64>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
+    fn complete(&mut self, index: Option<Index>, item: &Item, data: &Bytes, now_ms: u64) -> Completed {
         let is_call = matches!(item.kind, ItemKind::Call(_));
         if is_call && self.names_two_calls(item, data) && self.is_in_doubt() {
             return Completed::Renamed;
@@ -461,7 +461,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// The client's index of the item.
     fn shown_as(&mut self, at: usize) -> u64 {
         let item = &mut self.items[at];
-        *item.shown_as.get_or_insert_with(|| self.numbers.begin_item(item.index))
+        *item.shown_as.get_or_insert_with(|| self.numbers.begin_item(item.index.and_then(Index::number)))
     }
 
     /// Writes a call once, instead of its events.

@@ -2,7 +2,7 @@
 //! the first event on that the client does not get as it came.
 
 use super::ReplyJudge;
-use super::event::Event;
+use super::event::{Event, Index};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::one_line;
 use crate::wire::splice::Splices;
@@ -59,7 +59,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         {
             splices.replace(span, new.to_string());
         }
-        if let (Some((span, index)), Some(new)) = (event.index, item) {
+        if let (Some((span, Index::Number(index))), Some(new)) = (event.index, item) {
             if !self.numbers.rewrites() {
                 // Several indexes of one item, and one of several, pass as they came until something is left out.
                 self.numbers.begin_item(Some(index));
