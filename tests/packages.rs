@@ -1,8 +1,11 @@
-//! What is released: the crate has what it is built from, the Debian package installs and its program starts, the unit is
-//! hardened, the manual pages are well-formed, and the workflows are accepted by actionlint.
+//! What is released: the crate has what it is built from, the packages (Debian, pip, npm, the archive with its installer)
+//! install and their program starts, the unit is hardened, the manual pages are well-formed, and the workflows are
+//! accepted by actionlint.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "packages/installed.rs"]
+mod installed;
 mod support;
 
 use clap::CommandFactory as _;

@@ -1,15 +1,12 @@
 //! Rotated files: a directory of JSON lines, bounded in the size of each file, in the size of all, and in age. Only files
 //! that the recorder made itself are removed.
 
-use std::fs::{DirBuilder, File, OpenOptions, read_dir, remove_file};
+use crate::telemetry::private_file;
+use std::fs::{File, read_dir, remove_file};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Only the owner may read them: they show what was said.
-const DIR_MODE: u32 = 0o700;
-const FILE_MODE: u32 = 0o600;
 /// The beginning and the end of a file's name.
 const PREFIX: &str = "toolrein-";
 const SUFFIX: &str = ".jsonl";
@@ -61,7 +58,9 @@ impl Files {
     pub(super) fn append(&mut self, line: &[u8], now: SystemTime) -> io::Result<()> {
         let length = line.len() as u64;
         let is_over = |open: &OpenFile| open.bytes > 0 && open.bytes + length > self.bounds.file_bytes;
-        if self.open.as_ref().is_some_and(|open| is_over(open) || !open.is_in_place()) {
+        // Somebody may have moved or removed it.
+        let is_gone = |open: &OpenFile| !private_file::is_at(&open.file, &open.path);
+        if self.open.as_ref().is_some_and(|open| is_over(open) || is_gone(open)) {
             self.open = None;
         }
         let open = match &mut self.open {
@@ -98,14 +97,13 @@ impl Files {
 
     /// A new file, after room was made for it.
     fn begin(&mut self, now: SystemTime) -> io::Result<OpenFile> {
-        DirBuilder::new().recursive(true).mode(DIR_MODE).create(&self.dir)?;
+        private_file::create_dir(&self.dir)?;
         self.remove_beyond(now, self.bounds.total_bytes.saturating_sub(self.bounds.file_bytes));
         self.opened += 1;
         let ms = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let name = format!("{PREFIX}{ms:013}-{}-{:04}{SUFFIX}", std::process::id(), self.opened);
         let path = self.dir.join(name);
-        // Never through a link that somebody has put there.
-        let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(&path)?;
+        let file = private_file::create(&path)?;
         Ok(OpenFile { path, file, bytes: 0, since: now })
     }
 
@@ -137,15 +135,6 @@ impl Files {
     }
 }
 
-impl OpenFile {
-    /// Whether its path still leads to it: somebody may have moved or removed it.
-    fn is_in_place(&self) -> bool {
-        let there = std::fs::metadata(&self.path).ok();
-        let both = self.file.metadata().ok().zip(there);
-        both.is_some_and(|(here, there)| (here.dev(), here.ino()) == (there.dev(), there.ino()))
-    }
-}
-
 fn age(since: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(since).unwrap_or_default()
 }
@@ -153,6 +142,8 @@ fn age(since: SystemTime, now: SystemTime) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(unix)]
+    use std::os::unix::fs::MetadataExt as _;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 

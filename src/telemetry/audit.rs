@@ -4,13 +4,13 @@
 //! cannot be written are counted.
 
 use super::bounded;
+use super::private_file;
 use super::queue::{LineSink, Queue, write_all_of};
 use super::request_record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,8 +23,6 @@ const MAX_ITEMS: usize = 200;
 /// The most texts of a line that were written anew, and the longest form of one, in characters.
 const MAX_TEXTS: usize = 20;
 const MAX_REWRITTEN_CHARS: usize = 400;
-/// Only the owner may read and write the file: it shows who did what.
-const FILE_MODE: u32 = 0o600;
 
 /// A handle on the audit log. Cheap to clone; no call waits for the disk.
 #[derive(Clone)]
@@ -41,7 +39,11 @@ impl Audit {
     /// # Errors
     /// The file cannot be created or written.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = Appended { path: path.to_owned(), file: open(path)?, torn: ends_within_a_line(path) };
+        let file = Appended {
+            path: path.to_owned(),
+            file: private_file::append(path)?,
+            torn: ends_within_a_line(path),
+        };
         Ok(Self(Some(Arc::new(Queue::new("audit", file)))))
     }
 
@@ -50,7 +52,7 @@ impl Audit {
     /// # Errors
     /// The file cannot be created or written.
     pub fn try_open(path: &Path) -> io::Result<()> {
-        open(path).map(drop)
+        private_file::append(path).map(drop)
     }
 
     /// Writes the line of one request, if there is anything to report.
@@ -228,20 +230,10 @@ struct Appended {
     torn: bool,
 }
 
-impl Appended {
-    fn is_in_place(&self) -> bool {
-        let same = |here: &std::fs::Metadata, there: std::fs::Metadata| {
-            (here.dev(), here.ino()) == (there.dev(), there.ino())
-        };
-        let there = std::fs::metadata(&self.path).ok();
-        self.file.metadata().ok().zip(there).is_some_and(|(here, there)| same(&here, there))
-    }
-}
-
 impl LineSink for Appended {
     fn write_lines(&mut self, lines: &[u8]) -> usize {
-        if !self.is_in_place() {
-            let Ok(file) = open(&self.path) else { return 0 };
+        if !private_file::is_at(&self.file, &self.path) {
+            let Ok(file) = private_file::append(&self.path) else { return 0 };
             (self.file, self.torn) = (file, ends_within_a_line(&self.path));
         }
         if self.torn && write_all_of(&mut self.file, b"\n") == 0 {
@@ -252,10 +244,6 @@ impl LineSink for Appended {
         self.torn = written > 0 && lines.get(written - 1) != Some(&b'\n');
         written
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(path)
 }
 
 /// Whether the last line of a file is incomplete: the process that wrote it was killed, or its disk was full.

@@ -13,7 +13,6 @@ pub use super::span_counts::SpanCounts;
 use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
-use prometheus::process_collector::ProcessCollector;
 use prometheus::{CounterVec, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 use std::time::Duration;
 
@@ -105,7 +104,9 @@ impl Metrics {
     pub fn new(tools: OwnSeries) -> Result<Self, Error> {
         let registry = Registry::new();
         let make = Maker(&registry);
-        make.add(ProcessCollector::for_self())?;
+        // The collector reads what Linux alone has.
+        #[cfg(target_os = "linux")]
+        make.add(prometheus::process_collector::ProcessCollector::for_self())?;
         make.build_info()?;
         Ok(Self {
             requests: Requests::new(

@@ -18,6 +18,7 @@ pub mod log;
 mod lost;
 pub mod metrics;
 mod models;
+pub(crate) mod private_file;
 mod queue;
 pub mod refusals;
 mod request;

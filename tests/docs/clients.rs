@@ -1,7 +1,9 @@
 //! Programs of the pages, in Python and Node: each runs with the real packages and prints an answer of the simulated
-//! model. Apart from the other tests, since they need these packages (`make clients`).
+//! model. Commands for a cluster: the real kubectl and helm render what they would apply. Apart from the other tests,
+//! since they need these packages and tools (`make clients deploy-tools`).
 
-use super::pages::{pages, root};
+use super::commands::CLUSTER;
+use super::pages::{page, pages, root};
 use super::sandbox::Sandbox;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -34,6 +36,26 @@ fn every_program_of_the_pages_prints_an_answer() {
     assert!(programs >= 8, "{programs}");
     let governed = sandbox.program.metric(r#"toolrein_requests_total{status="200"}"#);
     assert!(governed >= f64::from(programs), "{governed} requests of {programs} programs");
+}
+
+#[test]
+fn every_command_for_a_cluster_renders_an_agent_with_its_sidecar() {
+    let sandbox = Sandbox::new();
+    assert!(root().join(".venv/bin/helm").exists(), "helm is missing: make deploy-tools");
+    let mut agents = 0;
+    let page = page(CLUSTER.to_owned());
+    for block in page.blocks().iter().filter(|block| block.language == "sh") {
+        let output = sandbox.run(&block.text);
+        let (printed, said) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{}:{}\n{printed}{said}", page.path, block.line);
+        let applies = block.text.contains("apply -k") || block.text.contains("helm upgrade");
+        let has_sidecar =
+            printed.contains("image: toolrein:0.1.0") && printed.contains("restartPolicy: Always");
+        assert!(!applies || has_sidecar, "{}:{}\n{printed}", page.path, block.line);
+        agents += u32::from(applies);
+    }
+    assert_eq!(agents, 3, "by kustomize twice and by helm");
 }
 
 fn python() -> Command {

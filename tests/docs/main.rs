@@ -14,7 +14,9 @@ mod support;
 
 mod clients;
 mod commands;
+mod customers;
 mod links;
 mod pages;
 mod sandbox;
+mod site;
 mod tables;

@@ -119,3 +119,49 @@ fn the_readme_is_read_in_a_minute_and_counts_the_policies() {
         assert!(clients.text.contains(&format!("`{line}`")), "docs/clients.md does not have `{line}`");
     }
 }
+
+/// Pages that people come for with one question: at most so many words, commands included.
+const SHORT: [(&str, usize); 5] = [
+    ("docs/kubernetes.md", 300),
+    ("docs/azure.md", 300),
+    ("docs/agents.md", 300),
+    ("docs/customers.md", 300),
+    ("docs/why.md", 300),
+];
+
+#[test]
+fn pages_with_one_answer_are_short() {
+    for (path, most) in SHORT {
+        let words = page(path.to_owned()).text.split_whitespace().count();
+        assert!(words <= most, "{path} has {words} words");
+    }
+    let readme = page("README.md".to_owned()).text.lines().count();
+    assert!(readme <= 150, "README.md has {readme} lines");
+}
+
+#[test]
+fn every_policy_page_says_what_it_guarantees_and_what_it_does_not() {
+    for page in pages().iter().filter(|page| page.path.starts_with("docs/policies/")) {
+        if page.path.ends_with("README.md") {
+            continue;
+        }
+        for heading in ["\n## Guarantees\n", "\n## Does not guarantee\n"] {
+            let (_, section) =
+                page.text.split_once(heading).unwrap_or_else(|| panic!("{}: no {heading}", page.path));
+            let section = section.split("\n## ").next().unwrap();
+            assert!(section.contains("\n- "), "{}: nothing below {heading}", page.path);
+        }
+    }
+}
+
+#[test]
+fn the_glossary_has_twelve_words_and_the_pages_of_logs_and_headers_lead_to_it() {
+    let glossary = page("docs/glossary.md".to_owned());
+    let words = glossary.text.lines().filter(|line| line.starts_with("| <a id=")).count();
+    assert_eq!(words, 12);
+    for path in
+        ["docs/logs.md", "docs/configuration.md", "docs/policies/README.md", "docs/start.md", "docs/why.md"]
+    {
+        assert!(page(path.to_owned()).text.contains("glossary.md"), "{path}");
+    }
+}

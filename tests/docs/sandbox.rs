@@ -39,6 +39,26 @@ kill $!
 wait $!
 "#;
 
+/// In place of kubectl, since there is no cluster: what it would apply is rendered by the real one, and nothing is sent.
+const KUBECTL: &str = r#"#!/bin/bash
+set -e
+case "$1 $2" in
+    "apply -k") exec "$TOOLS/kubectl" kustomize "$3" ;;
+    "create secret") exec "$TOOLS/kubectl" "$@" --dry-run=client -o yaml ;;
+    "port-forward deploy/agent") exit 0 ;;
+esac
+echo "no stand-in for kubectl $*" >&2
+exit 1
+"#;
+
+/// In place of helm: the real one renders what it would install.
+const HELM: &str = r#"#!/bin/bash
+if [ "$1 $2" = "upgrade --install" ]; then
+    exec "$TOOLS/helm" template "${@:3}"
+fi
+exec "$TOOLS/helm" "$@"
+"#;
+
 /// How the pages write a token of an approval.
 const TOKEN: &str = "6f1c...";
 
@@ -61,6 +81,8 @@ impl Sandbox {
         symlink(root().join("deploy"), folder.path().join("deploy")).unwrap();
         let program = Toolrein::start(CONFIG);
         executable(&folder.path().join("bin/toolrein"), SHIM);
+        executable(&folder.path().join("bin/kubectl"), KUBECTL);
+        executable(&folder.path().join("bin/helm"), HELM);
         // `pidof toolrein` would find the processes of other tests.
         executable(&folder.path().join("bin/pidof"), &format!("#!/bin/bash\necho {}\n", program.pid()));
         Self { program, folder, token: None }
@@ -118,6 +140,7 @@ impl Sandbox {
         command
             .env("PATH", format!("{}:{path}", self.folder.path().join("bin").display()))
             .env("BUILT", env!("CARGO_BIN_EXE_toolrein"))
+            .env("TOOLS", root().join(".venv/bin"))
             .env("PROXY", self.proxy())
             .env("ADMIN", self.admin())
             .env("HOME", self.folder.path())

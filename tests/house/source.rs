@@ -29,6 +29,15 @@ impl Source {
         lines(&self.text) - tests
     }
 
+    /// Its code without the items that `#[cfg]` leaves to certain operating systems.
+    pub(crate) fn code_for_every_system(&self) -> String {
+        let mut code = self.code.clone();
+        for (from, to) in system_blocks(&self.text, &code) {
+            code.replace_range(from..to, &blanks(&code[from..to]));
+        }
+        code
+    }
+
     /// The lines of its documentation.
     pub(crate) fn documentation(&self) -> Vec<&str> {
         let is_documentation =
@@ -163,6 +172,43 @@ fn test_blocks(code: &str) -> Vec<(usize, usize)> {
     blocks
 }
 
+/// The ranges of items and statements in `code` that have a `#[cfg]` of an operating system, from the attribute to the end:
+/// a semicolon or a closing brace, after further attributes. The names of systems are literals, so `text` has them.
+fn system_blocks(text: &str, code: &str) -> Vec<(usize, usize)> {
+    let mut blocks = Vec::new();
+    for (from, _) in code.match_indices("#[cfg(") {
+        let Some(close) = code[from..].find(")]").map(|at| from + at + 2) else { continue };
+        let condition = &text[from..close];
+        let is_of_system =
+            ["unix", "windows", "target_os", "target_family"].iter().any(|it| condition.contains(it));
+        if !is_of_system {
+            continue;
+        }
+        let mut start = close;
+        while code[start..].trim_start().starts_with("#[") {
+            let Some(end) = code[start..].find(']').map(|at| start + at + 1) else { break };
+            start = end;
+        }
+        let mut depth = 0_usize;
+        let mut brackets = 0_usize;
+        let end = code[start..].char_indices().find_map(|(at, c)| {
+            match c {
+                '(' | '[' => brackets += 1,
+                ')' | ']' => brackets = brackets.saturating_sub(1),
+                '{' => depth += 1,
+                '}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let ends = depth == 0 && brackets == 0 && (c == ';' || c == '}');
+            ends.then_some(start + at + 1)
+        });
+        let end = end.unwrap_or(code.len());
+        // The semicolon of `use a::{b, c};`.
+        blocks.push((from, end + usize::from(code[end..].starts_with(';'))));
+    }
+    blocks
+}
+
 /// The modules that `source` declares for tests alone, in files of their own.
 fn test_modules(source: &Source) -> Vec<Vec<String>> {
     let code = blank(&source.text);
@@ -289,5 +335,26 @@ mod tests {
         );
         assert_eq!((source.room(), source.lines()), ("policy", 5));
         assert_eq!(source.literals(), ["\"crate::no\"", "r#\"crate::\"no\"#"]);
+    }
+
+    #[test]
+    fn items_of_one_operating_system_are_left_out_and_what_follows_is_not() {
+        let code = concat!(
+            "#[cfg(unix)]\nuse std::os::unix::A;\nuse std::os::unix::B;\n",
+            "#[cfg(target_os = \"linux\")]\n#[inline]\nfn f(a: [u8; 2]) { std::os::linux::c(); }\nfn g() { d(); }\n",
+            "#[cfg(test)]\nmod tests {}\n#[cfg(all(unix, feature))]\nuse a::{b, c};\nuse e;\n",
+        );
+        let source = Source {
+            path: "src/a.rs".to_owned(),
+            text: code.to_owned(),
+            code: code.to_owned(),
+            module: vec!["a".to_owned()],
+        };
+        let left = source.code_for_every_system();
+        let left: Vec<&str> = left.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        assert_eq!(
+            left,
+            ["use std::os::unix::B;", "fn g() { d(); }", "#[cfg(test)]", "mod tests {}", "use e;"]
+        );
     }
 }

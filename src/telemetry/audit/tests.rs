@@ -112,7 +112,7 @@ fn the_file_is_for_its_owner_alone_and_is_appended_to() {
 fn a_moved_or_truncated_audit_file_is_reopened_at_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let (path, old) = (folder.path().join("audit.jsonl"), folder.path().join("audit.jsonl.1"));
-    let mut file = Appended { path: path.clone(), file: open(&path).unwrap(), torn: false };
+    let mut file = Appended { path: path.clone(), file: private_file::append(&path).unwrap(), torn: false };
     let mut tell = || assert_eq!(file.write_lines(b"{}\n"), 3);
     tell();
     std::fs::rename(&path, &old).unwrap();
@@ -135,10 +135,13 @@ fn what_cannot_be_written_is_counted_and_a_line_that_was_cut_does_not_spoil_the_
     assert_eq!(audit.take_lost(), 1);
     std::fs::create_dir(folder.path()).unwrap();
     std::fs::write(&path, "{\"cut\":").unwrap();
-    let mut file = Appended { path: path.clone(), file: open(&path).unwrap(), torn: true };
+    let mut file = Appended { path: path.clone(), file: private_file::append(&path).unwrap(), torn: true };
     assert_eq!(file.write_lines(b"{}\n"), 3);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"cut\":\n{}\n");
-    let mut full =
-        Appended { path: "/dev/full".into(), file: open("/dev/full".as_ref()).unwrap(), torn: false };
+    let mut full = Appended {
+        path: "/dev/full".into(),
+        file: private_file::append("/dev/full".as_ref()).unwrap(),
+        torn: false,
+    };
     assert_eq!(full.write_lines(b"{}\n"), 0);
 }
