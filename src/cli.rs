@@ -1,6 +1,7 @@
 //! The command line: its options, and the texts of commands that need no proxy. Parses and formats; prints nothing,
 //! exits nowhere and starts nothing.
 
+mod config_file;
 mod man;
 mod report;
 mod terminal;
@@ -9,11 +10,11 @@ pub use man::man_report;
 pub use report::{check_report, policies_report, tried_report};
 pub use terminal::{Terminal, for_terminal};
 
+use self::config_file::{ConfigArgs, file, source};
 use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;
 use crate::explain::{self, Form, Which};
 use crate::replay;
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -95,9 +96,6 @@ struct Parsed {
     serve: ServeArgs,
 }
 
-/// A configuration file's name for standard input.
-const STDIN: &str = "-";
-
 /// The options that may come before a subcommand, by their names.
 const BEFORE: [&str; 6] = ["config", "listen", "admin", "upstream", "mode", "log_level"];
 
@@ -159,9 +157,8 @@ pub struct ServeArgs {
 /// Options of `check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CheckArgs {
-    /// The configuration file, - for standard input; without it the shipped one.
-    #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     #[command(flatten)]
     settings: Settings,
 }
@@ -169,9 +166,8 @@ pub struct CheckArgs {
 /// Options of `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DoctorArgs {
-    /// The configuration file; without it the shipped one.
-    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// The variable that holds the API key with which the upstream is asked for its models; upstream.api_key_env takes
     /// precedence.
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
@@ -305,6 +301,15 @@ impl FromArgMatches for Cli {
                 return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
             }
         }
+        if is_written(subcommand, "config_file") && is_written(subcommand, "config") {
+            let message = format!("{name} takes one configuration file: FILE or --config\n");
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
+        }
+        if let Command::Check(CheckArgs { config, .. }) | Command::Doctor(DoctorArgs { config, .. }) =
+            &mut command
+        {
+            config.settle();
+        }
         Ok(Self(command))
     }
 
@@ -319,10 +324,10 @@ impl Command {
     fn take(&mut self, option: &str, before: &ServeArgs) -> bool {
         match self {
             Self::Serve(ServeArgs { config, .. })
-            | Self::Check(CheckArgs { config, .. })
+            | Self::Check(CheckArgs { config: ConfigArgs { config, .. }, .. })
             | Self::Replay(ReplayArgs { config, .. })
             | Self::Explain(ExplainArgs { config, .. })
-            | Self::Doctor(DoctorArgs { config, .. })
+            | Self::Doctor(DoctorArgs { config: ConfigArgs { config, .. }, .. })
                 if option == "config" =>
             {
                 config.clone_from(&before.config);
@@ -359,7 +364,7 @@ impl ServeArgs {
 impl CheckArgs {
     /// The source of the configuration.
     pub fn source(&self) -> Source {
-        source(self.config.as_ref())
+        self.config.source()
     }
 
     /// The overrides of the configuration.
@@ -371,7 +376,7 @@ impl CheckArgs {
 impl DoctorArgs {
     /// The source of the configuration.
     pub fn source(&self) -> Source {
-        source(self.config.as_ref())
+        self.config.source()
     }
 
     /// The overrides of the configuration.
@@ -470,19 +475,6 @@ impl DemoArgs {
             ..Overrides::default()
         }
     }
-}
-
-/// A file's name; unlike clap's own parser it accepts an empty variable, which means none.
-fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-fn source(config: Option<&PathBuf>) -> Source {
-    let named = config.filter(|path| !path.as_os_str().is_empty());
-    named.map_or(Source::Shipped, |path| match path.as_os_str() == STDIN {
-        true => Source::Stdin,
-        false => Source::File(path.clone()),
-    })
 }
 
 /// A value that is not empty: compose files and shells unset variables by setting them to nothing.
