@@ -1,6 +1,7 @@
 //! The command line: its options, and the texts of commands that need no proxy. Parses and formats; prints nothing,
 //! exits nowhere and starts nothing.
 
+mod config_file;
 mod man;
 mod recorded;
 mod report;
@@ -13,9 +14,9 @@ pub use report::{check_report, policies_report, tried_report};
 pub use run::RunArgs;
 pub use terminal::{Terminal, for_terminal};
 
+use self::config_file::{ConfigArgs, file, source};
 use crate::config::{Config, Overrides, Source};
 use crate::doctor::Environment;
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -67,9 +68,6 @@ struct Parsed {
     #[command(flatten)]
     serve: ServeArgs,
 }
-
-/// A configuration file's name for standard input.
-const STDIN: &str = "-";
 
 /// The options that may come before a subcommand, by their names.
 const BEFORE: [&str; 6] = ["config", "listen", "admin", "upstream", "mode", "log_level"];
@@ -135,9 +133,8 @@ pub struct ServeArgs {
 /// Options of `check`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct CheckArgs {
-    /// The configuration file, - for standard input; without it the shipped one.
-    #[arg(value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     #[command(flatten)]
     settings: Settings,
 }
@@ -145,9 +142,8 @@ pub struct CheckArgs {
 /// Options of `doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DoctorArgs {
-    /// The configuration file; without it the shipped one.
-    #[arg(short, long, value_name = "FILE", env = "TOOLREIN_CONFIG", hide_env_values = true, value_parser = file())]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    config: ConfigArgs,
     /// The variable that holds the API key with which the upstream is asked for its models; upstream.api_key_env takes
     /// precedence.
     #[arg(long, value_name = "NAME", default_value = "OPENAI_API_KEY")]
@@ -226,6 +222,15 @@ impl FromArgMatches for Cli {
                 return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
             }
         }
+        if is_written(subcommand, "config_file") && is_written(subcommand, "config") {
+            let message = format!("{name} takes one configuration file: FILE or --config\n");
+            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, message));
+        }
+        if let Command::Check(CheckArgs { config, .. }) | Command::Doctor(DoctorArgs { config, .. }) =
+            &mut command
+        {
+            config.settle();
+        }
         Ok(Self(command))
     }
 
@@ -240,10 +245,10 @@ impl Command {
     fn take(&mut self, option: &str, before: &ServeArgs) -> bool {
         match self {
             Self::Serve(ServeArgs { config, .. })
-            | Self::Check(CheckArgs { config, .. })
+            | Self::Check(CheckArgs { config: ConfigArgs { config, .. }, .. })
             | Self::Replay(ReplayArgs { config, .. })
             | Self::Explain(ExplainArgs { config, .. })
-            | Self::Doctor(DoctorArgs { config, .. })
+            | Self::Doctor(DoctorArgs { config: ConfigArgs { config, .. }, .. })
             | Self::Run(RunArgs { config, .. })
                 if option == "config" =>
             {
@@ -282,7 +287,7 @@ impl ServeArgs {
 impl CheckArgs {
     /// The source of the configuration.
     pub fn source(&self) -> Source {
-        source(self.config.as_ref())
+        self.config.source()
     }
 
     /// The overrides of the configuration.
@@ -294,7 +299,7 @@ impl CheckArgs {
 impl DoctorArgs {
     /// The source of the configuration.
     pub fn source(&self) -> Source {
-        source(self.config.as_ref())
+        self.config.source()
     }
 
     /// The overrides of the configuration.
@@ -351,19 +356,6 @@ impl DemoArgs {
             ..Overrides::default()
         }
     }
-}
-
-/// A file's name; unlike clap's own parser it accepts an empty variable, which means none.
-fn file() -> impl clap::builder::TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-fn source(config: Option<&PathBuf>) -> Source {
-    let named = config.filter(|path| !path.as_os_str().is_empty());
-    named.map_or(Source::Folder, |path| match path.as_os_str() == STDIN {
-        true => Source::Stdin,
-        false => Source::File(path.clone()),
-    })
 }
 
 /// A value that is not empty: compose files and shells unset variables by setting them to nothing.

@@ -108,6 +108,35 @@ fn an_option_before_the_subcommand_equals_one_after_it() {
 }
 
 #[test]
+fn the_configuration_file_of_a_command_is_named_alone_or_as_the_option_before_or_after_it() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "mode = \"observe\"\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        let output = command.args(arguments).env_remove("TOOLREIN_CONFIG").output().unwrap();
+        (String::from_utf8([output.stdout, output.stderr].concat()).unwrap(), output.status.code())
+    };
+    for arguments in [
+        ["check", path].as_slice(),
+        &["check", "-c", path],
+        &["check", "--config", path],
+        &["-c", path, "check"],
+    ] {
+        let (told, code) = run(arguments);
+        assert!(told.contains("mode      observe") && code == Some(0), "{arguments:?}: {told}");
+    }
+    let (told, code) = run(&["check", path, "-c", path]);
+    assert!(told.contains("check takes one configuration file") && code == Some(2), "{told}");
+    // An upstream that nobody has, so that the doctor ends soon.
+    std::fs::write(file.path(), "upstream.url = \"http://127.0.0.1:1/v1\"\n").unwrap();
+    for arguments in [["doctor", path].as_slice(), &["doctor", "-c", path], &["-c", path, "doctor"]] {
+        let (told, _) = run(arguments);
+        assert!(told.contains("127.0.0.1:1"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn an_option_before_the_subcommand_beats_its_variable() {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_toolrein"))
         .args(["--mode", "off", "check"])

@@ -22,7 +22,8 @@ pub enum PinScope {
 /// One definition of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pinned {
-    /// The hash of its name, or of the form of it that programs look up.
+    /// The hash of the form of its name that programs look up, and in the lower half that of the name; 0 there where only
+    /// the form is pinned.
     pub tool: Hash,
     /// The hash of the definition, equal for every form of the same JSON.
     pub definition: Hash,
@@ -43,14 +44,14 @@ pub enum Known {
 /// A definition that a request declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
-    /// By the tool's name.
+    /// Under the tool's name.
     exact: Pinned,
-    /// By the form of its name that lenient programs look up: another tool of this form is run in its place.
+    /// Under the form of its name that lenient programs look up: another tool of this form is run in its place.
     form: Pinned,
-    /// The name itself is such a form, and how a tool with that name is pinned.
-    is_form: bool,
-    of_form: Hash,
 }
+
+/// How many bits of a pin's tool are those of the name; the others are those of the form that programs look up.
+const NAME_BITS: u32 = 64;
 
 impl Declared {
     /// That of the tool `name`, whose `definition` is JSON.
@@ -59,14 +60,11 @@ impl Declared {
         let written = key.hash(Domain::Definition, &[b"written", definition]);
         let derived = memo.derive(written, &mut || Derived::Hash(hash()));
         let definition = if let Derived::Hash(known) = derived { known } else { hash() };
-        let form = dispatch_form(name);
-        let named = |kind: &[u8], name: &str| key.hash(Domain::Definition, &[kind, name.as_bytes()]);
-        Self {
-            exact: Pinned { tool: named(b"name", name), definition },
-            form: Pinned { tool: named(b"dispatch", &form), definition },
-            is_form: *form == *name,
-            of_form: named(b"name", &form),
-        }
+        let named = |kind: &[u8], name: &str| key.hash(Domain::Definition, &[kind, name.as_bytes()]).0;
+        let form = named(b"dispatch", &dispatch_form(name)) >> NAME_BITS << NAME_BITS;
+        let exact = form | (named(b"name", name) >> NAME_BITS);
+        let pinned = |tool| Pinned { tool: Hash(tool), definition };
+        Self { exact: pinned(exact), form: pinned(form) }
     }
 
     /// How it relates to what is `known`, the first seen first.
@@ -77,7 +75,7 @@ impl Declared {
                 false => Known::Changed { again: known.contains(&self.exact) },
             };
         }
-        let is_of_form = |pin: &Pinned| pin.tool == self.form.tool || pin.tool == self.of_form;
+        let is_of_form = |pin: &Pinned| pin.tool.0 >> NAME_BITS == self.form.tool.0 >> NAME_BITS;
         if known.iter().any(is_of_form) {
             return Known::Changed { again: known.contains(&self.form) };
         }
@@ -85,17 +83,13 @@ impl Declared {
     }
 
     /// What is to be pinned of it beside what is `known`.
-    pub fn unpinned(&self, known: &[Pinned]) -> Vec<Pinned> {
+    pub fn unpinned(&self, known: &[Pinned]) -> Option<Pinned> {
         let is_named = known.iter().any(|pin| pin.tool == self.exact.tool);
         let is_change = matches!(self.among(known), Known::Changed { .. });
-        let pins = match (is_named, is_change) {
-            (true, _) => vec![self.exact],
-            // Under the form alone: its own name is not known as a tool's, so it stays a change.
-            (false, true) => vec![self.form],
-            (false, false) if self.is_form => vec![self.exact],
-            (false, false) => vec![self.exact, self.form],
-        };
-        pins.into_iter().filter(|pin| !known.contains(pin)).collect()
+        // A change under another name is pinned by the form alone: its own name is not known as a tool's, so it stays a
+        // change.
+        let pin = if is_change && !is_named { self.form } else { self.exact };
+        Some(pin).filter(|pin| !known.contains(pin))
     }
 }
 
@@ -169,7 +163,8 @@ mod tests {
     #[test]
     fn two_tools_of_one_request_whose_names_differ_in_case_are_no_change_of_each_other() {
         let both = [declared("add", "1"), declared("Add", "2")];
-        let pins: Vec<Pinned> = both.iter().flat_map(|one| one.unpinned(&[])).collect();
+        let pins: Vec<Pinned> = both.iter().filter_map(|one| one.unpinned(&[])).collect();
+        assert_eq!(pins.len(), 2, "one for each name, whatever its capitals");
         assert_eq!(both.map(|one| one.among(&pins)), [Known::Pinned; 2]);
     }
 }

@@ -16,6 +16,7 @@ mod foreign;
 mod form;
 mod groups;
 mod history;
+mod lack;
 mod length;
 mod overflow;
 mod pattern;
@@ -64,7 +65,9 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     }
     let texts: Vec<String> = texts(error).collect();
     let english = rule_for(&texts);
-    english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)))
+    let known =
+        english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)));
+    known.or_else(|| texts.iter().any(|text| lack::lacks_tools(text)).then_some(Refusal::Tools))
 }
 
 /// What else the error may refuse, where [`classify`] finds one refusal: a list of the roles that a model accepts may

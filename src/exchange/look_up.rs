@@ -13,7 +13,7 @@ use crate::exchange::confirm::{Answer, answer};
 use crate::exchange::restore::{HiddenPosition, hidden_positions, names};
 use crate::policy::about::Counted;
 use crate::policy::pattern::any_concerns;
-use crate::telemetry::request_record::On;
+use crate::telemetry::request_record::{On, UNKNOWN};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -55,12 +55,12 @@ impl Core {
             Some((body, request)) => {
                 let unknown = request.referenced.as_ref().map_or(0, |referenced| referenced.unknown);
                 if unknown > 0 {
-                    self.record.act(On::Request, "upstream_history", "unknown", unknown);
+                    self.record.act(On::Request, "upstream_history", UNKNOWN, unknown);
                 }
                 (self.body, self.request) = (body, Arc::new(request));
             }
             None => {
-                self.record.act(On::Request, "upstream_history", "unknown", 1);
+                self.record.act(On::Request, "upstream_history", UNKNOWN, 1);
                 if self.shared.config.store.strict && !self.is_observing() {
                     let message = "What came before in this conversation is not known here, and `store.strict` \
                                    refuses requests that cannot be governed whole. Send the history as `input`.";

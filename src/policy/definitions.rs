@@ -165,7 +165,7 @@ impl Policy for Definitions {
             // A later change of it would pass unseen.
             let is_unpinned = is_full && known == Known::Appeared && self.on_change >= Action::Ask;
             let has_instructions = has_instructions(tool, request);
-            if !is_full && !unpinned.is_empty() {
+            if !is_full && unpinned.is_some() {
                 unpinned.into_iter().for_each(|pin| plan.pin(pin));
                 let appeared = known == Known::Appeared && !is_namespace;
                 let found = [known == Known::Changed { again: false }, has_instructions, appeared];
@@ -362,7 +362,7 @@ mod tests {
     fn an_unknown_tool_counts_as_changed_once_the_limit_of_pinned_definitions_is_reached() {
         let key = HashKey::fixed(1);
         let declared = (0..MOST_PINS).map(|at| Declared::new(&format!("t{at}"), b"1", &key, &NoMemo));
-        let pins: Vec<Pinned> = declared.flat_map(|declared| declared.unpinned(&[])).collect();
+        let pins: Vec<Pinned> = declared.filter_map(|declared| declared.unpinned(&[])).collect();
         for (config, known, blocked) in [
             ("on_change = \"block\"", MOST_PINS, true),
             ("on_change = \"block\"", MOST_PINS - 1, false),

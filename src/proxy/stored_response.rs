@@ -16,15 +16,17 @@ use super::{coding, profile, spelling, stream, ungoverned};
 use crate::config::{Mode, Unjudged};
 use crate::conversation::identity::Identity;
 use crate::dialect::responses::{
-    StoredReply, is_ended, read_stored, record_blocked, request_of, upstream_id,
+    StoredReply, is_ended, own_reply, read_stored, record_blocked, request_of, stream_of_response,
+    upstream_id,
 };
 use crate::dialect::stored::{request_of_completion, without_calls};
 use crate::exchange::{Answer, CHAT, RESPONSES};
 use bytes::Bytes;
 use hyper::body::Incoming;
+use hyper::http::header::CONTENT_TYPE;
 use hyper::http::request::Parts as RequestParts;
 use hyper::http::uri::{Parts, PathAndQuery};
-use hyper::http::{HeaderMap, Method, Request, Response, Uri};
+use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
 use std::ops::Range;
 
 /// The reason why calls of a stored response count as not judged.
@@ -86,6 +88,11 @@ impl AppState {
         stored: Option<StoredResponse>,
         mut record: Record,
     ) -> Response<ReplyBody> {
+        let own =
+            stored.as_ref().filter(|_| kind == StoredKind::Response && *request.method() == Method::GET);
+        if let Some(response) = own.and_then(|stored| own_reply(stored.known.as_deref()?)) {
+            return answer_own(&response, request.uri(), record);
+        }
         let idle = self.config.upstream.idle_timeout;
         let (mut parts, body) = request.into_parts();
         let restricts = self.restricts_stored(&parts.headers, &parts.uri);
@@ -244,6 +251,22 @@ impl AppState {
         }
         view
     }
+}
+
+/// Answers with a response of toolrein's own, which the upstream does not have.
+fn answer_own(response: &Bytes, uri: &Uri, mut record: Record) -> Response<ReplyBody> {
+    let is_stream = uri.query().is_some_and(|query| query.split('&').any(|member| member == "stream=true"));
+    let (body, kind) = match is_stream {
+        true => (stream_of_response(response), "text/event-stream"),
+        false => (response.clone(), "application/json"),
+    };
+    (record.data.status, record.data.upstream_requests) = (200, 0);
+    record.data.reply_bytes = body.len() as u64;
+    record.answers();
+    record.end();
+    let mut answer = Response::new(ReplyBody::full(body));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
 }
 
 /// What the client may see of what the upstream has stored.

@@ -143,6 +143,9 @@ pub const EDITS: [&str; 7] =
 /// A text was shortened.
 pub const SHORTENED: &str = "shortened";
 
+/// What is counted and is no action: nothing was done to the request, since what came before it is not known.
+pub const UNKNOWN: &str = "unknown";
+
 /// A policy refused a request, or would have in observe mode.
 pub const REJECTED: &str = "rejected";
 
@@ -390,7 +393,8 @@ impl RequestRecord {
 /// actions does not change the header. Last come the estimated tokens of the request that were not sent to the model:
 /// clients measure by the bill, which does not contain them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
-    let mut actions = actions.into_iter().filter(|action| action.count > 0).peekable();
+    let is_done = |action: &&Action| action.count > 0 && action.action != UNKNOWN;
+    let mut actions = actions.into_iter().filter(is_done).peekable();
     // The usual case.
     if actions.peek().is_none() && saved == 0 {
         return None;

@@ -177,3 +177,44 @@ fn a_stored_chat_completion_has_no_forbidden_call() {
         assert!(!list.text().contains("pay\""), "{}", list.text());
     }
 }
+
+#[test]
+fn a_response_that_toolrein_made_is_read_again_from_here_and_not_from_the_upstream() {
+    for stream in [false, true] {
+        let upstream = Scripted::start(|_, request| match request.method.as_str() {
+            "POST" => Output::calls("paid", &[("p", "pay", "{\"amount\":7}")]).reply(request),
+            _ => Reply::error(404, "invalid_request_error", "not_found", "Response not found"),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.confirm]\ntools = [\"pay\"]\n");
+        let ask = |body: Value| {
+            let url = format!("{}/responses", toolrein.base_url());
+            let reply =
+                Request::post(&url, body.to_string()).header("authorization", "Bearer sk-test").send();
+            assert_eq!(reply.status, 200, "{}", reply.text());
+            match body["stream"] == true {
+                true => crate::support::responses::events(&reply.text()).pop().unwrap()["response"].clone(),
+                false => reply.json(),
+            }
+        };
+        let body =
+            |input: &str| json!({"model": "m", "input": input, "stream": stream, "tools": [tool("pay")]});
+        let asked = ask(body("Pay 7."));
+        let mut approval = body("yes");
+        approval["previous_response_id"] = asked["id"].clone();
+        let own = ask(approval);
+        assert_eq!(own["output"][0]["name"], "pay", "{own}");
+        let before = upstream.requests().len();
+        let path = format!("/responses/{}", own["id"].as_str().unwrap());
+        let read = get(&toolrein, &path);
+        assert_eq!(read.status, 200, "{}", read.text());
+        for member in ["id", "object", "model", "status", "output"] {
+            assert_eq!(read.json()[member], own[member], "{member}: {}", read.text());
+        }
+        let events =
+            crate::support::responses::events(&get(&toolrein, &format!("{path}?stream=true")).text());
+        assert_eq!(events.last().unwrap()["response"]["output"], own["output"]);
+        assert_eq!(upstream.requests().len(), before, "nothing went upstream");
+        let other = Request::new("GET", &format!("{}{path}", toolrein.base_url()), "");
+        assert_eq!(other.header("authorization", "Bearer sk-other").send().status, 404, "another caller's");
+    }
+}

@@ -238,6 +238,10 @@ fn waiting_for_a_job_that_says_that_it_runs_is_no_loop() {
         |_| json!("Job build-7 is still running."),
         |nth| json!(format!("Status: PROVISIONING\nchecked at 10:00:{nth:02}")),
         |_| json!("Progress: 45%"),
+        |_| json!("HTTP 202 Accepted; retry later (30)"),
+        |nth| json!(format!(r#"{{"status":"active","updated_at":"2026-01-01T00:{nth:02}:07Z"}}"#)),
+        |nth| json!(format!("De taak is nog bezig ({nth} s)")),
+        |nth| json!(format!(r#"{{"estado":"en curso","segundos":{nth}}}"#)),
     ] {
         let agent = Agent { tool: "look", result, ..AGENT };
         assert_undisturbed(&result(1).to_string(), agent);
@@ -299,12 +303,28 @@ fn calls_that_differ_in_a_counter_a_nonce_or_a_time_alone_are_no_progress() {
         (|nth| format!(r#"{{"timestamp":{}}}"#, 1_764_000_001 + 13 * nth), 4),
         (|nth| format!(r#"{{"request_id":"0b8e7d6c-1f2a-4c3d-9e8f-0011223344{nth:02}"}}"#), 4),
         (|nth| format!(r#"{{"n":{nth}}}"#), 7),
+        (|nth| format!(r#"{{"k{nth}":1}}"#), 7),
+        (|nth| format!(r#"{{"at":"2026-01-01T00:{nth:02}:00Z"}}"#), 7),
+        (|nth| format!(r#"{{"q":"{}"}}"#, "!".repeat(nth + 1)), 7),
+        (|nth| format!(r#"{{"q":"{}"}}"#, "🙂".repeat(nth + 1)), 7),
+        (|nth| format!(r#"{{"q":"x{}"}}"#, " ".repeat(nth)), 4),
+        (|nth| format!(r#"{{"note":"try number {nth}"}}"#), 4),
         (|nth| format!(r#"{{"q":"news since {}"}}"#, 1_764_000_001 + 13 * nth), 7),
         (|nth| format!(r#"{{"id":"0b8e7d6c-1f2a-4c3d-9e8f-0011223344{nth:02}"}}"#), 16),
     ] {
         let agent = Agent { tool: "look", arguments, ..AGENT };
         assert_ran(&arguments(1), agent, expected);
         assert_ran(&format!("{} and nothing", arguments(1)), Agent { result: |_| json!("[]"), ..agent }, 4);
+    }
+}
+
+#[test]
+fn a_result_that_repeats_the_counter_of_its_call_is_no_progress() {
+    for result in [(|nth| json!(format!("call {nth} ok"))) as fn(usize) -> Value, |nth| {
+        json!(format!(r#"{{"ok":true,"n":{nth}}}"#))
+    }] {
+        let agent = Agent { tool: "look", arguments: |nth| format!(r#"{{"n":{nth}}}"#), result, ..AGENT };
+        assert_ran(&result(1).to_string(), agent, 7);
     }
 }
 
@@ -325,6 +345,12 @@ fn paging_scanning_and_work_item_by_item_are_progress() {
             |nth| format!(r#"{{"id":"0b8e7d6c-1f2a-4c3d-9e8f-0011223344{nth:02}"}}"#),
             |_| json!("Deleted."),
         ),
+        (
+            "check_slot",
+            |nth| format!(r#"{{"start":"2026-01-01T{:02}:{:02}:00Z"}}"#, 8 + nth / 2, 30 * (nth % 2)),
+            |_| json!("taken"),
+        ),
+        ("look", |nth| format!(r#"{{"n":{nth}}}"#), |nth| json!(format!("row {}", 3 * nth + 1))),
         ("check_seat", |nth| format!(r#"{{"seat":{nth}}}"#), |_| json!("taken")),
         ("roll", |nth| format!(r#"{{"n":{nth}}}"#), |nth| json!(format!("{}", 7 * nth % 6))),
     ] {

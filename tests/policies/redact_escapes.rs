@@ -71,22 +71,30 @@ fn documents() -> Vec<String> {
         format!("GET /?password={}&mail={}&n=1", percent(PASSWORD), percent(MAIL)),
         format!("GET /?password={}&mail={}&n=1", percent(&percent(PASSWORD)), percent(&percent(MAIL))),
         format!("https://user:{}@db.example/x?mail={}", percent(PASSWORD), percent(MAIL)),
+        format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}"),
+        format!("mysql -u root --password {} -h db {}", in_single(PASSWORD), in_single(MAIL)),
+        format!("sshpass -p {} ssh h; mail {}", in_double(PASSWORD), in_double(MAIL)),
+        format!("[\"mysql\",\"--password\",{secret},{mail}]"),
+        format!("<password>{}</password> <m>{}</m>", in_markup(PASSWORD), in_markup(MAIL)),
+        format!("<input name=\"password\" value=\"{}\"> {}", in_markup(PASSWORD), in_markup(MAIL)),
+        format!("<pre>{}</pre>", in_markup(&format!("{{\"password\":{secret},\"mail\":{mail}}}"))),
     ]
 }
 
-/// Documents whose values are found by themselves and within JSON, and not yet within the escapes of a shell or an address.
-fn documents_of_json() -> Vec<String> {
-    let (secret, mail) = (quoted(PASSWORD), quoted(MAIL));
-    vec![format!("{{\"api_key\":[{secret}],\"list\":[{{\"to\":{mail}}}]}}")]
+/// Text as markup writes it, with each other character as an entity.
+fn in_markup(text: &str) -> String {
+    let escape = |letter: char| match letter {
+        '"' => "&quot;".to_owned(),
+        '&' => "&amp;".to_owned(),
+        letter if letter.is_alphanumeric() || letter == ' ' => letter.to_string(),
+        letter => format!("&#{};", u32::from(letter)),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// The documents by themselves, and within another level of escapes.
 fn texts() -> Vec<String> {
     let documents = documents();
-    let of_json = documents_of_json();
-    let within_json = of_json
-        .iter()
-        .flat_map(|document| [json!({"stdout": document, "code": 0}).to_string(), quoted_as_codes(document)]);
     let nested = documents.iter().flat_map(|document| {
         [
             json!({"stdout": document, "code": 0}).to_string(),
@@ -97,7 +105,7 @@ fn texts() -> Vec<String> {
             quoted_as_codes(document),
         ]
     });
-    documents.iter().chain(&of_json).cloned().chain(nested).chain(within_json).collect()
+    documents.iter().cloned().chain(nested).collect()
 }
 
 /// `text` with all escapes of one level resolved, whatever they are.
@@ -229,6 +237,10 @@ fn what_looks_like_an_escape_and_holds_no_secret_is_not_touched() {
         r"C:\Users\anna\new\table100\u1 100%25 and \d+\.\d{2}\b",
         r#"{"re":"^\\d{3}-[a-z]+\\.js$","path":"a\/b\/c"}"#,
         r#"if token == "abc" and password != '' { return "%d%%" }"#,
+        "mkdir -p build/release2024 && ssh -p 2222 host && docker run -p 8080:80 web && cp -p a b",
+        "usage: tool --password FILE --token <token> --api-key $API_KEY -p PORT",
+        r#"<label for="password">Password: 8 characters</label><input name="password" value=""> a &lt; b &amp;amp; c"#,
+        "tokens:\n  - one\n  - two\npasswords: [weak, strong]",
     ]
     .iter()
     .enumerate()

@@ -63,3 +63,27 @@ fn equal_calls_of_two_callers_do_not_share_a_window() {
         .send();
     assert!(other.json()["choices"][0]["message"]["tool_calls"].is_array(), "old calls of unknown time");
 }
+
+#[test]
+fn calls_whose_ids_the_client_has_invented_count_also_after_it_has_trimmed_its_history() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|nth, request| {
+            let arguments = format!("{{\"q\":{nth}}}");
+            Reply::speech(request, &Speech::calls(&[("", "search", &arguments)]))
+        });
+        let program = Toolrein::before(&upstream, TWO_SEARCHES);
+        let mut talk = Talk::new(form);
+        talk.messages.push(serde_json::json!({"role": "assistant", "content": "Nothing yet."}));
+        talk.say("Look again.");
+        for nth in 0..2 {
+            let mut said = talk.ask(&program);
+            assert_eq!(said.calls.len(), 1, "call {nth}");
+            said.calls[0].0 = format!("invented_{nth}");
+            talk.add(&said);
+        }
+        // So that both are known by their new ids.
+        assert!(talk.ask(&program).calls.is_empty(), "two are used up");
+        talk.messages.drain(..2);
+        assert!(talk.ask(&program).calls.is_empty(), "they still are, after another beginning");
+    });
+}

@@ -382,6 +382,19 @@ fn a_store_that_turns_out_to_be_a_cluster_is_not_used_and_named_once() {
 }
 
 #[test]
+fn a_server_that_comes_back_as_a_cluster_is_not_used() {
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let (port, program) = (server.port(), server.share(&upstream, TWO_SEARCHES));
+    is_connected(&program);
+    drop(server);
+    program.wait_for_metric("toolrein_store_up", 0.0);
+    let _cluster = Server::try_cluster_at(port).expect("the port is free again");
+    until("the error", || (lines(&program, CLUSTER) > 0).then_some(()));
+    limits_calls(&program);
+    assert!(program.metric("toolrein_store_up").abs() < 0.5);
+}
+
+#[test]
 fn a_store_that_refuses_a_part_of_a_look_up_counts_as_away() {
     // The first request has no single record to ask for, and MGET asks for these.
     for (refused, count) in [("lrange", 3.0), ("mget", 2.0)] {

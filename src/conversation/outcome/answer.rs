@@ -68,6 +68,18 @@ impl Answer {
         least
     }
 
+    /// Whether two results in `body` are texts that differ in these numbers alone, each pair that of both results.
+    pub fn is_equal_but_for(&self, other: &Self, numbers: &[(i64, i64)], body: &[u8]) -> bool {
+        let is_equal = |one: &Piece, other: &Piece| {
+            one.is_text
+                && other.is_text
+                && likeness::are_equal_but_for(one.span.of(body), other.span.of(body), numbers)
+        };
+        self.others.len() == other.others.len()
+            && self.first.is_some() == other.first.is_some()
+            && iter::zip(self.pieces(), other.pieces()).all(|(one, other)| is_equal(one, other))
+    }
+
     /// How long it is, in bytes as written.
     pub fn bytes(&self) -> usize {
         self.pieces().map(|piece| piece.span.len()).sum()

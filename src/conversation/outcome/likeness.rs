@@ -28,6 +28,8 @@ const MOST_NUMBERS: usize = 3;
 const FEWEST_LETTERS: usize = 20;
 /// As [`FEWEST_LETTERS`], for results that differ in marks alone: marks are seldom the point of a result.
 const FEWEST_BESIDE_MARKS: usize = 8;
+/// The fewest letters of a text that says something: "ok".
+const FEWEST_OF_WORD: usize = 2;
 /// The shortest hexadecimal number that is an id.
 const LEAST_HEX: usize = 16;
 /// How far back the name of a value is looked for.
@@ -118,6 +120,25 @@ pub(super) fn of(one: &[u8], other: &[u8]) -> Likeness {
         }
     }
     walk.result()
+}
+
+/// Whether two texts differ in these numbers alone: where the first has the one of a pair, the second has the other. A text
+/// without a word is the number, such as a die's.
+pub(super) fn are_equal_but_for(one: &[u8], other: &[u8], numbers: &[(i64, i64)]) -> bool {
+    if letters(one) < FEWEST_OF_WORD {
+        return false;
+    }
+    let mut walk = Walk { one, other, at: (0, 0), marks: 0, numbers: 0, masked_letters: 0 };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
+    while walk.skip_equal() {
+        let (first, second) = (token(one, walk.at.0), token(other, walk.at.1));
+        let pair = number(&one[first.clone()]).zip(number(&other[second.clone()]));
+        if !pair.is_some_and(|pair| numbers.contains(&pair)) || (first.end, second.end) == walk.at {
+            return false;
+        }
+        walk.at = (first.end, second.end);
+    }
+    true
 }
 
 struct Walk<'a> {
@@ -332,6 +353,26 @@ mod tests {
         let quoted = |text: &str| crate::wire::json::quote(text);
         assert_eq!(of(quoted(one).as_bytes(), quoted(other).as_bytes()), found, "{one} {other}, quoted");
         found
+    }
+
+    #[test]
+    fn numbers_that_repeat_those_of_the_arguments_are_no_difference() {
+        for (one, other, numbers, expected) in [
+            ("call 7 ok", "call 8 ok", &[(7, 8)][..], true),
+            ("call 9 ok, 9 made", "call 10 ok, 10 made", &[(9, 10)], true),
+            ("call 7 ok", "call 9 ok", &[(7, 8)], false),
+            ("call 7 found 3", "call 8 found 4", &[(7, 8)], false),
+            ("call 7 ok", "call 8 failed", &[(7, 8)], false),
+            ("call 7", "call 7 ok", &[(7, 8)], false),
+            ("x7", "x8", &[(7, 8)], false),
+            ("7", "8", &[(7, 8)], false),
+        ] {
+            assert_eq!(
+                are_equal_but_for(one.as_bytes(), other.as_bytes(), numbers),
+                expected,
+                "{one} {other}"
+            );
+        }
     }
 
     #[test]

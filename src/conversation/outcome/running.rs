@@ -19,7 +19,8 @@ const END_LINES: usize = 3;
 const DEPTH: usize = 5;
 
 /// Members that hold a state, as parts of their names without separators.
-const STATES: [&str; 5] = ["status", "state", "phase", "stage", "progress"];
+const STATES: [&str; 10] =
+    ["status", "state", "phase", "stage", "progress", "estado", "etat", "stato", "zustand", "durum"];
 /// Members that say when to ask again, or how long it takes.
 const WAITS: [&str; 16] = [
     "retryafter",
@@ -46,6 +47,108 @@ const UNTIL_END: [&str; 6] = ["running", "isrunning", "inprogress", "pending", "
 /// Members that hold a sentence for the reader.
 const SENTENCES: [&str; 9] =
     ["message", "msg", "detail", "details", "info", "output", "text", "result", "content"];
+
+/// Words of other languages than English for what goes on.
+const GOES_ON: &[&str] = &[
+    "läuft noch",
+    "wird noch",
+    "in bearbeitung",
+    "wird ausgeführt",
+    "wird gerade",
+    "noch nicht fertig",
+    "noch nicht abgeschlossen",
+    "en cours",
+    "pas encore",
+    "pas terminé",
+    "pas fini",
+    "en attente",
+    "en curso",
+    "en proceso",
+    "ejecutándose",
+    "en ejecución",
+    "aún no ha terminado",
+    "procesándose",
+    "em andamento",
+    "em execução",
+    "sendo executad",
+    "sendo processad",
+    "em processamento",
+    "in corso",
+    "in esecuzione",
+    "in elaborazione",
+    "nog bezig",
+    "wordt uitgevoerd",
+    "wordt nog",
+    "nog niet klaar",
+    "nadal trwa",
+    "w toku",
+    "w trakcie",
+    "jest wykonywan",
+    "körs fortfarande",
+    "pågår",
+    "kører stadig",
+    "kjører fortsatt",
+    "käynnissä",
+    "çalışıyor",
+    "devam ediyor",
+    "işleniyor",
+    "probíhá",
+    "folyamatban",
+    "în curs",
+    "σε εξέλιξη",
+    "выполняется",
+    "обрабатывается",
+    "в процессе",
+    "в очереди",
+    "виконується",
+    "триває",
+    "قيد التنفيذ",
+    "قيد المعالجة",
+    "جارٍ",
+    "बाकी है",
+    "चल रहा",
+    "जारी है",
+    "đang chạy",
+    "đang xử lý",
+    "đang thực hiện",
+    "กำลัง",
+    "sedang berjalan",
+    "sedang diproses",
+    "masih berjalan",
+    "运行中",
+    "正在运行",
+    "进行中",
+    "处理中",
+    "执行中",
+    "排队中",
+    "尚未完成",
+    "執行中",
+    "處理中",
+    "実行中",
+    "処理中",
+    "待機中",
+    "진행 중",
+    "처리 중",
+    "실행 중",
+    "대기 중",
+];
+/// Words of other languages for what failed.
+const ENDS: [&str; 14] = [
+    "fehler",
+    "erreur",
+    "error",
+    "erro",
+    "errore",
+    "fout",
+    "błąd",
+    "virhe",
+    "hata",
+    "ошибк",
+    "失败",
+    "失敗",
+    "실패",
+    "エラー",
+];
 
 /// Whether a result that is JSON says so; `None` where it is no JSON.
 pub(super) fn in_json(text: &str) -> Option<bool> {
@@ -83,7 +186,7 @@ fn of_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobSta
             JobState::Unknown => {}
         }
     }
-    if found == JobState::Running || has_part_done(members) {
+    if found == JobState::Running || has_part_done(members) || is_active_since(members) {
         return JobState::Running;
     }
     let is_running = |value| of_value(value, depth, listed) == JobState::Running;
@@ -122,7 +225,10 @@ fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
         Value::Number(code) if holds(&STATES) && matches!(code.as_u64(), Some(102 | 202)) => {
             JobState::Running
         }
-        Value::String(state) if holds(&STATES) => of_state(state),
+        Value::String(state) if holds(&STATES) => match of_state(state) {
+            JobState::Unknown if says_so_elsewhere(state) => JobState::Running,
+            state => state,
+        },
         Value::String(text) if !listed && is(&SENTENCES) && says_text(text) => JobState::Running,
         _ => JobState::Unknown,
     }
@@ -131,6 +237,29 @@ fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
 fn is_share_done(name: &str) -> bool {
     let is_percent = name.contains("percent") || name.contains("pct");
     is_percent && ["complete", "done", "finished"].iter().any(|end| name.contains(end))
+}
+
+/// Whether an object says no more than that something is active, and when it was looked at or changed: one with a name
+/// or another text is a record of a person or a thing.
+fn is_active_since(members: &Map<String, Value>) -> bool {
+    const ACTIVE: [&str; 3] = ["active", "alive", "live"];
+    let is_state = |key: &str| STATES.contains(&key.to_ascii_lowercase().as_str());
+    let is_time = |key: &str| {
+        let key = key.to_ascii_lowercase();
+        ["_at", "at", "time", "elapsed", "since", "seconds", "heartbeat", "ts"]
+            .iter()
+            .any(|end| key.ends_with(end))
+    };
+    let is_id = |key: &str| key.to_ascii_lowercase().ends_with("id");
+    let is_active = |value: &Value| {
+        value.as_str().is_some_and(|state| ACTIVE.iter().any(|known| state.eq_ignore_ascii_case(known)))
+    };
+    let is_plain = |(key, value): (&String, &Value)| {
+        (is_state(key) && is_active(value)) || is_time(key) || is_id(key) || value.is_number()
+    };
+    members.iter().any(|(key, value)| is_state(key) && is_active(value))
+        && members.keys().any(|key| is_time(key))
+        && members.iter().all(is_plain)
 }
 
 /// Whether an object counts parts and some of them are open: `{"done":3,"total":10}`.
@@ -186,36 +315,9 @@ pub(super) fn says_text(text: &str) -> bool {
 
 /// Whether a short text says in another language than English that something goes on.
 fn says_so_elsewhere(text: &str) -> bool {
-    const GOES_ON: [&str; 24] = [
-        "läuft noch",
-        "wird noch",
-        "in bearbeitung",
-        "wird ausgeführt",
-        "noch nicht fertig",
-        "noch nicht abgeschlossen",
-        "en cours",
-        "pas encore",
-        "en curso",
-        "en proceso",
-        "ejecutándose",
-        "em andamento",
-        "em execução",
-        "in corso",
-        "выполняется",
-        "обрабатывается",
-        "运行中",
-        "进行中",
-        "处理中",
-        "执行中",
-        "実行中",
-        "処理中",
-        "진행 중",
-        "처리 중",
-    ];
-    const ENDS: [&str; 8] = ["fehler", "erreur", "error", "erro", "ошибк", "失败", "失敗", "실패"];
     let text = text.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
-    text.len() <= LONGEST_TEXT && has(&GOES_ON) && !has(&ENDS)
+    text.len() <= LONGEST_TEXT && has(GOES_ON) && !has(&ENDS)
 }
 
 /// The state in a line that names it: `Status: RUNNING`, `state=queued`, `<status>running</status>`.
@@ -328,6 +430,7 @@ fn asks_to_wait(words: &[String]) -> bool {
         match (pair[0].as_str(), pair[1].as_str()) {
             ("please", "wait") | ("check", "back") | ("queue", "position") => true,
             ("try" | "check" | "ask" | "poll", "again") => matches!(next, "in" | "later" | "after" | "soon"),
+            ("retry", "later") | ("202", "accepted") => true,
             ("retry", "after" | "in") => next.starts_with(|char: char| char.is_ascii_digit()),
             _ => false,
         }
@@ -377,6 +480,16 @@ mod tests {
             r#"{"done":3,"total":10}"#,
             r#"{"content":[{"type":"text","text":"{\"state\":\"queued\"}"}]}"#,
             r#"{"code":202,"statusCode":202}"#,
+            "HTTP 202 Accepted; retry later (30)",
+            r#"{"status":"active","updated_at":"2026-01-01T00:07:07Z"}"#,
+            r#"{"id":"j7","state":"Active","elapsed_seconds":30}"#,
+            r#"{"estado":"en curso","segundos":30}"#,
+            r#"{"status":"in Bearbeitung","seit":30}"#,
+            "L'operazione è ancora in esecuzione (30 s)",
+            "De taak is nog bezig (30 s)",
+            "Zadanie nadal trwa (30 s)",
+            "Görev hâlâ çalışıyor (30 sn)",
+            "작업이 아직 실행 중입니다 (30초)",
             "Status: RUNNING",
             "Job build-7\nState: queued (position 3)\nOwner: me",
             "<status>running</status>",
@@ -410,6 +523,10 @@ mod tests {
             r#"{"done":true,"progress":40}"#,
             r#"{"progress":100}"#,
             r#"{"status":"active","name":"Ann"}"#,
+            r#"{"status":"active","name":"Ann","updated_at":"2026-01-01T00:07:07Z"}"#,
+            r#"{"status":"active"}"#,
+            r#"{"estado":"terminado","segundos":30}"#,
+            "Fehler: die Aufgabe läuft noch",
             r#"{"status":"ok","rows":[{"title":"x","completed":false}]}"#,
             r#"{"status":200}"#,
             r#"{"discount_percent":10}"#,

@@ -6,17 +6,17 @@ use super::super::error::UpstreamError;
 use super::simple::SimpleText;
 use super::{MESSAGES, is_about_content, is_about_the_caller};
 
-const CHOICE: &str = "tool choice|toolchoice|tools choice|function choice|allowed tools|function calling config|\
+const CHOICE: &str = "tool choice|toolchoice|tool selection|tools choice|function choice|allowed tools|function calling config|\
     function calling mode|forced function|forced tool|forced tools|force tool|forces tool|forcing tool|\
     forced tool use|forced function calling|force function|forces a tool|forcing a tool";
 const DENIAL: &str = "not|no|cannot|cant|only|must|may not|unsupported|invalid|incompatible|unexpected|unknown|unrecognized|\
     unrecognised|conflict*|doesnt|isnt|dont|illegal|bad|disabled|forbidden|fail*|error|extra|permitted|\
-    expected|should|unable|wrong|mismatch*|disallowed|rejected|unavailable|exclusive|不支持|无效";
+    expected|should|unable|wrong|mismatch*|disallowed|rejected|unavailable|exclusive|refus*|impossible|不支持|无效";
 /// A choice that names no declared tool, needs tools, or was not followed by the model; or a server without tools.
 const OTHER: &str = "not found|found in|not in tools|not declared|undeclared|not defined|does not exist|doesnt exist|no such|\
     did not call|didnt call|model did not|without tools|tools must be|tools is empty|when tools|\
-    when using tool choice|requires tools|require tools|needs tools|tools are specified|tools is not|\
-    tools to be|tools are not|parser|jinja|schema|rate limit*|quota|failed generation";
+    when using tool choice|requires tools|require tools|needs tools|tools are specified|tools is not set|tools is not spec*|tools is not prov*|\
+    tools is not empty|tools to be|tools are not set|tools are not spec*|tools are not prov*|parser|jinja|schema|rate limit*|quota|failed generation";
 
 /// Whether the error objects to the choice of tool. `status`: the HTTP status that it came with, 200 inside a stream.
 #[must_use]
@@ -26,8 +26,26 @@ pub fn objects_to_choice(status: u16, error: &UpstreamError) -> bool {
     }
     let is_blamed = error.param.as_deref().is_some_and(|param| param.starts_with("tool_choice"));
     let mut texts = error.messages.iter().take(MESSAGES).map(|text| SimpleText::new(text));
-    let names_it = |text: &SimpleText| text.says(CHOICE) || text.contains("tool choice");
-    texts.any(|text| !text.says(OTHER) && (is_blamed || (names_it(&text) && text.says(DENIAL))))
+    let objects = |text: &SimpleText| lists_values(text) || (names_choice(text) && text.says(DENIAL));
+    texts.any(|text| !text.says(OTHER) && (is_blamed || objects(&text)))
+}
+
+/// Whether the text lists values that a choice of tool may have.
+fn lists_values(text: &SimpleText) -> bool {
+    text.says("auto") && text.says("required|any|none")
+}
+
+/// Whether the text names the choice of tool: as a member, or as what it does to the model.
+fn names_choice(text: &SimpleText) -> bool {
+    const FORCE: &str = "forc*|mandatory|compulsory|compel*|oblig*|requiring|required is|must call|required tool|\
+        required tools|required function*|required call*";
+    const TOOL: &str = "tool|tools|function|functions|call|calls";
+    let sets_mode = text.contains("calling config|tool config|toolconfig") && text.says("any|mode|none");
+    text.says(CHOICE)
+        || text.contains("tool choice")
+        || sets_mode
+        || (text.says("function call") && text.says("object|string") && !text.says("argument*"))
+        || (text.says(FORCE) && text.says(TOOL))
 }
 
 /// Whether the error objects to a member of the top object, by one of its `names` in the words of [`SimpleText`]. Only for

@@ -81,7 +81,10 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         "SUPPORTED",
         &["supported", "support", "available", "enabled", "allowed", "permitted", "implemented", "accepted"],
     ),
-    ("UNSUPPORTED", &["unsupported", "unavailable", "disabled", "not supported"]),
+    (
+        "UNSUPPORTED",
+        &["unsupported", "unavailable", "disabled", "not supported", "turned off", "switched off"],
+    ),
     ("NONE", &["no", "none", "neither"]),
     (
         "UNKNOWN",

@@ -5,33 +5,36 @@ use super::simple::SimpleText;
 
 /// What a request sends to the model.
 const INPUT: &str = "prompt|prompts|input|inputs|messages|conversation|chat history|sequence|sequences|dialogue|\
-    transcript|message history|you sent|you passed|tokens in|tokens in request|tokens in the request|tokens in your request";
+    transcript|message history|message list|chat|your history|n tokens|num tokens|you sent|you passed|tokens in|tokens in request|tokens in the request|tokens in your request";
 /// Words that may mean the input, where no output is mentioned.
 const REQUEST: &str = "request|requested|text|total tokens|token count|content";
 /// What the model writes.
 const OUTPUT: &str = "max tokens|maximum tokens|max completion tokens|max output tokens|max new tokens|completion tokens|\
     output tokens|new tokens|completion|generation|output";
-const UNIT: &str = "token|tokens|context length|context window|context size|context limit|context len|context exceed*|\
+const UNIT: &str = "token|tokens|tok|toks|context length|context window|context size|context limit|context len|context exceed*|\
     context overflow*|context budget|n ctx|num ctx|model len|model length|input length|prompt length|sequence length|\
-    messages length|input size|prompt size";
+    messages length|input size|prompt size|window|length of input|length of prompt|length of the input|\
+    length of the prompt";
 const EXCESS: &str = "exceed*|overflow*|surpass*|too long|too large|too many|too big|longer than|larger than|greater than|\
-    more than|higher than|bigger than|beyond|above|over the|over by|not fit|doesnt fit|cannot fit|cant fit|\
+    more than|higher than|bigger than|beyond|above|over the|over by|full|exhausted|no longer fit*|must be below|not fit|doesnt fit|cannot fit|cant fit|\
     no room|not enough|reduce|shorten*|truncate|less than|at most|must be <|>|out of context|run out|\
     ran out|reached";
 const LIMIT: &str = "max|maximum|limit|limits|limited|window|capacity|allowed|allows|accepts|accept|supports|support|supported|ceiling|cap|at most|up to|\
-    configured|available|size|length|len|n ctx|num ctx|threshold|less than|fewer than|must be|must have";
+    configured|available|size|length|len|n ctx|num ctx|threshold|less than|fewer than|must be|must have|hold|holds|\
+    can read|reads|fit|fits|most|memory|can take|takes";
 /// Words that are an excess and a limit at once.
-const TOO_LONG: &str = "too long|too many|too large|too big|exceed*|overflow*|>";
+const TOO_LONG: &str = "too long|too many|too large|too big|exceed*|overflow*|full|exhausted|no longer fit*|not fit|\
+    doesnt fit|cannot fit|cant fit|reduce|longer than|>";
 /// Of rates, prices and plans, of time, and of sizes that are no context.
 const OTHER: &str = "per minute|per min|per hour|per day|per second|per month|tpm|tpd|rpm|rate limit*|rate limited|quota|\
-    credit|credits|balance|afford|billing|max budget|budget has|budget limit|spending|budget tokens|plan|subscription|tier|throttl*|deadline|\
+    credit|credits|balance|afford|billing|max budget|budget has|budget limit|spending|budget tokens|thinking|reasoning|plan|subscription|tier|throttl*|deadline|\
     timeout|timed out|concurrency|schema|schemas|array too long|string too long|stop sequences|cache key|\
     logprobs";
 /// Parts of a request that a shorter history does not shorten; an error about the whole may name them too.
 const PARTS: &str = "image|images|audio|file|files|bytes|mb|kb|tools|tool|function|functions|cached|document|embedding|\
     embeddings";
 /// Words for a length without a unit.
-const LENGTH: &str = "too long|max length|maximum length";
+const LENGTH: &str = "too long|max length|maximum length|no longer fit*";
 /// The least number that can be a length of a context.
 const LEAST: u64 = 256;
 
@@ -43,14 +46,18 @@ pub(super) fn says_too_long(text: &str) -> bool {
         return false;
     }
     let (input, output) = (simple.says(INPUT), simple.says(OUTPUT));
-    let is_of_input = input || (!output && (simple.says("context") || simple.says(REQUEST)));
+    let lengths = || simple.numbers().filter(|number| *number >= LEAST).count();
+    // Two lengths in tokens and no word of an output: the longer one is that of the input.
+    let are_compared = || simple.says("tokens|tok|toks") && lengths() >= 2;
+    let is_of_input =
+        input || (!output && (simple.says("context|window") || simple.says(REQUEST) || are_compared()));
     let is_length = simple.says(UNIT) || (input && simple.says(LENGTH) && !is_of_a_part(&simple));
     if !is_of_input || !is_length {
         return is_foreign(text);
     }
     let has_limit = simple.says(LIMIT);
     let has_excess = simple.says(EXCESS) && (has_limit || simple.says(TOO_LONG));
-    has_excess || (has_limit && simple.numbers().filter(|number| *number >= LEAST).count() >= 2)
+    has_excess || (has_limit && lengths() >= 2)
 }
 
 /// Whether a length is one of a name, an id or another short text.

@@ -173,10 +173,34 @@ pub(super) const RULES: &[Rule] = &[
         .not_after(CONDITION),
     rule(
         Tools,
-        "no|lacks|lack|lacking ~ TOOLS ~ support|capability",
+        "no|lacks|lack|lacking ~ TOOLS ~ support|capability|capabilities|ability|abilities|feature|functionality",
         "phi-4 has no function-calling support",
     )
     .not_after(CONDITION),
+    rule(
+        Tools,
+        "model|deployment|endpoint|engine|provider|server|checkpoint * lacks|lack|lacking ~ TOOLS",
+        "This model lacks function calling",
+    )
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "TOOLS ~ capability|feature|functionality|ability|support ~ missing|lacking|absent",
+        "Function calling: feature missing on this model",
+    )
+    .not_before(KIND)
+    .not_after(CONDITION),
+    rule(
+        Tools,
+        "incapable|unable of|to ~ use|using|call|calling|handle|handling ~ TOOLS",
+        "The model is incapable of using tools",
+    )
+    .not_after(CONDITION),
+    rule(Tools, "incapable of ~ TOOLS", "Model is incapable of function calling").not_after(CONDITION),
+    rule(Tools, "TOOLS ~ model ~ incapable", "tools: model incapable").not_after(CONDITION),
+    rule(Tools, "TOOLS ~ beyond|outside ~ model|deployment", "Tool calls are beyond this model")
+        .not_before(KIND)
+        .not_after(CONDITION),
     rule(
         Tools,
         "TOOLS ~ capability|feature|functionality ~ NOT ~ SUPPORTED",
@@ -274,8 +298,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(ToolChoice, "TOOLS mode any ~ NOT ~ SUPPORTED", "Function calling mode `ANY` is not enabled"),
     rule(ToolHistory, "TOOLMESSAGE ~ NOT ~ SUPPORTED", "Tool messages are not supported")
+        .not_before(&["multimodal|image|images|picture|pictures|media|visual"])
         .not_after(&["image|images|audio|must|after|when"]),
-    rule(ToolHistory, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported"),
+    rule(ToolHistory, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported")
+        .not_before(&["multimodal|image|images|picture|pictures|media|visual"]),
     rule(ToolHistory, "NOT ~ SUPPORT ~ TOOLMESSAGE", "This template does not support tool messages")
         .not_after(&["image|images|audio|when"]),
     rule(

@@ -33,8 +33,8 @@ impl SimpleText {
         }
         let mut text = String::with_capacity(spaced.len() + 2);
         for word in spaced.split_whitespace() {
-            // A name or a date with its digits stays one word.
-            let is_whole = word.contains(|c: char| c.is_ascii_digit());
+            // A name or a date with its digits stays one word, a number and its unit do not.
+            let is_whole = word.contains(|c: char| c.is_ascii_digit()) && !is_number_with_unit(word);
             let parts = word.split(|c| matches!(c, '-' | '/') && !is_whole);
             for part in parts.map(without_edges).filter(|part| !part.is_empty()) {
                 text.push(' ');
@@ -70,7 +70,7 @@ impl SimpleText {
 
     /// The numbers that stand alone: `131,072`, `128k`, but no part of a name.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.words().filter_map(|word| {
+        self.words().flat_map(|word| word.split('/')).filter_map(|word| {
             let (digits, unit) = match word.strip_suffix('k') {
                 Some(digits) => (digits, 1_000),
                 None => word.strip_suffix('m').map_or((word, 1), |digits| (digits, 1_000_000)),
@@ -79,6 +79,15 @@ impl SimpleText {
             digits.replace(',', "").parse::<u64>().ok().filter(|_| is_number)?.checked_mul(unit)
         })
     }
+}
+
+/// Whether the word is a number and its unit: `131072-token`.
+fn is_number_with_unit(word: &str) -> bool {
+    let parts = word.split_once('-');
+    parts.is_some_and(|(number, unit)| {
+        number.bytes().all(|byte| byte.is_ascii_digit() || byte == b',')
+            && unit.bytes().all(|byte| byte.is_ascii_lowercase())
+    })
 }
 
 /// A word without the marks around it; a path keeps its brackets.

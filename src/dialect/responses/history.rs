@@ -29,6 +29,9 @@ pub struct Known {
     /// Items that the upstream needs before those that the client sends next: results of blocked calls, and what was said
     /// since its last reply.
     pub owed: Vec<Box<RawValue>>,
+    /// The response as the client has it, where toolrein made it and the upstream keeps none for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_reply: Option<Box<RawValue>>,
 }
 
 impl Known {
@@ -45,7 +48,14 @@ impl Known {
         let mut items: Vec<Box<RawValue>> = sent(request, body).iter().filter_map(kept).collect();
         items.extend(shown.iter().filter_map(short));
         bound(&mut items);
-        Self { upstream_id, items, owed: owed.iter().filter_map(|item| raw(item)).collect() }
+        let owed = owed.iter().filter_map(|item| raw(item)).collect();
+        Self { upstream_id, items, owed, own_reply: None }
+    }
+
+    /// The same, after a reply of toolrein's own that no upstream keeps.
+    #[must_use]
+    pub fn with_own_reply(self, response: &[u8]) -> Self {
+        Self { own_reply: raw(response), ..self }
     }
 
     /// As the state store keeps it.
@@ -58,6 +68,12 @@ impl Known {
 pub fn upstream_id(known: &[u8]) -> Option<String> {
     let known: Known = serde_json::from_slice(known).ok()?;
     Some(known.upstream_id).filter(|id| !id.is_empty())
+}
+
+/// The response of toolrein's own that a client reads again by its id, from what is known of its conversation.
+pub fn own_reply(known: &[u8]) -> Option<Bytes> {
+    let known: Known = serde_json::from_slice(known).ok()?;
+    Some(Bytes::from(known.own_reply?.get().to_owned()))
 }
 
 /// The state of the upstream after a request that was not sent to it: the id of its last reply, empty where it has none, and

@@ -14,7 +14,8 @@ pub mod rounds;
 mod stored;
 mod write;
 
-pub use history::upstream_id;
+pub use history::{own_reply, upstream_id};
+pub use reply::convert::stream_of_response;
 pub use request::parse;
 pub use stored::{StoredReply, is_ended, read_stored, record_blocked, request_of};
 pub use write::write;

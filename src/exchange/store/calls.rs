@@ -38,11 +38,6 @@ impl CallNames {
     pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript<'_>) -> News {
         let mut others = facts.released.split_off(self.named.min(facts.released.len()));
         let nameless = others.split_off(self.named.min(others.len()));
-        let renumbered = transcript.newest_calls(self.named).zip(&mut facts.released).zip(others);
-        for ((call, known), same) in renumbered.filter(|((_, known), _)| known.is_none()) {
-            let own = |release: &Release| Release { context: call.context, ..*release };
-            *known = same.map(|same| same.iter().map(own).collect());
-        }
         let mut news = News::default();
         let newest = transcript.newest_calls(self.named).zip(&mut facts.released).zip(nameless);
         for ((call, known), nameless) in newest.filter(|((_, known), _)| known.is_none()) {
@@ -50,6 +45,12 @@ impl CallNames {
             let own = of_context(&nameless, call.context);
             news.released.extend(own.iter().map(|release| (call.key, *release)));
             *known = Some(own);
+        }
+        // After those without ids, which are stored under their new ids: these are found by what was before them alone.
+        let renumbered = transcript.newest_calls(self.named).zip(&mut facts.released).zip(others);
+        for ((call, known), same) in renumbered.filter(|((_, known), _)| known.is_none()) {
+            let own = |release: &Release| Release { context: call.context, ..*release };
+            *known = same.map(|same| same.iter().map(own).collect());
         }
         news
     }

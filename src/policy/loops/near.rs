@@ -6,8 +6,8 @@ mod noise;
 
 use crate::conversation::call::WrittenArguments;
 use crate::plan::work::step;
-use noise::{Noise, is_counter_name, is_noise_name, without_noise};
-use serde_json::Value;
+use noise::{Noise, counted_name, is_counter_name, is_noise_name, minutes_of, without_noise};
+use serde_json::{Map, Value};
 use std::sync::{Arc, OnceLock};
 
 /// The longest arguments that are compared by their words, in bytes: longer ones are files, not questions.
@@ -39,8 +39,10 @@ pub enum Nearness {
 pub struct Words {
     /// The length of the arguments as they are written, in bytes.
     bytes: usize,
-    /// Each text without repeated blanks and marks; `None` where a text has no letter or digit.
-    spelling: Option<Value>,
+    /// Each text without repeated blanks and marks.
+    spelling: Value,
+    /// Every text has a letter or a digit: where one has none, its marks may count.
+    is_worded: bool,
     /// Each text as its words in order: as it is, and without what [`Nearness`] leaves out.
     forms: [Value; 4],
     /// The counts that [`Nearness::Count`] leaves out, in the order of their names.
@@ -81,13 +83,13 @@ impl Words {
             value
         });
         let mut spelling = value;
-        let spelling = remove_repeated_marks(&mut spelling).then_some(spelling);
-        Some(Self { bytes: arguments.len(), spelling, forms, counts })
+        let is_worded = remove_repeated_marks(&mut spelling);
+        Some(Self { bytes: arguments.len(), spelling, is_worded, forms, counts })
     }
 
     fn nearness(&self, other: &Self) -> Option<Nearness> {
-        if self.spelling.is_some() && self.spelling == other.spelling {
-            return Some(Nearness::Noise);
+        if self.spelling == other.spelling {
+            return Some(if self.is_worded { Nearness::Noise } else { Nearness::Count });
         }
         let is_equal = |at: usize| self.forms[at] == other.forms[at];
         // As many letters and digits, give or take what is written in another way.
@@ -104,6 +106,13 @@ impl Words {
             return Some(Nearness::Count);
         }
         is_equal(3).then_some(Nearness::Id)
+    }
+
+    /// The counts of these and of `other`, where they ask for the same but for them.
+    pub fn counts_beside<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (i64, i64)> + 'a {
+        let is_near = self.nearness(other) == Some(Nearness::Count);
+        let counts = self.counts.iter().zip(&other.counts).filter(move |_| is_near);
+        counts.map(|((_, one), (_, other))| (*one, *other))
     }
 
     /// Whether the counts are equal or one apart: others are chosen.
@@ -124,6 +133,9 @@ fn put_in_order(value: &mut Value, noise: Option<Noise>, counts: &mut Vec<(Strin
         Value::Array(values) => values.iter_mut().for_each(|value| put_in_order(value, noise, counts)),
         Value::Object(members) => {
             members.retain(|name, value| !is_noise(name, value, noise, counts));
+            if noise >= Some(Noise::Count) {
+                remove_count_of_name(members, counts);
+            }
             members.values_mut().for_each(|value| put_in_order(value, noise, counts));
         }
         Value::Number(number) if noise >= Some(Noise::Count) => {
@@ -136,6 +148,19 @@ fn put_in_order(value: &mut Value, noise: Option<Noise>, counts: &mut Vec<(Strin
     }
 }
 
+/// Takes the number out of a member's name, `k7`, where it is the only one with a number: several are a list.
+fn remove_count_of_name(members: &mut Map<String, Value>, counts: &mut Vec<(String, i64)>) {
+    let mut counted = members.keys().filter_map(|name| Some((name, counted_name(name)?)));
+    let (Some((name, (plain, count))), None) = (counted.next(), counted.next()) else { return };
+    let (name, plain) = (name.clone(), plain.to_owned());
+    if !members.contains_key(&plain)
+        && let Some(value) = members.remove(&name)
+    {
+        counts.push((plain.clone(), count));
+        members.insert(plain, value);
+    }
+}
+
 /// Whether a member is `noise` as a whole; a count is added to `counts`.
 fn is_noise(name: &str, value: &Value, noise: Option<Noise>, counts: &mut Vec<(String, i64)>) -> bool {
     let is_scalar = value.is_string() || value.is_number();
@@ -145,8 +170,11 @@ fn is_noise(name: &str, value: &Value, noise: Option<Noise>, counts: &mut Vec<(S
     if is_noise_name(name) {
         return true;
     }
-    let count = value.as_i64().or_else(|| value.as_str()?.trim().parse().ok());
-    match count.filter(|_| noise >= Some(Noise::Count) && is_counter_name(name)) {
+    let count = || value.as_i64().or_else(|| value.as_str()?.trim().parse().ok());
+    // A time of whole minutes may be chosen, such as the beginning of an appointment: the next minute is not.
+    let minutes = || value.as_str().map_or_else(|| minutes_of(&value.to_string()), minutes_of);
+    let count = if is_counter_name(name) { count() } else { minutes() };
+    match count.filter(|_| noise >= Some(Noise::Count)) {
         Some(count) => {
             counts.push((name.to_owned(), count));
             true
@@ -167,14 +195,22 @@ fn remove_repeated_marks(value: &mut Value) -> bool {
                     out.push(char);
                 }
             }
-            out.truncate(out.trim_end_matches(|char: char| !char.is_alphanumeric()).len());
+            let worded = out.trim_end_matches(|char: char| !char.is_alphanumeric()).len();
+            if worded > 0 {
+                out.truncate(worded);
+            }
             *text = out;
-            !text.is_empty()
+            worded > 0
         }
-        Value::Array(values) => values.iter_mut().all(remove_repeated_marks),
-        Value::Object(members) => members.values_mut().all(remove_repeated_marks),
+        Value::Array(values) => all_worded(values.iter_mut()),
+        Value::Object(members) => all_worded(members.values_mut()),
         _ => true,
     }
+}
+
+/// As [`remove_repeated_marks`], for each of `values`.
+fn all_worded<'a>(values: impl Iterator<Item = &'a mut Value>) -> bool {
+    values.fold(true, |all, value| remove_repeated_marks(value) && all)
 }
 
 /// The words and numbers of a text, in lower case and in order. A text without any is its own only word.
@@ -199,6 +235,29 @@ mod tests {
     fn nearness(one: &str, other: &str) -> Option<Nearness> {
         let [one, other] = [one, other].map(Words::of);
         one.zip(other).and_then(|(one, other)| one.nearness(&other))
+    }
+
+    #[test]
+    fn counts_in_names_minutes_and_marks_alone_are_counts() {
+        for (one, other, near) in [
+            (r#"{"k7":1}"#, r#"{"k8":1}"#, true),
+            (r#"{"a":{"try_9":"x"}}"#, r#"{"a":{"try_10":"x"}}"#, true),
+            (r#"{"k7":1}"#, r#"{"k9":1}"#, false),
+            (r#"{"k7":1}"#, r#"{"k8":2}"#, false),
+            (r#"{"x1":1,"x2":2}"#, r#"{"x2":1,"x3":2}"#, false),
+            (r#"{"at":"2026-01-01T00:07:00Z"}"#, r#"{"at":"2026-01-01T00:08:00Z"}"#, true),
+            (r#"{"at":"2026-01-01T00:59:00+01:00"}"#, r#"{"at":"2026-01-01T01:00:00+01:00"}"#, true),
+            (r#"{"at":"10:07"}"#, r#"{"at":"10:08"}"#, true),
+            (r#"{"at":1767225600}"#, r#"{"at":1767225660}"#, true),
+            (r#"{"at":"2026-01-01T08:00:00Z"}"#, r#"{"at":"2026-01-01T08:30:00Z"}"#, false),
+            (r#"{"at":"2026-01-01"}"#, r#"{"at":"2026-01-02"}"#, false),
+            (r#"{"q":"!!"}"#, r#"{"q":"!!!"}"#, true),
+            (r#"{"q":" "}"#, r#"{"q":"  "}"#, true),
+            (r#"{"q":"🙂"}"#, r#"{"q":"🙂🙂"}"#, true),
+            (r#"{"op":"+"}"#, r#"{"op":"-"}"#, false),
+        ] {
+            assert_eq!(nearness(one, other), near.then_some(Nearness::Count), "{one} {other}");
+        }
     }
 
     #[test]

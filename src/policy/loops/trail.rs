@@ -124,6 +124,9 @@ const CONFIRMATION: usize = 24;
 /// The same for calls with other arguments: many actions and errors have one text of a line.
 const SUBSTANCE: usize = 200;
 
+/// By how many bytes results may differ in length that repeat the counts of their arguments: each count may get a digit.
+const LONGEST_COUNT: usize = 4;
+
 /// The kind of a result, as far as it matters for advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -194,7 +197,11 @@ impl Step {
         if self.tool != before.tool {
             return None;
         }
-        let results = match self.answer.likeness(&before.answer, body) {
+        let alike = match self.answer.likeness(&before.answer, body) {
+            Likeness::None | Likeness::ButForNumbers if self.echoes(before, body) => Likeness::ButForMarks,
+            alike => alike,
+        };
+        let results = match alike {
             Likeness::None => return None,
             alike => alike.min(self.following.likeness(&before.following, body)),
         };
@@ -205,6 +212,22 @@ impl Step {
             _ => self.other_arguments(before, results)?,
         };
         Some(Manner { arguments, results, waits: self.pace(before) })
+    }
+
+    /// Whether the results differ in the counts of the arguments alone, which they repeat.
+    fn echoes(&self, before: &Self, body: &[u8]) -> bool {
+        let (longer, shorter) = (self.answer.bytes(), before.answer.bytes());
+        if self.arguments == before.arguments
+            || longer > SUBSTANCE
+            || longer.abs_diff(shorter) > LONGEST_COUNT
+        {
+            return false;
+        }
+        let words = |step: &Self| step.text.clone();
+        let (Some(own), Some(other)) = (words(self), words(before)) else { return false };
+        let (Some(own), Some(other)) = (own.words(), other.words()) else { return false };
+        let counts: Vec<(i64, i64)> = own.counts_beside(other).collect();
+        !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts, body)
     }
 
     /// How this step with other arguments than those of the step `before`, but an equal result, repeats it.

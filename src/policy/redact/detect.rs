@@ -1,10 +1,10 @@
 //! The detector of values that the model must not read: all rules over each layer of a decoded text, in time linear in its
 //! length. What is found is a list of ranges; what becomes of them is not decided here.
 
-use super::named::{holds_secret, is_secret_name, named};
+use super::named::{holds_secret, is_secret_name, named, of_commands, value_of_argument};
 use super::rules::{Kind, RULES, Rule};
 use crate::plan::placeholders::{Occurrence, merged};
-use crate::wire::decoded::Decoded;
+use crate::wire::decoded::{Decoded, JsonString};
 use memchr::memmem;
 use regex::Regex;
 use std::ops::Range;
@@ -106,6 +106,7 @@ impl Detector {
         if self.kinds.contains(&Kind::Secret) {
             self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(of_commands(text), What::Kind(Kind::Secret), text, &mut found);
         }
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
             let may_occur = match rule.needs {
@@ -155,18 +156,34 @@ fn touches(all: &[Found], range: &Range<usize>) -> bool {
     all.get(first).is_some_and(|one| one.range.start < range.end)
 }
 
-/// The strings of documents that their members' names call secret, each whole.
+/// The strings of documents that their members' names call secret, each whole, and the arguments of commands that are.
 fn named_strings<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Found> + 'a {
-    let first = text.layer(0);
-    let is_secret = |name: &Range<usize>, value: &Range<usize>| {
-        is_secret_name(&first[name.clone()]) && holds_secret(&first[value.clone()])
-    };
-    let secret = text
-        .strings()
-        .iter()
-        .filter(move |string| string.name.as_ref().is_some_and(|name| is_secret(name, &string.range)));
-    let sources = secret.flat_map(|string| text.sources(0, string.range.clone()));
+    let (first, strings) = (text.layer(0), text.strings());
+    let secret = strings.iter().enumerate().filter_map(move |(at, string)| {
+        let value = &first[string.range.clone()];
+        let is_named = string.name.as_ref().is_some_and(|name| is_secret_name(&first[name.clone()]));
+        let start = match value_of_argument(value) {
+            Some(start) if start < value.len() => start,
+            _ if is_named
+                || at.checked_sub(1).is_some_and(|before| names_next(first, &strings[before..=at])) =>
+            {
+                0
+            }
+            _ => return None,
+        };
+        holds_secret(&value[start..]).then(|| string.range.start + start..string.range.end)
+    });
+    let sources = secret.flat_map(|range| text.sources(0, range));
     sources.map(|range| Found { range, layer: 0, what: What::Kind(Kind::Secret) })
+}
+
+/// Whether the first of two strings is the option of a command whose value is the second, the next one of its list.
+fn names_next(first: &str, strings: &[JsonString]) -> bool {
+    let [option, value] = strings else { return false };
+    let between = &first[option.range.end..value.range.start];
+    let is_next = between.bytes().all(|byte| matches!(byte, b'"' | b',') || byte.is_ascii_whitespace());
+    let option = &first[option.range.clone()];
+    is_next && between.contains(',') && value_of_argument(option) == Some(option.len())
 }
 
 /// What `rule` finds in `text`.

@@ -10,16 +10,37 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// How names end that call their value secret.
-const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)";
-/// What comes between a name and its value: quotes, with the backslashes of documents in documents, and the sign of an
-/// assignment.
-const ASSIGNED: &str = r#"[\x22'\\]{0,8}\s{0,4}(?::=|=>|=|:)\s{0,4}"#;
+const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)s?";
+/// What comes between a name and its value: quotes, with the backslashes of documents in documents, the sign of an
+/// assignment, and the beginning of a list.
+const ASSIGNED: &str = r#"[\x22'\\]{0,8}\s{0,4}(?::=|=>|=|:)\s{0,4}(?:\[\s{0,4}|-\s{1,4})?"#;
+/// A name as the option of a command, and what comes before its value: blanks, or a comma between words in quotes.
+const OPTION: &str = r#"--?(?:[a-z0-9]{1,16}[_-]){0,3}"#;
+const OF_OPTION: &str = r#"(?:\s{1,4}|[\x22'\\]{1,8}\s{0,4},\s{0,4})"#;
+/// A name as an element, and as the name of a field whose value is another attribute.
+const ELEMENT: &str = r"<(?:[a-z0-9]{1,16}[:_.-]){0,3}";
+const OF_ELEMENT: &str = r"(?:\s[^<>]{0,64})?>";
+const FIELD: &str = r#"\b(?:name|id)=[\\\x22']{0,4}(?:[a-z0-9]{1,16}[\[:_.-]){0,3}"#;
+const OF_FIELD: &str = r#"[\]\\\x22']{0,5}[^<>\n]{0,80}?\svalue\s?=\s?"#;
+/// Short options for passwords, of the commands that have them, and a name with a password.
+const SHORT_OPTION: &str = r#"\b(?:(?:mysql|mariadb|mongo)[a-z]{0,8}|sshpass|(?:docker|podman) login|ldapsearch)\b[^\n|;&]{0,160}?\s-[pw]\s?|\bredis-cli\b[^\n|;&]{0,160}?\s-a\s|\bcurl\b[^\n|;&]{0,240}?\s(?:-u|--user)[\s=]?[\x22'\\]{0,4}[^\s:\x22']{1,64}:"#;
+/// What is between two values of a list.
+const NEXT: &str = r#"^[\x22'`\\]{0,8}\s{0,4}(?:,\s{0,8}|\n\s{0,16}-\s{1,4})"#;
 /// Words before `token` that make it one for the next page of a list, which the program must get back.
 const OF_PAGES: [&str; 7] = ["page", "next", "continuation", "sync", "cursor", "start", "end"];
 
 /// A pattern that does not compile finds nothing; a test holds that it does.
-pub(super) static PATTERN: LazyLock<Option<Regex>> =
-    LazyLock::new(|| Regex::new(&format!("(?i){NAMES}{ASSIGNED}")).ok());
+pub(super) static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let options = format!("{OPTION}{NAMES}{OF_OPTION}|{ELEMENT}{NAMES}{OF_ELEMENT}|{FIELD}{NAMES}{OF_FIELD}");
+    Regex::new(&format!("(?i)(?:{options}|{NAMES}{ASSIGNED})")).ok()
+});
+/// The option of a command, up to its value.
+pub(super) static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(SHORT_OPTION).ok());
+/// An option for a secret at the beginning of a word, with its value or without.
+pub(super) static ARGUMENT: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(&format!("^(?i){OPTION}{NAMES}(?:=|$)")).ok());
+/// The beginning of the next value of a list.
+pub(super) static NEXT_VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(NEXT).ok());
 /// A name alone.
 pub(super) static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i){NAMES}$")).ok());
 
@@ -41,6 +62,13 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     found.is_some_and(|found| !is_of_pages(&name[..found.start()], found.as_str()))
 }
 
+/// Where the value begins in a string of a document that is an argument of a command: after `--password=`; the end of
+/// `--password`, whose value is the next argument.
+pub(super) fn value_of_argument(text: &str) -> Option<usize> {
+    let begins = &text[..text.floor_char_boundary(LONGEST_NAME)];
+    ARGUMENT.as_ref().filter(|_| text.starts_with('-'))?.find(begins).map(|option| option.end())
+}
+
 /// Whether any word of a string that a name calls secret looks random: then all of it is the secret. A message about a
 /// password has plain words alone.
 pub(super) fn holds_secret(text: &str) -> bool {
@@ -58,29 +86,70 @@ fn is_of_pages(before: &str, name: &str) -> bool {
 
 /// The values, in order.
 pub(super) fn named(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
-    let mut from = 0;
+    let (mut from, mut is_listed) = (0, false);
     std::iter::from_fn(move || {
         loop {
+            if let Some(next) = next_of_list(text, from).filter(|_| is_listed) {
+                let value = value_at(text, next, "");
+                is_listed = value.is_some();
+                from = value.as_ref().map_or(next, |value| value.end);
+                if value.is_some() {
+                    return value;
+                }
+            }
             let name = PATTERN.as_ref()?.find_at(text, from)?;
             from = name.end();
-            // A dollar sign before quotes makes a shell resolve escapes.
-            let is_shells = text[from..].starts_with("$'") || text[from..].starts_with("$\"");
-            let opening = from + usize::from(is_shells);
-            let quotes = opening_quotes(&text[opening..]);
-            let start = if quotes > 0 { opening + quotes } else { from };
-            let is_path = quotes == 0 && name.as_str().ends_with(':') && text[start..].starts_with(':');
-            if is_path || is_of_pages(&text[..name.start()], name.as_str()) {
+            is_listed = name.as_str().trim_end().ends_with(['[', '-']);
+            if names_a_page(&text[..name.end()], name.start()) {
                 continue;
             }
-            let length = match quotes {
-                0 => is_unquoted_secret(&text[start..]).then(|| unquoted_length(&text[start..])),
-                _ => quoted_secret(&text[start..], &text[opening..start]),
-            };
-            let Some(length) = length else { continue };
-            from = start + length;
-            return Some(start..from);
+            if let Some(value) = value_at(text, from, name.as_str()) {
+                from = value.end;
+                return Some(value);
+            }
         }
     })
+}
+
+/// The passwords of commands, in order.
+pub(super) fn of_commands(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let pattern = COMMAND.as_ref().filter(|_| memchr::memmem::find(text.as_bytes(), b" -").is_some());
+    let options = pattern.into_iter().flat_map(|pattern| pattern.find_iter(text));
+    options.filter_map(|option| value_at(text, option.end(), ""))
+}
+
+/// Where the next value begins after the one that ends at `at`, in a list.
+fn next_of_list(text: &str, at: usize) -> Option<usize> {
+    NEXT_VALUE.as_ref()?.find(&text[at..]).map(|between| at + between.end())
+}
+
+/// Whether the name that goes on from `start` to the end of `text` is that of a token for the next page.
+fn names_a_page(text: &str, start: usize) -> bool {
+    let name = text[start..].to_ascii_lowercase();
+    name.rfind("token").is_some_and(|at| is_of_pages(&text[..start + at], &text[start + at..]))
+}
+
+/// The secret that begins at `at` after `name`, if one does.
+fn value_at(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
+    if name.ends_with('>') && !name.ends_with("=>") {
+        let content = &text[at..];
+        let length = memchr::memchr2(b'<', b'\n', content.as_bytes()).unwrap_or(content.len());
+        let judged = &content[..content.floor_char_boundary(length.min(JUDGED))];
+        return holds_secret(judged).then(|| at..at + length);
+    }
+    // A dollar sign before quotes makes a shell resolve escapes.
+    let is_shells = text[at..].starts_with("$'") || text[at..].starts_with("$\"");
+    let opening = at + usize::from(is_shells);
+    let quotes = opening_quotes(&text[opening..]);
+    let start = if quotes > 0 { opening + quotes } else { at };
+    if quotes == 0 && name.ends_with(':') && text[start..].starts_with(':') {
+        return None;
+    }
+    let length = match quotes {
+        0 => is_unquoted_secret(&text[start..]).then(|| unquoted_length(&text[start..])),
+        _ => quoted_secret(&text[start..], &text[opening..start]),
+    };
+    length.map(|length| start..start + length)
 }
 
 /// How many characters of quotes begin `text`, with the backslashes before each. Backslashes after the last quote belong to the

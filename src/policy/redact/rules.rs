@@ -138,6 +138,7 @@ mod tests {
     #[test]
     fn every_pattern_compiles() {
         assert_eq!(RULES.len(), WRITTEN.len());
-        assert!(named::PATTERN.is_some() && named::NAME.is_some());
+        assert!(named::PATTERN.is_some() && named::NAME.is_some() && named::NEXT_VALUE.is_some());
+        assert!(named::COMMAND.is_some());
     }
 }

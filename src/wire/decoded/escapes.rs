@@ -1,5 +1,5 @@
-//! The escapes of free text: those of addresses (`%40`), and those that shells and programs share (`\x40`, `\100`, `\u0040`,
-//! `\@`, `'\''`). One level of each is resolved at a time.
+//! The escapes of free text: those of addresses (`%40`), of markup (`&#64;`, `&quot;`), and those that shells and programs
+//! share (`\x40`, `\100`, `\u0040`, `\@`, `'\''`). One level of each is resolved at a time.
 
 use super::runs::Runs;
 
@@ -11,7 +11,8 @@ pub(super) fn resolve(text: &str) -> Option<(String, Runs)> {
     let bytes = text.as_bytes();
     let (mut out, mut runs, mut done) = (String::new(), Runs::default(), 0);
     let mut at = 0;
-    while let Some(next) = memchr::memchr3(b'\\', b'%', b'\'', bytes.get(at..)?) {
+    let is_first = |byte: &u8| matches!(byte, b'\\' | b'%' | b'\'' | b'&');
+    while let Some(next) = bytes.get(at..)?.iter().position(is_first) {
         at += next;
         let Some((used, meant)) = escape_at(&text[at..]) else {
             at += 1;
@@ -38,6 +39,7 @@ pub(super) fn resolve(text: &str) -> Option<(String, Runs)> {
 fn escape_at(text: &str) -> Option<(usize, String)> {
     match text.as_bytes() {
         [b'%', ..] => percent(text.as_bytes()),
+        [b'&', ..] => entity(text),
         [b'\'', ..] => {
             let used = SHELL_QUOTES.iter().find(|quote| text.starts_with(**quote))?.len();
             Some((used, "'".to_owned()))
@@ -60,6 +62,26 @@ fn percent(text: &[u8]) -> Option<(usize, String)> {
         }
     }
     None
+}
+
+/// A character as markup writes it, by its name or its number.
+fn entity(text: &str) -> Option<(usize, String)> {
+    const NAMED: [(&str, char); 6] =
+        [("quot", '"'), ("amp", '&'), ("lt", '<'), ("gt", '>'), ("apos", '\''), ("nbsp", ' ')];
+    const LONGEST: usize = 10;
+    let end = text.bytes().take(LONGEST).position(|byte| byte == b';')?;
+    let name = &text[1..end];
+    let character = match name.strip_prefix('#') {
+        Some(code) => {
+            let code = match code.strip_prefix(['x', 'X']) {
+                Some(digits) => number(digits.as_bytes(), 16),
+                None => number(code.as_bytes(), 10),
+            };
+            char::from_u32(code?)?
+        }
+        None => NAMED.iter().find(|(known, _)| *known == name)?.1,
+    };
+    Some((end + 1, character.to_string()))
 }
 
 fn byte_of(escape: &[u8]) -> Option<u8> {
@@ -120,6 +142,7 @@ mod tests {
             (r"'it'\''s' 'it'\x22'\x22's'", "'it's' 'it'\"'\"'s'"),
             (r#"'it'"'"'s'"#, "'it's'"),
             ("a\\\nb", "ab"),
+            ("a&#64;b &quot;&#x22;&amp;amp; &nosuch; &# a&b", "a@b \"\"&amp; &nosuch; &# a&b"),
             (r"C:\Users\Anna 100% %zz \ud83d \xZZ \0", ""),
             ("plain", ""),
         ] {

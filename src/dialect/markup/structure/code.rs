@@ -4,7 +4,7 @@ use super::{Ends, Found, Frame, LABEL, Reader, Structure, has_call_word, value};
 use crate::dialect::markup::look::{Look, Rest, blank, literal, name};
 use crate::dialect::markup::values::{closed, unprinted};
 
-/// The name spaces that models are told to call their tools in. No program has them.
+/// The namespaces that chat templates name for tools. No program has them.
 const NAMESPACES: [&str; 2] = ["functions.", "default_api."];
 
 /// A block of code.

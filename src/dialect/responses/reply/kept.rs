@@ -90,6 +90,24 @@ impl<J: CallJudge> ReplyJudge<J> {
             (id, owed)
         };
         let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(present).collect();
-        Some((name, Known::after(request, body, upstream_id, &shown, &owed).to_bytes()))
+        let mut known = Known::after(request, body, upstream_id, &shown, &owed);
+        if self.kept.is_own && self.kept.before.is_none() && !in_conversation(request, body) {
+            known = known.with_own_reply(&self.own_response(&shown));
+        }
+        Some((name, known.to_bytes()))
+    }
+
+    /// The response of toolrein's own that holds `items`.
+    fn own_response(&self, items: &[Bytes]) -> Vec<u8> {
+        let is_kept = |name: &[u8]| !matches!(name, b"output" | b"status" | b"usage");
+        let members = self.head.iter().filter(|(name, _)| is_kept(name));
+        let mut response = br#"{"object":"response","#.to_vec();
+        for (name, value) in members {
+            response.extend([&b"\""[..], &name[..], b"\":", &value[..], b","].concat());
+        }
+        response.extend_from_slice(br#""status":"completed","usage":null,"output":["#);
+        response.extend(items.join(&b','));
+        response.extend_from_slice(b"]}");
+        response
     }
 }

@@ -81,6 +81,41 @@ pub fn is_counter_name(name: &str) -> bool {
     COUNTERS.contains(&lower(name).as_str())
 }
 
+/// A name without the number at its end, and that number: `k7`, `key_12`.
+pub fn counted_name(name: &str) -> Option<(&str, i64)> {
+    let letters = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    let count = name[letters.len()..].parse().ok()?;
+    letters.contains(|char: char| char.is_alphabetic()).then_some((letters, count))
+}
+
+/// The minutes of a text that is a time of whole minutes and nothing else: a clock's, of a date, or since 1970.
+pub fn minutes_of(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if matches!(text.len(), 10 | 13)
+        && text.starts_with('1')
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        let seconds = text[..10].parse::<i64>().ok()?;
+        return (seconds % 60 == 0 && text[10..].bytes().all(|byte| byte == b'0')).then_some(seconds / 60);
+    }
+    let (date, clock) = text.split_once(['T', 't', ' ']).unwrap_or(("", text));
+    let clock = clock.trim_end_matches(['Z', 'z']);
+    let clock = clock.split_once(['+', '-']).map_or(clock, |(clock, _)| clock);
+    let mut parts = clock.split(':');
+    let two = |part: Option<&str>| part.filter(|part| part.len() == 2)?.parse::<i64>().ok();
+    let (hours, minutes) = (two(parts.next())?, two(parts.next())?);
+    let is_whole = parts.next().is_none_or(|seconds| seconds.bytes().all(|byte| matches!(byte, b'0' | b'.')));
+    let days = if date.is_empty() { Some(0) } else { days_of(date) };
+    days.filter(|_| is_whole && parts.next().is_none()).map(|days| (days * 24 + hours) * 60 + minutes)
+}
+
+/// A number for a date, one more for the next day of its month.
+fn days_of(date: &str) -> Option<i64> {
+    let mut parts = date.split('-').map(str::parse::<i64>);
+    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    parts.next().is_none().then_some((year * 12 + month) * 31 + day)
+}
+
 fn lower(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|char| char.to_ascii_lowercase()).collect()
 }
