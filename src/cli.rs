@@ -6,12 +6,14 @@ mod man;
 mod recorded;
 mod report;
 mod run;
+mod setup;
 mod terminal;
 
 pub use man::man_report;
 pub use recorded::{ExplainArgs, ReplayArgs};
 pub use report::{check_report, policies_report, tried_report};
 pub use run::RunArgs;
+pub use setup::{SetupArgs, UndoArgs};
 pub use terminal::{Terminal, for_terminal};
 
 use self::config_file::{ConfigArgs, file, source};
@@ -23,6 +25,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand}
 use clap_complete::Shell;
 use recorded::{EXPLAIN_HELP, REPLAY_HELP};
 use run::RUN_HELP;
+use setup::SETUP_HELP;
 use std::path::PathBuf;
 
 /// The exit code for a refused configuration, as for a wrong command line.
@@ -36,6 +39,7 @@ Examples:
   toolrein check proxy.toml                      all problems, or the settings in effect
   toolrein doctor                                what is wrong with a set-up, and what to do
   toolrein run -- python agent.py                in front of one program, and away with it
+  toolrein setup codex                           in front of a coding agent; undo takes it back
   toolrein demo                                  a simulated model that loops; no key needed
   toolrein replay conversations.jsonl            what the policies would have done
   toolrein explain conversations.jsonl           one of them, message by message
@@ -81,6 +85,12 @@ pub enum Command {
     /// Run a command with its model requests governed, and say at its end what was stopped.
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Put toolrein in front of a coding agent, by the agent's own configuration file.
+    #[command(after_help = SETUP_HELP)]
+    Setup(SetupArgs),
+    /// Take back what setup did.
+    #[command(after_help = "Example: toolrein undo codex")]
+    Undo(UndoArgs),
     /// Check a configuration: report every problem with its line and key, or what is in effect.
     #[command(
         after_help = "Exits with 0 if the configuration is good, with 2 if it has problems.\n\nExample: toolrein check proxy.toml, or: toolrein check - < proxy.toml"
@@ -250,6 +260,7 @@ impl Command {
             | Self::Explain(ExplainArgs { config, .. })
             | Self::Doctor(DoctorArgs { config: ConfigArgs { config, .. }, .. })
             | Self::Run(RunArgs { config, .. })
+            | Self::Setup(SetupArgs { config, .. })
                 if option == "config" =>
             {
                 config.clone_from(&before.config);
@@ -258,7 +269,8 @@ impl Command {
             Self::Serve(ServeArgs { settings, .. })
             | Self::Check(CheckArgs { settings, .. })
             | Self::Doctor(DoctorArgs { settings, .. })
-            | Self::Run(RunArgs { settings, .. }) => settings.take(option, &before.settings),
+            | Self::Run(RunArgs { settings, .. })
+            | Self::Setup(SetupArgs { settings, .. }) => settings.take(option, &before.settings),
             Self::Demo(DemoArgs { listen, .. }) if option == "listen" => {
                 listen.clone_from(&before.settings.listen);
                 true

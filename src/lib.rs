@@ -18,6 +18,7 @@ pub mod replay;
 pub mod run;
 pub mod secret;
 pub mod serve;
+pub mod setup;
 pub mod state_dir;
 pub mod store;
 pub mod telemetry;

@@ -10,17 +10,17 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 use tokio::runtime::{self, Runtime};
 use toolrein::cli::{
-    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, RunArgs, Terminal,
-    completions, for_terminal, man_report, policies_report, tried_report,
+    Cli, Command, DemoArgs, DoctorArgs, EXIT_REFUSED, ExplainArgs, ReplayArgs, RunArgs, SetupArgs, Terminal,
+    UndoArgs, completions, for_terminal, man_report, policies_report, tried_report,
 };
 use toolrein::config::{Config, LogFormat, Overrides, OwnToken, Source};
-use toolrein::demo;
 use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::secret::random_token;
 use toolrein::serve::Running;
 use toolrein::serve::trial::Trial;
 use toolrein::serve::watch::Watch;
+use toolrein::{demo, doctor, setup};
 
 /// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -35,10 +35,12 @@ fn main() -> ExitCode {
         Command::Serve(args) => return start(&args.source(), &args.overrides(), None),
         Command::Demo(args) => return start(&Source::Shipped, &args.overrides(), Some(args)),
         Command::Run(args) => return run(&args),
+        Command::Setup(args) => return set_up(&args),
+        Command::Undo(args) => return undo(&args),
         Command::Check(args) => tried_report(args.source(), &args.overrides(), REGISTRY, try_start),
         Command::Replay(args) => return replay(&args),
         Command::Explain(args) => return explain(&args),
-        Command::Doctor(args) => return doctor(&args),
+        Command::Doctor(args) => return examine(&args),
         Command::Policies { name } => policies_report(REGISTRY, name.as_deref()),
         Command::Completions { shell } => (completions(shell), 0),
         Command::Man { command } => man_report(command.as_deref()),
@@ -93,7 +95,7 @@ fn start(source: &Source, overrides: &Overrides, demonstration: Option<DemoArgs>
     })
 }
 
-/// Runs a command behind a proxy of its own.
+/// Runs a command with a proxy of its own in front of it.
 fn run(args: &RunArgs) -> ExitCode {
     let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
         Ok(config) => config,
@@ -115,6 +117,57 @@ fn run(args: &RunArgs) -> ExitCode {
             ExitCode::from(ending.code)
         }
         Err(error) => fail(&error, EXIT_FAILED),
+    }
+}
+
+/// Puts the proxy in front of an agent, or lists the agents.
+fn set_up(args: &SetupArgs) -> ExitCode {
+    let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
+        Ok(config) => config,
+        Err(problems) => return fail(&problems, EXIT_REFUSED),
+    };
+    let base_url = doctor::base_url(&config);
+    let Some(agent) = args.agent.as_deref().filter(|_| !args.list) else {
+        return printed(setup::list(&base_url));
+    };
+    let mut lines = match setup::named(agent).and_then(|agent| setup::setup(agent, &base_url)) {
+        Ok(lines) => lines,
+        Err(problem) => return fail(&problem, EXIT_FAILED),
+    };
+    match runtime() {
+        Ok(runtime) => {
+            let findings = runtime.block_on(doctor::examine_proxy(&config));
+            lines.extend(findings.first().map(|found| format!("{}: {}", found.outcome, found.text)));
+        }
+        Err(error) => return fail(&error, EXIT_FAILED),
+    }
+    printed(Ok(lines))
+}
+
+/// Takes an agent away from the proxy again.
+fn undo(args: &UndoArgs) -> ExitCode {
+    let mut ask = |question: &str| {
+        if !io::stdin().is_terminal() {
+            return None;
+        }
+        let _ = write!(io::stderr(), "{} [y/N] ", for_terminal(question));
+        let mut answer = String::new();
+        io::stdin().read_line(&mut answer).ok()?;
+        Some(["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()))
+    };
+    printed(setup::named(&args.agent).and_then(|agent| setup::undo(agent, args.force, &mut ask)))
+}
+
+/// Prints the lines, or what went wrong.
+fn printed(lines: Result<Vec<String>, String>) -> ExitCode {
+    match lines {
+        Ok(lines) => {
+            let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+            // A reader that has left (`| head`) has seen enough.
+            let _ = io::stdout().write_all(for_terminal(&text).as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => fail(&problem, EXIT_FAILED),
     }
 }
 
@@ -170,7 +223,7 @@ fn explain(args: &ExplainArgs) -> ExitCode {
     ended(toolrein::explain::run(&config, &args.file, &options, &mut out, &mut aside))
 }
 
-fn doctor(args: &DoctorArgs) -> ExitCode {
+fn examine(args: &DoctorArgs) -> ExitCode {
     let config = match Config::load(args.source(), &args.overrides(), REGISTRY) {
         Ok(config) => config,
         Err(problems) => return fail(&problems, EXIT_REFUSED),
@@ -179,8 +232,8 @@ fn doctor(args: &DoctorArgs) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
     };
-    let findings = runtime.block_on(toolrein::doctor::examine(&config, &args.environment(&config)));
-    let (report, has_problem) = toolrein::doctor::report(&config, &findings);
+    let findings = runtime.block_on(doctor::examine(&config, &args.environment(&config)));
+    let (report, has_problem) = doctor::report(&config, &findings);
     ended(io::stdout().write_all(for_terminal(&report).as_bytes()).map(|()| !has_problem))
 }
 

@@ -5,7 +5,11 @@
 
 #[path = "doctor/run.rs"]
 mod run;
+#[path = "doctor/setup.rs"]
+mod setup;
 mod support;
+#[path = "doctor/terminal.rs"]
+mod terminal;
 
 use serde_json::json;
 use std::io::Read as _;

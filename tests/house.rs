@@ -24,7 +24,7 @@ const RUNGS: &[&[&str]] = &[
     &["exchange"],
     &["recorder"],
     &["store", "proxy", "admin", "demo"],
-    &["cli", "serve", "replay", "explain", "doctor", "run", "signals", ""],
+    &["cli", "serve", "replay", "explain", "doctor", "run", "setup", "signals", ""],
 ];
 
 /// Limits in lines without tests: the most for any file, and the most for the median.

@@ -22,11 +22,11 @@ pub fn tried_report(
     registry: &[policy::Entry],
     start: impl FnOnce(&Config) -> Trial,
 ) -> (String, u8) {
-    let name = source.name();
     let mut config = match Config::load(source, overrides, registry) {
         Ok(config) => config,
         Err(problems) => return (format!("{problems}\n"), EXIT_REFUSED),
     };
+    let name = config.source.clone();
     let Trial { problems, warnings } = start(&config);
     config.warnings.extend(warnings);
     match problems.is_empty() {

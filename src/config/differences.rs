@@ -97,6 +97,13 @@ impl<'a> Comparison<'a> {
         let key = format!("policy.{}.{path}", self.policy);
         let direction = direction(self.policy, path);
         let goes_deeper = base.is_object() || own.is_object();
+        // A number that a table leaves out is the same as no limit.
+        let is_same = || number(base).is_some_and(|base| number(own) == Some(base));
+        let is_number =
+            matches!(direction, Some(Direction::Limit | Direction::Lower | Direction::InPlaceOf(_)));
+        if is_number && is_same() {
+            return;
+        }
         let (effect, what) = match direction {
             None | Some(Direction::Neither) if goes_deeper => return self.tables(path, base, own),
             None | Some(Direction::Neither) => (Effect::Other, "is another".to_owned()),
@@ -268,7 +275,7 @@ fn rates(base: &Value, own: &Value) -> Effect {
     }
 }
 
-/// Two lists of which the longer one allows less; or, where entries that are missing are [`Effect::Tighter`], more.
+/// Two lists: what it means that entries are `missing`; further entries mean the opposite.
 fn lists(base: &Value, own: &Value, missing: Effect) -> (Effect, String) {
     let (Some(base), Some(own)) = (base.as_array(), own.as_array()) else {
         return (Effect::Other, "is another".to_owned());

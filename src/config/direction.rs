@@ -16,7 +16,7 @@ pub(super) enum Direction {
     Only,
     /// `true`.
     Switch,
-    /// One of these words, each of which allows less than those before it.
+    /// One of these words, from the one that allows most to the one that allows least.
     Words(&'static [&'static str]),
     /// Limits by name or pattern, whose best match counts: lower ones, and new ones that are no higher than any before
     /// nor than the value of this key. Zero is no limit.

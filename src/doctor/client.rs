@@ -77,7 +77,7 @@ pub(super) fn frameworks(config: &Config) -> String {
     lines.collect()
 }
 
-fn base_url(config: &Config) -> String {
+pub(super) fn base_url(config: &Config) -> String {
     format!("{}://{}/v1", scheme(config), reachable(config.listen.proxy))
 }
 

@@ -93,6 +93,16 @@ pub async fn runs_at(admin: SocketAddr) -> bool {
     proxy::runs_at(admin).await
 }
 
+/// Checks only whether a toolrein runs at the configured addresses, and what has arrived there.
+pub async fn examine_proxy(config: &Config) -> Vec<Finding> {
+    proxy::examine(config).await
+}
+
+/// The base URL of the proxy for programs on this machine.
+pub fn base_url(config: &Config) -> String {
+    client::base_url(config)
+}
+
 /// The report for a terminal, and whether it holds a problem.
 pub fn report(config: &Config, findings: &[Finding]) -> (String, bool) {
     let mut text = String::new();

@@ -151,7 +151,7 @@ fn is_of_terminal(signal: Signal) -> bool {
     terminals.into_iter().any(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
 }
 
-/// The exit code that stands for `status`, as shells have it.
+/// The exit code for `status`, as shells have it.
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)

@@ -3,6 +3,7 @@
 
 mod agent;
 mod child;
+mod explanation;
 mod folder;
 mod summary;
 
@@ -14,7 +15,7 @@ use crate::serve::{Running, StartError, log_settings};
 use crate::telemetry::log::Log;
 use std::ffi::OsString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long requests of processes that outlive the command may take to end.
@@ -79,7 +80,7 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
         Ok(status) => status?,
         Err((sentence, code)) => return Ok(Ending { code, lines: vec![sentence] }),
     };
-    let explanation = explanation(config.record.path(), order.config_file.as_deref());
+    let explanation = explanation::command(config.record.path(), order.config_file.as_deref());
     let lines = summary::lines(&config, &live, &explanation, agent::is_only_relayed(&order.command));
     Ok(Ending { code: child::exit_code(status), lines })
 }
@@ -99,33 +100,4 @@ fn of_one_command(mut config: Config, folder: &Folder) -> Config {
         config.admin.own_token = Some(OwnToken(random_token()));
     }
     config
-}
-
-/// The command that explains what is in the `recording`.
-fn explanation(recording: Option<&Path>, config_file: Option<&Path>) -> String {
-    let mut command = "toolrein explain".to_owned();
-    for (option, path) in [(" -c ", config_file), (" ", recording)] {
-        let path = path.map(|path| quoted(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned())));
-        path.into_iter().for_each(|path| command.push_str(&format!("{option}{path}")));
-    }
-    command
-}
-
-/// A path as a shell reads it.
-fn quoted(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+@:".contains(letter);
-    if path.chars().all(is_plain) { path.into_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_of_the_explanation_can_be_pasted_into_a_shell() {
-        let command = |config: Option<&str>| explanation(Some(Path::new("/a b/c")), config.map(Path::new));
-        assert_eq!(command(None), "toolrein explain '/a b/c'");
-        assert_eq!(command(Some("/it's.toml")), r"toolrein explain -c '/it'\''s.toml' '/a b/c'");
-    }
 }

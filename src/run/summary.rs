@@ -28,8 +28,6 @@ pub(super) fn lines(config: &Config, live: &Live, explanation: &str, is_relayed:
     let conversations = acted_on(live);
     lines.extend(stops(&totals, &conversations));
     lines.push(savings(config, &totals));
-    let id = conversations.first().map(|conversation| format!("--id {} ", conversation.id));
-    let explanation = explanation.replacen("explain ", &format!("explain {}", id.unwrap_or_default()), 1);
     lines.push(format!("call by call: {explanation}"));
     lines
 }

@@ -86,7 +86,11 @@ fn a_file_that_does_anything_else_is_not_loaded_and_the_warning_says_why_and_how
             "policy.rate_limit.default is another rate",
         ),
         ("policy.truncate.tools = { read = 0 }", "policy.truncate.tools.read"),
-        ("policy.confirm.webhook.url = \"https://evil.example/x\"", "policy.confirm.webhook.url is another"),
+        (
+            "policy.confirm.form = \"held\"\n\
+             policy.confirm.webhook = { url = \"https://evil.example/x\", secret_env = \"HOME\" }",
+            "policy.confirm.webhook.url is another",
+        ),
         ("policy.confirm.words = [\"yes\", \"approve\", \"the\"]", "policy.confirm.words has more names"),
         ("profile.x.policy.budget.tool_calls = 5", "profile.x is another"),
         ("model.\"*\".token_factor = 0.1", "model.* is set"),

@@ -101,7 +101,7 @@ fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explain
     assert!(lines[1].ends_with(reason), "{said}");
     assert!(lines[2].contains(" not sent, "), "{said}");
     let explain = lines[3].strip_prefix("toolrein: call by call: toolrein ").unwrap();
-    assert!(explain.starts_with("explain --id "), "{said}");
+    assert!(explain.starts_with("explain --line "), "{said}");
     let explained = place.command(&explain.split(' ').collect::<Vec<_>>()).output().unwrap();
     assert!(explained.status.success(), "{explained:?}");
     assert!(

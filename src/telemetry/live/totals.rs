@@ -215,7 +215,8 @@ fn ungoverned(record: &RequestRecord) -> Option<Endpoint> {
             | Endpoint::Realtime
     );
     let is_relayed = matches!(record.route, Route::Relay | Route::Upgrade) || record.ungoverned.is_some();
-    (is_llm && is_relayed).then_some(record.endpoint)
+    // What toolrein refused, such as a WebSocket, was not passed on.
+    (is_llm && is_relayed && record.error.is_none()).then_some(record.endpoint)
 }
 
 fn minute_of(ms: u64) -> u64 {

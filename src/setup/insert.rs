@@ -1,0 +1,445 @@
+//! Where the line of an upstream goes into a configuration file. Text is only inserted, so that comments and formatting
+//! survive, and a reader of the format says before and after whether the file means what it should.
+
+use jsonc_parser::ast::{Object, Value};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use serde::{Deserialize, Serialize};
+
+/// In which form a file names the upstream.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// A key at the top of a TOML file.
+    Toml { key: &'static str },
+    /// A member of a JSON file, which may have comments.
+    Json { path: &'static [&'static str] },
+    /// A key at the top of a YAML file; its value is the address with or without its path.
+    Yaml { key: &'static str, with_path: bool },
+    /// A key of each model of this provider, in a list of a YAML file.
+    Models { list: &'static str, provider: &'static str, key: &'static str },
+}
+
+/// A text that is put into a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Insertion {
+    /// The byte of the file before it is changed.
+    pub at: usize,
+    pub text: String,
+}
+
+/// What a file says about the upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing: these insertions name it.
+    Nothing(Vec<Insertion>),
+    /// It is named already, with this value.
+    Named(String),
+}
+
+/// A byte order mark, before which nothing may stand.
+const MARK: &str = "\u{feff}";
+
+impl Form {
+    /// The value for the proxy at `base_url`.
+    pub fn value(self, base_url: &str) -> String {
+        match self {
+            Self::Yaml { with_path: false, .. } => base_url.trim_end_matches("/v1").to_owned(),
+            _ => base_url.to_owned(),
+        }
+    }
+
+    /// What `text` says about the upstream, and what is to be inserted for the proxy at `base_url`.
+    ///
+    /// # Errors
+    /// The file is not in a form that can be changed.
+    pub fn find(self, text: &str, base_url: &str) -> Result<Found, String> {
+        let value = self.value(base_url);
+        let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        match self {
+            Self::Toml { key } => toml(text, key, &value, line_end),
+            Self::Json { path } => json(text, path, &value),
+            Self::Yaml { key, .. } => yaml(text, key, &value, line_end),
+            Self::Models { list, provider, key } => models(text, [list, provider, key], &value, line_end),
+        }
+    }
+}
+
+/// `text` with the insertions.
+pub fn inserted(text: &str, insertions: &[Insertion]) -> String {
+    let mut out = String::with_capacity(text.len() + 128);
+    let mut from = 0;
+    for insertion in insertions {
+        out.push_str(&text[from..insertion.at]);
+        out.push_str(&insertion.text);
+        from = insertion.at;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// `text` without what was inserted, wherever that is now. `None`: it is not there as often as it was inserted.
+pub fn taken_out(text: &str, insertions: &[Insertion]) -> Option<String> {
+    let mut text = text.to_owned();
+    for Insertion { text: part, .. } in insertions {
+        let times = insertions.iter().filter(|other| other.text == *part).count();
+        let left = text.matches(part.as_str()).count();
+        // Equal parts are taken out one after the other.
+        if left == 0 || left > times {
+            return None;
+        }
+        text = text.replacen(part.as_str(), "", 1);
+    }
+    Some(text)
+}
+
+/// A key of the root may stand before everything else.
+fn toml(text: &str, key: &str, value: &str, line_end: &str) -> Result<Found, String> {
+    let read =
+        |text: &str| text.parse::<toml::Table>().map_err(|error| format!("is not TOML: {}", error.message()));
+    let body = text.strip_prefix(MARK).unwrap_or(text);
+    if let Some(named) = read(body)?.get(key) {
+        return Ok(Found::Named(named.as_str().map_or_else(|| named.to_string(), str::to_owned)));
+    }
+    let insertion = Insertion {
+        at: text.len() - body.len(),
+        text: format!("{key} = {}{line_end}", toml::Value::from(value)),
+    };
+    let table = read(inserted(text, std::slice::from_ref(&insertion)).trim_start_matches(MARK))?;
+    match table.get(key).and_then(toml::Value::as_str) {
+        Some(named) if named == value => Ok(Found::Nothing(vec![insertion])),
+        _ => Err("cannot be changed without being rewritten".to_owned()),
+    }
+}
+
+/// A member goes to the beginning of the innermost object on its path that is there.
+fn json(text: &str, path: &[&str], value: &str) -> Result<Found, String> {
+    let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
+    let parsed = parsed.map_err(|error| format!("is not JSON: {error}"))?;
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let nested = |path: &[&str]| {
+        path.iter().rev().fold(quoted(value), |inner, key| format!("{{{}: {inner}}}", quoted(key)))
+    };
+    let mut object: &Object<'_> = match &parsed.value {
+        Some(Value::Object(object)) => object,
+        Some(_) => return Err("does not hold an object".to_owned()),
+        None => {
+            let text = format!(
+                "{{\n  {}\n}}\n",
+                nested(path).trim_start_matches('{').trim_end_matches('}').to_owned()
+                    + &"}".repeat(path.len() - 1)
+            );
+            return Ok(Found::Nothing(vec![Insertion { at: 0, text }]));
+        }
+    };
+    let mut rest = path;
+    while let Some((key, deeper)) = rest.split_first() {
+        match object
+            .properties
+            .iter()
+            .find(|property| property.name.as_str() == *key)
+            .map(|property| &property.value)
+        {
+            Some(Value::Object(inner)) if !deeper.is_empty() => (object, rest) = (inner, deeper),
+            Some(Value::StringLit(named)) if deeper.is_empty() => {
+                return Ok(Found::Named(named.value.to_string()));
+            }
+            Some(_) => return Err(format!("has another kind of value at {key}")),
+            None => break,
+        }
+    }
+    let Some((key, deeper)) = rest.split_first() else { return Err("cannot be changed".to_owned()) };
+    let member = match deeper.is_empty() {
+        true => format!("{}: {}", quoted(key), quoted(value)),
+        false => format!("{}: {}", quoted(key), nested(deeper)),
+    };
+    let at = object.range.start + 1;
+    // As the first member of the object is set apart from its brace.
+    let text = match object.properties.first() {
+        Some(first) => {
+            let space = &text[at..first.range.start];
+            let space = if space.trim().is_empty() { space.to_owned() } else { " ".to_owned() };
+            let after = if space.is_empty() { " " } else { "" };
+            format!("{space}{member},{after}")
+        }
+        None => member,
+    };
+    Ok(Found::Nothing(vec![Insertion { at, text }]))
+}
+
+/// One line of a YAML file.
+struct Line<'a> {
+    at: usize,
+    /// Without its end.
+    text: &'a str,
+}
+
+impl<'a> Line<'a> {
+    fn indent(&self) -> usize {
+        self.text.len() - self.text.trim_start_matches(' ').len()
+    }
+
+    /// Whether it says nothing.
+    fn is_empty(&self) -> bool {
+        let text = self.text.trim();
+        text.is_empty() || text.starts_with('#')
+    }
+
+    /// The key and the value, where a mapping's entry begins at `column`.
+    fn entry(&self, column: usize) -> Option<(&'a str, &'a str)> {
+        let (key, value) = self.text.get(column..)?.split_once(':')?;
+        let is_entry = value.is_empty() || value.starts_with([' ', '\t']);
+        let key = key.trim_end();
+        let bare = unquoted(key);
+        let is_key = !bare.is_empty()
+            && (bare.len() < key.len()
+                || !key.starts_with(['-', '?', '{', '[', '&', '*', '!', '|', '>', '%', '@']));
+        (is_entry && is_key).then_some((bare, unquoted(without_comment(value))))
+    }
+}
+
+fn unquoted(text: &str) -> &str {
+    let text = text.trim();
+    for quote in ['"', '\''] {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote)) {
+            return inner;
+        }
+    }
+    text
+}
+
+fn without_comment(value: &str) -> &str {
+    let value = value.trim();
+    for quote in ['"', '\''] {
+        if let Some((inner, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
+            return inner;
+        }
+    }
+    value.split(" #").next().unwrap_or_default()
+}
+
+fn lines(text: &str) -> Vec<Line<'_>> {
+    let mut at = 0;
+    let mut lines = Vec::new();
+    for whole in text.split_inclusive('\n') {
+        lines.push(Line { at, text: whole.trim_end_matches(['\n', '\r']) });
+        at += whole.len();
+    }
+    lines
+}
+
+/// The lines that begin an entry of the root. In a block mapping everything else is indented, but for comments, the
+/// mark of the document's beginning and items of lists.
+fn root_entries<'a>(lines: &'a [Line<'a>]) -> Result<Vec<(&'a Line<'a>, &'a str, &'a str)>, String> {
+    let mut entries = Vec::new();
+    for line in lines.iter().filter(|line| !line.is_empty() && line.indent() == 0) {
+        let is_mark = line.text.trim_end() == "---" && entries.is_empty();
+        let is_item = line.text.starts_with("- ") || line.text == "-";
+        match line.entry(0) {
+            Some((key, value)) => entries.push((line, key, value)),
+            None if is_mark || (is_item && !entries.is_empty()) => {}
+            None => return Err("is not a plain list of YAML keys, so it cannot be changed safely".to_owned()),
+        }
+    }
+    Ok(entries)
+}
+
+fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<Found, String> {
+    let lines = lines(text);
+    let entries = root_entries(&lines)?;
+    if let Some((.., named)) = entries.iter().find(|(_, known, _)| *known == key) {
+        return Ok(Found::Named((*named).to_owned()));
+    }
+    let line = format!("{key}: {value}{line_end}");
+    let insertion = match entries.first() {
+        Some((first, ..)) => Insertion { at: first.at, text: line },
+        None => {
+            let is_ended = text.is_empty() || text.ends_with('\n');
+            Insertion { at: text.len(), text: if is_ended { line } else { format!("{line_end}{line}") } }
+        }
+    };
+    Ok(Found::Nothing(vec![insertion]))
+}
+
+fn models(
+    text: &str,
+    [list, provider, key]: [&str; 3],
+    value: &str,
+    line_end: &str,
+) -> Result<Found, String> {
+    let lines = lines(text);
+    let entries = root_entries(&lines)?;
+    let start = entries.iter().find(|(_, known, value)| *known == list && value.is_empty());
+    let start = start.map(|(line, ..)| line.at).ok_or_else(|| format!("has no list of {list}"))?;
+    let end = entries.iter().map(|(line, ..)| line.at).find(|at| *at > start).unwrap_or(text.len());
+    let (mut insertions, mut named) = (Vec::new(), None);
+    for model in items(lines.iter().filter(|line| line.at > start && line.at < end && !line.is_empty())) {
+        let of = |wanted: &str| model.iter().find(|(_, known, _)| *known == wanted);
+        let Some((line, ..)) = of("provider").filter(|(.., value)| *value == provider) else { continue };
+        match of(key) {
+            Some((.., value)) => named = Some((*value).to_owned()),
+            None => {
+                let column = line.column;
+                let at = line.at + line.length;
+                let has_end = text[at..].starts_with(['\r', '\n']);
+                let new = format!("{}{key}: {value}", " ".repeat(column));
+                let at = at + text[at..].find('\n').map_or(0, |end| end + 1);
+                let text = if has_end { format!("{new}{line_end}") } else { format!("{line_end}{new}") };
+                insertions.push(Insertion { at, text });
+            }
+        }
+    }
+    match named {
+        Some(named) => Ok(Found::Named(named)),
+        None if insertions.is_empty() => Err(format!("has no model with the provider {provider}")),
+        None => Ok(Found::Nothing(insertions)),
+    }
+}
+
+/// Where an entry of an item is.
+#[derive(Clone, Copy)]
+struct Position {
+    at: usize,
+    length: usize,
+    column: usize,
+}
+
+/// The items of a list of mappings, each with the entries of its own level.
+fn items<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> Vec<Vec<(Position, &'a str, &'a str)>> {
+    let mut items: Vec<Vec<(Position, &str, &str)>> = Vec::new();
+    let (mut dash, mut column) = (None, 0);
+    for line in lines {
+        let indent = line.indent();
+        let is_item = line.text[indent..].starts_with("- ") && dash.is_none_or(|dash| dash == indent);
+        if is_item {
+            let after = &line.text[indent + 1..];
+            column = indent + 1 + after.len() - after.trim_start().len();
+            dash = Some(indent);
+            items.push(Vec::new());
+        }
+        let begins_here = is_item || indent == column;
+        if let (Some(item), true, Some((key, value))) = (items.last_mut(), begins_here, line.entry(column)) {
+            item.push((Position { at: line.at, length: line.text.len(), column }, key, value));
+        }
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const URL: &str = "http://127.0.0.1:4242/v1";
+    const TOML: Form = Form::Toml { key: "openai_base_url" };
+    const JSON: Form = Form::Json { path: &["provider", "openai", "options", "baseURL"] };
+    const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false };
+    const MODELS: Form = Form::Models { list: "models", provider: "openai", key: "apiBase" };
+
+    fn changed(form: Form, text: &str) -> String {
+        match form.find(text, URL) {
+            Ok(Found::Nothing(insertions)) => {
+                let changed = inserted(text, &insertions);
+                assert_eq!(taken_out(&changed, &insertions).as_deref(), Some(text), "{changed}");
+                // What was written is found.
+                assert_eq!(form.find(&changed, URL), Ok(Found::Named(form.value(URL))), "{changed}");
+                changed
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_of_toml_goes_to_the_top_and_all_else_stays() {
+        let line = "openai_base_url = \"http://127.0.0.1:4242/v1\"\n";
+        for text in ["", "# mine\n", "model = \"m\" # why\n\n[a]\nb = 1\n", "[a.openai_base_url]\nb = 1\n"] {
+            assert_eq!(changed(TOML, text), format!("{line}{text}"));
+        }
+        assert_eq!(
+            changed(TOML, "\u{feff}a = 1\r\n"),
+            format!("\u{feff}{}a = 1\r\n", line.replace('\n', "\r\n"))
+        );
+        let named = TOML.find("openai_base_url = 'https://x/v1'\n", URL);
+        assert_eq!(named, Ok(Found::Named("https://x/v1".to_owned())));
+        assert!(TOML.find("a = \n", URL).unwrap_err().starts_with("is not TOML"));
+    }
+
+    #[test]
+    fn a_member_of_json_goes_into_the_objects_that_are_there_with_comments_kept() {
+        for (text, expected) in [
+            ("{}", r#"{"provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:4242/v1"}}}}"#),
+            (
+                "{\n  // mine\n  \"a\": 1,\n}\n",
+                "{ \"provider\": {\"openai\": {\"options\": {\"baseURL\": \"http://127.0.0.1:4242/v1\"}}},\n  // mine\n  \"a\": 1,\n}\n",
+            ),
+            (
+                "{\n\t\"provider\": {\n\t\t\"openai\": {\"models\": {}}\n\t}\n}",
+                "{\n\t\"provider\": {\n\t\t\"openai\": {\"options\": {\"baseURL\": \"http://127.0.0.1:4242/v1\"}, \"models\": {}}\n\t}\n}",
+            ),
+            (
+                "{\n  \"provider\": {\"openai\": {\"options\": {\n    \"timeout\": 1\n  }}}\n}",
+                "{\n  \"provider\": {\"openai\": {\"options\": {\n    \"baseURL\": \"http://127.0.0.1:4242/v1\",\n    \"timeout\": 1\n  }}}\n}",
+            ),
+            (
+                "",
+                "{\n  \"provider\": {\"openai\": {\"options\": {\"baseURL\": \"http://127.0.0.1:4242/v1\"}}}\n}\n",
+            ),
+        ] {
+            assert_eq!(changed(JSON, text), expected, "{text}");
+        }
+        for (text, why) in
+            [("[]", "does not hold an object"), ("{", "is not JSON"), (r#"{"provider": 3}"#, "another kind")]
+        {
+            assert!(JSON.find(text, URL).unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_yaml_goes_before_the_first_one() {
+        for (text, expected) in [
+            ("", "OPENAI_HOST: http://127.0.0.1:4242\n"),
+            ("# mine", "# mine\nOPENAI_HOST: http://127.0.0.1:4242\n"),
+            (
+                "---\n# mine\nGOOSE_MODE: auto\nextensions:\n  developer:\n    type: builtin\nlist:\n- a\n",
+                "---\n# mine\nOPENAI_HOST: http://127.0.0.1:4242\nGOOSE_MODE: auto\nextensions:\n  developer:\n    type: builtin\nlist:\n- a\n",
+            ),
+        ] {
+            assert_eq!(changed(GOOSE, text), expected);
+        }
+        for (text, value) in
+            [("OPENAI_HOST: 'https://x' # mine\n", "https://x"), ("\"OPENAI_HOST\": y # mine\n", "y")]
+        {
+            assert_eq!(GOOSE.find(text, URL), Ok(Found::Named(value.to_owned())), "{text}");
+        }
+        for text in ["{a: 1}\n", "- a\n", "a: 1\n---\nb: 2\n", "just text\n"] {
+            assert!(GOOSE.find(text, URL).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_model_of_the_provider_gets_the_address() {
+        let text = "name: mine\nmodels:\n  - name: a\n    provider: openai # the one\n    model: m\n    \
+                    requestOptions:\n      provider: openai\n  - name: b\n    provider: ollama\n  - provider: \"openai\"\nrules: []\n";
+        let expected = "name: mine\nmodels:\n  - name: a\n    provider: openai # the one\n    apiBase: http://127.0.0.1:4242/v1\n    \
+                        model: m\n    requestOptions:\n      provider: openai\n  - name: b\n    provider: ollama\n  \
+                        - provider: \"openai\"\n    apiBase: http://127.0.0.1:4242/v1\nrules: []\n";
+        assert_eq!(changed(MODELS, text), expected);
+        assert_eq!(
+            changed(MODELS, "models:\n- provider: openai"),
+            "models:\n- provider: openai\n  apiBase: http://127.0.0.1:4242/v1"
+        );
+        for (text, why) in [
+            ("name: a\n", "has no list of models"),
+            ("models:\n- provider: ollama\n", "has no model with the provider openai"),
+        ] {
+            assert!(MODELS.find(text, URL).unwrap_err().contains(why), "{text}");
+        }
+        let by_hand = "models:\n  - provider: openai\n    apiBase: https://x/v1\n";
+        assert_eq!(MODELS.find(by_hand, URL), Ok(Found::Named("https://x/v1".to_owned())));
+    }
+
+    #[test]
+    fn what_was_inserted_is_taken_out_wherever_it_is_now_and_only_if_it_is_there_once() {
+        let insertions = [Insertion { at: 0, text: "b\n".to_owned() }];
+        assert_eq!(taken_out("a\nb\nc\n", &insertions).as_deref(), Some("a\nc\n"));
+        assert_eq!(taken_out("b\nb\n", &insertions), None);
+        assert_eq!(taken_out("a\n", &insertions), None);
+    }
+}
