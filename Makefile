@@ -94,19 +94,10 @@ package: cargo-deb $(if $(TARGET),,$(if $(filter release,$(PROFILE)),release))
 packages: $(if $(PROGRAM),,$(ZIG))
 	PROGRAM="$(PROGRAM)" PROFILE="$(PROFILE)" deploy/packages.sh
 
-# One program without any library. musl's is compiled and linked by zig, for either processor on either; glibc's by the
-# host's own tools, as in deploy/Dockerfile.
+# One program without any library.
 static: TARGET ?= x86_64-unknown-linux-musl
 static:
-	@if ! rustup target add $(TARGET); then \
-		echo "make static: Rust's target $(TARGET) cannot be installed here, so that nothing was built; the release workflow builds it"; \
-	elif test "$(TARGET)" != "$(TARGET:-gnu=)"; then \
-		set -x; RUSTFLAGS="-C target-feature=+crt-static" \
-			cargo build --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein; \
-	else \
-		set -ex; $(MAKE) $(ZIG); . .venv/bin/activate; \
-		cargo zigbuild --locked --profile $(PROFILE) --target $(TARGET) --bin toolrein; \
-	fi
+	deploy/static.sh $(TARGET) $(PROFILE)
 
 # Starts the static program where there is nothing else: no libc, no shell, no certificates.
 empty-root: TARGET ?= x86_64-unknown-linux-musl

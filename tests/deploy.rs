@@ -33,8 +33,14 @@ const VERSIONS: [(&str, &[&str]); 2] = [("example", &["1.29", "1.37"]), ("gatewa
 #[test]
 fn the_deployment_names_the_ports_of_the_shipped_configuration() {
     let [proxy, admin] = shipped_ports();
-    let dockerfile = deployed("Dockerfile");
-    assert!(dockerfile.contains(&format!("EXPOSE {proxy} {admin}\n")), "{dockerfile}");
+    for name in ["Dockerfile", "Dockerfile.release"] {
+        let text = deployed(name);
+        for line in
+            [&*format!("EXPOSE {proxy} {admin}\n"), "USER 65532:65532\n", "ENTRYPOINT [\"/toolrein\"]"]
+        {
+            assert!(text.contains(line), "{name} has no {line}");
+        }
+    }
     let agent = of_kind(&rendered("example"), "Deployment");
     let url = at(&agent, "/spec/template/spec/containers/0/env/1");
     assert_eq!(url["name"], "OPENAI_BASE_URL", "added by the component: {url}");

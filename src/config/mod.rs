@@ -201,16 +201,15 @@ impl Config {
         let misused = document.apply_variables(&overrides.settings, &settings, value_of);
         let mut written = file::read(&document);
         overriding.apply(&mut written.file);
-        let inherited = file::inherit_upstream(overrides, &document, &mut written.file);
-        written.problems.extend(inherited);
+        written.problems.extend(file::inherit_upstream(overrides, &document, &mut written.file));
         let defaults = shipped::with_all_that_is_off();
         let builder = Builder::new(&document, registry, &defaults);
-        let tables = document.tables("policy").unwrap_or_default();
         let under = match std::mem::replace(&mut written.file.base, Base::None) {
             Base::Shipped if !is_shipped => builder.shipped(),
             _ => Layer::default(),
         };
-        let (base, refused) = builder.build(&["policy"], &tables, &under, &[]);
+        let (base, refused) =
+            builder.build(&["policy"], &document.tables("policy").unwrap_or_default(), &under, &[]);
         let built = profiles::build(&builder, &base, &written.file);
         let shared = profiles::shared_keys(&builder, &written.file);
         let check = |written: &Written| {
@@ -235,10 +234,6 @@ impl Config {
             warnings = [restarts, warnings].concat();
         }
         warnings.extend(passed_over.clone());
-        if is_trusted {
-            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-            warnings.extend(slips::misspelt_variables(names));
-        }
         warnings.extend(built.warnings);
         let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
         warnings.extend(of_policies);
@@ -248,15 +243,22 @@ impl Config {
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
         config.unread_files = passed_over.into_iter().collect();
-        config.warnings.extend([config.unusable_keys(), config.unpriced_models()].concat());
+        config.warnings.extend(config.environment_warnings());
+        config.warnings.extend(config.unpriced_models());
         Ok(config)
     }
 
-    /// A warning only, since the environment may be different where the program starts.
-    fn unusable_keys(&self) -> Vec<String> {
+    /// Warnings about variables; not errors, since the environment may be different where the program starts.
+    fn environment_warnings(&self) -> Vec<String> {
         if !self.origin.is_trusted() {
             return Vec::new();
         }
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        [slips::misspelt_variables(names), self.unusable_keys()].concat()
+    }
+
+    /// Secrets that are named and cannot be used here.
+    fn unusable_keys(&self) -> Vec<String> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
             ("upstream.api_key_env", &self.upstream.api_key_env),

@@ -160,7 +160,7 @@ mod tests {
             match (warnings.as_slice(), expected) {
                 ([], None) => {}
                 ([warning], Some(meant)) => {
-                    assert!(warning.ends_with(&format!("did you mean {meant}?")), "{warning}")
+                    assert!(warning.ends_with(&format!("did you mean {meant}?")), "{warning}");
                 }
                 (found, _) => panic!("{name}: {found:?}"),
             }

@@ -93,13 +93,12 @@ fn is_here(url: &str, scheme: &str, proxy: SocketAddr) -> bool {
         return false;
     }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_host = match host.parse::<std::net::IpAddr>() {
+    match host.parse::<std::net::IpAddr>() {
         Ok(ip) => ip == reachable(proxy).ip() || (ip.is_loopback() && proxy.ip().is_unspecified()),
         // With TLS it is a name that the certificate is for, which only that machine's resolver knows.
         Err(_) if scheme == "https" => true,
         Err(_) => host.eq_ignore_ascii_case("localhost") && reachable(proxy).ip().is_loopback(),
-    };
-    is_host
+    }
 }
 
 #[cfg(test)]

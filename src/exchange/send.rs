@@ -143,8 +143,7 @@ impl Running {
         let answers = AnswerTools::of(&core.request, &core.body, &core.shared.config.reask.answer_tools);
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
         let answer = answers.last().map(str::to_owned);
-        let subject = subject_of(core, keeps_tools, !restored.is_empty());
-        let fallbacks = Fallbacks::new(&core.request, subject);
+        let fallbacks = Fallbacks::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
         let (settings, known) = (&core.shared.config.notices, refusals.known());
         let placed = placement(settings.placement, &settings.system_models, &model_name, known);
         let mut variant = fallbacks.first(&core.request, placed, known);

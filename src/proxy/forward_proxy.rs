@@ -109,17 +109,17 @@ pub(super) type RouteStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 #[derive(Clone)]
 pub(super) enum Route {
     Direct(HttpConnector),
-    Tunnel(Tunnel<HttpsConnector<HttpConnector>>),
+    Tunnel(Box<Tunnel<HttpsConnector<HttpConnector>>>),
 }
 
 impl Route {
     /// Through `proxy`, which is reached by `connector`.
     pub(super) fn through(proxy: &Intercept, connector: HttpsConnector<HttpConnector>) -> Self {
         let tunnel = Tunnel::new(proxy.uri().clone(), connector);
-        Self::Tunnel(match proxy.basic_auth() {
+        Self::Tunnel(Box::new(match proxy.basic_auth() {
             Some(credentials) => tunnel.with_auth(credentials.clone()),
             None => tunnel,
-        })
+        }))
     }
 }
 
