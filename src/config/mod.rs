@@ -233,8 +233,7 @@ impl Config {
             }
             warnings = [restarts, warnings].concat();
         }
-        warnings.extend(passed_over.clone());
-        warnings.extend(built.warnings);
+        warnings.extend(passed_over.iter().cloned().chain(built.warnings));
         let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
         warnings.extend(of_policies);
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
@@ -243,8 +242,7 @@ impl Config {
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
         config.unread_files = passed_over.into_iter().collect();
-        config.warnings.extend(config.environment_warnings());
-        config.warnings.extend(config.unpriced_models());
+        config.warnings.extend([config.environment_warnings(), config.unpriced_models()].concat());
         Ok(config)
     }
 

@@ -198,7 +198,7 @@ fn an_error_of_toolreins_own_names_its_request_in_the_body_too() {
     for path in ["/v1/chat/completions", "/v1/models"] {
         let url = format!("{}{path}", toolrein.origin());
         let response =
-            Request::new("POST", &url, &question(false)).header("x-toolrein-request-id", "own-1").send();
+            Request::new("POST", &url, question(false)).header("x-toolrein-request-id", "own-1").send();
         let body: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
         assert_eq!(
             (&body["error"]["request_id"], response.header("x-toolrein-request-id")),

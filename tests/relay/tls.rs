@@ -173,7 +173,7 @@ async fn a_pinned_certificate_counts_for_its_own_names_and_time_alone() {
     let (first, body) = answer_with_pinned(
         |params| {
             authority(params);
-            future(params)
+            future(params);
         },
         &[],
     )

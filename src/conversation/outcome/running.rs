@@ -199,27 +199,15 @@ fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
     let holds = |names: &[&str]| names.iter().any(|part| name.contains(part));
     let is = |names: &[&str]| names.contains(&name.as_str());
     match value {
-        Value::Bool(flag) if !listed && is(&AT_END) => {
-            if *flag {
-                JobState::Over
-            } else {
-                JobState::Running
-            }
-        }
+        Value::Bool(true) if !listed && is(&AT_END) => JobState::Over,
+        Value::Bool(false) if !listed && is(&AT_END) => JobState::Running,
         Value::Bool(true) if !listed && is(&UNTIL_END) => JobState::Running,
         Value::Number(_) | Value::String(_) if holds(&WAITS) || name == "eta" || name == "etaseconds" => {
-            if amount(value).is_some_and(|amount| amount > 0.0) {
-                JobState::Running
-            } else {
-                JobState::Unknown
-            }
+            let is_left = amount(value).is_some_and(|amount| amount > 0.0);
+            if is_left { JobState::Running } else { JobState::Unknown }
         }
         Value::Number(_) | Value::String(_) if name.contains("progress") || is_share_done(&name) => {
-            match amount(value) {
-                Some(share) if (0.0..100.0).contains(&share) && share != 1.0 => JobState::Running,
-                Some(_) => JobState::Unknown,
-                None => value.as_str().map_or(JobState::Unknown, of_state),
-            }
+            of_progress(value)
         }
         // HTTP's "accepted" and "processing".
         Value::Number(code) if holds(&STATES) && matches!(code.as_u64(), Some(102 | 202)) => {
@@ -231,6 +219,15 @@ fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
         },
         Value::String(text) if !listed && is(&SENTENCES) && says_text(text) => JobState::Running,
         _ => JobState::Unknown,
+    }
+}
+
+/// How far a job is: a share below the whole, or the name of a state.
+fn of_progress(value: &Value) -> JobState {
+    match amount(value) {
+        Some(share) if (0.0..100.0).contains(&share) && share != 1.0 => JobState::Running,
+        Some(_) => JobState::Unknown,
+        None => value.as_str().map_or(JobState::Unknown, of_state),
     }
 }
 

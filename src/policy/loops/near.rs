@@ -210,7 +210,11 @@ fn remove_repeated_marks(value: &mut Value) -> bool {
 
 /// As [`remove_repeated_marks`], for each of `values`.
 fn all_worded<'a>(values: impl Iterator<Item = &'a mut Value>) -> bool {
-    values.fold(true, |all, value| remove_repeated_marks(value) && all)
+    let mut all = true;
+    for value in values {
+        all &= remove_repeated_marks(value);
+    }
+    all
 }
 
 /// The words and numbers of a text, in lower case and in order. A text without any is its own only word.
