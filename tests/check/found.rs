@@ -40,7 +40,7 @@ fn a_file_that_only_allows_less_is_loaded() {
         ("[policy.truncate]\nmax_chars = 4000\ntools = { read = 900 }\n", "max_chars = 4000"),
         ("[policy.serial]\n[policy.redact]\nuser_text = true\n", "user_text = true"),
         ("[policy.arguments]\nstrict = true\n", "strict = true"),
-        ("reask.max = 1\n", "max = 1"),
+        ("reask.max = 1\n", "mode      enforce"),
         ("# nothing yet\n", "tool_calls = 50"),
     ] {
         let report = check(file);
