@@ -13,8 +13,9 @@ class Toolrein:
         """`policies`: tables of TOML that change the configuration that ships."""
         config = WORK / "configurations" / f"{name}.toml"
         config.parent.mkdir(parents=True, exist_ok=True)
+        # No heartbeat while a slow machine thinks: it would be an event that the server did not send.
         config.write_text(
-            '[listen]\nproxy = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n'
+            '[listen]\nproxy = "127.0.0.1:0"\nadmin = "127.0.0.1:0"\n[limits]\nkeepalive_comment = "10m"\n'
             f'[upstream]\nurl = "http://127.0.0.1:{upstream_port}/v1"\n[log]\nformat = "json"\n{policies}'
         )
         for variable in [variable for variable in os.environ if variable.startswith("TOOLREIN_")]:
