@@ -1,14 +1,10 @@
 //! The private directory of state that outlives a command: recordings of `run`, copies of files that `setup` changed.
 //! Only its owner may read it.
 
+use crate::telemetry::private_file;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-
-/// The mode of its directories: what was said is nobody else's.
-const DIR_MODE: u32 = 0o700;
 
 /// The name below the user's directory of state.
 const NAME: &str = "toolrein";
@@ -30,7 +26,7 @@ fn path_by(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 /// # Errors
 /// Those of the disk.
 pub fn create(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+    private_file::create_dir(path)
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ fn what_one_operating_system_has_alone_is_named_where_cfg_asks_for_that_system()
         assert!(found.is_none(), "{} names {}, outside of #[cfg]", source.path, found.unwrap_or_default());
         let calls = OF_ONE_SYSTEM.into_iter().filter(|name| names_path(&source.code, name)).count();
         asked_for += calls;
-        for literal in source.literals() {
+        for literal in source.literals_for_every_system() {
             let path = literal.trim_start_matches(['b', 'r', '#', '"']);
             let folder = FOLDERS_OF_ONE_SYSTEM.into_iter().find(|folder| path.starts_with(folder));
             assert!(folder.is_none(), "{} has the path {literal}", source.path);

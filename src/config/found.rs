@@ -12,7 +12,6 @@ use crate::policy;
 use serde_json::Value;
 use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Its name.
@@ -41,7 +40,7 @@ fn read(found: &Metadata, registry: &[policy::Entry]) -> Result<String, String> 
     if !found.is_file() {
         return Err("it is not a file".to_owned());
     }
-    if found.uid() != rustix::process::geteuid().as_raw() {
+    if !is_own(found) {
         return Err("it belongs to another user".to_owned());
     }
     let text = Source::File(NAME.into()).text(false).map_err(|problem| problem.text)?;
@@ -61,6 +60,18 @@ fn read(found: &Metadata, registry: &[policy::Entry]) -> Result<String, String> 
             Err(format!("a file that was not named may only allow less ({beyond}{more})"))
         }
     }
+}
+
+/// Whether the file belongs to the user.
+#[cfg(unix)]
+fn is_own(found: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(found) == rustix::process::geteuid().as_raw()
+}
+
+/// Elsewhere the standard library does not say whose a file is, so none that was not named is loaded.
+#[cfg(not(unix))]
+fn is_own(_found: &Metadata) -> bool {
+    false
 }
 
 /// The warning about a file whose settings do not fit each other.

@@ -1,77 +1,18 @@
 //! The command as a child process: started in toolrein's own process group, so that the terminal stays its own, given the
 //! signals that toolrein gets, and waited for.
 
-use super::agent::Start;
-use futures_util::future::select_all;
-use rustix::process::{Pid, Signal, getpgrp, kill_process};
-use rustix::termios::tcgetpgrp;
-use std::io::{self, Write as _};
-use std::os::fd::AsFd as _;
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
-use tokio::signal::unix::{self, SignalKind, signal};
-use tokio::time::{Instant, sleep_until};
+#[cfg(not(unix))]
+pub use self::elsewhere::{Signals, exit_code, wait};
+#[cfg(unix)]
+pub use self::unix::{Signals, exit_code, wait};
 
-/// How long the command may take to end after the first signal, before a second one kills it.
-const GRACE: Duration = Duration::from_secs(5);
+use super::agent::Start;
+use std::io;
+use std::process::{Child, Command};
 
 /// Exit codes of shells for a command that cannot be run, and for one that is not there.
 const NOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
-/// To which the number of a signal is added.
-const BY_SIGNAL: i32 = 128;
-
-/// The signals that are passed on. Those that were ignored when toolrein started stay ignored, by the command too
-/// (`nohup`).
-pub struct Signals {
-    child_ended: unix::Signal,
-    passed_on: Vec<(Signal, unix::Signal)>,
-}
-
-impl Signals {
-    /// Listens from now on.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub fn listen() -> io::Result<Self> {
-        let ignored = ignored_signals();
-        let mut passed_on = Vec::new();
-        for (kind, own) in [
-            (SignalKind::interrupt(), Signal::INT),
-            (SignalKind::terminate(), Signal::TERM),
-            (SignalKind::hangup(), Signal::HUP),
-            (SignalKind::quit(), Signal::QUIT),
-        ] {
-            if ignored >> (own.as_raw() - 1) & 1 == 0 {
-                passed_on.push((own, signal(kind)?));
-            }
-        }
-        Ok(Self { child_ended: signal(SignalKind::child())?, passed_on })
-    }
-}
-
-/// The next signal of those that are passed on.
-async fn next(passed_on: &mut [(Signal, unix::Signal)]) -> Signal {
-    let waits = passed_on.iter_mut().map(|(own, signal)| {
-        Box::pin(async {
-            signal.recv().await;
-            *own
-        })
-    });
-    let waits: Vec<_> = waits.collect();
-    if waits.is_empty() {
-        return std::future::pending().await;
-    }
-    select_all(waits).await.0
-}
-
-/// The signals that this process ignores, a bit each; none where the system does not say so.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
-}
 
 /// Starts the command.
 ///
@@ -93,78 +34,200 @@ pub fn spawn(start: &Start) -> Result<Child, (String, u8)> {
     })
 }
 
-/// Waits for the command's end, and passes signals on. A second signal kills a command that has not ended [`GRACE`] after
-/// the first one; a third one kills it at once.
-///
-/// # Errors
-/// Those of the system.
-pub async fn wait(child: &mut Child, signals: &mut Signals, name: &str) -> io::Result<ExitStatus> {
-    let Signals { child_ended, passed_on } = signals;
-    let (mut first, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        let end = kill_at.unwrap_or_else(Instant::now);
-        tokio::select! {
-            _ = child_ended.recv() => {}
-            () = sleep_until(end), if kill_at.is_some() => {
-                child.kill()?;
-                kill_at = None;
+#[cfg(unix)]
+mod unix {
+    use super::NOT_RUN;
+    use futures_util::future::select_all;
+    use rustix::process::{Pid, Signal, getpgrp, kill_process};
+    use rustix::termios::tcgetpgrp;
+    use std::io::{self, Write as _};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Child, ExitStatus};
+    use std::time::Duration;
+    use tokio::signal::unix::{self, SignalKind, signal};
+    use tokio::time::{Instant, sleep_until};
+
+    /// How long the command may take to end after the first signal, before a second one kills it.
+    const GRACE: Duration = Duration::from_secs(5);
+    /// To which the number of a signal is added.
+    const BY_SIGNAL: i32 = 128;
+
+    /// The signals that are passed on. Those that were ignored when toolrein started stay ignored, by the command too
+    /// (`nohup`).
+    pub struct Signals {
+        child_ended: unix::Signal,
+        passed_on: Vec<(Signal, unix::Signal)>,
+    }
+
+    impl Signals {
+        /// Listens from now on.
+        ///
+        /// # Errors
+        /// Those of the system.
+        pub fn listen() -> io::Result<Self> {
+            let ignored = ignored_signals();
+            let mut passed_on = Vec::new();
+            for (kind, own) in [
+                (SignalKind::interrupt(), Signal::INT),
+                (SignalKind::terminate(), Signal::TERM),
+                (SignalKind::hangup(), Signal::HUP),
+                (SignalKind::quit(), Signal::QUIT),
+            ] {
+                if ignored >> (own.as_raw() - 1) & 1 == 0 {
+                    passed_on.push((own, signal(kind)?));
+                }
             }
-            // The terminal has sent it to the command too, which may use it for something else.
-            signal = next(passed_on) => if !is_of_terminal(signal) {
-                pass_on(child, signal);
-                let now = Instant::now();
-                let since = *first.get_or_insert(now);
-                if since != now {
-                    kill_at = Some(if kill_at.is_some() { now } else { now.max(since + GRACE) });
-                    let left = kill_at.unwrap_or(now) - now;
-                    let _ = writeln!(io::stderr(), "toolrein: {name} has not ended; it is killed {}", within(left));
+            Ok(Self { child_ended: signal(SignalKind::child())?, passed_on })
+        }
+    }
+
+    /// The next signal of those that are passed on.
+    async fn next(passed_on: &mut [(Signal, unix::Signal)]) -> Signal {
+        let waits = passed_on.iter_mut().map(|(own, signal)| {
+            Box::pin(async {
+                signal.recv().await;
+                *own
+            })
+        });
+        let waits: Vec<_> = waits.collect();
+        if waits.is_empty() {
+            return std::future::pending().await;
+        }
+        select_all(waits).await.0
+    }
+
+    /// The signals that this process ignores, a bit each.
+    #[cfg(target_os = "linux")]
+    fn ignored_signals() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+    }
+
+    /// Elsewhere the system does not say so in a file.
+    #[cfg(not(target_os = "linux"))]
+    fn ignored_signals() -> u64 {
+        0
+    }
+
+    /// Waits for the command's end, and passes signals on. A second signal kills a command that has not ended [`GRACE`] after
+    /// the first one; a third one kills it at once.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn wait(child: &mut Child, signals: &mut Signals, name: &str) -> io::Result<ExitStatus> {
+        let Signals { child_ended, passed_on } = signals;
+        let (mut first, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            let end = kill_at.unwrap_or_else(Instant::now);
+            tokio::select! {
+                _ = child_ended.recv() => {}
+                () = sleep_until(end), if kill_at.is_some() => {
+                    child.kill()?;
+                    kill_at = None;
+                }
+                // The terminal has sent it to the command too, which may use it for something else.
+                signal = next(passed_on) => if !is_of_terminal(signal) {
+                    pass_on(child, signal);
+                    let now = Instant::now();
+                    let since = *first.get_or_insert(now);
+                    if since != now {
+                        kill_at = Some(if kill_at.is_some() { now } else { now.max(since + GRACE) });
+                        let left = kill_at.unwrap_or(now) - now;
+                        let _ = writeln!(io::stderr(), "toolrein: {name} has not ended; it is killed {}", within(left));
+                    }
                 }
             }
         }
     }
-}
 
-fn within(time: Duration) -> String {
-    match time.as_secs_f64().ceil() {
-        0.0 => "now".to_owned(),
-        seconds => format!("in {seconds} s"),
-    }
-}
-
-/// Sends a child that has not been waited for, so that its id is its own.
-fn pass_on(child: &Child, signal: Signal) {
-    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    // A child that has just ended needs none.
-    let _ = id.map(|id| kill_process(id, signal));
-}
-
-/// Whether the terminal sent the signal, which then went to the whole group in the foreground.
-fn is_of_terminal(signal: Signal) -> bool {
-    if ![Signal::INT, Signal::QUIT].contains(&signal) {
-        return false;
-    }
-    let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
-    let terminals = [input.as_fd(), output.as_fd(), error.as_fd()];
-    terminals.into_iter().any(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
-}
-
-/// The exit code for `status`, as shells have it.
-pub fn exit_code(status: ExitStatus) -> u8 {
-    let code = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_exit_code_is_the_commands_or_that_of_the_signal() {
-        for (raw, expected) in [(0, 0), (3 << 8, 3), (15, 143), (9, 137)] {
-            assert_eq!(exit_code(ExitStatus::from_raw(raw)), expected);
+    fn within(time: Duration) -> String {
+        match time.as_secs_f64().ceil() {
+            0.0 => "now".to_owned(),
+            seconds => format!("in {seconds} s"),
         }
+    }
+
+    /// Sends a child that has not been waited for, so that its id is its own.
+    fn pass_on(child: &Child, signal: Signal) {
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        // A child that has just ended needs none.
+        let _ = id.map(|id| kill_process(id, signal));
+    }
+
+    /// Whether the terminal sent the signal, which then went to the whole group in the foreground.
+    fn is_of_terminal(signal: Signal) -> bool {
+        if ![Signal::INT, Signal::QUIT].contains(&signal) {
+            return false;
+        }
+        let (input, output, error) = (io::stdin(), io::stdout(), io::stderr());
+        let terminals = [input.as_fd(), output.as_fd(), error.as_fd()];
+        terminals.into_iter().any(|terminal| tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp()))
+    }
+
+    /// The exit code for `status`, as shells have it.
+    pub fn exit_code(status: ExitStatus) -> u8 {
+        let code = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
+        code.and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_exit_code_is_the_commands_or_that_of_the_signal() {
+            for (raw, expected) in [(0, 0), (3 << 8, 3), (15, 143), (9, 137)] {
+                assert_eq!(exit_code(ExitStatus::from_raw(raw)), expected);
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod elsewhere {
+    use super::NOT_RUN;
+    use std::io;
+    use std::process::{Child, ExitStatus};
+    use std::time::Duration;
+    use tokio::time::sleep;
+
+    /// How often the command is looked at.
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    /// Outside of Unix the console gives Ctrl-C to the command itself; toolrein stays until the command has ended.
+    pub struct Signals;
+
+    impl Signals {
+        /// Survives Ctrl-C from now on.
+        ///
+        /// # Errors
+        /// None here.
+        pub fn listen() -> io::Result<Self> {
+            tokio::spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
+            Ok(Self)
+        }
+    }
+
+    /// Waits for the command's end.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub async fn wait(child: &mut Child, _signals: &mut Signals, _name: &str) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// The exit code for `status`.
+    pub fn exit_code(status: ExitStatus) -> u8 {
+        status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(NOT_RUN)
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::secret::random_token;
 use crate::state_dir;
-use std::fs::{File, OpenOptions, read_dir, remove_dir_all};
+use crate::telemetry::private_file;
+use std::fs::{File, read_dir, remove_dir_all};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The beginning of a folder's name; no other folder is removed.
 const PREFIX: &str = "run-";
-const FILE_MODE: u32 = 0o600;
 
 /// See the module's documentation.
 pub struct Folder(PathBuf);
@@ -52,7 +51,7 @@ impl Folder {
     /// # Errors
     /// Those of the disk.
     pub fn log(&self) -> io::Result<File> {
-        OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(self.0.join("toolrein.log"))
+        private_file::create(&self.0.join("toolrein.log"))
     }
 }
 

@@ -1,16 +1,13 @@
 //! The configuration file of an agent on the disk: read once, and replaced as a whole, with the mode that it had and
 //! through the symbolic links that lead to it.
 
-use std::fs::{DirBuilder, OpenOptions, Permissions, remove_dir, remove_file, rename};
+use crate::telemetry::private_file;
+use std::fs::{remove_dir, remove_file, rename};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read: a thousand times what a configuration needs.
 const MOST_BYTES: u64 = 1 << 20;
-/// The modes of what is made: configurations may hold keys.
-const FILE_MODE: u32 = 0o600;
-const DIR_MODE: u32 = 0o700;
 
 /// A file as it was read.
 #[derive(Debug)]
@@ -74,7 +71,8 @@ impl ConfigFile {
     /// Those of the disk.
     pub(super) fn create_folders(folders: &[PathBuf]) -> Result<(), String> {
         folders.iter().try_for_each(|folder| {
-            let made = DirBuilder::new().mode(DIR_MODE).create(folder);
+            // Private, since configurations may hold keys.
+            let made = private_file::create_dir(folder);
             made.map_err(|error| format!("{}: {error}", folder.display()))
         })
     }
@@ -89,14 +87,12 @@ impl ConfigFile {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".toolrein-{}", std::process::id()));
         let beside = self.path.with_file_name(name);
-        let mode = self.path.metadata().map_or(FILE_MODE, |found| found.permissions().mode() & 0o7777);
-        let written = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&beside).and_then(
-            |mut file| {
-                file.write_all(text.as_bytes())?;
-                file.set_permissions(Permissions::from_mode(mode))?;
-                file.sync_all()
-            },
-        );
+        let before = self.path.metadata().ok().map(|found| found.permissions());
+        let written = private_file::create(&beside).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            before.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+            file.sync_all()
+        });
         written.and_then(|()| rename(&beside, &self.path)).map_err(|error| {
             // The file itself is unchanged.
             let _ = remove_file(&beside);

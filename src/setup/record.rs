@@ -3,15 +3,12 @@
 
 use super::insert::{Insertion, inserted};
 use crate::state_dir;
+use crate::telemetry::private_file;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError, remove_file};
+use std::fs::{File, TryLockError, remove_file};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Only the owner may read it: the copied file may hold keys.
-const FILE_MODE: u32 = 0o600;
 
 /// What was done to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,8 +46,7 @@ impl Records {
             state_dir::path().ok_or("HOME is not set, so nothing can be kept for undo")?.join("setup");
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         state_dir::create(&folder).map_err(failed)?;
-        let options = OpenOptions::new().create(true).append(true).mode(FILE_MODE).open(folder.join("lock"));
-        let lock = options.map_err(failed)?;
+        let lock = private_file::append(&folder.join("lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { folder, _lock: lock }),
             Err(TryLockError::WouldBlock) => {
@@ -110,9 +106,9 @@ impl Records {
     }
 }
 
-/// Writes a file that must not be there yet.
+/// Writes a file that must not be there yet. Only its owner may read it: the copied file may hold keys.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)?;
+    let mut file = private_file::create(path)?;
     file.write_all(bytes)?;
     file.sync_all()
 }

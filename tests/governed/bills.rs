@@ -440,7 +440,10 @@ fn usage_is_found_wherever_a_stream_has_it_and_zeros_do_not_undo_it() {
         let reply = Reply::events(&chunks);
         let expected = bytes_of(&reply);
         let upstream = Scripted::start(move |_, _| reply.clone());
-        let toolrein = Toolrein::before(&upstream, "[policy.budget]\ntool_calls = 0\nbilled_tokens = 25\n");
+        let toolrein = Toolrein::before(
+            &upstream,
+            "upstream.ask_usage = false\n[policy.budget]\ntool_calls = 0\nbilled_tokens = 25\n",
+        );
         let ask = || {
             Request::post(&toolrein.chat_url(), question(true)).header("x-toolrein-conversation", "c").send()
         };

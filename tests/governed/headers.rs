@@ -8,6 +8,9 @@ use crate::support::scripted::Scripted;
 use crate::talk::{BOTH, GENEROUS, chat, grouped, question};
 use serde_json::json;
 
+/// The header that every reply has.
+const REQUEST_ID: &str = "x-toolrein-request-id";
+
 #[test]
 fn headers_of_a_request_arrive_in_their_order_and_toolreins_own_do_not() {
     let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("ok")));
@@ -93,7 +96,7 @@ fn only_codings_that_cannot_be_read_are_taken_out_of_what_a_client_accepts() {
 }
 
 #[test]
-fn headers_of_a_reply_come_in_their_order_and_none_is_added() {
+fn headers_of_a_reply_come_in_their_order_and_only_the_requests_id_is_added() {
     let with = |reply: Reply| {
         reply
             .header("x-request-id", "req_1")
@@ -116,7 +119,8 @@ fn headers_of_a_reply_come_in_their_order_and_none_is_added() {
             Request::post(&format!("{}/chat/completions", upstream.base_url()), question(stream)).send();
         let through = chat(&toolrein, question(stream));
         assert_eq!(through.head.first_line.split(' ').nth(1), Some("200"));
-        assert_eq!(grouped(&through.head.headers, &[]), grouped(&straight.head.headers, &[]));
+        assert_eq!(grouped(&through.head.headers, &[REQUEST_ID]), grouped(&straight.head.headers, &[]));
+        assert!(through.header(REQUEST_ID).is_some());
     }
 }
 

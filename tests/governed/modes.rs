@@ -51,8 +51,8 @@ fn observing_changes_no_byte_and_tells_what_would_have_been_done() {
             let expected = script(nth, &seen);
             assert_eq!(reply.text(), String::from_utf8(bytes_of(&expected)).unwrap(), "{action}");
             assert_eq!((reply.status, reply.cut), (expected.status, false));
-            let framing = ["transfer-encoding", "content-length"];
-            assert_eq!(grouped(&reply.head.headers, &framing), grouped(&expected.headers, &[]));
+            let added = ["transfer-encoding", "content-length", "x-toolrein-request-id"];
+            assert_eq!(grouped(&reply.head.headers, &added), grouped(&expected.headers, &[]));
             let line = log_line(&toolrein, nth);
             let actions = line["actions"].as_array().cloned().unwrap_or_default();
             let logged = actions.iter().any(|act| act["policy"] == policy && act["action"] == action);
@@ -130,7 +130,8 @@ fn off_relays_everything_and_reads_nothing() {
         assert_eq!(seen.header("accept-encoding"), Some("zstd"));
         assert_eq!(seen.header("x-toolrein-conversation"), None, "ours stay with us");
         assert_eq!(reply.body, bytes_of(&calling(2)(nth, &seen)));
-        assert!(reply.head.headers.iter().all(|(name, _)| !name.starts_with("x-toolrein")));
+        let mut own = reply.head.headers.iter().filter(|(name, _)| name.starts_with("x-toolrein"));
+        assert!(own.all(|(name, _)| name == "x-toolrein-request-id"));
     }
     toolrein.wait_for_metric(
         "toolrein_requests_total{endpoint=\"chat_completions\",model=\"none\",status=\"200\"}",

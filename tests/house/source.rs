@@ -74,6 +74,16 @@ impl Source {
         found
     }
 
+    /// The strings in code that is compiled for every operating system.
+    pub(crate) fn literals_for_every_system(&self) -> Vec<&str> {
+        let blocks = system_blocks(&self.text, &self.code);
+        let is_of_one = |literal: &&str| {
+            let at = literal.as_ptr() as usize - self.text.as_ptr() as usize;
+            blocks.iter().any(|&(from, to)| (from..to).contains(&at))
+        };
+        self.literals().into_iter().filter(|literal| !is_of_one(literal)).collect()
+    }
+
     /// The paths that it names, from the crate's root: `["policy", "plan", "Plan"]`.
     pub(crate) fn names(&self) -> BTreeSet<Vec<String>> {
         let mut found = BTreeSet::new();
