@@ -19,10 +19,10 @@ const RUNGS: &[&[&str]] = &[
     &["plan"],
     &["dialect"],
     &["policy"],
-    &["secret", "state_dir"],
+    &["secret"],
     &["config", "telemetry"],
     &["exchange"],
-    &["recorder"],
+    &["recorder", "state_dir"],
     &["store", "proxy", "admin", "demo"],
     &["cli", "serve", "replay", "explain", "doctor", "run", "setup", "signals", ""],
 ];

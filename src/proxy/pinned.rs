@@ -75,7 +75,7 @@ impl ServerCertVerifier for PinnedVerifier {
 }
 
 /// Verifies the time of a pinned certificate, and its names where it lists any: one without names (`openssl req -x509`
-/// makes them so) stands for whichever server holds its key.
+/// makes them so) is valid for any server that holds its key.
 fn verify_pinned(
     certificate: &CertificateDer<'_>,
     server_name: &ServerName<'_>,

@@ -20,7 +20,7 @@ impl ToolNames {
         Self { names, parameters: Vec::new() }
     }
 
-    /// The same tools, of which these have these parameters.
+    /// The same tools; those in `parameters` have these.
     #[must_use]
     pub fn with_parameters(mut self, parameters: &[(String, Vec<String>)]) -> Self {
         self.parameters.extend_from_slice(parameters);
