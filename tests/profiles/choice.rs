@@ -92,7 +92,10 @@ fn an_unknown_profile_is_refused_as_not_retryable_with_a_list_of_known_ones() {
             "message": "There is no profile of that name. Known here: named, free, small.",
             "type": "toolrein_error", "param": null, "code": "unknown_profile",
         });
-        assert_eq!(said.response.json()["error"], error);
+        let mut shown = said.response.json()["error"].clone();
+        let id = shown.as_object_mut().unwrap().remove("request_id");
+        assert_eq!(id.as_ref().and_then(|id| id.as_str()), said.response.header("x-toolrein-request-id"));
+        assert_eq!(shown, error);
         assert_eq!(upstream.requests().len(), 0);
     });
 }
