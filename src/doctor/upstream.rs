@@ -26,7 +26,7 @@ pub(super) async fn examine(config: &Config, environment: &Environment) -> Vec<F
         Ok(own) => own,
     };
     let proxy = ForwardProxy::new(&config.upstream);
-    let by = proxy.address_to(base).map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
+    let by = proxy.address_for(base).map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
     let settings = |key| UpstreamSettings {
         ca_file: config.upstream.ca_file.clone(),
         http2: config.upstream.http2,

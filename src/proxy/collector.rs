@@ -63,7 +63,7 @@ impl CollectorClient {
         let mut parts = address.clone().into_parts();
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
         let base = Uri::from_parts(parts).map_err(|_| wrong())?;
-        let settings = UpstreamSettings { first_byte: traces.timeout, ..like.for_other(base) };
+        let settings = UpstreamSettings { first_byte: traces.timeout, ..like.for_other_server(base) };
         let upstream = Arc::new(Upstream::new(settings).map_err(CollectorError::Url)?);
         let headers = headers(traces)?;
         Ok(Self { upstream, path, headers, within: traces.timeout, runtime: Handle::current() })

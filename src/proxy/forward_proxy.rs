@@ -77,17 +77,17 @@ impl ForwardProxy {
     }
 
     /// The choice for servers other than the upstream.
-    pub(super) fn to_others(&self) -> Self {
+    pub(super) fn for_other_servers(&self) -> Self {
         Self { upstream: None, ..self.clone() }
     }
 
     /// The address of the proxy that leads to the server at `base`, without credentials.
-    pub fn address_to(&self, base: &Uri) -> Option<String> {
-        self.to(base).map(|proxy| proxy.uri().to_string().trim_end_matches('/').to_owned())
+    pub fn address_for(&self, base: &Uri) -> Option<String> {
+        self.choose_for(base).map(|proxy| proxy.uri().to_string().trim_end_matches('/').to_owned())
     }
 
     /// The proxy that leads to the server at `base`, and how it is asked.
-    pub(super) fn to(&self, base: &Uri) -> Option<Intercept> {
+    pub(super) fn choose_for(&self, base: &Uri) -> Option<Intercept> {
         let matcher = match &self.upstream {
             Some(url) => Matcher::builder().all(url.as_str()).build(),
             None => Matcher::builder().https(self.https.as_str()).no(self.except.as_str()).build(),
@@ -188,9 +188,9 @@ mod tests {
             ("https://[::1]/v1", false),
             ("https://localhost.example/v1", true),
         ] {
-            assert_eq!(proxy.to(&server.parse().unwrap()).is_some(), is_led, "{server}");
+            assert_eq!(proxy.choose_for(&server.parse().unwrap()).is_some(), is_led, "{server}");
         }
-        assert!(environment("", "").to(&Uri::from_static("https://api.openai.com/v1")).is_none());
+        assert!(environment("", "").choose_for(&Uri::from_static("https://api.openai.com/v1")).is_none());
     }
 
     #[test]
@@ -198,12 +198,12 @@ mod tests {
         let proxy =
             ForwardProxy { upstream: Some("http://ann:s3cret@proxy:3128".into()), ..Default::default() };
         for server in ["https://api.openai.com/v1", "http://10.1.2.3:8000/v1", "https://127.0.0.1/v1"] {
-            let found = proxy.to(&server.parse().unwrap()).expect(server);
+            let found = proxy.choose_for(&server.parse().unwrap()).expect(server);
             assert_eq!(
                 (found.uri().to_string().as_str(), found.basic_auth().is_some()),
                 ("http://proxy:3128/", true)
             );
-            assert!(proxy.to_others().to(&server.parse().unwrap()).is_none(), "{server}");
+            assert!(proxy.for_other_servers().choose_for(&server.parse().unwrap()).is_none(), "{server}");
         }
         assert!(!format!("{proxy:?}").contains("s3cret"));
     }

@@ -56,8 +56,8 @@ pub struct UpstreamSettings {
 impl UpstreamSettings {
     /// The settings for another server, at `base`: the key and prior knowledge of HTTP/2 concern the upstream alone, and
     /// so does a proxy that was chosen for it.
-    pub(super) fn for_other(&self, base: Uri) -> Self {
-        Self { base, http2: false, key: None, proxy: self.proxy.to_others(), ..self.clone() }
+    pub(super) fn for_other_server(&self, base: Uri) -> Self {
+        Self { base, http2: false, key: None, proxy: self.proxy.for_other_servers(), ..self.clone() }
     }
 }
 
@@ -104,7 +104,7 @@ impl Upstream {
         let UpstreamSettings { base: url, connect, first_byte, idle, ca_file, http2, key, proxy } = settings;
         let base = Base::new(&url)
             .map_err(|problem| UpstreamSetupError::Url { url: without_secrets(&url.to_string()), problem })?;
-        let (proxy, proxy_address) = (proxy.to(&url), proxy.address_to(&url));
+        let (proxy, proxy_address) = (proxy.choose_for(&url), proxy.address_for(&url));
         let needs_roots =
             base.is_https() || proxy.as_ref().is_some_and(|proxy| proxy.uri().scheme_str() == Some("https"));
         let tls = if needs_roots { tls::client_config(ca_file.as_deref())? } else { tls::no_trust() };

@@ -135,7 +135,7 @@ impl Endpoint {
         let mut parts = url.into_parts();
         parts.path_and_query = Some(hyper::http::uri::PathAndQuery::from_static("/"));
         let base = Uri::from_parts(parts).map_err(|_| wrong("is not a URL"))?;
-        let upstream = Upstream::new(like.for_other(base)).map_err(WebhookSetupError::Url)?;
+        let upstream = Upstream::new(like.for_other_server(base)).map_err(WebhookSetupError::Url)?;
         Ok(Self { upstream, path, secret: secret(&webhook.secret_env)? })
     }
 

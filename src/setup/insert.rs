@@ -28,9 +28,9 @@ pub struct Insertion {
 
 /// What a file says about the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing: these insertions name it.
-    Nothing(Vec<Insertion>),
+pub enum UpstreamSetting {
+    /// None is named: these insertions name it.
+    Missing(Vec<Insertion>),
     /// It is named already, with this value.
     Named(String),
 }
@@ -51,7 +51,7 @@ impl Form {
     ///
     /// # Errors
     /// The file is not in a form that can be changed.
-    pub fn find(self, text: &str, base_url: &str) -> Result<Found, String> {
+    pub fn find(self, text: &str, base_url: &str) -> Result<UpstreamSetting, String> {
         let value = self.value(base_url);
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         match self {
@@ -64,7 +64,7 @@ impl Form {
 }
 
 /// `text` with the insertions.
-pub fn inserted(text: &str, insertions: &[Insertion]) -> String {
+pub fn insert_all(text: &str, insertions: &[Insertion]) -> String {
     let mut out = String::with_capacity(text.len() + 128);
     let mut from = 0;
     for insertion in insertions {
@@ -77,7 +77,7 @@ pub fn inserted(text: &str, insertions: &[Insertion]) -> String {
 }
 
 /// `text` without what was inserted, wherever that is now. `None`: it is not there as often as it was inserted.
-pub fn taken_out(text: &str, insertions: &[Insertion]) -> Option<String> {
+pub fn remove_all(text: &str, insertions: &[Insertion]) -> Option<String> {
     let mut text = text.to_owned();
     for Insertion { text: part, .. } in insertions {
         let times = insertions.iter().filter(|other| other.text == *part).count();
@@ -92,26 +92,26 @@ pub fn taken_out(text: &str, insertions: &[Insertion]) -> Option<String> {
 }
 
 /// A key of the root may stand before everything else.
-fn toml(text: &str, key: &str, value: &str, line_end: &str) -> Result<Found, String> {
+fn toml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
     let read =
         |text: &str| text.parse::<toml::Table>().map_err(|error| format!("is not TOML: {}", error.message()));
     let body = text.strip_prefix(MARK).unwrap_or(text);
     if let Some(named) = read(body)?.get(key) {
-        return Ok(Found::Named(named.as_str().map_or_else(|| named.to_string(), str::to_owned)));
+        return Ok(UpstreamSetting::Named(named.as_str().map_or_else(|| named.to_string(), str::to_owned)));
     }
     let insertion = Insertion {
         at: text.len() - body.len(),
         text: format!("{key} = {}{line_end}", toml::Value::from(value)),
     };
-    let table = read(inserted(text, std::slice::from_ref(&insertion)).trim_start_matches(MARK))?;
+    let table = read(insert_all(text, std::slice::from_ref(&insertion)).trim_start_matches(MARK))?;
     match table.get(key).and_then(toml::Value::as_str) {
-        Some(named) if named == value => Ok(Found::Nothing(vec![insertion])),
+        Some(named) if named == value => Ok(UpstreamSetting::Missing(vec![insertion])),
         _ => Err("cannot be changed without being rewritten".to_owned()),
     }
 }
 
 /// A member goes to the beginning of the innermost object on its path that is there.
-fn json(text: &str, path: &[&str], value: &str) -> Result<Found, String> {
+fn json(text: &str, path: &[&str], value: &str) -> Result<UpstreamSetting, String> {
     let parsed = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
     let parsed = parsed.map_err(|error| format!("is not JSON: {error}"))?;
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
@@ -127,7 +127,7 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<Found, String> {
                 nested(path).trim_start_matches('{').trim_end_matches('}').to_owned()
                     + &"}".repeat(path.len() - 1)
             );
-            return Ok(Found::Nothing(vec![Insertion { at: 0, text }]));
+            return Ok(UpstreamSetting::Missing(vec![Insertion { at: 0, text }]));
         }
     };
     let mut rest = path;
@@ -140,7 +140,7 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<Found, String> {
         {
             Some(Value::Object(inner)) if !deeper.is_empty() => (object, rest) = (inner, deeper),
             Some(Value::StringLit(named)) if deeper.is_empty() => {
-                return Ok(Found::Named(named.value.to_string()));
+                return Ok(UpstreamSetting::Named(named.value.to_string()));
             }
             Some(_) => return Err(format!("has another kind of value at {key}")),
             None => break,
@@ -162,7 +162,7 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<Found, String> {
         }
         None => member,
     };
-    Ok(Found::Nothing(vec![Insertion { at, text }]))
+    Ok(UpstreamSetting::Missing(vec![Insertion { at, text }]))
 }
 
 /// One line of a YAML file.
@@ -242,11 +242,11 @@ fn root_entries<'a>(lines: &'a [Line<'a>]) -> Result<Vec<(&'a Line<'a>, &'a str,
     Ok(entries)
 }
 
-fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<Found, String> {
+fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
     let lines = lines(text);
     let entries = root_entries(&lines)?;
     if let Some((.., named)) = entries.iter().find(|(_, known, _)| *known == key) {
-        return Ok(Found::Named((*named).to_owned()));
+        return Ok(UpstreamSetting::Named((*named).to_owned()));
     }
     let line = format!("{key}: {value}{line_end}");
     let insertion = match entries.first() {
@@ -256,7 +256,7 @@ fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<Found, Str
             Insertion { at: text.len(), text: if is_ended { line } else { format!("{line_end}{line}") } }
         }
     };
-    Ok(Found::Nothing(vec![insertion]))
+    Ok(UpstreamSetting::Missing(vec![insertion]))
 }
 
 fn models(
@@ -264,7 +264,7 @@ fn models(
     [list, provider, key]: [&str; 3],
     value: &str,
     line_end: &str,
-) -> Result<Found, String> {
+) -> Result<UpstreamSetting, String> {
     let lines = lines(text);
     let entries = root_entries(&lines)?;
     let start = entries.iter().find(|(_, known, value)| *known == list && value.is_empty());
@@ -288,9 +288,9 @@ fn models(
         }
     }
     match named {
-        Some(named) => Ok(Found::Named(named)),
+        Some(named) => Ok(UpstreamSetting::Named(named)),
         None if insertions.is_empty() => Err(format!("has no model with the provider {provider}")),
-        None => Ok(Found::Nothing(insertions)),
+        None => Ok(UpstreamSetting::Missing(insertions)),
     }
 }
 
@@ -335,11 +335,15 @@ mod tests {
 
     fn changed(form: Form, text: &str) -> String {
         match form.find(text, URL) {
-            Ok(Found::Nothing(insertions)) => {
-                let changed = inserted(text, &insertions);
-                assert_eq!(taken_out(&changed, &insertions).as_deref(), Some(text), "{changed}");
+            Ok(UpstreamSetting::Missing(insertions)) => {
+                let changed = insert_all(text, &insertions);
+                assert_eq!(remove_all(&changed, &insertions).as_deref(), Some(text), "{changed}");
                 // What was written is found.
-                assert_eq!(form.find(&changed, URL), Ok(Found::Named(form.value(URL))), "{changed}");
+                assert_eq!(
+                    form.find(&changed, URL),
+                    Ok(UpstreamSetting::Named(form.value(URL))),
+                    "{changed}"
+                );
                 changed
             }
             other => panic!("{text}: {other:?}"),
@@ -357,7 +361,7 @@ mod tests {
             format!("\u{feff}{}a = 1\r\n", line.replace('\n', "\r\n"))
         );
         let named = TOML.find("openai_base_url = 'https://x/v1'\n", URL);
-        assert_eq!(named, Ok(Found::Named("https://x/v1".to_owned())));
+        assert_eq!(named, Ok(UpstreamSetting::Named("https://x/v1".to_owned())));
         assert!(TOML.find("a = \n", URL).unwrap_err().starts_with("is not TOML"));
     }
 
@@ -406,7 +410,7 @@ mod tests {
         for (text, value) in
             [("OPENAI_HOST: 'https://x' # mine\n", "https://x"), ("\"OPENAI_HOST\": y # mine\n", "y")]
         {
-            assert_eq!(GOOSE.find(text, URL), Ok(Found::Named(value.to_owned())), "{text}");
+            assert_eq!(GOOSE.find(text, URL), Ok(UpstreamSetting::Named(value.to_owned())), "{text}");
         }
         for text in ["{a: 1}\n", "- a\n", "a: 1\n---\nb: 2\n", "just text\n"] {
             assert!(GOOSE.find(text, URL).is_err(), "{text}");
@@ -432,14 +436,14 @@ mod tests {
             assert!(MODELS.find(text, URL).unwrap_err().contains(why), "{text}");
         }
         let by_hand = "models:\n  - provider: openai\n    apiBase: https://x/v1\n";
-        assert_eq!(MODELS.find(by_hand, URL), Ok(Found::Named("https://x/v1".to_owned())));
+        assert_eq!(MODELS.find(by_hand, URL), Ok(UpstreamSetting::Named("https://x/v1".to_owned())));
     }
 
     #[test]
     fn what_was_inserted_is_taken_out_wherever_it_is_now_and_only_if_it_is_there_once() {
         let insertions = [Insertion { at: 0, text: "b\n".to_owned() }];
-        assert_eq!(taken_out("a\nb\nc\n", &insertions).as_deref(), Some("a\nc\n"));
-        assert_eq!(taken_out("b\nb\n", &insertions), None);
-        assert_eq!(taken_out("a\n", &insertions), None);
+        assert_eq!(remove_all("a\nb\nc\n", &insertions).as_deref(), Some("a\nc\n"));
+        assert_eq!(remove_all("b\nb\n", &insertions), None);
+        assert_eq!(remove_all("a\n", &insertions), None);
     }
 }

@@ -9,7 +9,7 @@ mod record;
 pub use self::agents::{AGENTS, Agent, named};
 
 use self::file::ConfigFile;
-use self::insert::{Found, inserted, taken_out};
+use self::insert::{UpstreamSetting, insert_all, remove_all};
 use self::record::{Record, Records};
 use crate::config::without_secrets;
 use similar::TextDiff;
@@ -38,7 +38,7 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
         format!("{shown}: {problem}; nothing was changed. It has to name {}", form.value(base_url))
     })?;
     let insertions = match found {
-        Found::Named(value) if value.trim_end_matches('/') == form.value(base_url) => {
+        UpstreamSetting::Named(value) if value.trim_end_matches('/') == form.value(base_url) => {
             let line = match records.of(name)? {
                 Some(_) => {
                     format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back")
@@ -47,7 +47,7 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
             };
             return Ok(vec![line]);
         }
-        Found::Named(value) => {
+        UpstreamSetting::Named(value) => {
             let value = without_secrets(&value);
             return Err(format!(
                 "{shown}: names {value:?} as its upstream already; nothing was changed. Start toolrein with --upstream and \
@@ -55,7 +55,7 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
                 form.value(base_url)
             ));
         }
-        Found::Nothing(insertions) => insertions,
+        UpstreamSetting::Missing(insertions) => insertions,
     };
     file.check_writable()?;
     if records.of(name)?.is_some() {
@@ -66,7 +66,7 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     let record = Record { path: file.path.clone(), before: file.text.clone(), insertions, folders };
     records.keep(name, &record)?;
     let changed = ConfigFile::create_folders(&record.folders)
-        .and_then(|()| file.replace(&inserted(&text, &record.insertions)));
+        .and_then(|()| file.replace(&insert_all(&text, &record.insertions)));
     if let Err(problem) = changed {
         records.forget(name)?;
         return Err(problem);
@@ -104,7 +104,7 @@ pub fn undo(agent: &Agent, is_forced: bool, ask: Ask<'_>) -> Result<Vec<String>,
         records.forget(name)?;
         return Ok(vec![format!("{name}: {shown} is as it was before setup already")]);
     }
-    let without = taken_out(&present, &record.insertions);
+    let without = remove_all(&present, &record.insertions);
     let question = question(&record, &present, without.is_some());
     match if is_forced { Some(true) } else { ask(&question) } {
         Some(true) => {}
@@ -177,12 +177,16 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-fn state(found: Result<Found, String>, value: &str, is_ours: bool) -> String {
+fn state(found: Result<UpstreamSetting, String>, value: &str, is_ours: bool) -> String {
     match found {
-        Ok(Found::Named(named)) if named.trim_end_matches('/') == value && is_ours => "set up".to_owned(),
-        Ok(Found::Named(named)) if named.trim_end_matches('/') == value => "set up by hand".to_owned(),
-        Ok(Found::Named(named)) => format!("has another upstream ({})", without_secrets(&named)),
-        Ok(Found::Nothing(_)) => "not set up".to_owned(),
+        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value && is_ours => {
+            "set up".to_owned()
+        }
+        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value => {
+            "set up by hand".to_owned()
+        }
+        Ok(UpstreamSetting::Named(named)) => format!("has another upstream ({})", without_secrets(&named)),
+        Ok(UpstreamSetting::Missing(_)) => "not set up".to_owned(),
         Err(problem) => problem,
     }
 }

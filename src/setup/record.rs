@@ -1,7 +1,7 @@
 //! What `setup` did to one agent's file: kept in the user's private directory of state with a copy of the file as it was,
 //! until `undo`.
 
-use super::insert::{Insertion, inserted};
+use super::insert::{Insertion, insert_all};
 use crate::state_dir;
 use crate::telemetry::private_file;
 use serde::{Deserialize, Serialize};
@@ -25,7 +25,7 @@ pub(super) struct Record {
 impl Record {
     /// The file as `setup` left it.
     pub(super) fn after(&self) -> String {
-        inserted(self.before.as_deref().unwrap_or_default(), &self.insertions)
+        insert_all(self.before.as_deref().unwrap_or_default(), &self.insertions)
     }
 }
 

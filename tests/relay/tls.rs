@@ -1,6 +1,6 @@
 //! TLS towards the upstream: which certificates are trusted, which protocol is agreed on, and what the errors say.
 
-use crate::support::{Wire, ask, own_error, settings, stage, start};
+use crate::support::{Head, Wire, ask, own_error, settings, stage, start};
 use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,19 +31,11 @@ async fn an_upstream_that_nobody_vouches_for_is_a_502_that_no_retry_helps() {
 /// The client's error where the upstream has a certificate for these names, valid between these years, issued by a
 /// trusted authority.
 async fn told_of_a_certificate(names: &[&str], years: (i32, i32)) -> String {
-    let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    let mut params = rcgen::CertificateParams::new(names).unwrap();
-    params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
-    params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(certificate.pem().as_bytes()).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let config = server_config(certificate.der().clone(), key);
-    let base = format!("https://127.0.0.1:{}/v1", serve_tls(Arc::new(config)).port());
-    let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
-    let (head, body) = ask(&proxy).await;
+    let (head, body) = ask_server_with(names, |params| {
+        params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
+    })
+    .await;
     assert_eq!(head.first, "HTTP/1.1 502 Bad Gateway");
     assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
     String::from_utf8(body).unwrap()
@@ -119,11 +111,12 @@ async fn an_upstream_that_speaks_tls_or_http2_where_http1_is_wanted_is_a_502_tha
     }
 }
 
-/// What a client gets of a server with this certificate, which is the one in `ca_file`.
-async fn answer_with_pinned(
-    change: impl FnOnce(&mut rcgen::CertificateParams),
+/// The answer through a proxy whose `ca_file` holds the very certificate that the server presents: a self-signed one for
+/// these names, with these changes.
+async fn ask_server_with(
     names: &[&str],
-) -> (String, String) {
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+) -> (Head, Vec<u8>) {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = rcgen::CertificateParams::new(names).unwrap();
     change(&mut params);
@@ -135,7 +128,15 @@ async fn answer_with_pinned(
     let config = server_config(certificate.der().clone(), key);
     let base = format!("https://127.0.0.1:{}/v1", serve_tls(Arc::new(config)).port());
     let (proxy, _drain) = start(UpstreamSettings { ca_file: Some(file.path().into()), ..settings(&base) });
-    let (head, body) = ask(&proxy).await;
+    ask(&proxy).await
+}
+
+/// The status line and the body of such an answer.
+async fn answer_with_pinned(
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+    names: &[&str],
+) -> (String, String) {
+    let (head, body) = ask_server_with(names, change).await;
     (head.first, String::from_utf8(body).unwrap())
 }
 

@@ -94,7 +94,7 @@ impl Known {
             let base: Uri = url.trim_end_matches('/').parse().map_err(|_| {
                 of_url(UpstreamSetupError::Url { url: without_secrets(url), problem: "is not a URL" })
             })?;
-            Upstream::new(like.for_other(base)).map_err(of_url)
+            Upstream::new(like.for_other_server(base)).map_err(of_url)
         };
         Ok(Self {
             upstream: endpoint.url.as_ref().map(upstream).transpose()?,
