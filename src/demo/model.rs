@@ -67,6 +67,12 @@ impl Model {
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
 
+    /// What follows OpenAI's own words where a request names none of the models: without it, a program that asks for
+    /// `gpt-4o` learns nothing of what it could ask for.
+    pub(super) fn list() -> String {
+        format!("This upstream is simulated and has the models {}.", Self::ALL.map(Self::name).join(", "))
+    }
+
     /// Refuses what OpenAI accepts but this model does not.
     pub(super) fn accepts(self, chat: &Chat) -> Result<(), Refusal> {
         let refusal =

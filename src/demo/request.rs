@@ -134,7 +134,8 @@ pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
         other => return Err(Refusal::wrong_type("model", "a string", other)),
     };
     Model::find(name).ok_or_else(|| {
-        let text = format!("The model `{name}` does not exist or you do not have access to it.");
+        let text =
+            format!("The model `{name}` does not exist or you do not have access to it. {}", Model::list());
         Refusal::plain(StatusCode::NOT_FOUND, text).coded("model_not_found")
     })
 }

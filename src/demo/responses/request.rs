@@ -78,7 +78,7 @@ pub(super) fn read_model(body: &Value) -> Result<Model, Refusal> {
         other => return Err(Refusal::wrong_type("model", "a string", other)),
     };
     Model::find(name).ok_or_else(|| {
-        let text = format!("The requested model '{name}' does not exist.");
+        let text = format!("The requested model '{name}' does not exist. {}", Model::list());
         Refusal::invalid(text, "model").coded("model_not_found")
     })
 }

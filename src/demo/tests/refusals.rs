@@ -185,7 +185,11 @@ async fn bad_json_unknown_models_and_wrong_routes_get_openais_errors() {
     }
     let (status, error) = served.refused(chat("gpt-9", &[user("q")])).await;
     assert_eq!((status, &error["code"]), (404, &json!("model_not_found")));
-    assert_eq!(error["message"], "The model `gpt-9` does not exist or you do not have access to it.");
+    assert_eq!(
+        error["message"],
+        "The model `gpt-9` does not exist or you do not have access to it. This upstream is simulated and has the models \
+         demo-chat, demo-runaway, demo-polite, demo-stuck, demo-no-tools, demo-strict."
+    );
     for (method, path, status, code) in [
         (Method::POST, "/v1/completions", 404, json!("unknown_url")),
         (Method::GET, "/", 404, json!("unknown_url")),

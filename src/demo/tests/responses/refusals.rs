@@ -13,7 +13,8 @@ async fn a_request_without_its_basics_is_refused() {
         ),
         (
             json!({"model": "gpt-9", "input": "q"}),
-            "The requested model 'gpt-9' does not exist.",
+            "The requested model 'gpt-9' does not exist. This upstream is simulated and has the models demo-chat, \
+             demo-runaway, demo-polite, demo-stuck, demo-no-tools, demo-strict.",
             "model",
             "model_not_found",
         ),
