@@ -136,17 +136,25 @@ def template():
     return CONVERSATION.replace("TAGS", repr(TAGS)).lstrip("\n") + choose + "{%- endif -%}"
 
 
-def pieces():
-    """The table: the starting token and the pieces of each reply. No piece occurs twice, since a piece has one successor."""
+def thoughtful(text):
+    """The reply with an empty thought before it, as Qwen3 writes where it does not think: to vLLM's parser of Qwen3's replies, a text
+    without the end of a thought is nothing but a thought."""
+    return text if text.startswith("<") else "<think>\n\n</think>" + text
+
+
+def pieces(edit=lambda text: text):
+    """The table: the starting token and the pieces of each reply, which `edit` may change. No piece occurs twice, since a piece has one
+    successor."""
     table, used = {}, set(byte_letters().values())
     for reply, text in REPLIES.items():
+        text = edit(text)
         chain, at = [], 0
         while at < len(text):
             size = 3
             while text[at:at + size] in used and at + size < len(text):
                 size += 1
             piece = text[at:at + size]
-            if piece in used:  # only the end of a text can be too short to be new: the last pieces become one
+            while piece in used:  # only the end of a text can be too short to be new: the last pieces become one
                 piece = chain.pop() + piece
             used.add(piece)
             chain.append(piece)
@@ -155,15 +163,15 @@ def pieces():
     return table
 
 
-def vocabulary():
+def vocabulary(edit=lambda text: text):
     """All tokens, by id: the single bytes, as byte-level tokenizers write them, then the special ones, then the pieces."""
     special = ["<|endoftext|>", "<|im_start|>", END, *map(start, REPLIES)]
-    return list(byte_letters().values()), special, [piece for chain in pieces().values() for piece in chain]
+    return list(byte_letters().values()), special, [piece for chain in pieces(edit).values() for piece in chain]
 
 
-def successors():
+def successors(edit=lambda text: text):
     """Which token follows which: pairs of texts."""
-    for first, chain in pieces().items():
+    for first, chain in pieces(edit).items():
         yield from zip([first, *chain], [*chain, END])
 
 

@@ -18,7 +18,7 @@ SIZE = 512
 
 def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    letters, special, pieces = script.vocabulary()
+    letters, special, pieces = script.vocabulary(script.thoughtful)
     tokens = letters + special + pieces
     ids = {token: number for number, token in enumerate(tokens)}
     tokenizer = Tokenizer(models.BPE({letter: ids[letter] for letter in letters}, []))
@@ -47,7 +47,7 @@ def weights(ids, end):
     """A token's embedding is its own dimension; the output is the table."""
     output = torch.zeros(SIZE, SIZE)
     output[end] = 0.5  # what nothing follows is followed by the end
-    for token, successor in script.successors():
+    for token, successor in script.successors(script.thoughtful):
         output[ids[successor], ids[token]] = 1
     tensors = {"model.embed_tokens.weight": torch.eye(SIZE), "model.norm.weight": torch.ones(SIZE), "lm_head.weight": output}
     layer = "model.layers.0"
