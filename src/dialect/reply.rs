@@ -43,6 +43,8 @@ pub struct Options {
     pub friendly: bool,
     /// The most tokens that the request allows for a reply.
     pub output_limit: Option<u64>,
+    /// toolrein wrote a list of the tools that the model may call into the request.
+    pub narrows_choice: bool,
 }
 
 impl Options {

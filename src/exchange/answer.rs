@@ -149,6 +149,7 @@ impl Running {
             preface: self.preface(core),
             friendly: core.is_friendly(),
             output_limit: core.request.output_limit,
+            narrows_choice: !(core.plan.hidden.is_empty() || self.variant.undeclares_hidden),
         }
     }
 

@@ -202,6 +202,36 @@ fn where_a_list_of_allowed_tools_is_refused_hidden_tools_leave_the_declarations(
 }
 
 #[test]
+fn where_a_list_of_allowed_tools_turns_calls_into_text_hidden_tools_leave_the_declarations() {
+    for prose in ["", "I look it up.\n"] {
+        let markup =
+            format!("{prose}<tool_call>\n{{\"name\": \"f\", \"arguments\": {{\"q\": 1}}}}\n</tool_call>");
+        let upstream = Scripted::start(move |nth, request| match request.json().get("tool_choice") {
+            Some(_) => Output::text(nth, &markup).reply(request),
+            None => Output::text(nth, "Fine.").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"pay\"]\nhide = true\n");
+        for requests in [2, 3] {
+            let talk = Talk::new(false).with_tools(json!([tool("pay"), tool("f")]));
+            assert_eq!(talk.ask(&toolrein).said(), "Fine.");
+            assert_eq!(upstream.requests().len(), requests, "remembered");
+            assert_eq!(declared(&upstream.request(requests - 1)), ["f"]);
+        }
+    }
+}
+
+#[test]
+fn an_answer_about_markup_to_a_request_with_a_list_of_allowed_tools_passes() {
+    for said in ["Write `<tool_call>{\"name\": \"f\"}</tool_call>`.", "Fine."] {
+        let upstream = Scripted::start(move |nth, request| Output::text(nth, said).reply(request));
+        let toolrein = Toolrein::before(&upstream, "[policy.allow]\nexcept = [\"pay\"]\nhide = true\n");
+        let talk = Talk::new(false).with_tools(json!([tool("pay"), tool("f")]));
+        assert_eq!(talk.ask(&toolrein).said(), said);
+        assert_eq!(upstream.requests().len(), 1);
+    }
+}
+
+#[test]
 fn hidden_tools_of_a_namespace_leave_it_where_no_choice_can_name_them() {
     let upstream = Scripted::start(|nth, request| match request.json().get("tool_choice") {
         Some(_) => refuse("Unknown tool_choice"),

@@ -24,7 +24,7 @@ pub use words::NO_ANSWER;
 use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless};
 use self::kept::ContinuableReplies;
 use self::last::Last;
-use self::markup::Cleaner;
+use self::markup::{Cleaner, no_calls_with_a_list};
 use self::shown::Shown;
 use self::stream::Held;
 use self::writer::Numbers;
@@ -222,6 +222,9 @@ impl<J: CallJudge> ReplyJudge<J> {
         if let Some(error) = error.filter(|_| !has_calls || !is_success) {
             let refusal = Refusal { raw: self.error_bytes(status, raw.clone(), &error), error };
             return self.refuse(refusal, &raw);
+        }
+        if is_success && last.as_ref().is_some_and(|last| self.lost_calls(last)) {
+            return self.refuse(Refusal { raw: raw.clone(), error: no_calls_with_a_list() }, &raw);
         }
         let Some(last) = last else {
             if self.judging.is_strict() || self.continued {

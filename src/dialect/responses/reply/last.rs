@@ -114,6 +114,11 @@ impl Last {
         self.entries.iter_mut().for_each(|entry| entry.item.settle(hosts_shell));
     }
 
+    /// The JSON that its items are spans of.
+    pub fn data(&self) -> &[u8] {
+        &self.data
+    }
+
     /// Its items as copies of those that came before.
     pub fn copies(&self) -> Vec<Copied<'_>> {
         let data = &self.data[..];

@@ -8,6 +8,7 @@ use super::items::{OutItem, Veil};
 use super::last::Last;
 use super::writer::framed;
 use super::{Form, ReplyJudge};
+use crate::dialect::error::UpstreamError;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::markup::{Markup, ToolNames};
 use crate::dialect::responses::item::{Item, ItemKind};
@@ -245,6 +246,19 @@ impl<J: CallJudge> ReplyJudge<J> {
         splices.apply(&body).join()
     }
 
+    /// Whether the server stopped reading the model's calls because toolrein wrote a list of allowed tools into the request: it
+    /// passes the model's own markup on as the answer. vLLM 0.32 does so in whole replies.
+    pub(super) fn lost_calls(&self, last: &Last) -> bool {
+        if !self.options.narrows_choice || self.form != Form::Whole || last.has_calls() {
+            return false;
+        }
+        let mut cleaner = Cleaner::new(self.judging.known_tools());
+        for entry in last.entries() {
+            cleaner.message(&entry.item, last.data(), &mut Splices::default());
+        }
+        cleaner.has_cut
+    }
+
     /// A message of a final answer begins: whether the client sees it depends on what remains of its text.
     pub(super) fn veil(&mut self, at: usize) {
         let item = &mut self.items[at];
@@ -262,5 +276,14 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
         let is_blank = item.done.as_ref().is_some_and(|done| super::shown::text_of(done).trim().is_empty());
         item.veil = if has_cut && is_blank { Veil::Empty } else { Veil::None };
+    }
+}
+
+/// What such a reply says of the request, as an error would.
+pub(super) fn no_calls_with_a_list() -> UpstreamError {
+    UpstreamError {
+        messages: vec!["calls are not read with a list of allowed tools".to_owned()],
+        param: Some("tool_choice".to_owned()),
+        ..UpstreamError::default()
     }
 }
