@@ -184,9 +184,9 @@ impl Talk {
             }
         }
         let mut chat =
-            json!({"model": "m", "messages": messages, "tools": self.tools(true), "stream": self.stream});
+            json!({"model": "m", "messages": messages, "tools": self.tools(), "stream": self.stream});
         let mut responses =
-            json!({"model": "m", "input": input, "tools": self.tools(false), "stream": self.stream});
+            json!({"model": "m", "input": input, "tools": self.tools(), "stream": self.stream});
         let (of_chat, of_responses) = match self.choice {
             1 => (json!("required"), json!("required")),
             2 => (
@@ -200,20 +200,19 @@ impl Talk {
         [chat, responses].map(|body| body.to_string().into())
     }
 
-    fn tools(&self, chat: bool) -> Vec<Value> {
+    /// The declarations, in a form that both protocols read: the estimate of their tokens depends on how they are written, and
+    /// a policy acts where a sum of tokens passes a limit.
+    fn tools(&self) -> Vec<Value> {
         let declared = TOOLS[..5].iter().map(|name| {
             let parameters = json!({"type": "object", "properties": {"q": {"type": "integer"}, "limit": {"type": "integer"}}});
-            let (kind, mut inner) = if *name == CUSTOM {
+            let (kind, inner) = if *name == CUSTOM {
                 ("custom", json!({"name": name}))
             } else {
                 ("function", json!({"name": name, "parameters": parameters}))
             };
-            if chat {
-                return json!({"type": kind, kind: inner});
-            }
-            // As long as the other, so that both count the same tokens.
-            (inner["type"], inner[kind]) = (kind.into(), json!({}));
-            inner
+            let mut tool = inner.clone();
+            (tool["type"], tool[kind]) = (kind.into(), inner);
+            tool
         });
         declared.collect()
     }
