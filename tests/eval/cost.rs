@@ -5,19 +5,6 @@
 //! Tokens are estimated, input alone is counted, and what a request has in common with the one before, by whole
 //! messages, counts as cached, as do the tools.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one reports"
-)]
-
-#[path = "laws/recordings.rs"]
-mod recordings;
-#[path = "support/strict.rs"]
-mod strict;
-
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,8 +97,8 @@ impl Biller {
             for edit in &plan.edits {
                 *bill.edits.entry((edit.policy, edit.change.word().into_owned())).or_default() += 1;
             }
-            if out != body && strict::violations(&body).is_empty() {
-                assert_eq!(strict::violations(&out), Vec::<String>::new(), "{}", talk["id"]);
+            if out != body && crate::strict::violations(&body).is_empty() {
+                assert_eq!(crate::strict::violations(&out), Vec::<String>::new(), "{}", talk["id"]);
             }
             before = messages;
         }
@@ -253,7 +240,7 @@ fn shipped_is_cheap(talks: &[Value]) {
 
 #[test]
 fn the_shipped_policies_cost_no_more_than_nothing_over_the_sample() {
-    let talks = talks(&recordings::own_transcripts());
+    let talks = talks(&crate::recordings::own_transcripts());
     let totals = table("the sample", &talks);
     assert_eq!(totals["nothing"].breaks, 0);
     assert_eq!(totals["truncate (8k)"].breaks, 0, "what is cut at first sight breaks no cache");
@@ -262,7 +249,7 @@ fn the_shipped_policies_cost_no_more_than_nothing_over_the_sample() {
 
 #[test]
 fn the_corpus_costs_half_with_truncate_and_compact() {
-    let Some(folder) = recordings::corpus() else {
+    let Some(folder) = crate::recordings::corpus() else {
         println!("not run: TOOLREIN_CORPUS names no folder of recorded conversations");
         return;
     };

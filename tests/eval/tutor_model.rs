@@ -2,8 +2,6 @@
 //! no verdict ever lets through a second award for a card, a skip, or an award for another card than the one on the
 //! table; what the plain tutor would do passes. The reference knows steps of a lesson, no JSON and no states.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::config::{Config, Overrides, Source};
@@ -272,7 +270,7 @@ fn card_id(card: usize) -> String {
 /// The profile as shipped, with a first card that the system message names; or, as its head tells, with all cards dealt
 /// by the tool.
 fn profile(all_dealt: bool, shape: &str) -> PolicySet {
-    let mut text = include_str!("../deploy/profiles/tutor.toml").to_owned();
+    let mut text = include_str!("../../deploy/profiles/tutor.toml").to_owned();
     if all_dealt {
         for (shipped, instead) in [
             ("start = \"start\"", "start = \"next_card\""),

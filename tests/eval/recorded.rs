@@ -3,18 +3,9 @@
 //! declares the tools that it calls, so that the policies are at work and not idle. Runs over `tests/data/recorded`, and over the recordings of the
 //! corpus too where `TOOLREIN_CORPUS` names one.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
-#[path = "laws/recordings.rs"]
-mod recordings;
-#[path = "support/tolerant.rs"]
-mod tolerant;
-#[path = "laws/world.rs"]
-#[allow(dead_code, reason = "the laws use the rest")]
-mod world;
-
+use crate::recordings::{Kind, Recording, of_corpus, of_responses, own};
+use crate::world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 use bytes::Bytes;
-use recordings::{Kind, Recording, of_corpus, of_responses, own};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolrein::dialect::chat::reply::ReplyJudge;
@@ -23,7 +14,6 @@ use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;
 use toolrein::policy::set::PolicySet;
-use world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 
 fn recordings(kind: Kind) -> Vec<Recording> {
     let found: Vec<_> = own().into_iter().chain(of_corpus()).filter(|one| one.kind == kind).collect();
@@ -58,8 +48,8 @@ fn unit(recording: &Recording) -> String {
 /// A request that declares the tools which a client finds in `reply`.
 fn declaring(reply: &Recording) -> Bytes {
     let calls = match reply.kind {
-        Kind::Stream => tolerant::calls_in_stream(&reply.bytes),
-        _ => tolerant::calls_in_reply(&reply.bytes),
+        Kind::Stream => crate::tolerant::calls_in_stream(&reply.bytes),
+        _ => crate::tolerant::calls_in_reply(&reply.bytes),
     };
     let names: BTreeSet<String> = calls.into_iter().map(|call| call.name).collect();
     let tools = names.iter().map(|name| json!({"type": "function", "function": {"name": name}}));

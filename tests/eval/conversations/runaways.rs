@@ -1,8 +1,8 @@
 //! Runaways of the corpus: conversations that failed and repeat themselves, how many of them are stopped by the shipped
 //! policies and by those of the first edition; what notices add to a conversation, and what is saved at list prices.
 
-use super::world::{Facts, NOW_MS, read, set_of, shipped};
-use super::{PACE_MS, body, paced, recordings};
+use super::{PACE_MS, body, paced};
+use crate::world::{Facts, NOW_MS, read, set_of, shipped};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolrein::conversation::tokens::{estimate_json, estimate_text};
@@ -78,7 +78,7 @@ struct Run {
 
 #[test]
 fn more_runaways_of_the_corpus_are_stopped_than_before_and_notices_cost_little() {
-    let Some(folder) = recordings::corpus() else {
+    let Some(folder) = crate::recordings::corpus() else {
         println!("not run: TOOLREIN_CORPUS names no folder of recorded conversations");
         return;
     };

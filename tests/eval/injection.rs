@@ -3,14 +3,6 @@
 //! its transcripts where `TOOLREIN_CORPUS` names its folder; the files named in the list `TOOLREIN_FILES`, one path
 //! a line, as if a tool had read them. Prints the tables; asserts the bounds.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one is read by people"
-)]
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -3,14 +3,6 @@
 //! where `TOOLREIN_SHOW` is set; asserts that few results of coding and browsing agents, which hold ids, dates, hashes and
 //! numbers of every kind, are taken for cards, accounts and phones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one is read by people"
-)]
-
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -2,17 +2,6 @@
 //! for which reason, and what it costs. The sample in `tests/data` always; `TOOLREIN_CORPUS=FOLDER make eval` runs over
 //! the whole corpus and prints the table.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one is read by people"
-)]
-
-#[path = "laws/recordings.rs"]
-mod recordings;
-
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use toolrein::config::{Config, Overrides, Source};
@@ -127,14 +116,14 @@ fn report(name: &str, tallies: &BTreeMap<(bool, String), Tally>) -> (usize, Vec<
 
 #[test]
 fn no_solved_conversation_of_the_sample_gets_a_notice() {
-    let (solved, told) = report("sample", &evaluate(&recordings::own_transcripts()));
+    let (solved, told) = report("sample", &evaluate(&crate::recordings::own_transcripts()));
     assert!(solved >= 10, "{solved}");
     assert_eq!(told, Vec::<String>::new());
 }
 
 #[test]
 fn few_solved_conversations_of_the_corpus_get_a_notice() {
-    let Some(folder) = recordings::corpus() else {
+    let Some(folder) = crate::recordings::corpus() else {
         println!("TOOLREIN_CORPUS names no folder: the corpus is not evaluated");
         return;
     };

@@ -2,22 +2,9 @@
 //! call, how many results are cut, and how far the estimate of tokens is off. The sample in `tests/data` runs
 //! always; `TOOLREIN_CORPUS=FOLDER make eval` runs over the whole corpus and prints a table.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one reports"
-)]
-
-#[path = "laws/recordings.rs"]
-mod recordings;
-#[path = "eval/runaways.rs"]
 mod runaways;
-#[path = "laws/world.rs"]
-#[allow(dead_code, reason = "the laws use the rest")]
-mod world;
 
+use crate::world::{Facts, NOW_MS, identity, read, shipped};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -28,7 +15,6 @@ use toolrein::conversation::memo::NoMemo;
 use toolrein::conversation::released::{NOTHING_HIDDEN, Release, Releases, with};
 use toolrein::conversation::tokens::estimate_json;
 use toolrein::plan::texts::settle;
-use world::{Facts, NOW_MS, identity, read, shipped};
 
 /// One call every two seconds: faster than any recorded agent.
 const PACE_MS: u64 = 2_000;
@@ -58,7 +44,7 @@ struct Tally {
 
 #[test]
 fn no_solved_conversation_of_the_sample_sees_a_blocked_call() {
-    let tallies = evaluate(&recordings::own_transcripts());
+    let tallies = evaluate(&crate::recordings::own_transcripts());
     let all = tallies.values();
     let (solved, calls) = all.fold((0, 0), |(solved, calls), one| (solved + one.solved, calls + one.calls));
     assert!(solved >= 10 && calls >= 40, "{solved} solved, {calls} calls");
@@ -72,7 +58,7 @@ fn no_solved_conversation_of_the_sample_sees_a_blocked_call() {
 
 #[test]
 fn fewer_than_one_in_200_solved_conversations_of_the_corpus_see_a_blocked_call() {
-    let Some(folder) = recordings::corpus() else {
+    let Some(folder) = crate::recordings::corpus() else {
         println!("not run: TOOLREIN_CORPUS names no folder of recorded conversations");
         return;
     };

@@ -1,8 +1,6 @@
 //! The states of a conversation against a plain machine of the test's own: random machines, random conversations,
 //! the same states, the same verdicts, the same notices. The reference knows steps of a conversation, no JSON.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

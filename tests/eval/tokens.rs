@@ -1,14 +1,6 @@
 //! How far the token estimate of whole prompts is off their bills, model by model: of the corpus, where `TOOLREIN_CORPUS`
 //! names its folder. Prints the table; asserts the bounds.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one is read by people"
-)]
-
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,14 +2,6 @@
 //! on purpose, how many are found. The sample in `tests/data/calls` always; the whole corpus where
 //! `TOOLREIN_CORPUS` names its folder. Prints the table; asserts the bounds of the lenient form.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test may fail by panicking, and this one is read by people"
-)]
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
