@@ -12,8 +12,7 @@ ZIG := .venv/bin/cargo-zigbuild
 
 # How long each target is fuzzed, in seconds.
 FUZZ_SECONDS ?= 60
-FUZZ_IS := --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
-FUZZ := cargo run --quiet --release $(FUZZ_IS) --
+FUZZ := cargo run --locked --quiet --profile fuzz --package toolrein-fuzz --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
 .PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
@@ -23,7 +22,7 @@ help:
 	@echo "make test       every test; installs what the tests need"
 	@echo "make test-fast  the tests that need nothing but Rust"
 	@echo "make dashboard  the dashboard in a real Chromium, on the real program and on a mock of its API"
-	@echo "make check      formatting, lints (of fuzz/ too), licences and sources of the dependencies"
+	@echo "make check      formatting, lints, licences and sources of the dependencies"
 	@echo "make audit      known vulnerabilities of the dependencies (reads the public advisory database)"
 	@echo "make sbom       software bill of materials, as CycloneDX JSON: target/toolrein.cdx.json"
 	@echo "make package    Debian package, archive and checksums of the release build, in target/dist"
@@ -44,11 +43,10 @@ help:
 
 # nextest where it is installed: its last line says how many tests ran.
 test: debian clients deploy-tools cargo-deb
-	cargo test --locked --doc
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		set -x; cargo nextest run --locked; \
+		set -x; cargo nextest run --locked --workspace; \
 	else \
-		set -x; cargo test --locked --tests; \
+		set -x; cargo test --locked --workspace --tests; \
 	fi
 
 # Every test except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
@@ -66,10 +64,8 @@ dashboard: debian clients
 	cargo test --locked --test dashboard
 
 check: deny
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo fmt --check --manifest-path fuzz/Cargo.toml
-	cargo clippy $(FUZZ_IS) --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 # Without advisories, whose database is outside of any package registry (make audit).
 deny: cargo-deny
@@ -175,7 +171,7 @@ soak: compare
 
 eval:
 	@test -n "$(TOOLREIN_CORPUS)" || { echo "set TOOLREIN_CORPUS to a folder of recorded conversations"; exit 2; }
-	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval --test arguments_eval --test injection_eval --test redact_eval --test ask_user_eval --test cost_eval --test tokens_eval -- --nocapture
+	TOOLREIN_CORPUS="$(TOOLREIN_CORPUS)" cargo test --locked --release --test eval -- --nocapture
 
 # tests/servers/README.md says what the servers need; it takes from three minutes (SERVERS=llama) to an hour.
 SERVERS ?= llama,litellm,ogx,vllm
@@ -183,7 +179,6 @@ servers: $(VENV)
 	cargo build --locked --bin toolrein
 	python3 tests/servers --servers "$(SERVERS)"
 
-# Without --locked: a change of the program's dependencies need not be repeated in fuzz/Cargo.lock.
 fuzz:
 	$(FUZZ) run --seconds $(FUZZ_SECONDS)
 
