@@ -3,6 +3,7 @@
 
 use super::address::{without_secrets, without_secrets_in};
 use hyper::http::Uri;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt;
 
 /// How the paths of endpoints end that clients add to a base URL.
@@ -62,11 +63,17 @@ impl fmt::Debug for Target {
 }
 
 /// The address of a forward proxy, `http://proxy:3128`; it may hold a user and a password, which are never shown.
+/// Their characters are kept percent-encoded, whatever they are, so that every parser finds the same host in it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ProxyUrl(String);
 
+/// What is encoded of a user and a password: everything but the unreserved characters of RFC 3986, and the percent sign,
+/// which [`encoded`] decides on.
+const OF_CREDENTIALS: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'%');
+
 impl ProxyUrl {
-    /// Parses the address of a forward proxy.
+    /// Parses the address of a forward proxy. Everything up to the last `@` is its user and password.
     ///
     /// # Errors
     /// What is wrong with it, secrets hidden.
@@ -78,15 +85,22 @@ impl ProxyUrl {
         if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
             return Err(expected("an http:// or https:// proxy (SOCKS is not spoken)"));
         }
-        let host = rest.trim_end_matches('/').rsplit_once('@').map_or(rest, |(_, host)| host);
-        let is_host = |host: &str| {
-            let uri = format!("http://{host}").parse::<Uri>().ok();
-            uri.is_some_and(|uri| uri.host().is_some_and(|host| !host.is_empty()) && uri.path() == "/")
+        let (credentials, host) = match rest.rsplit_once('@') {
+            Some((credentials, host)) => (Some(credentials), host),
+            None => (None, rest),
         };
-        if text.contains(char::is_whitespace) || !is_host(host) {
+        let host = host.strip_suffix('/').unwrap_or(host);
+        let uri = format!("http://{host}").parse::<Uri>().ok();
+        let is_host =
+            uri.is_some_and(|uri| uri.host().is_some_and(|host| !host.is_empty()) && uri.path() == "/");
+        if host.contains(['?', '#']) || !is_host {
             return Err(expected("a proxy's address with a host and no path"));
         }
-        Ok(Self(text.to_owned()))
+        let credentials = credentials.map(|credentials| match credentials.split_once(':') {
+            Some((user, password)) => format!("{}:{}@", encoded(user), encoded(password)),
+            None => format!("{}@", encoded(credentials)),
+        });
+        Ok(Self(format!("{scheme}://{}{host}", credentials.unwrap_or_default())))
     }
 
     /// The address with its credentials, for the connection alone.
@@ -107,6 +121,20 @@ impl fmt::Debug for ProxyUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
     }
+}
+
+/// A user or a password, percent-encoded. What is encoded already stays; a percent sign that begins no code is one of its
+/// characters.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for (nth, part) in text.split('%').enumerate() {
+        if nth > 0 {
+            let is_code = part.len() >= 2 && part.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+            out.push_str(if is_code { "%" } else { "%25" });
+        }
+        out.extend(utf8_percent_encode(part, OF_CREDENTIALS));
+    }
+    out
 }
 
 /// The obvious problem of `text` as an upstream, the most helpful first.
@@ -211,6 +239,29 @@ mod tests {
             let problem = Target::parse(text).unwrap_err();
             assert!(problem.contains(said), "{text:?}: {problem}");
             assert!(!problem.contains("s3"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_proxys_password_may_have_any_character_and_names_no_host() {
+        for (written, kept) in [
+            ("http://ann:s3cret@p:3128", "http://ann:s3cret@p:3128"),
+            ("http://ann:s3/cr#t?x@p:3128/", "http://ann:s3%2Fcr%23t%3Fx@p:3128"),
+            ("http://ann:p@ss@p:3128", "http://ann:p%40ss@p:3128"),
+            ("http://ann:päss wort@p:3128", "http://ann:p%C3%A4ss%20wort@p:3128"),
+            ("http://ann:a%2Fb%zz%@p:3128", "http://ann:a%2Fb%25zz%25@p:3128"),
+            ("https://ann@p", "https://ann@p"),
+            ("http://[fd00::1]:3128", "http://[fd00::1]:3128"),
+        ] {
+            let parsed = ProxyUrl::parse(written).unwrap();
+            assert_eq!(parsed.with_credentials(), kept);
+            assert!(kept.parse::<Uri>().is_ok(), "{kept}");
+            assert!(!parsed.to_string().contains("ann") || !written.contains('@'), "{parsed}");
+        }
+        for wrong in
+            ["http://", "http://ann:x@", "http://ann:s@p/path", "http://p:3128?x", "http://a b:1", "p:3128"]
+        {
+            assert!(ProxyUrl::parse(wrong).is_err(), "{wrong}");
         }
     }
 }
