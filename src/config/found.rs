@@ -8,6 +8,7 @@ use super::file::{self, Base, File};
 use super::policies::{Builder, Layer};
 use super::shipped;
 use super::source::Source;
+use super::variables;
 use crate::policy;
 use serde_json::Value;
 use std::fs::Metadata;
@@ -22,21 +23,25 @@ const NAMED: &str = "-c ./toolrein.toml";
 const MOST_NAMED: usize = 4;
 
 /// The source of the configuration where none is named: the file in the current folder, else the shipped one, and a
-/// warning about a file there that is not loaded.
-pub(super) fn find(registry: &[policy::Entry]) -> (Source, Option<String>) {
+/// warning about a file there that is not loaded. `settings`: what variables set (`TOOLREIN__...`), with and without it.
+pub(super) fn find(registry: &[policy::Entry], settings: &[(String, String)]) -> (Source, Option<String>) {
     let found = match Path::new(NAME).metadata() {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return (Source::Shipped, None),
         Err(error) => return (Source::Shipped, Some(not_loaded(&format!("it cannot be read: {error}")))),
     };
-    match read(&found, registry) {
+    match read(&found, registry, settings) {
         Ok(text) => (Source::Found { name: format!("{NAME} in the current folder"), text }, None),
         Err(reason) => (Source::Shipped, Some(not_loaded(&reason))),
     }
 }
 
 /// The text of the file, where it may be loaded, else why not.
-fn read(found: &Metadata, registry: &[policy::Entry]) -> Result<String, String> {
+fn read(
+    found: &Metadata,
+    registry: &[policy::Entry],
+    settings: &[(String, String)],
+) -> Result<String, String> {
     if !found.is_file() {
         return Err("it is not a file".to_owned());
     }
@@ -46,7 +51,7 @@ fn read(found: &Metadata, registry: &[policy::Entry]) -> Result<String, String> 
     let text = Source::File(NAME.into()).text(false).map_err(|problem| problem.text)?;
     // No variable is read for it.
     let differences =
-        differences(&text, registry, None).map_err(|problems| has_problems(problems.first()))?;
+        differences(&text, registry, settings, None).map_err(|problems| has_problems(problems.first()))?;
     let beyond: Vec<String> = differences
         .iter()
         .filter(|it| it.effect != Effect::Tighter)
@@ -89,41 +94,51 @@ fn not_loaded(reason: &str) -> String {
     )
 }
 
-/// What the configuration `text` changes of the shipped one; `value_of` as in [`Document::apply_variables`].
+/// What the configuration `text` changes of the shipped one, where variables set `settings` in both: a limit that the user
+/// set by a variable is not raised by a key of the file that takes its place. `value_of` as in
+/// [`Document::apply_variables`].
 ///
 /// # Errors
 /// Its problems.
 pub(super) fn differences(
     text: &str,
     registry: &[policy::Entry],
-    value_of: super::variables::ValueOf<'_>,
+    settings: &[(String, String)],
+    value_of: variables::ValueOf<'_>,
 ) -> Result<Vec<Difference>, Vec<Problem>> {
-    let mut document = Document::parse(NAME, text)?;
-    let misused = document.apply_variables(&[], "", value_of);
-    let written = file::read(&document);
     let defaults = shipped::with_all_that_is_off();
+    let values = variables::as_toml(settings, text.len());
+    let (mut document, mut nothing) = (Document::parse(NAME, text)?, Document::parse(NAME, "")?);
+    let misused = [
+        document.apply_variables(settings, &values, value_of),
+        nothing.apply_variables(settings, &values, value_of),
+    ];
+    let (written, before) = (file::read(&document), file::read(&nothing));
     let builder = Builder::new(&document, registry, &defaults);
-    let tables = document.tables("policy").unwrap_or_default();
     let shipped = builder.shipped();
     let none = Layer::default();
     let under = if written.file.base == Base::Shipped { &shipped } else { &none };
-    let (own, refused) = builder.build(&["policy"], &tables, under, &[]);
-    let problems = [misused, written.problems, refused].concat();
+    let (own, refused) =
+        builder.build(&["policy"], &document.tables("policy").unwrap_or_default(), under, &[]);
+    let builder_before = Builder::new(&nothing, registry, &defaults);
+    let tables_before = nothing.tables("policy").unwrap_or_default();
+    let (base, refused_before) = builder_before.build(&["policy"], &tables_before, &shipped, &[]);
+    let problems = [misused.concat(), written.problems, before.problems, refused, refused_before].concat();
     if !problems.is_empty() {
         return Err(problems);
     }
-    let mut found = of_file(&written.file);
+    let mut found = of_file(&before.file, &written.file);
     let profiles = document.tables("profile").unwrap_or_default();
     found.extend(profiles.iter().map(|profile| other(&format!("profile.{}", profile.name), "is another")));
-    found.extend(of_policies(&shipped, &builder.all_defaults(), &own));
+    found.extend(of_policies(&base, &builder.all_defaults(), &own));
     Ok(found)
 }
 
 /// The differences of all settings but those of policies.
-fn of_file(own: &File) -> Vec<Difference> {
+fn of_file(base: &File, own: &File) -> Vec<Difference> {
     // Only numbers, strings and lists, which JSON can always represent.
     let as_json = |file: &File| serde_json::to_value(file).unwrap_or_default();
-    let (base, own) = (as_json(&File::default()), as_json(own));
+    let (base, own) = (as_json(base), as_json(own));
     let mut found = Vec::new();
     add_differing("", &base, &own, &mut found);
     found

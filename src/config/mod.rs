@@ -148,7 +148,7 @@ impl Config {
         if source != Source::Folder {
             return Self::read(source, overrides, registry, None);
         }
-        let (source, mut unread) = found::find(registry);
+        let (source, mut unread) = found::find(registry, &overrides.settings);
         if matches!(source, Source::Found { .. }) {
             match Self::read(source, overrides, registry, None) {
                 Ok(config) => return Ok(config),
@@ -252,11 +252,15 @@ impl Config {
             return Vec::new();
         }
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        [slips::misspelt_variables(names), self.unusable_keys()].concat()
+        let secrets = self.secret_variables();
+        let is_used =
+            |name: &str| self.origin.names_variable(name) || secrets.iter().any(|(_, secret)| secret == name);
+        let unusable = secrets.iter().filter_map(|(key, name)| unusable(key, name));
+        slips::misspelt_variables(names, is_used).into_iter().chain(unusable).collect()
     }
 
-    /// Secrets that are named and cannot be used here.
-    fn unusable_keys(&self) -> Vec<String> {
+    /// The variables that hold secrets, each with the key that names it.
+    fn secret_variables(&self) -> Vec<(String, String)> {
         let named = |key, name: &String| Some((key, name.clone())).filter(|(_, name)| !name.is_empty());
         let of_file = [
             ("upstream.api_key_env", &self.upstream.api_key_env),
@@ -274,8 +278,7 @@ impl Config {
         let headers =
             self.telemetry.traces.headers.values().filter(|_| self.telemetry.traces.address().is_some());
         let headers = headers.map(|name| ("telemetry.traces.headers".to_owned(), name.clone()));
-        let names = of_models.chain(webhooks).chain(of_file).chain(headers);
-        names.filter_map(|(key, name)| unusable(&key, &name)).collect()
+        of_models.chain(webhooks).chain(of_file).chain(headers).collect()
     }
 
     /// The factor for the token estimate of `model`, in percent.

@@ -32,6 +32,15 @@ impl Origin {
         self.source.clone().unwrap_or(Source::Shipped)
     }
 
+    /// Whether the file uses this variable of the environment: `${NAME}`, `${NAME:-default}`.
+    pub(super) fn names_variable(&self, name: &str) -> bool {
+        let Some(Source::Text { text, .. }) = &self.text else { return false };
+        text.match_indices("${").any(|(at, _)| {
+            let rest = text[at + 2..].strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['}', ':']))
+        })
+    }
+
     /// Whether the environment may be read for it.
     pub(super) fn is_trusted(&self) -> bool {
         self.source.as_ref().is_some_and(Source::is_trusted)
@@ -57,7 +66,7 @@ impl Config {
         let Some(Source::Text { text, .. }) = &self.origin.text else { return Vec::new() };
         let environment: &dyn Fn(&str) -> Option<String> = &|name| std::env::var(name).ok();
         // It was read before, so it has no problems.
-        let differences = found::differences(text, registry, Some(environment)).unwrap_or_default();
+        let differences = found::differences(text, registry, &[], Some(environment)).unwrap_or_default();
         differences.into_iter().map(|difference| difference.key).collect()
     }
 

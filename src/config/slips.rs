@@ -26,6 +26,11 @@ pub(super) fn known_elsewhere(name: &str) -> Option<String> {
     if policies.contains_key(name) {
         return Some(format!("did you mean [policy.{name}]?"));
     }
+    if known.get(name).is_some_and(|value| !value.is_table()) {
+        return Some(format!(
+            "did you mean the key `{name}` of the file itself? Write it above the first [table]"
+        ));
+    }
     let of_policies = policies.iter().map(|(policy, table)| (format!("policy.{policy}"), table));
     let of_file = known.iter().filter(|(table, _)| *table != "policy");
     let tables = of_file.map(|(table, value)| (table.clone(), value)).chain(of_policies);
@@ -48,12 +53,15 @@ pub const FLAG_VARIABLES: [&str; 6] = [
 ];
 
 /// A warning for each variable of `names` that has no effect and is probably a misspelt one: near to that of a flag, or
-/// the name of a key with single underscores.
-pub(super) fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<String> {
+/// the name of a key with single underscores. `is_used`: whether the configuration itself names that variable.
+pub(super) fn misspelt_variables(
+    names: impl Iterator<Item = String>,
+    is_used: impl Fn(&str) -> bool,
+) -> Vec<String> {
     let keys = keys();
     let warning = |name: String| {
         let own = name.strip_prefix("TOOLREIN_").filter(|own| !own.starts_with('_'))?;
-        if FLAG_VARIABLES.contains(&name.as_str()) {
+        if FLAG_VARIABLES.contains(&name.as_str()) || is_used(&name) {
             return None;
         }
         let key = keys.iter().find(|key| key.replace('.', "_").eq_ignore_ascii_case(own));
@@ -69,15 +77,16 @@ pub(super) fn misspelt_variables(names: impl Iterator<Item = String>) -> Vec<Str
     names.filter_map(warning).collect()
 }
 
-/// The keys of the shipped file, dotted, those within tables of policies included.
+/// The keys of the shipped file that hold a value, dotted, those within tables of policies included.
 fn keys() -> Vec<String> {
     fn collect(table: &Table, prefix: &str, keys: &mut Vec<String>) {
         for (name, value) in table {
             let key = format!("{prefix}{name}");
             if let Value::Table(inner) = value {
                 collect(inner, &format!("{key}."), keys);
+            } else {
+                keys.push(key);
             }
-            keys.push(key);
         }
     }
     let mut keys = Vec::new();
@@ -89,12 +98,19 @@ fn keys() -> Vec<String> {
 
 /// How `key` is written as a list, or as a table, where `problem` wants one and `found` is of another kind.
 pub(super) fn as_wanted(problem: &str, key: &str, found: &Misfit) -> Option<String> {
+    // `policy.confirm.when.TOOL`, `policy.fresh.rules`: their entries are tables.
+    let lists_tables = key.contains(".when.") || key.ends_with(".rules") || key.ends_with(".on");
     let key = key.rsplit('.').next().unwrap_or(key);
     let list = |names: &[String]| {
         let names: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
         format!("write {key} = [{}]", names.join(", "))
     };
     match found {
+        Misfit::Table(names) if problem.starts_with("expected a list, found ") && lists_tables => {
+            let members: Vec<String> =
+                names.iter().map(|name| format!("{} = ...", super::document::quoted_key(name))).collect();
+            Some(format!("write {key} = [{{ {} }}]", members.join(", ")))
+        }
         Misfit::Table(names) if problem.starts_with("expected a list, found ") => Some(list(names)),
         Misfit::Text(text) if problem.starts_with("expected a list, found ") => {
             Some(list(std::slice::from_ref(text)))
@@ -107,6 +123,9 @@ pub(super) fn as_wanted(problem: &str, key: &str, found: &Misfit) -> Option<Stri
     }
 }
 
+/// Signs that people write before an amount of money.
+const CURRENCIES: [char; 3] = ['$', '€', '£'];
+
 /// What is probably wrong with a line that is not TOML.
 pub(super) fn not_toml(line: &str, message: &str) -> Option<String> {
     let key = line.split(['=', ':']).next().unwrap_or_default().trim();
@@ -115,7 +134,15 @@ pub(super) fn not_toml(line: &str, message: &str) -> Option<String> {
     } else if message.contains("expected `=`") && line.contains(':') {
         Some(format!("write {key} = ... in place of {key}: ..."))
     } else if message.contains("must be quoted") {
-        Some(format!("write {key} = \"...\""))
+        let value = line.split_once('=').map_or("", |(_, value)| value).trim();
+        Some(match value.to_ascii_lowercase().as_str() {
+            "yes" | "on" => format!("write {key} = true"),
+            "no" | "off" => format!("write {key} = false"),
+            amount if amount.starts_with(CURRENCIES) => {
+                format!("write {key} = {}", amount.trim_start_matches(CURRENCIES).trim())
+            }
+            _ => format!("write {key} = \"...\""),
+        })
     } else {
         None
     }
@@ -134,6 +161,10 @@ mod tests {
             ("api_key_env", Some("did you mean `upstream.api_key_env`?")),
             ("spend_usd", Some("did you mean `policy.budget.spend_usd`?")),
             ("context_tokens", Some("did you mean `policy.budget.context_tokens`?")),
+            (
+                "mode",
+                Some("did you mean the key `mode` of the file itself? Write it above the first [table]"),
+            ),
             // Many policies have these.
             ("tools", None),
             ("colour", None),
@@ -153,10 +184,14 @@ mod tests {
             ("TOOLREIN__POLICY__BUDGET__TOOL_CALLS", None),
             // Names of secrets are the operator's own.
             ("TOOLREIN_TOKEN", None),
+            ("TOOLREIN_ADMIN_TOKEN", None),
+            ("TOOLREIN_ADMIN_TOKE", Some("TOOLREIN_ADMIN")),
+            ("TOOLREIN_POLICY_BUDGET", None),
             ("TOOLREIN_STORE_SECRET", None),
             ("OPENAI_API_KEY", None),
         ] {
-            let warnings = misspelt_variables(std::iter::once(name.to_owned()));
+            let warnings =
+                misspelt_variables(std::iter::once(name.to_owned()), |used| used == "TOOLREIN_ADMIN_TOKEN");
             match (warnings.as_slice(), expected) {
                 ([], None) => {}
                 ([warning], Some(meant)) => {
@@ -192,6 +227,15 @@ mod tests {
     }
 
     #[test]
+    fn a_list_of_tables_is_shown_as_one() {
+        let found = Misfit::Table(["argument", "above"].map(str::to_owned).to_vec());
+        assert_eq!(
+            as_wanted("expected a list, found a table", "policy.confirm.when.pay", &found).as_deref(),
+            Some("write pay = [{ argument = ..., above = ... }]")
+        );
+    }
+
+    #[test]
     fn a_line_that_is_almost_toml_is_put_right() {
         for (line, message, expected) in [
             (
@@ -208,6 +252,21 @@ mod tests {
                 "url = https://h/v1",
                 "string values must be quoted, expected literal string",
                 Some("write url = \"...\""),
+            ),
+            (
+                "strict = yes",
+                "string values must be quoted, expected literal string",
+                Some("write strict = true"),
+            ),
+            (
+                "hide = Off",
+                "string values must be quoted, expected literal string",
+                Some("write hide = false"),
+            ),
+            (
+                "spend_usd = $2",
+                "string values must be quoted, expected literal string",
+                Some("write spend_usd = 2"),
             ),
             ("[upstream", "unclosed table, expected `]`", None),
         ] {

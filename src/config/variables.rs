@@ -65,8 +65,8 @@ fn expanded(text: &str, value_of: ValueOf<'_>) -> Result<String, String> {
             continue;
         }
         new.push_str(before);
-        let value_of =
-            value_of.ok_or("a configuration that comes in a request uses no variables of the environment")?;
+        let value_of = value_of
+            .ok_or("only a configuration that was named at the start uses variables of the environment")?;
         let (inner, after) = from[2..].split_once('}').ok_or(FORM)?;
         let (name, default) =
             inner.split_once(":-").map_or((inner, None), |(name, default)| (name, Some(default)));

@@ -5,11 +5,17 @@ use std::process::{Command, Output};
 
 /// Runs the program in `folder`, without variables of its own.
 fn program(folder: &Path, arguments: &[&str]) -> Output {
+    program_with(folder, arguments, &[])
+}
+
+/// The same with these variables.
+fn program_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_toolrein"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
         program.env_remove(name);
     }
     program.env("HOME", folder).env_remove("OPENAI_BASE_URL");
+    program.envs(variables.iter().copied());
     program.current_dir(folder).args(arguments).output().unwrap()
 }
 
@@ -94,7 +100,10 @@ fn a_file_that_does_anything_else_is_not_loaded_and_the_warning_says_why_and_how
         ("policy.confirm.words = [\"yes\", \"approve\", \"the\"]", "policy.confirm.words has more names"),
         ("profile.x.policy.budget.tool_calls = 5", "profile.x is another"),
         ("model.\"*\".token_factor = 0.1", "model.* is set"),
-        ("policy.kill.conversations = [\"${HOME}\"]", "uses no variables of the environment"),
+        (
+            "policy.kill.conversations = [\"${HOME}\"]",
+            "only a configuration that was named at the start uses variables",
+        ),
         ("policy.budget.tool_cals = 3", "unknown key"),
     ] {
         let report = check(&format!("{change}\n"));
@@ -106,6 +115,39 @@ fn a_file_that_does_anything_else_is_not_loaded_and_the_warning_says_why_and_how
             "{change}: {warning}"
         );
         assert!(report.contains("built-in defaults"), "{change}: {report}");
+    }
+}
+
+#[test]
+fn a_limit_that_a_variable_sets_is_raised_by_no_key_of_the_file() {
+    for (variable, value, file, is_loaded) in [
+        ("SPEND_USD", "2", "[policy.budget.conversation]\nspend_usd = 1000000.0\n", false),
+        ("SPEND_USD", "2", "[policy.budget.conversation]\nspend_usd = 1.0\n", true),
+        ("BILLED_TOKENS", "10", "[policy.budget.conversation]\nbilled_tokens = 1000000000\n", false),
+        ("TOOL_CALLS", "3", "[policy.budget.turn]\ntool_calls = 49\n", false),
+        ("TOOL_CALLS", "3", "[policy.budget.turn]\ntool_calls = 2\n", true),
+        (
+            "RATE",
+            "{ calls = 2, per = \"60s\" }",
+            "[policy.rate_limit.tools]\n\"*x*\" = { calls = 10, per = \"60s\" }\n",
+            false,
+        ),
+        ("MAX_CHARS", "300", "[policy.truncate.tools]\n\"a*\" = 15000\n", false),
+        ("MAX_CHARS", "300", "[policy.truncate.tools]\n\"a*\" = 200\n", true),
+        ("MODE", "observe", "mode = \"enforce\"\n", true),
+    ] {
+        let name = match variable {
+            "RATE" => "TOOLREIN__POLICY__RATE_LIMIT__DEFAULT".to_owned(),
+            "MAX_CHARS" => "TOOLREIN__POLICY__TRUNCATE__MAX_CHARS".to_owned(),
+            "MODE" => "TOOLREIN__MODE".to_owned(),
+            key => format!("TOOLREIN__POLICY__BUDGET__{key}"),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("toolrein.toml"), file).unwrap();
+        let output = program_with(folder.path(), &["check"], &[(&name, value)]);
+        let report = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{file}: {report}");
+        assert_eq!(!report.contains(NOT_LOADED), is_loaded, "{name}={value} {file}: {report}");
     }
 }
 
