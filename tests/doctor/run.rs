@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// An agent without a limit of its own, in plain Python: it calls its tool for as long as the model wants.
+/// An agent in plain Python, whose own limit is far: it calls its tool for as long as the model wants.
 const AGENT: &str = r#"
 import json, os, sys, urllib.request
 def ask(messages):
@@ -20,14 +20,15 @@ def ask(messages):
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     return json.load(urllib.request.urlopen(request))["choices"][0]["message"]
 messages = [{"role": "user", "content": "Who built the first bicycle with pedals?"}]
-while True:
+while len(messages) < 60:
     message = ask(messages)
     messages.append(message)
     if not message.get("tool_calls"):
         print("answer:", message["content"])
         sys.exit(int(sys.argv[2]))
     for call in message["tool_calls"]:
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "Pedals: see bicycle."})
+        result = "Pedals: see bicycle. " * int((sys.argv + ["1"])[3])
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 "#;
 
 /// `toolrein run` in an empty folder that is the home directory too; no variable of this process but the path.
@@ -99,7 +100,7 @@ fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explain
     let reason = "loops stopped web_search 2 times: web_search was called 4 times in a row with the same arguments \
                   and gave the same result each time";
     assert!(lines[1].ends_with(reason), "{said}");
-    assert!(lines[2].contains(" not sent, "), "{said}");
+    assert!(lines[2].ends_with(" tokens added"), "nothing was shortened, so nothing is said of it: {said}");
     let explain = lines[3].strip_prefix("toolrein: call by call: toolrein ").unwrap();
     assert!(explain.starts_with("explain --line "), "{said}");
     let explained = place.command(&explain.split(' ').collect::<Vec<_>>()).output().unwrap();
@@ -115,6 +116,32 @@ fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explain
     let log = run.join("toolrein.log");
     assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(log).unwrap().contains("\"listening\""));
+}
+
+#[test]
+fn tokens_that_were_not_sent_are_counted_where_results_were_shortened_and_left_out_otherwise() {
+    let place = Place::new();
+    std::fs::write(place.path().join("agent.py"), AGENT).unwrap();
+    let agent = ["--", "python3", "agent.py"];
+    for (options, model, size, expected) in [
+        (vec![], "demo-stuck", "2000", Some(" tokens not sent, ")),
+        (vec!["--mode", "observe"], "demo-stuck", "2000", Some(" tokens that would not have been sent")),
+        (vec![], "demo-chat", "1", None),
+    ] {
+        let rest = [model, "0", size];
+        let output = place.run(&[&["--upstream", "demo"], options.as_slice(), &agent, &rest].concat(), &[]);
+        let said = said(&output);
+        let line = said.lines().find(|line| line.contains(" tokens "));
+        match expected {
+            None => assert_eq!(line, None, "{said}"),
+            Some(expected) => {
+                let line = line.unwrap_or_else(|| panic!("{said}"));
+                let (removed, _) = line.trim_start_matches("toolrein: ").split_once(expected).unwrap();
+                let removed: u64 = removed.replace(',', "").parse().unwrap();
+                assert!(removed > 5_000, "{said}");
+            }
+        }
+    }
 }
 
 #[test]
