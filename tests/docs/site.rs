@@ -49,3 +49,30 @@ fn the_recording_shows_what_the_demonstration_prints() {
     let printed: Vec<&str> = printed.trim().lines().map(str::trim_end).collect();
     assert_eq!(shown, printed, "make recording");
 }
+
+#[test]
+fn the_recording_is_whole_where_nothing_moves_and_begins_with_its_end() {
+    let picture = std::fs::read_to_string(root().join("docs/images/demo.svg")).unwrap();
+    // Without CSS: only states of the command that is being typed are hidden.
+    let hidden = picture.lines().filter(|line| line.starts_with("<text") && line.contains("opacity=\"0\""));
+    assert!(hidden.clone().count() > 10 && hidden.clone().all(|line| line.contains("&#9608;")));
+    // With reduced motion, or without animations: nothing outside of them hides anything.
+    let (_, style) = picture.split_once("<style>").unwrap();
+    let (style, moving) = style
+        .split_once("</style>")
+        .unwrap()
+        .0
+        .split_once("@media (prefers-reduced-motion:no-preference){")
+        .unwrap();
+    let frames = regex::Regex::new(r"@keyframes \w+\{(?:[^{}]*\{[^{}]*\})*\}").unwrap();
+    let still = frames.replace_all(style, "");
+    assert!(!still.contains("opacity") && !still.contains("animation"), "{still}");
+    // A preview shows the first frame, which is a moment after the last line came.
+    let (delay, _) = moving.split_once("animation-delay:-").unwrap().1.split_once("s}").unwrap();
+    let (length, _) = moving.split_once("animation-duration:").unwrap().1.split_once("s;").unwrap();
+    let begins = 100.0 * delay.parse::<f64>().unwrap() / length.parse::<f64>().unwrap();
+    let last =
+        regex::Regex::new(r"@keyframes l\d+\{0%,[\d.]+%\{opacity:0\}([\d.]+)%,100%\{opacity:1\}\}").unwrap();
+    let shown: Vec<f64> = last.captures_iter(style).map(|it| it[1].parse().unwrap()).collect();
+    assert!(shown.len() > 15 && shown.iter().all(|at| *at < begins), "{begins} {shown:?}");
+}
