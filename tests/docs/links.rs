@@ -38,7 +38,7 @@ fn the_contents_name_every_page_and_no_other() {
 }
 
 /// The targets of a page's links, outside of code.
-fn links(page: &Page) -> Vec<String> {
+pub fn links(page: &Page) -> Vec<String> {
     let code = Regex::new("`[^`]*`").unwrap();
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     let prose = page.prose();

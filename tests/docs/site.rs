@@ -1,7 +1,9 @@
 //! The site for programs that read: every page as Markdown, and llms.txt, which lists them all. And the picture of the
 //! README, which shows what the demonstration prints.
 
-use super::pages::{page, pages, root};
+use super::links::links;
+use super::pages::{Page, page, pages, root};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 #[test]
@@ -28,6 +30,39 @@ fn the_site_has_every_page_as_markdown_and_lists_them_in_llms_txt() {
     assert!(listed > 40 && list.lines().filter(|line| line.starts_with("- [")).count() == listed, "{list}");
     let makefile = std::fs::read_to_string(root().join("Makefile")).unwrap();
     assert!(makefile.contains("docs/site.py target/book \"$(CURDIR)/target/site\""), "make site runs it");
+}
+
+/// Only what mdBook does to the pages is left out: a stand-in makes the folder.
+#[test]
+fn every_link_of_the_sites_pages_leads_to_a_page_of_it_or_into_the_repository() {
+    let tools = tempfile::tempdir().unwrap();
+    let mdbook = tools.path().join("mdbook");
+    std::fs::write(&mdbook, "#!/bin/sh\nfor word; do :; done\nmkdir -p \"$word\"\n").unwrap();
+    std::fs::set_permissions(&mdbook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", tools.path().display(), std::env::var("PATH").unwrap());
+    let mut make = Command::new("make");
+    make.args(["site", "SITE_REPOSITORY=https://code.example/toolrein"])
+        .env("PATH", path)
+        .current_dir(root());
+    let output = make.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let book = root().join("target/book");
+    let mut problems = Vec::new();
+    let mut pages = 0;
+    for folder in [book.clone(), book.join("policies")] {
+        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        for file in files.filter(|file| file.extension().is_some_and(|end| end == "md")) {
+            pages += 1;
+            let text = std::fs::read_to_string(&file).unwrap();
+            for link in links(&Page { path: file.display().to_string(), text }) {
+                let target = link.split('#').next().unwrap();
+                if !target.is_empty() && !target.contains("://") && !folder.join(target).exists() {
+                    problems.push(format!("{}: {link}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty() && pages > 40, "{}", problems.join("\n"));
 }
 
 #[test]
