@@ -126,6 +126,7 @@ site: mdbook
 	rm -rf target/book target/site
 	mkdir -p target && cp -R docs target/book && mv target/book/policies/README.md target/book/policies/index.md
 	sed -i 's#policies/README\.md#policies/index.md#g' target/book/*.md
+	sed -i 's#](README\.md#](index.md#g' target/book/policies/*.md
 	@test -z "$(SITE_REPOSITORY)" || { \
 		sed -i 's#](\.\./\.\./#]($(SITE_REPOSITORY)/#g' target/book/policies/*.md; \
 		sed -i 's#](\.\./#]($(SITE_REPOSITORY)/#g' target/book/*.md; \

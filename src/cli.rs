@@ -49,7 +49,10 @@ Then point a client at it:
 
 Every option can also be set by a variable; an option takes precedence over its variable, and
 both over the file. Any key of the file can be set by a variable too:
-TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.";
+TOOLREIN__POLICY__BUDGET__TOOL_CALLS=20.
+
+docs/glossary.md has the twelve words of logs, headers and metrics, docs/why.md why a call was
+blocked.";
 
 const DOCTOR_HELP: &str = "\
 Asks the upstream for its list of models, which costs nothing, and the admin port of a running

@@ -106,6 +106,7 @@ fn run(args: &RunArgs) -> ExitCode {
         lines.iter().for_each(|line| drop(writeln!(io::stderr(), "toolrein: {}", for_terminal(line))));
     };
     say(&config.unread_files);
+    say(args.detour().as_slice());
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),

@@ -222,6 +222,42 @@ fn the_shipped_patterns_are_guesses_and_not_named() {
 }
 
 #[test]
+fn a_socks_proxy_in_the_environment_is_named_in_one_sentence_by_check_the_doctor_and_the_log() {
+    let upstream = upstream();
+    let url = upstream.base_url();
+    let proxy = [("ALL_PROXY", "socks5h://ann:s3cret@127.0.0.1:1")];
+    let sentence = "ALL_PROXY names socks5h://***@127.0.0.1:1, which is no HTTP proxy (SOCKS is not spoken), so toolrein \
+                    connects without it";
+    let examined = doctor(&url, "127.0.0.1:1", &proxy);
+    says(&examined, "warning", "upstream", sentence);
+    says(&examined, "ok", "upstream", "answers (GET models");
+    let check = |settings: &str, variables: &[(&str, &str)]| {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("{settings}\n[listen]\nproxy = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n");
+        std::fs::write(folder.path().join("mine.toml"), text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.env_clear().envs(variables.iter().copied()).current_dir(folder.path());
+        let output = command.args(["check", "mine.toml"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let report = check("upstream.url = \"https://upstream.test/v1\"", &proxy);
+    assert!(report.contains(&format!("\nwarning: {sentence}")) && !report.contains("s3cret"), "{report}");
+    for (settings, variables) in [
+        ("upstream.proxy = \"none\"", proxy.as_slice()),
+        ("", &[("HTTPS_PROXY", "http://127.0.0.1:1"), proxy[0]]),
+    ] {
+        let report = check(settings, variables);
+        assert!(!report.contains("SOCKS"), "{settings} {variables:?}: {report}");
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    command.env_clear().envs(proxy).env("HOME", "/nowhere").args(["run", "--upstream", &url]);
+    let run = command.args(["--log-level", "warn", "--", "/bin/true"]).output().unwrap();
+    let log = String::from_utf8_lossy(&run.stderr);
+    assert!(log.contains(sentence) && !log.contains("s3cret"), "{log}");
+}
+
+#[test]
 fn the_doctor_names_the_proxy_of_the_environment_that_leads_to_an_https_upstream() {
     let proxy = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = proxy.local_addr().expect("its address");

@@ -2,7 +2,7 @@
 
 use super::{Settings, file, given, source};
 use crate::config::{Config, InheritedUpstream, Overrides, Source};
-use crate::run::Order;
+use crate::run::{Order, detour, named_upstream};
 use clap::Args;
 use clap::builder::ValueParser;
 use std::ffi::OsString;
@@ -17,8 +17,8 @@ const BASE_URLS: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
 pub(super) const RUN_HELP: &str = "\
 The command gets OPENAI_BASE_URL, and what it needs beside it, in its own environment alone; the
 proxy takes a free port and ends with the command. Where OPENAI_BASE_URL is set already, that
-address is the upstream, unless --upstream or a file names one. /v1/messages (Claude) is relayed,
-not governed.
+address is the upstream, unless --upstream or a file names one; so is the address in codex's own
+-c openai_base_url=URL. /v1/messages (Claude) is relayed, not governed.
 
 The exit code is that of the command, 128 and the signal's number where a signal ended it. At the
 end at most six lines on standard error say what was stopped, and how toolrein explains it. The
@@ -48,18 +48,25 @@ impl RunArgs {
         source(self.config.as_ref())
     }
 
-    /// The overrides of the configuration: free ports, where the command line names none, and the upstream of the
-    /// environment, where nothing else names one.
+    /// The overrides of the configuration: free ports, where the command line names none, and the upstream that the
+    /// command's own arguments or the environment name, where nothing else names one.
     pub fn overrides(&self) -> Overrides {
         let set = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-        let inherited = BASE_URLS.iter().filter_map(|name| set(name)).find(|(_, url)| !url.trim().is_empty());
+        let named = named_upstream(&self.command).map(|(option, url)| (option.to_owned(), url));
+        let inherited = BASE_URLS.iter().filter_map(|name| set(name));
+        let inherited = named.into_iter().chain(inherited).find(|(_, url)| !url.trim().is_empty());
         let overrides = self.settings.overrides();
         Overrides {
             listen: overrides.listen.or_else(|| Some(ANY_PORT.to_owned())),
             admin: overrides.admin.or_else(|| Some(ANY_PORT.to_owned())),
-            inherited: inherited.map(|(variable, url)| InheritedUpstream { variable, url }),
+            inherited: inherited.map(|(source, url)| InheritedUpstream { source, url }),
             ..overrides
         }
+    }
+
+    /// What among the command's arguments leads around the proxy, as a sentence.
+    pub fn detour(&self) -> Option<String> {
+        detour(&self.command)
     }
 
     /// What to run with `config`.

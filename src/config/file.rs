@@ -179,8 +179,8 @@ pub struct Overrides {
 /// The upstream that a program would have without toolrein.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InheritedUpstream {
-    /// The environment variable that names it.
-    pub variable: String,
+    /// What names it: an environment variable, or an option of the program.
+    pub source: String,
     pub url: String,
 }
 
@@ -214,7 +214,7 @@ pub(super) fn inherit_upstream(
             None
         }
         Err(text) => {
-            Some(Problem { source: inherited.variable.clone(), line: None, key: KEY.to_owned(), text })
+            Some(Problem { source: inherited.source.clone(), line: None, key: KEY.to_owned(), text })
         }
     }
 }

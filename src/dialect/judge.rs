@@ -62,8 +62,8 @@ pub trait CallJudge: Send {
     /// Why no person can be asked.
     fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked>;
 
-    /// What policies did to calls so far, in order: the policy and the name of the action.
-    fn acts(&self) -> Vec<(&'static str, &'static str)>;
+    /// What acted on the reply so far, in the spelling of the header `x-toolrein-actions`; `None` where nothing did.
+    fn actions(&self) -> Option<String>;
 
     /// The calls that wait: for a person's decision, or until a limit allows them.
     fn held(&self) -> Vec<&HeldCall>;
@@ -95,17 +95,6 @@ pub fn settle_all(judging: &mut impl CallJudge) -> Vec<(u32, Decision)> {
 
 /// One comment of a stream that reports what acted on the reply; `None` where nothing did, or nothing may be changed.
 pub fn remark(judging: &impl CallJudge) -> Option<Bytes> {
-    let mut acts: Vec<((&str, &str), usize)> = Vec::new();
-    for act in judging.acts() {
-        match acts.iter_mut().find(|(seen, _)| *seen == act) {
-            Some((_, count)) => *count += 1,
-            None => acts.push((act, 1)),
-        }
-    }
-    if acts.is_empty() || judging.observes() {
-        return None;
-    }
-    let acts: Vec<String> =
-        acts.iter().map(|((policy, act), count)| format!("{policy}={act}:{count}")).collect();
-    Some(write_comment(&format!("toolrein {}", acts.join(", "))))
+    let actions = judging.actions().filter(|_| !judging.observes())?;
+    Some(write_comment(&format!("toolrein {actions}")))
 }

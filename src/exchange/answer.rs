@@ -36,6 +36,8 @@ pub(super) struct Replies {
     out: Vec<Bytes>,
     /// The head of the client's stream, while it waits for the first event.
     head: Option<HeldHead>,
+    /// How many actions of the request record that head shows.
+    in_head: usize,
     /// How many choices were finished at the last report to the store.
     remembered: usize,
     /// All of a whole reply is in the record.
@@ -137,6 +139,7 @@ impl Running {
             source,
             out,
             head: None,
+            in_head: core.record.actions.len(),
             remembered: 0,
             is_noted: false,
         })
@@ -168,7 +171,7 @@ impl Running {
             (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(core, replies, now),
             (Upstream::AskedAgain, Input::StreamBegins { ends_by_closing }) => {
                 if self.variant.asking.is_none() && replies.form == Form::Whole {
-                    return self.turn_to_stream(core, replies, ends_by_closing);
+                    return replies.turn_to_stream(core, ends_by_closing);
                 }
                 (replies.status, replies.upstream) = (OK, Upstream::Reading { ends_by_closing });
                 replies.judge.begin(Form::Streamed, OK);
@@ -184,6 +187,7 @@ impl Running {
             }
             (_, Input::Answered(id, answer)) => {
                 self.heard(core, id, answer.is_some());
+                replies.note_late_actions(core);
                 replies.judge.answer(id, answer, &mut replies.out);
                 replies.give(core);
                 self.ask_approvals(core, replies.judge.judging());
@@ -285,15 +289,6 @@ impl Running {
             }
         }
         replies.answer(core, Answer::AsItCame(id));
-    }
-
-    /// Another form of the request is answered by a stream, although a whole reply was asked for.
-    fn turn_to_stream(&mut self, core: &mut Core, replies: &mut Replies, ends_by_closing: bool) {
-        core.record.streamed = true;
-        core.outputs.push_back(Output::BeginStream { own: false });
-        replies.form = Form::Streamed;
-        replies.judge.turn_to(Form::Streamed);
-        replies.upstream = Upstream::Reading { ends_by_closing };
     }
 
     /// Judges what came.
@@ -469,6 +464,7 @@ impl Running {
     /// Asks the upstream once more, in the present variant.
     fn ask(&mut self, core: &mut Core, replies: &mut Replies) {
         replies.upstream = Upstream::AskedAgain;
+        replies.note_late_actions(core);
         self.send(core);
     }
 

@@ -19,6 +19,7 @@ use crate::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
 use crate::policy::about::Confirming;
 use crate::policy::pattern::{Pattern, any_fits};
 use crate::policy::set::{Judge, Ruling};
+use crate::telemetry::request_record::{Action, On};
 use bytes::Bytes;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -39,6 +40,15 @@ pub struct Judged {
     pub re_request: Option<String>,
     /// It was let through because it could not be judged.
     pub unjudged: bool,
+}
+
+impl Judged {
+    /// What policies did to the call, also in observe mode.
+    pub fn actions(&self) -> impl Iterator<Item = Action> {
+        let objections = self.objections.iter().map(|(policy, _)| (*policy, "blocked"));
+        let done = self.acts.iter().copied().chain(objections);
+        done.map(|(policy, action)| Action { policy, action: action.into(), count: 1, on: On::Reply })
+    }
 }
 
 /// A text among a call's arguments that a policy wrote anew, for the record.
@@ -137,6 +147,8 @@ pub struct Judging {
     /// What approvals of this client request extend.
     extended: Extends,
     pub record: Vec<Judged>,
+    /// What was done since the head of the client's stream went out, beside what was done to calls.
+    late: Vec<Action>,
     /// What was written anew, of calls that run or that a person is asked about.
     pub reworded: Vec<RewordedCall>,
     /// The request's body; empty where the upstream keeps the conversation.
@@ -163,6 +175,7 @@ impl Judging {
             open_tools,
             extended,
             record,
+            late: Vec::new(),
             reworded: Vec::new(),
             body: Bytes::new(),
             hidden: Vec::new(),
@@ -185,6 +198,11 @@ impl Judging {
     /// Adds a hidden exchange that the model sees before the next reply.
     pub fn add_hidden(&mut self, exchange: Bytes) {
         self.hidden.push(exchange);
+    }
+
+    /// Sets what was done to the request since the head of the client's stream went out.
+    pub(super) fn set_late_actions(&mut self, late: &[Action]) {
+        self.late = late.to_vec();
     }
 
     /// Lets calls pass that cannot be judged, also where policies restrict calls.

@@ -14,8 +14,8 @@ use crate::plan::decision::Decision;
 use crate::plan::texts::{added_tokens, removed_tokens};
 use crate::plan::{CALLS_OF_DAY, Change, Edit, Plan, Usage};
 use crate::telemetry::request_record::{
-    Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
-    Verdict,
+    Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
+    Said, Verdict,
 };
 use std::time::Duration;
 
@@ -159,12 +159,8 @@ impl Core {
         if let Some(tool) = judged.re_request.clone() {
             record.re_requests.push(ReRequest { tool, on: On::Reply });
         }
-        for (policy, action) in &judged.acts {
-            record.act(On::Reply, policy, *action, 1);
-        }
-        // Every objection is recorded, also in observe mode.
-        for (policy, _) in &judged.objections {
-            record.act(On::Reply, policy, "blocked", 1);
+        for Action { on, policy, action, count } in judged.actions() {
+            record.act(on, policy, action, count);
         }
         record.judged.push(noted(judged));
     }

@@ -59,20 +59,13 @@ impl ForwardProxy {
         }
     }
 
-    /// The environment's choice. A proxy of another kind than HTTP (SOCKS) is none, and a warning names it.
+    /// The environment's choice. A proxy of another kind than HTTP (SOCKS) is none.
     fn from_environment() -> Self {
-        let first = |names: &[&str]| {
-            names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
-        };
-        let https = first(&PROXY_VARIABLES).unwrap_or_default();
+        let https = first_set(&PROXY_VARIABLES).map(|(_, url)| url).unwrap_or_default();
         if !is_http(&https) {
-            tracing::warn!(
-                proxy = without_secrets(&https),
-                "the proxy of the environment is no HTTP proxy; connecting without it"
-            );
             return Self::default();
         }
-        let except = first(&EXCEPTION_VARIABLES).map_or_else(String::new, |hosts| hosts + ",");
+        let except = first_set(&EXCEPTION_VARIABLES).map_or_else(String::new, |(_, hosts)| hosts + ",");
         Self { upstream: None, https, except: except + THIS_MACHINE }
     }
 
@@ -94,6 +87,27 @@ impl ForwardProxy {
         };
         matcher.intercept(base)
     }
+}
+
+/// What is wrong with the proxy that the environment names, as a sentence: it is of a kind that toolrein does not speak,
+/// so that connections go without it.
+pub fn unspoken_proxy(upstream: &config::Upstream) -> Option<String> {
+    let (name, url) = first_set(&PROXY_VARIABLES).filter(|(_, url)| !is_http(url))?;
+    (upstream.proxy != ProxyChoice::None).then(|| unspoken(name, &url))
+}
+
+fn unspoken(name: &str, url: &str) -> String {
+    format!(
+        "{name} names {}, which is no HTTP proxy (SOCKS is not spoken), so toolrein connects without it; HTTPS_PROXY or \
+         upstream.proxy can name an HTTP proxy, and upstream.proxy = \"none\" wants none",
+        without_secrets(url)
+    )
+}
+
+/// The first of these variables that is set, with its value.
+fn first_set(names: &[&'static str]) -> Option<(&'static str, String)> {
+    let set = |name: &&'static str| Some((*name, std::env::var(name).ok().filter(|it| !it.is_empty())?));
+    names.iter().find_map(set)
 }
 
 /// Whether `url` can be an HTTP proxy's address, whose scheme may be missing.

@@ -1,9 +1,10 @@
 //! What a command needs so that its model requests come to the proxy: variables for its own environment, and for some
 //! agents an option. Each line is one that the agent documents (docs/clients.md).
 
+use super::codex;
 use serde_json::{Map, Value, json};
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The starters of packages, whose first word that is no option names the program.
 const STARTERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "env", "command"];
@@ -16,6 +17,9 @@ const NO_KEY: &str = "held-by-toolrein";
 /// A configuration in JSON that opencode lays over its files.
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
+/// Continue's option of a configuration file.
+const CONFIG: &str = "--config";
+
 /// A command as it is to be started.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Start {
@@ -24,12 +28,13 @@ pub struct Start {
 }
 
 /// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `set`
-/// gives a variable of the environment.
+/// gives a variable of the environment, `configuration` a file like the one of this agent, with `base_url` in it.
 pub fn start(
     command: &[OsString],
     base_url: &str,
     needs_key: bool,
     set: impl Fn(&str) -> Option<OsString>,
+    configuration: impl FnOnce(&str) -> Option<PathBuf>,
 ) -> Start {
     let mut start = Start { command: command.to_vec(), variables: Vec::new() };
     for name in ["OPENAI_BASE_URL", "OPENAI_API_BASE"] {
@@ -52,11 +57,16 @@ pub fn start(
     let Some((at, program)) = program(command) else { return start };
     match program.as_str() {
         "codex" => {
-            let option = format!("openai_base_url=\"{base_url}\"");
-            start.command.splice(at + 1..at + 1, [OsString::from("-c"), option.into()]);
+            let arguments = codex::with_base_url(&command[at + 1..], base_url);
+            start.command.splice(at + 1.., arguments);
         }
         "opencode" | "opencode-ai" => {
             start.variables.extend(opencode(base_url, set(OPENCODE)).map(|value| (OPENCODE, value)));
+        }
+        // Reads its file alone.
+        "cn" if !command.iter().any(|word| word.to_string_lossy().starts_with(CONFIG)) => {
+            let option = configuration("continue").map(|path| [CONFIG.into(), path.into()]);
+            start.command.splice(at + 1..at + 1, option.into_iter().flatten());
         }
         "goose" => {
             start.variables.push(("OPENAI_HOST", base_url.trim_end_matches("/v1").into()));
@@ -64,6 +74,22 @@ pub fn start(
         _ => {}
     }
     start
+}
+
+/// The upstream that the command's own arguments name, and the option that names it.
+pub fn named_upstream(command: &[OsString]) -> Option<(&'static str, String)> {
+    let url = codex::upstream(arguments_of_codex(command)?)?;
+    Some(("codex -c openai_base_url", url))
+}
+
+/// What among the command's own arguments leads around the proxy, as a sentence.
+pub fn detour(command: &[OsString]) -> Option<String> {
+    codex::detour(arguments_of_codex(command)?)
+}
+
+fn arguments_of_codex(command: &[OsString]) -> Option<&[OsString]> {
+    let (at, name) = program(command)?;
+    (name == "codex").then(|| &command[at + 1..])
 }
 
 /// Whether the command is one that calls an endpoint which is only relayed.
@@ -119,7 +145,7 @@ mod tests {
 
     fn started(command: &str, variables: &[(&str, &str)], needs_key: bool) -> Start {
         let set = |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| value.into());
-        start(&words(command), BASE, needs_key, set)
+        start(&words(command), BASE, needs_key, set, |agent| Some(format!("/run/{agent}.yaml").into()))
     }
 
     fn variable(start: &Start, name: &str) -> Option<String> {
@@ -140,6 +166,8 @@ mod tests {
             ),
             ("env A=1 codex exec", format!("env A=1 codex {option} exec")),
             ("npx -y", "npx -y".to_owned()),
+            ("cn -p hi", "cn --config /run/continue.yaml -p hi".to_owned()),
+            ("cn --config mine.yaml", "cn --config mine.yaml".to_owned()),
             ("./codex.py", "./codex.py".to_owned()),
         ] {
             let start = started(command, &[], true);

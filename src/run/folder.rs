@@ -5,7 +5,7 @@ use crate::secret::random_token;
 use crate::state_dir;
 use crate::telemetry::private_file;
 use std::fs::{File, read_dir, remove_dir_all};
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -44,6 +44,16 @@ impl Folder {
     /// The folder of the recording.
     pub fn recording(&self) -> PathBuf {
         self.0.join("recording")
+    }
+
+    /// Writes the configuration of the agent that is run, for this run alone, and returns where it is.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write_configuration(&self, text: &str) -> io::Result<PathBuf> {
+        let path = self.0.join("agent.yaml");
+        private_file::create(&path)?.write_all(text.as_bytes())?;
+        Ok(path)
     }
 
     /// The new file of the log.

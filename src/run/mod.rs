@@ -3,15 +3,19 @@
 
 mod agent;
 mod child;
+mod codex;
 mod explanation;
 mod folder;
 mod summary;
+
+pub use self::agent::{detour, named_upstream};
 
 use self::child::Signals;
 use self::folder::Folder;
 use crate::config::{Config, OwnToken, Target};
 use crate::secret::random_token;
 use crate::serve::{Running, StartError, log_settings};
+use crate::setup;
 use crate::telemetry::log::Log;
 use std::ffi::OsString;
 use std::io;
@@ -71,7 +75,12 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
     let set = |name: &str| std::env::var_os(name);
     let name =
         order.command.first().map_or_else(String::new, |program| program.to_string_lossy().into_owned());
-    let ended = match child::spawn(&agent::start(&order.command, &base_url, needs_key, set)) {
+    let configuration = |agent: &str| {
+        let text = setup::changed_configuration(setup::named(agent).ok()?, &base_url)?;
+        folder.write_configuration(&text).ok()
+    };
+    let start = agent::start(&order.command, &base_url, needs_key, set, configuration);
+    let ended = match child::spawn(&start) {
         Ok(mut child) => Ok(child::wait(&mut child, &mut signals, &name).await),
         Err(refused) => Err(refused),
     };

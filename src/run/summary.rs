@@ -27,7 +27,7 @@ pub(super) fn lines(config: &Config, live: &Live, explanation: &str, is_relayed:
     lines.extend(not_governed(&totals).map(|relayed| format!("{relayed}, not governed")));
     let conversations = acted_on(live);
     lines.extend(stops(&totals, &conversations));
-    lines.push(savings(config, &totals));
+    lines.extend(savings(config, &totals));
     lines.push(format!("call by call: {explanation}"));
     lines
 }
@@ -112,15 +112,27 @@ fn stop(policy: &str, count: u64, conversations: &[Conversation]) -> String {
     format!("{policy} stopped {tools} {count} {}{reason}", noun_after(count, "time"))
 }
 
-/// The tokens, and their money, that the model did not get.
-fn savings(config: &Config, totals: &Snapshot) -> String {
+/// The tokens, and their money, that the model did not get and that it got in addition. What stopped calls would have
+/// cost is not known. `None` where no token was removed or added.
+fn savings(config: &Config, totals: &Snapshot) -> Option<String> {
     let sum =
         |count: fn(&crate::telemetry::live::PolicyTotals) -> u64| totals.policies.iter().map(count).sum();
     let (removed, added): (u64, u64) = (sum(|it| it.removed), sum(|it| it.added + it.reasked));
+    let tokens = |count| format!("{} {}", grouped(count), noun_after(count, "token"));
+    let [not_sent, was_added] = match config.mode {
+        Mode::Enforce => ["not sent", "added"],
+        _ => ["that would not have been sent", "would have been added"],
+    };
+    let counts = match (removed, added) {
+        (0, 0) => return None,
+        (0, added) => format!("{} {was_added}", tokens(added)),
+        (removed, 0) => format!("{} {not_sent}", tokens(removed)),
+        (removed, added) => format!("{} {not_sent}, {} {was_added}", tokens(removed), grouped(added)),
+    };
     let money = match saved_usd(config, totals) {
         Some([usd, _]) if usd > 0.0 => format!("; about ${usd:.4} less"),
         Some([usd, _]) if usd < 0.0 => format!("; about ${:.4} more", -usd),
         _ => String::new(),
     };
-    format!("{} {} not sent, {} added{money}", grouped(removed), noun_after(removed, "token"), grouped(added))
+    Some(counts + &money)
 }

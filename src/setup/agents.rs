@@ -74,7 +74,7 @@ pub const AGENTS: [Agent; 7] = [
         name: "continue",
         program: "cn",
         way: Way::File {
-            folder: Folder::Home { below: ".continue", variable: None },
+            folder: Folder::Home { below: ".continue", variable: Some("CONTINUE_GLOBAL_DIR") },
             files: &["config.yaml"],
             form: Form::Models { list: "models", provider: "openai", key: "apiBase" },
         },
@@ -177,6 +177,7 @@ mod tests {
             ("goose", vec![home], "/nowhere/h/.config/goose/config.yaml"),
             ("aider", vec![home], "/nowhere/h/.aider.conf.yml"),
             ("continue", vec![home], "/nowhere/h/.continue/config.yaml"),
+            ("continue", vec![home, ("CONTINUE_GLOBAL_DIR", "/nowhere/g")], "/nowhere/g/config.yaml"),
         ] {
             assert_eq!(of(name, &set).as_deref(), Ok(expected), "{name}");
         }

@@ -129,6 +129,17 @@ pub fn undo(agent: &Agent, is_forced: bool, ask: Ask<'_>) -> Result<Vec<String>,
     ])
 }
 
+/// The agent's configuration with its requests on the way to the proxy at `base_url`; its file stays as it is. `None`: the
+/// file names an upstream already, or cannot be read.
+pub fn changed_configuration(agent: &Agent, base_url: &str) -> Option<String> {
+    let (path, form) = agent.file(base_url, &variable).ok()?;
+    let text = ConfigFile::read(&path).ok()?.text?;
+    match form.find(&text, base_url).ok()? {
+        UpstreamSetting::Missing(insertions) => Some(insert_all(&text, &insertions)),
+        UpstreamSetting::Named(_) => None,
+    }
+}
+
 /// Puts back what was there before setup.
 fn put_back(file: &ConfigFile, record: &Record) -> Result<(), String> {
     match &record.before {

@@ -38,7 +38,7 @@ fn the_contents_name_every_page_and_no_other() {
 }
 
 /// The targets of a page's links, outside of code.
-fn links(page: &Page) -> Vec<String> {
+pub fn links(page: &Page) -> Vec<String> {
     let code = Regex::new("`[^`]*`").unwrap();
     let link = Regex::new(r"\]\(([^)\s]+)\)").unwrap();
     let prose = page.prose();
@@ -76,7 +76,7 @@ fn beside(from: &str, link: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The headings of a page, as links name them.
+/// The headings and anchors of a page, as links name them.
 fn headings(page: &Page) -> BTreeSet<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let prose = page.prose();
@@ -91,5 +91,6 @@ fn headings(page: &Page) -> BTreeSet<String> {
         *before += 1;
         if *before == 1 { name } else { format!("{name}-{}", *before - 1) }
     });
-    named.collect()
+    let anchor = Regex::new(r#"<a id="([^"]+)">"#).unwrap();
+    named.chain(anchor.captures_iter(&prose).map(|found| found[1].to_owned())).collect()
 }

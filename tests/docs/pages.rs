@@ -1,6 +1,8 @@
 //! The pages: their paths, headings and blocks of code, and the text without these blocks.
 
+use clap::CommandFactory as _;
 use std::path::{Path, PathBuf};
+use toolrein::cli::Cli;
 
 /// One Markdown file.
 pub struct Page {
@@ -155,13 +157,21 @@ fn every_policy_page_says_what_it_guarantees_and_what_it_does_not() {
 }
 
 #[test]
-fn the_glossary_has_twelve_words_and_the_pages_of_logs_and_headers_lead_to_it() {
+fn the_glossary_has_twelve_words_and_the_pages_of_logs_and_headers_and_the_help_lead_to_it() {
     let glossary = page("docs/glossary.md".to_owned());
-    let words = glossary.text.lines().filter(|line| line.starts_with("| <a id=")).count();
-    assert_eq!(words, 12);
+    let rows = glossary.text.lines().filter_map(|line| line.strip_prefix("| <a id=\""));
+    let words: Vec<&str> = rows.map(|row| row.split('"').next().unwrap()).collect();
+    assert_eq!(words.len(), 12);
+    let others: Vec<Page> = pages().into_iter().filter(|page| page.path != glossary.path).collect();
+    for word in words {
+        let link = format!("glossary.md#{word})");
+        assert!(others.iter().any(|page| page.text.contains(&link)), "no page leads to {word}");
+    }
     for path in
         ["docs/logs.md", "docs/configuration.md", "docs/policies/README.md", "docs/start.md", "docs/why.md"]
     {
         assert!(page(path.to_owned()).text.contains("glossary.md"), "{path}");
     }
+    let help = Cli::command().render_help().to_string();
+    assert!(help.contains("docs/glossary.md"), "{help}");
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// An agent without a limit of its own, in plain Python: it calls its tool for as long as the model wants.
+/// An agent in plain Python, whose own limit is far: it calls its tool for as long as the model wants.
 const AGENT: &str = r#"
 import json, os, sys, urllib.request
 def ask(messages):
@@ -20,14 +20,15 @@ def ask(messages):
     request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     return json.load(urllib.request.urlopen(request))["choices"][0]["message"]
 messages = [{"role": "user", "content": "Who built the first bicycle with pedals?"}]
-while True:
+while len(messages) < 60:
     message = ask(messages)
     messages.append(message)
     if not message.get("tool_calls"):
         print("answer:", message["content"])
         sys.exit(int(sys.argv[2]))
     for call in message["tool_calls"]:
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": "Pedals: see bicycle."})
+        result = "Pedals: see bicycle. " * int((sys.argv + ["1"])[3])
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 "#;
 
 /// `toolrein run` in an empty folder that is the home directory too; no variable of this process but the path.
@@ -99,7 +100,7 @@ fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explain
     let reason = "loops stopped web_search 2 times: web_search was called 4 times in a row with the same arguments \
                   and gave the same result each time";
     assert!(lines[1].ends_with(reason), "{said}");
-    assert!(lines[2].contains(" not sent, "), "{said}");
+    assert!(lines[2].ends_with(" tokens added"), "nothing was shortened, so nothing is said of it: {said}");
     let explain = lines[3].strip_prefix("toolrein: call by call: toolrein ").unwrap();
     assert!(explain.starts_with("explain --line "), "{said}");
     let explained = place.command(&explain.split(' ').collect::<Vec<_>>()).output().unwrap();
@@ -115,6 +116,32 @@ fn a_runaway_agent_is_stopped_and_six_lines_say_so_with_the_command_that_explain
     let log = run.join("toolrein.log");
     assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(log).unwrap().contains("\"listening\""));
+}
+
+#[test]
+fn tokens_that_were_not_sent_are_counted_where_results_were_shortened_and_left_out_otherwise() {
+    let place = Place::new();
+    std::fs::write(place.path().join("agent.py"), AGENT).unwrap();
+    let agent = ["--", "python3", "agent.py"];
+    for (options, model, size, expected) in [
+        (vec![], "demo-stuck", "2000", Some(" tokens not sent, ")),
+        (vec!["--mode", "observe"], "demo-stuck", "2000", Some(" tokens that would not have been sent")),
+        (vec![], "demo-chat", "1", None),
+    ] {
+        let rest = [model, "0", size];
+        let output = place.run(&[&["--upstream", "demo"], options.as_slice(), &agent, &rest].concat(), &[]);
+        let said = said(&output);
+        let line = said.lines().find(|line| line.contains(" tokens "));
+        match expected {
+            None => assert_eq!(line, None, "{said}"),
+            Some(expected) => {
+                let line = line.unwrap_or_else(|| panic!("{said}"));
+                let (removed, _) = line.trim_start_matches("toolrein: ").split_once(expected).unwrap();
+                let removed: u64 = removed.replace(',', "").parse().unwrap();
+                assert!(removed > 5_000, "{said}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -181,9 +208,58 @@ fn codex_and_opencode_get_what_they_read_in_place_of_the_variable() {
         codex.starts_with("-c openai_base_url=\"http://127.0.0.1:") && codex.ends_with("/v1\" exec hi\n"),
         "{codex}"
     );
+    let own = run(&["codex", "-c", "model=x", "exec", "--config=openai_base_url=https://a.example/v1", "hi"]);
+    let addresses: Vec<&str> = own.split("openai_base_url=").skip(1).collect();
+    assert!(addresses.len() == 2 && !own.contains("a.example"), "every address is the proxy's: {own}");
     let opencode: serde_json::Value = serde_json::from_str(&run(&["opencode", "run", "hi"])).unwrap();
     let url = opencode["provider"]["openai"]["options"]["baseURL"].as_str().unwrap();
     assert!(url.starts_with("http://127.0.0.1:"), "{opencode}");
+}
+
+#[test]
+fn continue_gets_a_copy_of_its_file_with_the_proxys_address_and_the_file_stays_as_it_is() {
+    let place = Place::new();
+    let cn = place.path().join("cn");
+    std::fs::write(&cn, "#!/bin/sh\necho \"$1\"; cat \"$2\"; echo \"$3\"\n").unwrap();
+    std::fs::set_permissions(&cn, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let folder = place.path().join(".continue");
+    std::fs::create_dir(&folder).unwrap();
+    let mine = "models:\n  - name: m\n    provider: openai\n    model: gpt-5\n";
+    std::fs::write(folder.join("config.yaml"), mine).unwrap();
+    let output = place.run(&["--upstream", "demo", "--", cn.to_str().unwrap(), "hi"], &[]);
+    let given = printed(&output);
+    let given = given.strip_prefix("--config\n").and_then(|rest| rest.strip_suffix("hi\n")).unwrap();
+    assert!(given.contains("\n    apiBase: http://127.0.0.1:") && given.contains("model: gpt-5"), "{given}");
+    assert_eq!(std::fs::read_to_string(folder.join("config.yaml")).unwrap(), mine);
+}
+
+#[test]
+fn an_address_that_codex_is_given_is_the_upstream_and_another_provider_is_named_as_a_way_around() {
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("Hello.")));
+    let place = Place::new();
+    let codex = place.path().join("codex");
+    let ask = "import json, sys, tomllib, urllib.request as r\n\
+        base = tomllib.loads(sys.argv[2])['openai_base_url']\n\
+        body = json.dumps({'model': 'm', 'messages': [{'role': 'user', 'content': 'hi'}]}).encode()\n\
+        r.urlopen(r.Request(base + '/chat/completions', body, {'content-type': 'application/json'}))\n";
+    std::fs::write(&codex, format!("#!/usr/bin/env python3\n{ask}")).unwrap();
+    std::fs::set_permissions(&codex, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let codex = codex.to_str().unwrap();
+    let own = format!("openai_base_url=\"{}\"", upstream.base_url());
+    let output = place.run(&["--", codex, "exec", "-c", &own, "hi"], &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(upstream.requests().len(), 1);
+    assert!(said(&output).contains("toolrein: 1 model request, "), "it went through: {}", said(&output));
+    // What is named for toolrein itself comes first, as before a variable.
+    let output = place.run(&["--upstream", "demo", "--", codex, "exec", "-c", &own, "hi"], &[]);
+    assert_eq!(upstream.requests().len(), 1, "{}", said(&output));
+    let wrong = place.run(&["--", codex, "-c", "openai_base_url=api.example/v1", "hi"], &[]);
+    assert_eq!(wrong.status.code(), Some(2));
+    let reason = "codex -c openai_base_url: upstream.url: expected a URL with its scheme";
+    assert!(said(&wrong).contains(reason), "{}", said(&wrong));
+    let around = place.run(&["--upstream", "demo", "--", codex, "-c", "model_provider=azure", "hi"], &[]);
+    let first = said(&around).lines().next().unwrap_or_default().to_owned();
+    assert!(first.starts_with("toolrein: codex -c model_provider=azure leads around toolrein"), "{first}");
 }
 
 #[test]

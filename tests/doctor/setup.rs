@@ -4,6 +4,7 @@
 use super::support::program::Toolrein;
 use super::support::reply::Reply;
 use super::support::scripted::Scripted;
+use super::terminal::Terminal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -154,6 +155,41 @@ fn a_file_that_was_changed_since_is_shown_with_its_difference_and_only_changed_b
     fs::write(&path, "openai_base_url = \"http://127.0.0.1:9/v1\"\nmodel = \"c\"\n").unwrap();
     assert!(user.says(&["undo", "codex"], 1).contains("Put back the copy from before setup?"));
     user.says(&["undo", "codex", "--force"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"b\"\n");
+}
+
+#[test]
+fn at_a_terminal_undo_shows_the_difference_and_asks_and_no_is_the_default() {
+    let user = User::new();
+    let path = user.file(".codex/config.toml", "model = \"a\"\n");
+    user.says(&["setup", "codex"], 0);
+    let mine = fs::read_to_string(&path).unwrap().replace("model = \"a\"", "model = \"b\"");
+    fs::write(&path, &mine).unwrap();
+    let undo = |answer: &str, expected: &str| {
+        let mut terminal = Terminal::start_at(user.home(), ("[y/N] ", answer), &["undo", "codex"]);
+        let difference = terminal.line("+model = \"b\"");
+        assert!(!difference.contains('\u{1b}'), "{difference:?}");
+        let question = terminal.line("[y/N]");
+        assert!(
+            question.starts_with("Take out toolrein's line alone, and keep your changes? [y/N]"),
+            "{question}"
+        );
+        terminal.line(expected);
+    };
+    // The end of the input is no answer either.
+    for answer in ["n\n", "\n", "what?\n", "\u{4}"] {
+        undo(answer, "nothing was changed");
+        assert_eq!(fs::read_to_string(&path).unwrap(), mine, "{answer:?}");
+    }
+    undo("y\n", "toolrein's line is gone from");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"b\"\n");
+    assert!(user.says(&["undo", "codex"], 1).contains("was not set up by toolrein"));
+    // Where the line itself is another one, yes brings the copy back.
+    user.says(&["setup", "codex"], 0);
+    fs::write(&path, "openai_base_url = \"http://127.0.0.1:9/v1\"\nmodel = \"c\"\n").unwrap();
+    let mut terminal = Terminal::start_at(user.home(), ("[y/N] ", "Yes\n"), &["undo", "codex"]);
+    terminal.line("Put back the copy from before setup?");
+    terminal.line("the copy from before setup is back in");
     assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"b\"\n");
 }
 

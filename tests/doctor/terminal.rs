@@ -4,16 +4,18 @@
 use super::support::client::Request;
 use serde_json::json;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use tempfile::TempDir;
 
-/// Runs a program at a terminal of its own, types what its second argument says after the line "ready", and copies
-/// what it prints.
+/// Runs a program at a terminal of its own, types what its second argument says after the text that its first one says,
+/// and copies what it prints.
 const TERMINAL: &str = r#"
 import os, pty, signal, sys
 signal.alarm(60)
 pid, terminal = pty.fork()
 if pid == 0:
-    os.execv(sys.argv[2], sys.argv[2:])
+    os.execv(sys.argv[3], sys.argv[3:])
 seen = b""
 while True:
     try:
@@ -23,18 +25,20 @@ while True:
     if not data:
         break
     seen += data
-    if sys.argv[1] and b"ready" in seen:
-        os.write(terminal, sys.argv[1].encode())
-        sys.argv[1] = ""
+    if sys.argv[2] and sys.argv[1].encode() in seen:
+        os.write(terminal, sys.argv[2].encode())
+        sys.argv[2] = ""
     sys.stdout.buffer.write(data)
     sys.stdout.flush()
 "#;
 
 /// A program at a terminal; it is killed if the test ends before it does.
-struct Terminal {
+pub(super) struct Terminal {
     child: Child,
     output: BufReader<ChildStdout>,
     seen: Vec<String>,
+    /// Removed with it.
+    _home: Option<TempDir>,
 }
 
 impl Drop for Terminal {
@@ -46,20 +50,33 @@ impl Drop for Terminal {
 
 impl Terminal {
     fn start(typed: &str, arguments: &[&str]) -> Self {
-        let folder = std::env::temp_dir();
+        let home = tempfile::tempdir().unwrap();
+        let mut terminal = Self::start_at(home.path(), ("ready", typed), arguments);
+        terminal._home = Some(home);
+        terminal
+    }
+
+    /// Starts the program in this folder, which is the home directory too. After the first text the second is typed.
+    pub(super) fn start_at(folder: &Path, (after, typed): (&str, &str), arguments: &[&str]) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", TERMINAL, typed, env!("CARGO_BIN_EXE_toolrein")]).args(arguments);
+        command.args(["-c", TERMINAL, after, typed, env!("CARGO_BIN_EXE_toolrein")]).args(arguments);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("TOOLREIN_")) {
             command.env_remove(name);
         }
-        command.env("TERM", "xterm").current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME").env_remove("CODEX_HOME");
+        command
+            .env("HOME", folder)
+            .env("TERM", "xterm")
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Self { child, output, seen: Vec::new() }
+        Self { child, output, seen: Vec::new(), _home: None }
     }
 
     /// The first line that contains `text`; lines of the log and others come in any order.
-    fn line(&mut self, text: &str) -> String {
+    pub(super) fn line(&mut self, text: &str) -> String {
         while !self.seen.iter().any(|line| line.contains(text)) {
             let mut line = String::new();
             let read = self.output.read_line(&mut line).unwrap();

@@ -139,11 +139,11 @@ fn the_last_comment_of_a_stream_is_a_line_of_its_last_event_in_chat_and_response
     });
     let toolrein = Toolrein::before(&upstream, &budget(1));
     let of_chat = chat(&toolrein, question(true)).text();
-    assert!(of_chat.ends_with(": toolrein budget=blocked:1\nid: 7\ndata: [DONE]\n\n"), "{of_chat}");
+    assert!(of_chat.ends_with(": toolrein budget=blocked\nid: 7\ndata: [DONE]\n\n"), "{of_chat}");
     let talk = Talk::new(true);
     let of_responses = Request::post(&url(&toolrein), talk.body.to_string()).send().text();
     assert!(
-        of_responses.contains(": toolrein budget=blocked:1\nevent: response.completed\n"),
+        of_responses.contains(": toolrein budget=blocked\nevent: response.completed\n"),
         "{of_responses}"
     );
     assert_comments_are_lines_of_events(&of_chat);

@@ -1,13 +1,16 @@
 //! What toolrein reports to the client: two headers, and one comment in a stream.
 
+use crate::responses_kit::{Talk, may_call, url};
 use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::Scripted;
 use crate::talk::{
     BOTH, GENEROUS, after, after_groups, budget, calling, chat, log_line, long_text, question,
 };
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const ACTIONS: &str = "x-toolrein-actions";
 const CONVERSATION: &str = "x-toolrein-conversation";
@@ -43,14 +46,73 @@ fn actions_on_a_streamed_reply_are_listed_in_one_comment_before_its_end() {
     let upstream = Scripted::start(calling(3));
     let toolrein = Toolrein::before(&upstream, &budget(1));
     // Two of three calls blocked; and all three, after which the model has to answer.
-    for (body, comment) in [
-        (question(true), ": toolrein budget=blocked:2\n"),
-        (after(&["r"], true), ": toolrein budget=blocked:3\n"),
-    ] {
+    for body in [question(true), after(&["r"], true)] {
         let reply = chat(&toolrein, body);
         let text = reply.text();
         assert_eq!(text.matches(": toolrein").count(), 1, "{text}");
-        assert!(text.ends_with(&format!("{comment}data: [DONE]\n\n")), "{text}");
+        assert!(text.ends_with(": toolrein budget=blocked\ndata: [DONE]\n\n"), "{text}");
+    }
+}
+
+/// The parts of a header or a comment, each once.
+fn parts(list: Option<&str>) -> BTreeSet<&str> {
+    list.into_iter().flat_map(|list| list.split(", ")).collect()
+}
+
+#[test]
+fn a_stream_says_in_its_header_and_its_comment_what_a_whole_reply_says_in_its_header_in_both_dialects() {
+    let upstream = Scripted::start(|nth, request| match request.path.ends_with("responses") {
+        true if may_call(request) => Output::calls(nth, &[("1", "f", "{}"), ("2", "f", "{}")]).reply(request),
+        true => Output::text(nth, "Done without.").reply(request),
+        false => calling(2)(nth, request),
+    });
+    let settings = format!("{}[policy.turn_limits]\ncalls = 1\n", budget(1));
+    for nth in 0..4 {
+        let (is_chat, is_used_up) = (nth % 2 == 0, nth / 2 == 1);
+        let ask = |stream: bool| {
+            // Of its own, so that the notice of the request is as new in the stream as in the whole reply.
+            let toolrein = Toolrein::before(&upstream, &settings);
+            let results: &[&str] = if is_used_up { &["r"] } else { &[] };
+            let mut talk = Talk::new(stream);
+            for result in results {
+                talk.called("old", "{}", &json!(result));
+            }
+            match is_chat {
+                true => chat(&toolrein, after(results, stream)),
+                false => Request::post(&url(&toolrein), talk.body.to_string()).send(),
+            }
+        };
+        let (whole, streamed) = (ask(false), ask(true));
+        let whole = parts(whole.header(ACTIONS));
+        assert!(whole.contains("turn_limits=blocked") && whole.contains("budget=blocked"), "{whole:?}");
+        assert_eq!(whole.contains("budget=critical"), is_used_up, "{whole:?}");
+        let text = streamed.text();
+        let comments: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(": toolrein ")).collect();
+        assert_eq!(
+            comments,
+            ["budget=blocked, turn_limits=blocked"],
+            "sorted, each once, and in one comment: {text}"
+        );
+        let mut told = parts(streamed.header(ACTIONS));
+        told.extend(parts(Some(comments[0])));
+        assert_eq!(told, whole, "chat: {is_chat}");
+    }
+}
+
+#[test]
+fn what_a_stream_needed_after_its_head_is_listed_in_its_comment() {
+    let refusal = "data: {\"error\":{\"message\":\"gemma:2b does not support tools\"}}\n\n";
+    let upstream = Scripted::start(move |_, request| match request.json().get("tools") {
+        Some(_) => Reply::stream([refusal.to_owned()]),
+        None => Reply::speech(request, &Speech::text("Without tools.")),
+    });
+    let toolrein = Toolrein::before(&upstream, GENEROUS);
+    // The second request goes without tools at once, which its header says.
+    for (header, comment) in [(None, true), (Some("tools_unsupported=dropped"), false)] {
+        let reply = chat(&toolrein, question(true));
+        assert_eq!(reply.header(ACTIONS), header, "{}", reply.text());
+        let comment_is_there = reply.text().contains(": toolrein tools_unsupported=dropped\ndata: [DONE]");
+        assert_eq!(comment_is_there, comment, "{}", reply.text());
     }
 }
 

@@ -23,6 +23,14 @@ impl Replies {
         fits && self.judge.is_at_head()
     }
 
+    /// Has the last comment of a stream report what was done since its head went out.
+    pub(super) fn note_late_actions(&mut self, core: &Core) {
+        if self.is_stream() && !self.holds_head() {
+            let late = core.record.actions.get(self.in_head..).unwrap_or_default();
+            self.judge.judging_mut().set_late_actions(late);
+        }
+    }
+
     /// The whole reply for the client.
     pub(super) fn answer(&mut self, core: &mut Core, answer: Answer) {
         core.answer(answer);

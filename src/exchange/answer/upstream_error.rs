@@ -151,16 +151,29 @@ impl Replies {
     /// Lets the head of the client's stream go out, with what waited for it.
     pub(super) fn release_head(&mut self, core: &mut Core) {
         if let Some(head) = self.head.take() {
+            self.in_head = core.record.actions.len();
             core.outputs.extend(head.into_pieces().into_iter().map(Output::Emit));
         }
     }
 
+    /// Another form of the request is answered by a stream, although a whole reply was asked for.
+    pub(super) fn turn_to_stream(&mut self, core: &mut Core, ends_by_closing: bool) {
+        core.outputs.push_back(Output::BeginStream { own: false });
+        self.turn_streamed(core);
+        self.upstream = Upstream::Reading { ends_by_closing };
+    }
+
     /// The client's stream begins with the upstream's whole reply of this number, which is not an error.
     pub(super) fn stream_whole(&mut self, core: &mut Core, id: u32) {
-        core.record.streamed = true;
         core.outputs.push_back(Output::BeginStreamOf(id));
+        self.turn_streamed(core);
+        (self.source, self.upstream) = (Source::Upstream(id), Upstream::AskedAgain);
+    }
+
+    fn turn_streamed(&mut self, core: &mut Core) {
+        core.record.streamed = true;
+        self.in_head = core.record.actions.len();
         self.form = Form::Streamed;
         self.judge.turn_to(Form::Streamed);
-        (self.source, self.upstream) = (Source::Upstream(id), Upstream::AskedAgain);
     }
 }

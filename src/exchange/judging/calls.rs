@@ -11,6 +11,7 @@ use crate::plan::Reason;
 use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use crate::plan::decision::{Decision, Known};
 use crate::policy::set::Ruling;
+use crate::telemetry::request_record::actions_header;
 use std::sync::Arc;
 
 impl CallJudge for Judging {
@@ -181,15 +182,9 @@ impl CallJudge for Judging {
         }
     }
 
-    fn acts(&self) -> Vec<(&'static str, &'static str)> {
-        let done = self.record.iter().flat_map(|judged| {
-            let blocked = match &judged.decision {
-                Decision::Block { policy, .. } | Decision::Ask { policy, .. } => Some((*policy, "blocked")),
-                _ => None,
-            };
-            blocked.into_iter().chain(judged.acts.iter().copied())
-        });
-        done.collect()
+    fn actions(&self) -> Option<String> {
+        let done = self.record.iter().flat_map(Judged::actions);
+        actions_header(&done.chain(self.late.iter().cloned()).collect::<Vec<_>>(), 0)
     }
 
     fn held(&self) -> Vec<&HeldCall> {

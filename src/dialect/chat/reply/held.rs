@@ -43,7 +43,7 @@ fn text_is_forwarded_while_the_held_call_and_everything_after_it_wait() {
     let function = json!({"name": "pay", "arguments": "{\"to\":\"a\"}"});
     let written = json!([{"index": 0, "id": "call_1", "type": "function", "function": function}]);
     let written = delta(&json!({"tool_calls": written}));
-    let done = ": toolrein confirm=approved:1\ndata: [DONE]\n\n".to_owned();
+    let done = ": toolrein confirm=approved\ndata: [DONE]\n\n".to_owned();
     assert_eq!(out, [written, finish("tool_calls"), usage(), done].concat(), "in one piece, as it was shown");
 }
 
