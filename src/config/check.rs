@@ -355,18 +355,23 @@ impl Checker<'_> {
                 self.checked.problems.push(self.document.problem_within(&key, text));
             }
         }
-        if file.conversation.caller == Caller::Jwt {
-            let warning = match file.caller.is_empty() {
-                true => {
-                    "conversation.caller: \"jwt\" verifies no token: whoever can send a request to listen.proxy chooses \
-                     whose limits and approvals count, unless a gateway or the upstream verifies its token"
-                }
-                false => {
-                    "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys \
-                     ([caller.NAME])"
-                }
-            };
-            self.warn(warning.to_owned());
+        match &file.conversation.caller {
+            Caller::Jwt if file.caller.is_empty() => self.warn(
+                "conversation.caller: \"jwt\" verifies no token: whoever can send a request to listen.proxy chooses \
+                 whose limits and approvals count, unless a gateway or the upstream verifies its token"
+                    .to_owned(),
+            ),
+            Caller::Jwt => self.warn(
+                "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys \
+                 ([caller.NAME])"
+                    .to_owned(),
+            ),
+            caller @ Caller::Body(_) => self.warn(format!(
+                "conversation.caller: \"{caller}\" is a part of the request: whoever writes the body of a request to \
+                 listen.proxy chooses whose limits and approvals count. Let your own server write it; where users' \
+                 programs do, take a header that a gateway sets (\"header:NAME\")"
+            )),
+            Caller::Credential | Caller::Header(_) => {}
         }
     }
 

@@ -35,8 +35,8 @@ pub enum ProxyError {
     WebSocketNotGoverned,
     /// The operator serves known callers alone, and the request carries the key of none.
     UnknownCaller,
-    /// Several credentials that differ, or several lines of the header that names the caller: the caller is unknown. `caller`: the setting that says how callers are
-    /// identified.
+    /// Several credentials that differ, or several lines of the header, or several or unfit values of the member of the
+    /// body that names the caller: the caller is unknown. `caller`: the setting that says how callers are identified.
     AmbiguousCredentials { caller: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
@@ -369,6 +369,12 @@ fn ambiguous_credentials(caller: &str) -> String {
         return format!(
             "The request carries the header that identifies its caller more than once (conversation.caller = \
              {caller:?}). Send it once; a gateway that sets it must replace what its client sent."
+        );
+    }
+    if caller.starts_with("body:") {
+        return format!(
+            "The member of the request's body that identifies its caller occurs more than once, or is neither a string \
+             of whole characters nor a number (conversation.caller = {caller:?}). Send it once, as a string."
         );
     }
     format!(

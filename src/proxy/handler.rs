@@ -333,7 +333,8 @@ impl AppState {
     ) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let headers = &parts.headers;
-        let caller = caller::caller_of(&self.key, headers, &credentials, &self.config)?;
+        let read = Some((request, &body[..]));
+        let caller = caller::caller_of(&self.key, headers, &credentials, read, &self.config)?;
         let profile = profile::choose(&self.config, headers, &credentials, request, body)?;
         let settings = &self.config.conversation;
         let identity = caller::identify(&self.key, caller, headers, request, body, settings);
