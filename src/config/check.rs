@@ -27,6 +27,9 @@ const MAX_REASK: u32 = 20;
 /// `admin.conversations`: some hundred MiB at the most.
 const MOST_CONVERSATIONS: u32 = 100_000;
 
+/// `telemetry.callers`: each is four series, and a scrape should stay below some MiB.
+const MOST_CALLERS: usize = 10_000;
+
 /// The smallest limit of a body or an event, in bytes: below it not even an error would fit.
 const MIN_BYTES: u64 = 1024;
 
@@ -260,6 +263,9 @@ impl Checker<'_> {
         ] {
             self.require(&[key], count > 0, "expected more than 0".to_owned());
         }
+        let callers = file.telemetry.callers;
+        let text = format!("expected at most {MOST_CALLERS}, found {callers}");
+        self.require(&["telemetry.callers"], callers <= MOST_CALLERS, text);
         let max = file.reask.max;
         self.require(&["reask.max"], max <= MAX_REASK, format!("expected at most {MAX_REASK}, found {max}"));
     }

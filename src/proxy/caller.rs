@@ -7,9 +7,11 @@ use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
 use crate::conversation::identity::{Domain, Hash, HashKey, Identity};
 use crate::conversation::request::Request;
+use crate::telemetry::callers::CallerName;
 use crate::wire::body::{Scanner, Span};
 use crate::wire::json::{decode, decode_bytes, is_named};
 use crate::wire::members::members_of;
+use hyper::http::header::{COOKIE, PROXY_AUTHORIZATION};
 use hyper::http::{HeaderMap, HeaderName};
 use std::borrow::Cow;
 
@@ -17,6 +19,15 @@ use std::borrow::Cow;
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
 /// The longest conversation id that logs and replies show. In place of a longer one they show its hash.
 const MAX_ID_BYTES: usize = 256;
+
+/// The caller of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestCaller {
+    /// A keyed hash of what identifies it.
+    pub(crate) hash: Hash,
+    /// Its name, where the operator says what names callers.
+    pub(crate) name: Option<CallerName>,
+}
 
 /// The caller: a keyed hash of the one credential, header or member of the body that `config` names. A known caller is
 /// identified by its name, so it stays the same when its key changes. `request`: the request and its body, where it has
@@ -32,24 +43,31 @@ pub(crate) fn caller_of(
     all: &Credentials<'_>,
     request: Option<(&Request, &[u8])>,
     config: &Config,
-) -> Result<Hash, ProxyError> {
-    let is_observing = config.mode == Mode::Observe;
+) -> Result<RequestCaller, ProxyError> {
     let refused = || ProxyError::AmbiguousCredentials { caller: config.conversation.caller.to_string() };
+    let sure = |is_ambiguous: bool| match is_ambiguous && config.mode != Mode::Observe {
+        true => Err(refused()),
+        false => Ok(()),
+    };
     let by_credential = |credentials: &Credentials<'_>| {
-        let is_refused = credentials.are_several() && !is_observing;
-        (!is_refused).then(|| key.hash(Domain::Caller, &[credentials.first()])).ok_or_else(refused)
+        sure(credentials.are_several())?;
+        Ok(RequestCaller { hash: key.hash(Domain::Caller, &[credentials.first()]), name: None })
     };
     match &config.conversation.caller {
         Caller::Credential | Caller::Jwt if !config.callers.is_empty() => {
             let own = by_credential(all)?;
             let known = config.callers.named_by(all.iter());
-            Ok(known.map_or(own, |name| key.hash(Domain::Caller, &[b"caller", name.as_bytes()])))
+            Ok(known.map_or(own, |name| RequestCaller {
+                hash: key.hash(Domain::Caller, &[b"caller", name.as_bytes()]),
+                name: Some(CallerName::new(name.as_bytes())),
+            }))
         }
         Caller::Credential => by_credential(all),
         Caller::Jwt => {
             let own = by_credential(all)?;
             let subject = jwt::subject(all.first());
-            Ok(subject.map_or(own, |subject| key.hash(Domain::Caller, &subject.parts())))
+            let hash = subject.map_or(own.hash, |subject| key.hash(Domain::Caller, &subject.parts()));
+            Ok(RequestCaller { hash, ..own })
         }
         Caller::Header(name) if carries(name.as_str().as_bytes()) => {
             by_credential(&Credentials::in_header(headers, name))
@@ -57,25 +75,29 @@ pub(crate) fn caller_of(
         Caller::Header(name) => {
             let mut lines = headers.get_all(name).iter();
             let line = lines.next().map_or(&b""[..], |value| value.as_bytes());
-            if lines.next().is_some() && !is_observing {
-                return Err(refused());
-            }
-            Ok(caller_named(key, line))
+            sure(lines.next().is_some())?;
+            let caller = caller_named(key, line, all);
+            Ok(if SECRET.contains(name) { RequestCaller { name: None, ..caller } } else { caller })
         }
         Caller::Body(path) => {
             let member = request.map(|(request, body)| named_in_body(request, body, path));
             let member = member.unwrap_or_default();
-            if member.is_ambiguous && !is_observing {
-                return Err(refused());
-            }
-            Ok(caller_named(key, &member.name))
+            sure(member.is_ambiguous)?;
+            Ok(caller_named(key, &member.name, all))
         }
     }
 }
 
-/// The caller with this name, as a header or a member of the body gives it. An empty name is that of all who give none.
-pub(crate) fn caller_named(key: &HashKey, name: &[u8]) -> Hash {
-    key.hash(Domain::Caller, &[name.trim_ascii()])
+/// Headers whose values are secret, besides those with credentials: they may name a caller, but are not shown.
+static SECRET: [HeaderName; 2] = [COOKIE, PROXY_AUTHORIZATION];
+
+/// The caller with this name, as a header or a member of the body gives it; an empty one is that of all who give none.
+/// A name that is one of the request's credentials is not shown.
+pub(crate) fn caller_named(key: &HashKey, name: &[u8], all: &Credentials<'_>) -> RequestCaller {
+    let name = name.trim_ascii();
+    let is_secret = all.iter().any(|credential| credential == name);
+    let shown = if is_secret { CallerName::Unshown } else { CallerName::new(name) };
+    RequestCaller { hash: key.hash(Domain::Caller, &[name]), name: Some(shown) }
 }
 
 /// What a member of the body says of the caller.
@@ -120,7 +142,7 @@ fn named_in_body<'a>(request: &Request, body: &'a [u8], path: &[String]) -> Body
     BodyName { name: Cow::default(), is_ambiguous }
 }
 
-/// U+FFFD in UTF-8, which stands for half of a surrogate pair.
+/// U+FFFD in UTF-8, by which half of a surrogate pair is replaced.
 const REPLACED: &[u8] = "\u{fffd}".as_bytes();
 
 /// The conversation of `request`, whose caller is `caller`.
@@ -260,7 +282,8 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-        caller_of(&HashKey::fixed(seed), &map, &Credentials::of(&map, &uri), None, config)
+        let caller = caller_of(&HashKey::fixed(seed), &map, &Credentials::of(&map, &uri), None, config);
+        caller.map(|caller| caller.hash)
     }
 
     #[test]
@@ -297,13 +320,39 @@ mod tests {
     }
 
     #[test]
+    fn callers_have_names_where_the_operator_says_what_names_them_and_credentials_are_none() {
+        let key = crate::config::KeyHash::of(b"key-of-ann").unwrap();
+        let known = format!("[caller.ann]\nkeys = [\"{key}\"]");
+        let shown = |name: &str| Some(CallerName::Shown(name.into()));
+        for (settings, header, expected) in [
+            ("conversation.caller = \"header:x-user\"", ("x-user", " Ann "), shown("Ann")),
+            ("conversation.caller = \"header:x-user\"", ("x-user", "sk-a"), Some(CallerName::Unshown)),
+            ("conversation.caller = \"header:x-user\"", ("x-other", "Ann"), Some(CallerName::Nobody)),
+            ("conversation.caller = \"header:cookie\"", ("cookie", "session=1"), None),
+            ("conversation.caller = \"header:authorization\"", ("x-user", "Ann"), None),
+            ("", ("x-user", "Ann"), None),
+            (known.as_str(), ("api-key", "key-of-ann"), shown("ann")),
+        ] {
+            let mut map = HeaderMap::new();
+            map.insert(header.0, HeaderValue::from_static(header.1));
+            if header.0 != "api-key" {
+                map.insert("authorization", HeaderValue::from_static("Bearer sk-a"));
+            }
+            let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+            let all = Credentials::of(&map, &uri);
+            let caller = caller_of(&HashKey::fixed(1), &map, &all, None, &loaded(settings)).unwrap();
+            assert_eq!(caller.name, expected, "{settings} {header:?}");
+        }
+    }
+
+    #[test]
     fn a_header_that_names_the_caller_is_compared_whole() {
         let config = loaded("conversation.caller = \"header:x-user\"");
         let name = |value: &[u8]| {
             let mut map = HeaderMap::new();
             map.insert("x-user", HeaderValue::from_bytes(value).unwrap());
             let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap()
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap().hash
         };
         let users: [&[u8]; 11] = [
             b"Anna Smith",
@@ -336,7 +385,7 @@ mod tests {
             let mut map = HeaderMap::new();
             map.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
             let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap()
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap().hash
         };
         let token = |claims: &str, signature: &str| jwt::tests::token(claims, signature);
         let ann = name(&token(r#"{"iss":"i","sub":"ann","exp":1}"#, "AAAA"));

@@ -31,6 +31,7 @@ use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Share
 use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
+use crate::telemetry::callers::CallerName;
 use crate::telemetry::request_record::Route;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -121,6 +122,8 @@ pub(super) struct Sender<'a> {
     pub(super) tier: Option<Arc<str>>,
     /// The caller and the conversation.
     pub(super) identity: Identity,
+    /// The caller's name, where callers are named.
+    pub(super) name: Option<CallerName>,
 }
 
 impl AppState {
@@ -282,12 +285,12 @@ impl AppState {
                 return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
             }
         };
-        let Sender { profile, tier, identity } = match self.identify(&parts, &request, &body) {
+        let Sender { profile, tier, identity, name } = match self.identify(&parts, &request, &body) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
         let profile = profile.map(|profile| Arc::clone(&profile.name));
-        record.data.caller = Some(identity.caller.to_hex());
+        (record.data.caller, record.data.caller_name) = (Some(identity.caller.to_hex()), name);
         if !self.is_observing() {
             coding::accept_decodable(&mut parts.headers);
         }
@@ -337,8 +340,9 @@ impl AppState {
         let caller = caller::caller_of(&self.key, headers, &credentials, read, &self.config)?;
         let profile = profile::choose(&self.config, headers, &credentials, request, body)?;
         let settings = &self.config.conversation;
-        let identity = caller::identify(&self.key, caller, headers, request, body, settings);
-        Ok(Sender { profile, tier: Some(profile::tier(&self.config.profiles, &credentials)), identity })
+        let identity = caller::identify(&self.key, caller.hash, headers, request, body, settings);
+        let tier = Some(profile::tier(&self.config.profiles, &credentials));
+        Ok(Sender { profile, tier, identity, name: caller.name })
     }
 
     /// The request's body, decoded; and, if it came in a content coding, the body as it came.

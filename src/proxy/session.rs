@@ -56,9 +56,10 @@ impl SessionNames<'_> {
         let hash = self.caller.and_then(hash_of);
         let caller = match (hash, self.caller, &config.conversation.caller) {
             (Some(hash), ..) => hash,
-            (None, Some(name), Caller::Body(_)) => caller_named(key, name.as_bytes()),
+            (None, Some(name), Caller::Body(_)) => caller_named(key, name.as_bytes(), &credentials).hash,
             (None, Some(_), _) => {
-                caller_of(key, &headers, &credentials, None, config).map_err(|error| error.to_string())?
+                let caller = caller_of(key, &headers, &credentials, None, config);
+                caller.map_err(|error| error.to_string())?.hash
             }
             (None, None, _) => Hash::default(),
         };

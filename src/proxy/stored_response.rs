@@ -69,7 +69,7 @@ impl AppState {
         let caller = caller_of(&self.key, request.headers(), &credentials, None, &self.config).ok();
         let known = match caller {
             Some(caller) => {
-                let identity = Identity { key: self.key.clone(), caller, explicit: None };
+                let identity = Identity { key: self.key.clone(), caller: caller.hash, explicit: None };
                 self.store.history(identity.response_key(&id)).await
             }
             None => None,

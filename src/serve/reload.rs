@@ -56,7 +56,8 @@ impl Running {
         };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
-        telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
+        let series = &config.telemetry;
+        telemetry.metrics.configure(own_series(&config), series.callers, series.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
         self.replace_certificates(old.config.certificates.as_ref(), &config);
         telemetry.live.configure(live_bounds(&config));

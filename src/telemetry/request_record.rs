@@ -2,6 +2,7 @@
 //! end. Uses no type of the rest of the program, and neither counts nor writes anything.
 
 pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
+pub use super::callers::CallerName;
 pub use super::fallback::Fallback;
 
 use super::endpoint::Endpoint;
@@ -25,6 +26,9 @@ pub struct RequestRecord {
     pub profile: Option<Arc<str>>,
     /// A keyed hash of the caller's credential.
     pub caller: Option<String>,
+    /// The caller's name, where callers are named; `None` where they are known by their credentials. For metrics and the
+    /// admin server alone.
+    pub caller_name: Option<CallerName>,
     /// The request's method and path, without its query.
     pub method: String,
     pub path: String,
@@ -336,6 +340,8 @@ pub struct LimitUse {
     pub limit: u64,
     /// The request counts for it. Only of a limit on calls over several conversations: a call of the request counts.
     pub is_used: bool,
+    /// It limits a caller over all its conversations.
+    pub of_caller: bool,
 }
 
 /// The timing of a request.

@@ -18,6 +18,7 @@ mod accepted;
 mod audit;
 mod bad_input;
 mod bills;
+mod callers;
 mod coded_requests;
 mod codings;
 mod counting;
