@@ -467,6 +467,14 @@ fn check_says_who_chooses_the_caller_where_requests_name_it_and_refuses_what_nam
     }
 }
 
+#[test]
+fn check_warns_where_equal_requests_are_refused_before_libraries_give_up() {
+    for (allowed, is_warned) in [(0, false), (3, true), (9, true), (10, false), (1000, false)] {
+        let (report, code) = check(text(&format!("limits.equal_requests = {allowed}\n")));
+        assert_eq!((code, report.contains("warning: limits.equal_requests")), (0, is_warned), "{report}");
+    }
+}
+
 /// Every TOML block of the documentation is a file that `toolrein check` accepts.
 #[test]
 fn the_configurations_in_the_documentation_are_accepted() {

@@ -10,7 +10,7 @@ use super::file::{File, Overriding, Written};
 use super::record::Record;
 use super::shared;
 use super::source::reason;
-use super::tables::{Admin, Audit, Limits, Mode, StateStore};
+use super::tables::{Admin, Audit, EQUAL_REQUESTS_OF_A_STORM, Limits, Mode, StateStore};
 use super::target::{ENDPOINTS, Target};
 use super::traces;
 use super::units::{write_size, write_span};
@@ -63,6 +63,7 @@ pub(super) fn check(
     checker.sizes(&file.limits);
     checker.durations(file);
     checker.counts(file);
+    checker.equal_requests(file.limits.equal_requests);
     checker.log(&file.log.level);
     checker.audit(&file.audit);
     checker.record(&file.record);
@@ -268,6 +269,15 @@ impl Checker<'_> {
         self.require(&["telemetry.callers"], callers <= MOST_CALLERS, text);
         let max = file.reask.max;
         self.require(&["reask.max"], max <= MAX_REASK, format!("expected at most {MAX_REASK}, found {max}"));
+    }
+
+    fn equal_requests(&mut self, allowed: u32) {
+        if (1..EQUAL_REQUESTS_OF_A_STORM).contains(&allowed) {
+            self.warn(format!(
+                "limits.equal_requests: {allowed} also refuses what libraries send again: a client library sends a \
+                 failed request up to 3 times, with an agent framework around it up to 9 times"
+            ));
+        }
     }
 
     fn log(&mut self, level: &str) {

@@ -395,6 +395,16 @@ fn busy(waited_ms: u64) -> String {
     )
 }
 
+/// The refusal of a request that came `count` times within a minute, where `allowed` equal ones may come.
+pub fn repeated_too_often(count: u32, allowed: u32) -> ProxyError {
+    let message = format!(
+        "This request came {count} times within a minute, byte for byte, and limits.equal_requests allows {allowed}. It \
+         was not sent to the upstream. Find what repeats it: a program that goes on unchanged gets this answer until \
+         the minute is over."
+    );
+    ProxyError::Refused { code: "equal_requests", message }
+}
+
 impl std::fmt::Display for ProxyError {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -436,6 +446,7 @@ mod tests {
             ProxyError::Refused { code: "unknown_profile", message: String::new() },
             ProxyError::Refused { code: "history_unknown", message: String::new() },
             ProxyError::Refused { code: "budget_exceeded", message: String::new() },
+            repeated_too_often(11, 10),
             ProxyError::Exhausted {
                 code: "quota_exhausted",
                 reason: Box::new(Reason::new(ReasonKind::RateLimit, String::new())),

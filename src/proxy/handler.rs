@@ -26,9 +26,11 @@ use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
+use crate::conversation::uses::request_key;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
+use crate::store::equal_requests::EqualRequests;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
 use crate::telemetry::callers::CallerName;
@@ -62,6 +64,8 @@ pub struct AppState {
     pub summaries: Summariser,
     /// Notifies people of calls that wait.
     pub webhooks: Webhooks,
+    /// How often equal requests came.
+    pub equal_requests: Arc<EqualRequests>,
     /// What exchanges share.
     pub shared: Arc<Shared>,
 }
@@ -291,17 +295,24 @@ impl AppState {
         };
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         (record.data.caller, record.data.caller_name) = (Some(identity.caller.to_hex()), name);
+        let at = record.split();
+        let request_key = request_key(&self.key, identity.caller, &body);
+        if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
+            return refused(record, &error);
+        }
         if !self.is_observing() {
             coding::accept_decodable(&mut parts.headers);
         }
-        let at = record.split();
         let path = parts.uri.path().to_owned();
         let recording = Recording::begin(&self.keepers, &record.data, dialect, &body, clock::ms_at(at));
         let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
-        Driver::new(self, exchange, record, Head::new(parts, coded)).recorded_by(recording).run().await
+        Driver::new(self, exchange, record, Head::new(parts, coded), request_key)
+            .recorded_by(recording)
+            .run()
+            .await
     }
 
     /// Handles a request that cannot be read; `body` is as it came, and `why` is the label used in metrics. Where

@@ -18,6 +18,7 @@ mod credential;
 pub mod decoder;
 pub mod drain;
 mod driver;
+mod equal_requests;
 pub mod forward_proxy;
 pub mod handler;
 mod head;

@@ -125,6 +125,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
         key: old.key.clone(),
         held: Arc::clone(&old.held),
         conversation_lock: Arc::clone(&old.conversation_lock),
+        equal_requests: Arc::clone(&old.equal_requests),
         summaries: old.summaries.at(endpoints),
         webhooks,
     })

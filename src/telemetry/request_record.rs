@@ -150,6 +150,9 @@ pub const SHORTENED: &str = "shortened";
 /// What is counted and is no action: nothing was done to the request, since what came before it is not known.
 pub const UNKNOWN: &str = "unknown";
 
+/// What is counted and is no action: one request came again and again.
+pub const STORM: &str = "storm";
+
 /// A policy refused a request, or would have in observe mode.
 pub const REJECTED: &str = "rejected";
 
@@ -399,7 +402,7 @@ impl RequestRecord {
 /// actions does not change the header. Last come the estimated tokens of the request that were not sent to the model:
 /// clients measure by the bill, which does not contain them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
-    let is_done = |action: &&Action| action.count > 0 && action.action != UNKNOWN;
+    let is_done = |action: &&Action| action.count > 0 && ![UNKNOWN, STORM].contains(&&*action.action);
     let mut actions = actions.into_iter().filter(is_done).peekable();
     // The usual case.
     if actions.peek().is_none() && saved == 0 {

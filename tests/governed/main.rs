@@ -57,6 +57,7 @@ mod responses_refused;
 mod responses_transparency;
 mod responses_trouble;
 mod stored;
+mod storms;
 mod talk;
 mod told;
 mod transparency;
