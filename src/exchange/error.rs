@@ -3,7 +3,8 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
-use crate::plan::Reason;
+use crate::dialect::error::own_error;
+use crate::plan::{Reason, details};
 use crate::telemetry::request_record::RequestRecord;
 
 /// Why a request was answered by toolrein instead of the upstream.
@@ -254,6 +255,16 @@ impl ProxyError {
             Self::UpstreamCut { .. } => format!("The upstream broke off before it had answered. {AGAIN}"),
             other => other.message(),
         }
+    }
+
+    /// The body of the answer, in the shape of the endpoints' errors: one of the error's messages, the request's id, and
+    /// the numbers and times of its reason beside its code.
+    pub fn body(&self, message: &str, request_id: &str) -> String {
+        let reason = match self {
+            Self::Exhausted { reason, .. } => Some(&**reason),
+            _ => None,
+        };
+        own_error(message, self.code(), request_id, reason.into_iter().flat_map(details))
     }
 
     /// Whether the message names the upstream's address, or may.

@@ -13,6 +13,7 @@ use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
 use super::recording::{Keepers, Recording};
+use super::request_id::REQUEST_ID;
 use super::respond::error_response;
 use super::spelling::Governed;
 use super::stored_response::StoredKind;
@@ -79,7 +80,7 @@ impl Service for Handler {
         let answering = self.answer(request);
         Box::pin(async move {
             let mut response = answering.await;
-            request_id::write(id, &mut response);
+            response.headers_mut().insert(&REQUEST_ID, id);
             response
         })
     }
