@@ -455,6 +455,8 @@ impl Plan {
     }
 }
 
+/// How [`Usage::tool`] of each limit on a caller's day begins.
+pub const OF_DAY: &str = "day:";
 /// [`Usage::tool`] of the limit on a caller's calls of a day.
 pub const CALLS_OF_DAY: &str = "day:tool_calls";
 

@@ -121,6 +121,7 @@ impl Services {
             conversation_lock: Arc::default(),
             summaries,
             webhooks,
+            equal_requests: Arc::default(),
             shared,
             config: Arc::clone(config),
         }

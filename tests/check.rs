@@ -440,6 +440,41 @@ fn a_token_of_one_repeated_character_is_refused() {
     }
 }
 
+#[test]
+fn check_says_who_chooses_the_caller_where_requests_name_it_and_refuses_what_names_nothing() {
+    for (caller, expected) in [
+        ("body:user", Some("whoever writes the body of a request")),
+        ("body:metadata.customer", Some("\"body:metadata.customer\"")),
+        ("jwt", Some("verifies no token")),
+        ("header:x-customer", None),
+        ("credential", None),
+    ] {
+        let (report, code) = check(text(&format!("conversation.caller = \"{caller}\"\n")));
+        assert_eq!(code, 0, "{report}");
+        let warning = report.lines().find(|line| line.starts_with("warning: conversation.caller"));
+        match expected {
+            Some(expected) => {
+                assert!(warning.is_some_and(|line| line.contains(expected)), "{caller}: {report}")
+            }
+            None => assert_eq!(warning, None, "{caller}: {report}"),
+        }
+    }
+    for caller in
+        ["body:", "body: user", "body:metadata..customer", "body:.user", "user", "Body:user", "header:"]
+    {
+        let (report, code) = check(text(&format!("conversation.caller = \"{caller}\"\n")));
+        assert!(code != 0 && report.contains("\"body:user\""), "{caller}: {report}");
+    }
+}
+
+#[test]
+fn check_warns_where_equal_requests_are_refused_before_libraries_give_up() {
+    for (allowed, is_warned) in [(0, false), (3, true), (9, true), (10, false), (1000, false)] {
+        let (report, code) = check(text(&format!("limits.equal_requests = {allowed}\n")));
+        assert_eq!((code, report.contains("warning: limits.equal_requests")), (0, is_warned), "{report}");
+    }
+}
+
 /// Every TOML block of the documentation is a file that `toolrein check` accepts.
 #[test]
 fn the_configurations_in_the_documentation_are_accepted() {

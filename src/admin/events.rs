@@ -96,7 +96,7 @@ mod tests {
     use crate::telemetry::request_record::{RequestRecord, Route};
 
     fn live() -> Live {
-        Live::new(Bounds { conversations: 1, with_decisions: false, body_bytes: 0 })
+        Live::new(Bounds { conversations: 1, callers: 0, with_decisions: false, body_bytes: 0 })
     }
 
     fn written(live: &Live) -> Written {

@@ -1,5 +1,5 @@
-//! The pages of numbers: overview, tools, limits, health. Open to all, as metrics are: they name models, tools and
-//! policies, and no conversation.
+//! The pages of numbers: overview, tools, limits, health. Open to all, as metrics are: they name models, tools,
+//! policies and, where the operator says what names them, callers; and no conversation.
 
 use super::Admin;
 use super::answer::Answer;
@@ -53,7 +53,7 @@ pub(super) async fn tools(State(admin): State<Arc<Admin>>) -> Answer {
 
 pub(super) async fn limits(State(admin): State<Arc<Admin>>) -> Answer {
     let (limits, turns) = admin.live.limits();
-    Answer::json(&json!({"limits": limits, "turns": turns}))
+    Answer::json(&json!({"limits": limits, "turns": turns, "callers": admin.live.callers()}))
 }
 
 pub(super) async fn health(State(admin): State<Arc<Admin>>) -> Answer {

@@ -39,7 +39,12 @@ fn admin(loopback: bool) -> Admin {
         bearer: Some(Bearer::new(TOKEN).unwrap()),
         body_timeout: Duration::from_secs(30),
         settings: Arc::new(Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap()),
-        live: Arc::new(Live::new(Bounds { conversations: 10, with_decisions: true, body_bytes: 10_000 })),
+        live: Arc::new(Live::new(Bounds {
+            conversations: 10,
+            callers: 0,
+            with_decisions: true,
+            body_bytes: 10_000,
+        })),
         review: Arc::new(NoReview),
         reviews: Arc::new(Semaphore::new(1)),
         key: HashKey::fixed(7),

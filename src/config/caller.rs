@@ -1,12 +1,16 @@
 //! `conversation.caller`: what identifies the caller of a request. Parses and writes the setting; the proxy determines
 //! a request's caller.
 
+use super::units::paths;
 use hyper::http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 
 /// The prefix of a header's name.
 const HEADER: &str = "header:";
+
+/// The prefix of the path of a member of the body.
+const BODY: &str = "body:";
 
 /// The value for a token's issuer and subject.
 const JWT: &str = "jwt";
@@ -22,6 +26,8 @@ pub enum Caller {
     Jwt,
     /// Only this header, which a trusted gateway sets.
     Header(HeaderName),
+    /// Only the member of the body at this path, which the operator's own program writes.
+    Body(Vec<String>),
 }
 
 impl fmt::Display for Caller {
@@ -30,6 +36,7 @@ impl fmt::Display for Caller {
             Self::Credential => out.write_str("credential"),
             Self::Jwt => out.write_str(JWT),
             Self::Header(name) => write!(out, "{HEADER}{name}"),
+            Self::Body(path) => write!(out, "{BODY}{}", path.join(".")),
         }
     }
 }
@@ -43,13 +50,14 @@ impl Serialize for Caller {
 impl<'de> Deserialize<'de> for Caller {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let header = || text.strip_prefix(HEADER)?.parse().ok();
+        let header = || text.strip_prefix(HEADER)?.parse().ok().map(Self::Header);
+        let member = || text.strip_prefix(BODY).and_then(paths::parse).map(Self::Body);
         match text.as_str() {
             "credential" => Ok(Self::Credential),
             JWT => Ok(Self::Jwt),
-            _ => header().map(Self::Header).ok_or_else(|| {
+            _ => header().or_else(member).ok_or_else(|| {
                 de::Error::custom(format!(
-                    r#"expected "credential", "jwt" or the name of a header, such as "header:x-user", found {text:?}"#
+                    r#"expected "credential", "jwt", a header such as "header:x-user" or a member of the body such as "body:user" or "body:metadata.user_id", found {text:?}"#
                 ))
             }),
         }

@@ -10,7 +10,7 @@ use super::file::{File, Overriding, Written};
 use super::record::Record;
 use super::shared;
 use super::source::reason;
-use super::tables::{Admin, Audit, Limits, Mode, StateStore};
+use super::tables::{Admin, Audit, EQUAL_REQUESTS_OF_A_STORM, Limits, Mode, StateStore};
 use super::target::{ENDPOINTS, Target};
 use super::traces;
 use super::units::{write_size, write_span};
@@ -26,6 +26,9 @@ use tracing_subscriber::EnvFilter;
 const MAX_REASK: u32 = 20;
 /// `admin.conversations`: some hundred MiB at the most.
 const MOST_CONVERSATIONS: u32 = 100_000;
+
+/// `telemetry.callers`: each is four series, and a scrape should stay below some MiB.
+const MOST_CALLERS: usize = 10_000;
 
 /// The smallest limit of a body or an event, in bytes: below it not even an error would fit.
 const MIN_BYTES: u64 = 1024;
@@ -60,6 +63,7 @@ pub(super) fn check(
     checker.sizes(&file.limits);
     checker.durations(file);
     checker.counts(file);
+    checker.equal_requests(file.limits.equal_requests);
     checker.log(&file.log.level);
     checker.audit(&file.audit);
     checker.record(&file.record);
@@ -260,8 +264,20 @@ impl Checker<'_> {
         ] {
             self.require(&[key], count > 0, "expected more than 0".to_owned());
         }
+        let callers = file.telemetry.callers;
+        let text = format!("expected at most {MOST_CALLERS}, found {callers}");
+        self.require(&["telemetry.callers"], callers <= MOST_CALLERS, text);
         let max = file.reask.max;
         self.require(&["reask.max"], max <= MAX_REASK, format!("expected at most {MAX_REASK}, found {max}"));
+    }
+
+    fn equal_requests(&mut self, allowed: u32) {
+        if (1..EQUAL_REQUESTS_OF_A_STORM).contains(&allowed) {
+            self.warn(format!(
+                "limits.equal_requests: {allowed} also refuses what libraries send again: a client library sends a \
+                 failed request up to 3 times, with an agent framework around it up to 9 times"
+            ));
+        }
     }
 
     fn log(&mut self, level: &str) {
@@ -355,18 +371,23 @@ impl Checker<'_> {
                 self.checked.problems.push(self.document.problem_within(&key, text));
             }
         }
-        if file.conversation.caller == Caller::Jwt {
-            let warning = match file.caller.is_empty() {
-                true => {
-                    "conversation.caller: \"jwt\" verifies no token: whoever can send a request to listen.proxy chooses \
-                     whose limits and approvals count, unless a gateway or the upstream verifies its token"
-                }
-                false => {
-                    "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys \
-                     ([caller.NAME])"
-                }
-            };
-            self.warn(warning.to_owned());
+        match &file.conversation.caller {
+            Caller::Jwt if file.caller.is_empty() => self.warn(
+                "conversation.caller: \"jwt\" verifies no token: whoever can send a request to listen.proxy chooses \
+                 whose limits and approvals count, unless a gateway or the upstream verifies its token"
+                    .to_owned(),
+            ),
+            Caller::Jwt => self.warn(
+                "conversation.caller: \"jwt\" has no effect, since callers are recognised by their keys \
+                 ([caller.NAME])"
+                    .to_owned(),
+            ),
+            caller @ Caller::Body(_) => self.warn(format!(
+                "conversation.caller: \"{caller}\" is a part of the request: whoever writes the body of a request to \
+                 listen.proxy chooses whose limits and approvals count. Let your own server write it; where users' \
+                 programs do, take a header that a gateway sets (\"header:NAME\")"
+            )),
+            Caller::Credential | Caller::Header(_) => {}
         }
     }
 

@@ -58,8 +58,8 @@ pub use responses::{Responses, WebSocket};
 pub use slips::FLAG_VARIABLES;
 pub use source::{MAX_BYTES, Source};
 pub use tables::{
-    Admin, Audit, Conversation, InFlight, Limits, Listen, Log, LogFormat, Mode, Model, Notices, OwnToken,
-    PlacementChoice, Reask, StateStore,
+    Admin, Audit, Conversation, EQUAL_REQUESTS_OF_A_STORM, InFlight, Limits, Listen, Log, LogFormat, Mode,
+    Model, Notices, OwnToken, PlacementChoice, Reask, StateStore,
 };
 pub use target::{ENDPOINTS, ProxyUrl, Target};
 pub use telemetry::Telemetry;

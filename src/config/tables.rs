@@ -44,6 +44,10 @@ pub struct Listen {
     pub tls: Tls,
 }
 
+/// From so many within a minute on, equal requests are a storm. A client library sends a request up to three times, and an
+/// agent framework around it repeats that up to three times: nine.
+pub const EQUAL_REQUESTS_OF_A_STORM: u32 = 10;
+
 /// `[limits]`: limits of memory and time. Source of the sizes: the design's section 10.14.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -65,6 +69,8 @@ pub struct Limits {
     pub total_bytes: u64,
     /// The most client connections at once; further ones wait.
     pub connections: usize,
+    /// The most equal requests of one caller within a minute; 0: any number, and a storm of them is only warned about.
+    pub equal_requests: u32,
     /// The limit for a client to send a request's head.
     #[serde(with = "span")]
     pub header_timeout: Duration,
@@ -320,6 +326,7 @@ impl Default for Limits {
             reply_bytes: 32 << 20,
             total_bytes: 512 << 20,
             connections: 16_384,
+            equal_requests: 0,
             header_timeout: Duration::from_secs(100),
             body_timeout: Duration::from_secs(60),
             // The limit of Node's http server for a whole request (`requestTimeout`); nginx bounds pauses alone. The

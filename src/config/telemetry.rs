@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// `[telemetry]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Telemetry {
     /// Whether every tool has series of its own, up to a hundred tools.
@@ -15,9 +15,24 @@ pub struct Telemetry {
     /// The tools that have series of their own in any case.
     #[serde(with = "patterns")]
     pub tools: Arc<[Pattern]>,
+    /// The most callers with series and a row of their own, where callers are named; 0: they are not counted.
+    pub callers: usize,
     /// Whether the metrics of the semantic conventions for generative AI are kept as well.
     pub gen_ai: bool,
     pub traces: Traces,
+}
+
+impl Default for Telemetry {
+    /// As many callers as tools: three series each.
+    fn default() -> Self {
+        Self {
+            per_tool: false,
+            tools: Arc::default(),
+            callers: 100,
+            gen_ai: false,
+            traces: Traces::default(),
+        }
+    }
 }
 
 impl Telemetry {

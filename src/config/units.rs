@@ -391,18 +391,22 @@ pub(super) mod paths {
         Ok(paths.into_iter().map(|path| path.0).collect())
     }
 
+    /// The steps of a dotted path; `None` if one is empty or has white space around it.
+    pub(crate) fn parse(text: &str) -> Option<Vec<String>> {
+        let steps: Vec<String> = text.split('.').map(str::to_owned).collect();
+        steps.iter().all(|step| !step.is_empty() && step.trim() == step).then_some(steps)
+    }
+
     struct Path(Vec<String>);
 
     impl<'de> Deserialize<'de> for Path {
         fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
             let text = String::deserialize(from)?;
-            let steps: Vec<String> = text.split('.').map(str::to_owned).collect();
-            if steps.iter().any(|step| step.is_empty() || step.trim() != step) {
-                return Err(de::Error::custom(format!(
+            parse(&text).map(Self).ok_or_else(|| {
+                de::Error::custom(format!(
                     r#"expected a path into the body, such as "metadata.session_id", found {text:?}"#
-                )));
-            }
-            Ok(Self(steps))
+                ))
+            })
         }
     }
 }

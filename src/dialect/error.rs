@@ -103,8 +103,21 @@ pub fn parse_event(event_name: Option<&str>, field_name: &str, data: &[u8]) -> O
 /// The body of an error of toolrein's own, in OpenAI's shape:
 /// `{"error":{"message":…,"type":"toolrein_error","param":null,"code":…}}`.
 pub fn own_error_body(message: &str, code: &str) -> String {
+    own_error(message, code, "", [])
+}
+
+/// The same with the request's id, where it has one, and `more` members after the code.
+pub fn own_error(
+    message: &str,
+    code: &str,
+    request_id: &str,
+    more: impl IntoIterator<Item = (&'static str, Value)>,
+) -> String {
     let (message, code) = (Value::from(message), Value::from(code));
-    format!(r#"{{"error":{{"message":{message},"type":"toolrein_error","param":null,"code":{code}}}}}"#)
+    let id = (!request_id.is_empty()).then(|| ("request_id", Value::from(request_id)));
+    let more = id.into_iter().chain(more);
+    let more: String = more.map(|(name, value)| format!(",{}:{value}", Value::from(name))).collect();
+    format!(r#"{{"error":{{"message":{message},"type":"toolrein_error","param":null,"code":{code}{more}}}}}"#)
 }
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();

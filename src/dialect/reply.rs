@@ -134,8 +134,8 @@ pub trait Reply<J>: Send {
     /// The event that reports an upstream's refusal, of this status and with this body, in the client's stream.
     fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes;
 
-    /// The event that reports toolrein's own error in the client's stream.
-    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes;
+    /// The event that reports toolrein's own error in the client's stream, with the id of the client's request.
+    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes;
 
     /// The heartbeat that keeps the client of a stream waiting.
     fn heartbeat(&mut self) -> Bytes;

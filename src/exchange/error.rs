@@ -3,7 +3,8 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
-use crate::plan::Reason;
+use crate::dialect::error::own_error;
+use crate::plan::{Reason, details};
 use crate::telemetry::request_record::RequestRecord;
 
 /// Why a request was answered by toolrein instead of the upstream.
@@ -35,8 +36,8 @@ pub enum ProxyError {
     WebSocketNotGoverned,
     /// The operator serves known callers alone, and the request carries the key of none.
     UnknownCaller,
-    /// Several credentials that differ, or several lines of the header that names the caller: the caller is unknown. `caller`: the setting that says how callers are
-    /// identified.
+    /// Several credentials that differ, or several lines of the header, or several or unfit values of the member of the
+    /// body that names the caller: the caller is unknown. `caller`: the setting that says how callers are identified.
     AmbiguousCredentials { caller: String },
     /// Another request of the same conversation is in flight, and the operator wants one at a time.
     ConversationBusy { waited_ms: u64 },
@@ -256,6 +257,16 @@ impl ProxyError {
         }
     }
 
+    /// The body of the answer, in the shape of the endpoints' errors: one of the error's messages, the request's id, and
+    /// the numbers and times of its reason beside its code.
+    pub fn body(&self, message: &str, request_id: &str) -> String {
+        let reason = match self {
+            Self::Exhausted { reason, .. } => Some(&**reason),
+            _ => None,
+        };
+        own_error(message, self.code(), request_id, reason.into_iter().flat_map(details))
+    }
+
     /// Whether the message names the upstream's address, or may.
     pub fn names_the_upstream(&self) -> bool {
         matches!(
@@ -371,6 +382,12 @@ fn ambiguous_credentials(caller: &str) -> String {
              {caller:?}). Send it once; a gateway that sets it must replace what its client sent."
         );
     }
+    if caller.starts_with("body:") {
+        return format!(
+            "The member of the request's body that identifies its caller occurs more than once, or is neither a string \
+             of whole characters nor a number (conversation.caller = {caller:?}). Send it once, as a string."
+        );
+    }
     format!(
         "The request carries more than one credential, so toolrein cannot identify the caller \
          (conversation.caller = {caller:?}). Send one API key, in one header. If the second one belongs to a \
@@ -387,6 +404,16 @@ fn busy(waited_ms: u64) -> String {
         "Another request of this conversation was still in flight after {waited_ms} ms. Send the next one when it has \
          been answered, or raise conversation.in_flight_wait."
     )
+}
+
+/// The refusal of a request that came `count` times within a minute, where `allowed` equal ones may come.
+pub fn repeated_too_often(count: u32, allowed: u32) -> ProxyError {
+    let message = format!(
+        "This request came {count} times within a minute, byte for byte, and limits.equal_requests allows {allowed}. It \
+         was not sent to the upstream. Find what repeats it: a program that goes on unchanged gets this answer until \
+         the minute is over."
+    );
+    ProxyError::Refused { code: "equal_requests", message }
 }
 
 impl std::fmt::Display for ProxyError {
@@ -430,6 +457,7 @@ mod tests {
             ProxyError::Refused { code: "unknown_profile", message: String::new() },
             ProxyError::Refused { code: "history_unknown", message: String::new() },
             ProxyError::Refused { code: "budget_exceeded", message: String::new() },
+            repeated_too_often(11, 10),
             ProxyError::Exhausted {
                 code: "quota_exhausted",
                 reason: Box::new(Reason::new(ReasonKind::RateLimit, String::new())),

@@ -12,7 +12,7 @@ use crate::dialect::usage::Usage as Billed;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::plan::decision::Decision;
 use crate::plan::texts::{added_tokens, removed_tokens};
-use crate::plan::{CALLS_OF_DAY, Change, Edit, Plan, Usage};
+use crate::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
 use crate::telemetry::request_record::{
     Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
     Said, Verdict,
@@ -134,6 +134,7 @@ impl Core {
         let limits = judging.usage(now_ms).into_iter().map(|(policy, usage)| LimitUse {
             policy: Some(policy),
             is_used: self.is_used(&usage, &judging.record),
+            of_caller: self.is_of_caller(&usage),
             tool: usage.tool,
             used: usage.used,
             limit: usage.limit,
@@ -152,6 +153,12 @@ impl Core {
             return true;
         };
         made.iter().any(|judged| policies.counts_for(&judged.tool) == Some(quota))
+    }
+
+    /// Whether a limit is one of the caller, over all its conversations.
+    fn is_of_caller(&self, usage: &Usage) -> bool {
+        usage.tool.starts_with(OF_DAY)
+            || self.policies().counted().iter().any(|counted| *counted.name == usage.tool)
     }
 
     fn note_call(&mut self, judged: &Judged) {

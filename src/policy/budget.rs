@@ -215,7 +215,9 @@ impl Policy for Budget {
     }
 
     fn usage(&self, used: &Used, now_ms: u64) -> Vec<Usage> {
-        let amounts = self.amounts(used, now_ms).filter(|amount| amount.used > 0);
+        // What a caller's day has left is of interest from its first request on.
+        let is_told = |amount: &Amount| amount.used > 0 || amount.scope == Scope::Day;
+        let amounts = self.amounts(used, now_ms).filter(is_told);
         let usage = amounts.map(|Amount { scope, kind, used, limit }| Usage {
             tool: name_of(scope, kind).to_owned(),
             used: number(kind, used),

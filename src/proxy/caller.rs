@@ -7,8 +7,11 @@ use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
 use crate::conversation::identity::{Domain, Hash, HashKey, Identity};
 use crate::conversation::request::Request;
+use crate::telemetry::callers::CallerName;
 use crate::wire::body::{Scanner, Span};
-use crate::wire::json::decode;
+use crate::wire::json::{decode, decode_bytes, is_named};
+use crate::wire::members::members_of;
+use hyper::http::header::{COOKIE, PROXY_AUTHORIZATION};
 use hyper::http::{HeaderMap, HeaderName};
 use std::borrow::Cow;
 
@@ -17,49 +20,130 @@ pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein
 /// The longest conversation id that logs and replies show. In place of a longer one they show its hash.
 const MAX_ID_BYTES: usize = 256;
 
-/// The caller: a keyed hash of the one credential that `config` names. A known caller is identified by its name, so
-/// it stays the same when its key changes.
+/// The caller of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestCaller {
+    /// A keyed hash of what identifies it.
+    pub(crate) hash: Hash,
+    /// Its name, where the operator says what names callers.
+    pub(crate) name: Option<CallerName>,
+}
+
+/// The caller: a keyed hash of the one credential, header or member of the body that `config` names. A known caller is
+/// identified by its name, so it stays the same when its key changes. `request`: the request and its body, where it has
+/// one that was read; without it no member of a body names anybody.
 ///
 /// # Errors
-/// The request carries several credentials that differ, or the caller's header in several lines. It is not known which of them the upstream uses, so a caller
-/// could give itself any number of identities. In observe mode nothing is refused: there the first credential counts.
+/// The request carries several credentials that differ, or the caller's header in several lines, or the member of its
+/// body more than once or with a value that is no name. It is not known which of them the upstream uses, so a caller
+/// could give itself any number of identities. In observe mode nothing is refused: there the first one counts.
 pub(crate) fn caller_of(
     key: &HashKey,
     headers: &HeaderMap,
     all: &Credentials<'_>,
+    request: Option<(&Request, &[u8])>,
     config: &Config,
-) -> Result<Hash, ProxyError> {
-    let named = |credentials: &Credentials<'_>| {
-        let is_refused = credentials.are_several() && config.mode != Mode::Observe;
-        let refused = || ProxyError::AmbiguousCredentials { caller: config.conversation.caller.to_string() };
-        (!is_refused).then(|| key.hash(Domain::Caller, &[credentials.first()])).ok_or_else(refused)
+) -> Result<RequestCaller, ProxyError> {
+    let refused = || ProxyError::AmbiguousCredentials { caller: config.conversation.caller.to_string() };
+    let sure = |is_ambiguous: bool| match is_ambiguous && config.mode != Mode::Observe {
+        true => Err(refused()),
+        false => Ok(()),
+    };
+    let by_credential = |credentials: &Credentials<'_>| {
+        sure(credentials.are_several())?;
+        Ok(RequestCaller { hash: key.hash(Domain::Caller, &[credentials.first()]), name: None })
     };
     match &config.conversation.caller {
         Caller::Credential | Caller::Jwt if !config.callers.is_empty() => {
-            let own = named(all)?;
+            let own = by_credential(all)?;
             let known = config.callers.named_by(all.iter());
-            Ok(known.map_or(own, |name| key.hash(Domain::Caller, &[b"caller", name.as_bytes()])))
+            Ok(known.map_or(own, |name| RequestCaller {
+                hash: key.hash(Domain::Caller, &[b"caller", name.as_bytes()]),
+                name: Some(CallerName::new(name.as_bytes())),
+            }))
         }
-        Caller::Credential => named(all),
+        Caller::Credential => by_credential(all),
         Caller::Jwt => {
-            let own = named(all)?;
+            let own = by_credential(all)?;
             let subject = jwt::subject(all.first());
-            Ok(subject.map_or(own, |subject| key.hash(Domain::Caller, &subject.parts())))
+            let hash = subject.map_or(own.hash, |subject| key.hash(Domain::Caller, &subject.parts()));
+            Ok(RequestCaller { hash, ..own })
         }
         Caller::Header(name) if carries(name.as_str().as_bytes()) => {
-            named(&Credentials::in_header(headers, name))
+            by_credential(&Credentials::in_header(headers, name))
         }
         Caller::Header(name) => {
             let mut lines = headers.get_all(name).iter();
-            let line = lines.next().map_or(&b""[..], |value| value.as_bytes().trim_ascii());
-            if lines.next().is_some() && config.mode != Mode::Observe {
-                let caller = config.conversation.caller.to_string();
-                return Err(ProxyError::AmbiguousCredentials { caller });
-            }
-            Ok(key.hash(Domain::Caller, &[line]))
+            let line = lines.next().map_or(&b""[..], |value| value.as_bytes());
+            sure(lines.next().is_some())?;
+            let caller = caller_named(key, line, all);
+            Ok(if SECRET.contains(name) { RequestCaller { name: None, ..caller } } else { caller })
+        }
+        Caller::Body(path) => {
+            let member = request.map(|(request, body)| named_in_body(request, body, path));
+            let member = member.unwrap_or_default();
+            sure(member.is_ambiguous)?;
+            Ok(caller_named(key, &member.name, all))
         }
     }
 }
+
+/// Headers whose values are secret, besides those with credentials: they may name a caller, but are not shown.
+static SECRET: [HeaderName; 2] = [COOKIE, PROXY_AUTHORIZATION];
+
+/// The caller with this name, as a header or a member of the body gives it; an empty one is that of all who give none.
+/// A name that is one of the request's credentials is not shown.
+pub(crate) fn caller_named(key: &HashKey, name: &[u8], all: &Credentials<'_>) -> RequestCaller {
+    let name = name.trim_ascii();
+    let is_secret = all.iter().any(|credential| credential == name);
+    let shown = if is_secret { CallerName::Unshown } else { CallerName::new(name) };
+    RequestCaller { hash: key.hash(Domain::Caller, &[name]), name: Some(shown) }
+}
+
+/// What a member of the body says of the caller.
+#[derive(Default)]
+struct BodyName<'a> {
+    /// Empty where the member is absent or null.
+    name: Cow<'a, [u8]>,
+    /// Another reader of the body could find another name.
+    is_ambiguous: bool,
+}
+
+/// The name at `path` in the body: a string's characters, or a number as it is written.
+fn named_in_body<'a>(request: &Request, body: &'a [u8], path: &[String]) -> BodyName<'a> {
+    let mut is_ambiguous = false;
+    let mut members = Cow::Borrowed(request.members.as_slice());
+    let mut steps = path.iter().peekable();
+    while let Some(step) = steps.next() {
+        let mut fitting = members.iter().filter(|member| is_named(member.key, body, step));
+        let Some(value) = fitting.next().map(|member| member.value) else { break };
+        is_ambiguous |= fitting.next().is_some();
+        match (value.of(body).first(), steps.peek()) {
+            (Some(b'n'), _) => break,
+            (Some(b'{'), Some(_)) => members = Cow::Owned(members_of(body, value)),
+            (Some(b'"'), None) => match Scanner::within(body, value).string() {
+                // A reader that cannot take half of a surrogate pair finds another name, or none.
+                Ok(string) => {
+                    let name = decode_bytes(string, body);
+                    is_ambiguous |= string.odd && name.windows(REPLACED.len()).any(|part| part == REPLACED);
+                    return BodyName { name, is_ambiguous };
+                }
+                Err(_) => is_ambiguous = true,
+            },
+            (Some(b'-' | b'0'..=b'9'), None) => {
+                return BodyName { name: Cow::Borrowed(value.of(body)), is_ambiguous };
+            }
+            _ => {
+                is_ambiguous = true;
+                break;
+            }
+        }
+    }
+    BodyName { name: Cow::default(), is_ambiguous }
+}
+
+/// U+FFFD in UTF-8, by which half of a surrogate pair is replaced.
+const REPLACED: &[u8] = "\u{fffd}".as_bytes();
 
 /// The conversation of `request`, whose caller is `caller`.
 pub(crate) fn identify(
@@ -198,7 +282,8 @@ mod tests {
             map.append(*name, HeaderValue::from_static(value));
         }
         let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-        caller_of(&HashKey::fixed(seed), &map, &Credentials::of(&map, &uri), config)
+        let caller = caller_of(&HashKey::fixed(seed), &map, &Credentials::of(&map, &uri), None, config);
+        caller.map(|caller| caller.hash)
     }
 
     #[test]
@@ -235,13 +320,39 @@ mod tests {
     }
 
     #[test]
+    fn callers_have_names_where_the_operator_says_what_names_them_and_credentials_are_none() {
+        let key = crate::config::KeyHash::of(b"key-of-ann").unwrap();
+        let known = format!("[caller.ann]\nkeys = [\"{key}\"]");
+        let shown = |name: &str| Some(CallerName::Shown(name.into()));
+        for (settings, header, expected) in [
+            ("conversation.caller = \"header:x-user\"", ("x-user", " Ann "), shown("Ann")),
+            ("conversation.caller = \"header:x-user\"", ("x-user", "sk-a"), Some(CallerName::Unshown)),
+            ("conversation.caller = \"header:x-user\"", ("x-other", "Ann"), Some(CallerName::Nobody)),
+            ("conversation.caller = \"header:cookie\"", ("cookie", "session=1"), None),
+            ("conversation.caller = \"header:authorization\"", ("x-user", "Ann"), None),
+            ("", ("x-user", "Ann"), None),
+            (known.as_str(), ("api-key", "key-of-ann"), shown("ann")),
+        ] {
+            let mut map = HeaderMap::new();
+            map.insert(header.0, HeaderValue::from_static(header.1));
+            if header.0 != "api-key" {
+                map.insert("authorization", HeaderValue::from_static("Bearer sk-a"));
+            }
+            let uri = hyper::http::Uri::from_static("/v1/chat/completions");
+            let all = Credentials::of(&map, &uri);
+            let caller = caller_of(&HashKey::fixed(1), &map, &all, None, &loaded(settings)).unwrap();
+            assert_eq!(caller.name, expected, "{settings} {header:?}");
+        }
+    }
+
+    #[test]
     fn a_header_that_names_the_caller_is_compared_whole() {
         let config = loaded("conversation.caller = \"header:x-user\"");
         let name = |value: &[u8]| {
             let mut map = HeaderMap::new();
             map.insert("x-user", HeaderValue::from_bytes(value).unwrap());
             let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), &config).unwrap()
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap().hash
         };
         let users: [&[u8]; 11] = [
             b"Anna Smith",
@@ -274,7 +385,7 @@ mod tests {
             let mut map = HeaderMap::new();
             map.insert("authorization", HeaderValue::from_str(&format!("Bearer {token}")).unwrap());
             let uri = hyper::http::Uri::from_static("/v1/chat/completions");
-            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), &config).unwrap()
+            caller_of(&HashKey::fixed(1), &map, &Credentials::of(&map, &uri), None, &config).unwrap().hash
         };
         let token = |claims: &str, signature: &str| jwt::tests::token(claims, signature);
         let ann = name(&token(r#"{"iss":"i","sub":"ann","exp":1}"#, "AAAA"));

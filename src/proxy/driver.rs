@@ -20,6 +20,7 @@ use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::config::Mode;
+use crate::conversation::identity::Hash;
 use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use crate::store::{Claim, Facts};
@@ -48,10 +49,18 @@ pub(super) struct Driver {
     pub(super) answered: bool,
     /// Where requests are recorded.
     recording: Option<Box<Recording>>,
+    /// The key of the request's bytes, of its caller.
+    request_key: Hash,
 }
 
 impl Driver {
-    pub(super) fn new(app: Arc<AppState>, exchange: Exchange, record: Record, head: Head) -> Box<Self> {
+    pub(super) fn new(
+        app: Arc<AppState>,
+        exchange: Exchange,
+        record: Record,
+        head: Head,
+        request_key: Hash,
+    ) -> Box<Self> {
         Box::new(Self {
             app,
             exchange,
@@ -62,6 +71,7 @@ impl Driver {
             guard: None,
             answered: false,
             recording: None,
+            request_key,
         })
     }
 
@@ -425,6 +435,7 @@ impl Drop for Driver {
             self.record.recorded = Some(recording.close(&mut self.exchange));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
+        self.app.bill_equal(self.request_key, &self.record.data);
         if let Some(conversation) = &self.record.data.conversation {
             self.app.telemetry.live.keep_body(conversation, self.exchange.body());
         }

@@ -13,6 +13,7 @@ use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
 use super::record::{Record, write_head};
 use super::recording::{Keepers, Recording};
+use super::request_id::REQUEST_ID;
 use super::respond::error_response;
 use super::spelling::Governed;
 use super::stored_response::StoredKind;
@@ -26,11 +27,14 @@ use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
 use crate::conversation::identity::{HashKey, Identity};
 use crate::conversation::memo::Memo;
 use crate::conversation::request::Request;
+use crate::conversation::uses::request_key;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
+use crate::store::equal_requests::EqualRequests;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
+use crate::telemetry::callers::CallerName;
 use crate::telemetry::request_record::Route;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -61,6 +65,8 @@ pub struct AppState {
     pub summaries: Summariser,
     /// Notifies people of calls that wait.
     pub webhooks: Webhooks,
+    /// How often equal requests came.
+    pub equal_requests: Arc<EqualRequests>,
     /// What exchanges share.
     pub shared: Arc<Shared>,
 }
@@ -74,7 +80,7 @@ impl Service for Handler {
         let answering = self.answer(request);
         Box::pin(async move {
             let mut response = answering.await;
-            request_id::write(id, &mut response);
+            response.headers_mut().insert(&REQUEST_ID, id);
             response
         })
     }
@@ -121,6 +127,8 @@ pub(super) struct Sender<'a> {
     pub(super) tier: Option<Arc<str>>,
     /// The caller and the conversation.
     pub(super) identity: Identity,
+    /// The caller's name, where callers are named.
+    pub(super) name: Option<CallerName>,
 }
 
 impl AppState {
@@ -282,23 +290,30 @@ impl AppState {
                 return Box::pin(self.govern_unread(parts, came, fault.label(), may_be, record)).await;
             }
         };
-        let Sender { profile, tier, identity } = match self.identify(&parts, &request, &body) {
+        let Sender { profile, tier, identity, name } = match self.identify(&parts, &request, &body) {
             Ok(found) => found,
             Err(error) => return refused(record, &error),
         };
         let profile = profile.map(|profile| Arc::clone(&profile.name));
-        record.data.caller = Some(identity.caller.to_hex());
+        (record.data.caller, record.data.caller_name) = (Some(identity.caller.to_hex()), name);
+        let at = record.split();
+        let request_key = request_key(&self.key, identity.caller, &body);
+        if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
+            return refused(record, &error);
+        }
         if !self.is_observing() {
             coding::accept_decodable(&mut parts.headers);
         }
-        let at = record.split();
         let path = parts.uri.path().to_owned();
         let recording = Recording::begin(&self.keepers, &record.data, dialect, &body, clock::ms_at(at));
         let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);
-        Driver::new(self, exchange, record, Head::new(parts, coded)).recorded_by(recording).run().await
+        Driver::new(self, exchange, record, Head::new(parts, coded), request_key)
+            .recorded_by(recording)
+            .run()
+            .await
     }
 
     /// Handles a request that cannot be read; `body` is as it came, and `why` is the label used in metrics. Where
@@ -333,11 +348,13 @@ impl AppState {
     ) -> Result<Sender<'_>, ProxyError> {
         let credentials = Credentials::of(&parts.headers, &parts.uri);
         let headers = &parts.headers;
-        let caller = caller::caller_of(&self.key, headers, &credentials, &self.config)?;
+        let read = Some((request, &body[..]));
+        let caller = caller::caller_of(&self.key, headers, &credentials, read, &self.config)?;
         let profile = profile::choose(&self.config, headers, &credentials, request, body)?;
         let settings = &self.config.conversation;
-        let identity = caller::identify(&self.key, caller, headers, request, body, settings);
-        Ok(Sender { profile, tier: Some(profile::tier(&self.config.profiles, &credentials)), identity })
+        let identity = caller::identify(&self.key, caller.hash, headers, request, body, settings);
+        let tier = Some(profile::tier(&self.config.profiles, &credentials));
+        Ok(Sender { profile, tier, identity, name: caller.name })
     }
 
     /// The request's body, decoded; and, if it came in a content coding, the body as it came.

@@ -18,6 +18,7 @@ mod credential;
 pub mod decoder;
 pub mod drain;
 mod driver;
+mod equal_requests;
 pub mod forward_proxy;
 pub mod handler;
 mod head;
@@ -474,8 +475,8 @@ async fn answer(
     context: AnswerContext,
     answering: ResponseFuture,
 ) -> Result<Response<ReplyBody>, Infallible> {
-    let response = answering.await;
-    let response = if context.is_local { response } else { respond::for_strangers(response) };
+    let mut response = answering.await;
+    respond::write_error_body(&mut response, context.is_local);
     // Over HTTP/2 hyper would send the body of an error response to HEAD.
     let mut response = if context.is_head && !response.body().is_end_stream() {
         response.map(|_| ReplyBody::empty())

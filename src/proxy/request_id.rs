@@ -1,10 +1,7 @@
 //! The id of a client's request: on its reply, in the body of an error of toolrein's own, and in every line about it. A
 //! client's own id is kept.
 
-use super::body::ReplyBody;
-use super::error::ProxyError;
-use super::respond::own_body;
-use hyper::http::{HeaderMap, HeaderName, HeaderValue, Response};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,16 +28,6 @@ pub(super) fn assign(headers: &mut HeaderMap) -> HeaderValue {
     let id = sent.cloned().unwrap_or_else(new_id);
     headers.insert(&REQUEST_ID, id.clone());
     id
-}
-
-/// Writes the id to the reply, and into the body of an error of toolrein's own.
-pub(super) fn write(id: HeaderValue, response: &mut Response<ReplyBody>) {
-    let own = response.extensions().get::<ProxyError>();
-    let body = own.map(|error| own_body(error, &error.message(), id.to_str().ok()));
-    response.headers_mut().insert(&REQUEST_ID, id);
-    if let Some(body) = body {
-        *response.body_mut() = ReplyBody::full(body);
-    }
 }
 
 /// Whether an id of a client's can stand in logs, headers and bodies: `[A-Za-z0-9._:-]{1,128}`.

@@ -3,20 +3,17 @@
 use super::body::ReplyBody;
 use super::error::ProxyError;
 use super::request_id::REQUEST_ID;
-use crate::dialect::error::own_error_body;
-use crate::plan::details;
 use bytes::Bytes;
 use hyper::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE};
 use hyper::http::{HeaderValue, Response, StatusCode};
-use serde_json::Value;
 
-/// `{"error":{"message","type":"toolrein_error","param":null,"code"}}` with the error's status, and `x-should-retry`
-/// where the answer is known: OpenAI's SDKs obey it.
+/// The response to a request that toolrein itself answers, with the error's status, and `x-should-retry` where the answer
+/// is known: OpenAI's SDKs obey it. [`write_error_body`] writes its body.
 pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
-    let mut response = Response::new(ReplyBody::full(own_body(error, &error.message(), None)));
+    let mut response = Response::new(ReplyBody::empty());
     *response.status_mut() =
         StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    // For the request record.
+    // For the request record, and for the body.
     response.extensions_mut().insert(error.clone());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -48,36 +45,21 @@ pub fn error_response(error: &ProxyError) -> Response<ReplyBody> {
     response
 }
 
-/// The response for a caller on another machine: where it is an error of toolrein's that names the upstream's address, the
-/// caller does not get it, and the log does.
-pub fn for_strangers(mut response: Response<ReplyBody>) -> Response<ReplyBody> {
-    let Some(error) = response.extensions().get::<ProxyError>().filter(|error| error.names_the_upstream())
-    else {
-        return response;
+/// Writes the body of a response that is an error of toolrein's own. Called once, when the response leaves: only then are
+/// the request's id, which is among the response's headers, and the client known. A client on another machine does not
+/// get the upstream's address, and the log does.
+pub fn write_error_body(response: &mut Response<ReplyBody>, is_local: bool) {
+    let Some(error) = response.extensions().get::<ProxyError>() else { return };
+    let message = match is_local || !error.names_the_upstream() {
+        true => error.message(),
+        false => {
+            tracing::warn!(code = error.code(), "{error}");
+            error.public_message()
+        }
     };
-    tracing::warn!(code = error.code(), "{error}");
-    let request_id = response.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
-    let body = own_body(error, &error.public_message(), request_id);
-    *response.body_mut() = ReplyBody::full(body);
-    response
-}
-
-/// The body with this message; the numbers and times of the error's reason and the request's id are beside its code.
-pub(super) fn own_body(error: &ProxyError, message: &str, request_id: Option<&str>) -> Bytes {
-    let body = own_error_body(message, error.code());
-    let mut more: Vec<(&str, Value)> = request_id.map(|id| ("request_id", id.into())).into_iter().collect();
-    if let ProxyError::Exhausted { reason, .. } = error {
-        more.extend(details(reason));
-    }
-    Bytes::from(with_members(&body, more).unwrap_or(body))
-}
-
-/// The error `body` with more members of `error`.
-fn with_members(body: &str, more: Vec<(&str, Value)>) -> Option<String> {
-    let mut body: Value = serde_json::from_str(body).ok().filter(|_| !more.is_empty())?;
-    let error = body.get_mut("error")?.as_object_mut()?;
-    error.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value)));
-    Some(body.to_string())
+    let id = response.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let body = error.body(&message, id);
+    *response.body_mut() = ReplyBody::full(Bytes::from(body));
 }
 
 /// When there may be memory again: most replies take a few seconds.
@@ -89,11 +71,20 @@ mod tests {
     use super::*;
     use crate::plan::Reason;
     use http_body_util::BodyExt;
+    use serde_json::Value;
+
+    /// As a client gets it, that is on this machine or not.
+    fn answered(error: &ProxyError, is_local: bool) -> Response<ReplyBody> {
+        let mut response = error_response(error);
+        response.headers_mut().insert(&REQUEST_ID, HeaderValue::from_static("req-1"));
+        write_error_body(&mut response, is_local);
+        response
+    }
 
     #[tokio::test]
     async fn an_error_has_openais_shape_and_says_whether_to_retry() {
         let error = ProxyError::UpstreamConnect { host: "h:1".into(), detail: "refused".into() };
-        let response = error_response(&error);
+        let response = answered(&error, true);
         assert_eq!(response.status(), 502);
         assert_eq!(response.headers()["x-should-retry"], "true");
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -101,6 +92,7 @@ mod tests {
         assert_eq!(body["error"]["code"], "upstream_unreachable");
         assert_eq!(body["error"]["type"], "toolrein_error");
         assert!(body["error"]["param"].is_null());
+        assert_eq!(body["error"]["request_id"], "req-1");
         assert!(body["error"]["message"].as_str().unwrap().contains("h:1"));
     }
 
@@ -118,7 +110,7 @@ mod tests {
             ProxyError::UpstreamHints { host: host.clone(), count: 5 },
             ProxyError::UpstreamCut { host: host.clone(), detail },
         ] {
-            let response = for_strangers(error_response(&error));
+            let response = answered(&error, false);
             assert_eq!(response.status(), error.status());
             assert!(response.headers().contains_key("x-should-retry"));
             let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -131,8 +123,15 @@ mod tests {
             );
         }
         let own = ProxyError::RequestTooLong { limit: 7 };
-        let body = for_strangers(error_response(&own)).into_body().collect().await.unwrap().to_bytes();
+        let body = answered(&own, false).into_body().collect().await.unwrap().to_bytes();
         assert!(String::from_utf8_lossy(&body).contains("7 bytes"), "other errors say what they say to all");
+    }
+
+    #[tokio::test]
+    async fn a_response_that_is_no_error_of_toolreins_keeps_its_body() {
+        let mut response = Response::new(ReplyBody::full(Bytes::from_static(b"untouched")));
+        write_error_body(&mut response, false);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "untouched");
     }
 
     #[test]
@@ -149,7 +148,7 @@ mod tests {
         let reason =
             Reason::new(crate::plan::ReasonKind::RateLimit, "No.").with(numbers).at("reset_at", 60_000);
         let error = ProxyError::Exhausted { code: "quota_exhausted", reason: Box::new(reason) };
-        let response = error_response(&error);
+        let response = answered(&error, true);
         assert_eq!(response.status(), 429);
         let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
         assert_eq!((header("x-should-retry").as_str(), header("retry-after").as_str()), ("false", "42"));
@@ -157,6 +156,9 @@ mod tests {
         let error = &serde_json::from_slice::<Value>(&body).unwrap()["error"];
         assert_eq!((&error["code"], &error["type"]), (&"quota_exhausted".into(), &"toolrein_error".into()));
         assert_eq!((&error["message"], &error["remaining"]), (&"No.".into(), &0.into()));
-        assert_eq!(error["reset_at"], "1970-01-01T00:01:00Z");
+        assert_eq!(
+            (&error["reset_at"], &error["request_id"]),
+            (&"1970-01-01T00:01:00Z".into(), &"req-1".into())
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The session of a request that comes without headers: its caller and its conversation as somebody names them. They are
 //! identified as those of a request on the wire are; nothing is stored.
 
-use super::caller::{CONVERSATION, caller_of, identify};
+use super::caller::{CONVERSATION, caller_named, caller_of, identify};
 use super::credential::Credentials;
 use super::profile;
 use crate::config::{Caller, Config};
@@ -17,7 +17,8 @@ const HASH_DIGITS: usize = 32;
 /// A caller and a conversation as they are named.
 #[derive(Clone, Copy, Default)]
 pub struct SessionNames<'a> {
-    /// What the caller sends (its API key, or the value of the header that identifies callers), or its hash from the log.
+    /// What the caller sends (its API key, or the value of the header or of the member of the body that identifies
+    /// callers), or its hash from the log.
     pub caller: Option<&'a str>,
     /// The conversation's id.
     pub conversation: Option<&'a str>,
@@ -53,12 +54,14 @@ impl SessionNames<'_> {
         let uri = Uri::default();
         let credentials = Credentials::of(&headers, &uri);
         let hash = self.caller.and_then(hash_of);
-        let caller = match (hash, self.caller) {
-            (Some(hash), _) => hash,
-            (None, Some(_)) => {
-                caller_of(key, &headers, &credentials, config).map_err(|error| error.to_string())?
+        let caller = match (hash, self.caller, &config.conversation.caller) {
+            (Some(hash), ..) => hash,
+            (None, Some(name), Caller::Body(_)) => caller_named(key, name.as_bytes(), &credentials).hash,
+            (None, Some(_), _) => {
+                let caller = caller_of(key, &headers, &credentials, None, config);
+                caller.map_err(|error| error.to_string())?.hash
             }
-            (None, None) => Hash::default(),
+            (None, None, _) => Hash::default(),
         };
         let of_model = || config.profiles.of_model(&request.model_name(body));
         let is_known = hash.is_none() && self.caller.is_some();
@@ -86,6 +89,7 @@ impl SessionNames<'_> {
                 Caller::Header(name) if *name != AUTHORIZATION => {
                     headers.insert(name.clone(), value(caller, "caller")?);
                 }
+                Caller::Body(_) => {}
                 _ => {
                     headers.insert(AUTHORIZATION, value(&format!("Bearer {caller}"), "caller")?);
                 }

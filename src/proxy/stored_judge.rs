@@ -59,7 +59,7 @@ impl AppState {
         let StoredReply { parts, dialect, request: body, reply } = stored;
         let unread = |_| ProxyError::ReplyUnjudged { why: "stored_response" };
         let request = dialect.read(&body).map_err(unread)?;
-        let Sender { profile, tier, identity } = self.identify(parts, &request, &body)?;
+        let Sender { profile, tier, identity, .. } = self.identify(parts, &request, &body)?;
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         let path = parts.uri.path().to_owned();
         let arrived = Arrived { dialect, body, request, identity, profile, tier, path };

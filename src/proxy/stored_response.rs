@@ -66,10 +66,10 @@ impl AppState {
         let Some(at) = id_in(path) else { return (request, None) };
         let id = path[at.clone()].to_owned();
         let credentials = Credentials::of(request.headers(), request.uri());
-        let caller = caller_of(&self.key, request.headers(), &credentials, &self.config).ok();
+        let caller = caller_of(&self.key, request.headers(), &credentials, None, &self.config).ok();
         let known = match caller {
             Some(caller) => {
-                let identity = Identity { key: self.key.clone(), caller, explicit: None };
+                let identity = Identity { key: self.key.clone(), caller: caller.hash, explicit: None };
                 self.store.history(identity.response_key(&id)).await
             }
             None => None,

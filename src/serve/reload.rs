@@ -56,7 +56,8 @@ impl Running {
         };
         telemetry.log.set_level(log_settings(&config.log).level);
         self.filter.set(&config.log.level);
-        telemetry.metrics.configure(own_series(&config), config.telemetry.gen_ai);
+        let series = &config.telemetry;
+        telemetry.metrics.configure(own_series(&config), series.callers, series.gen_ai);
         telemetry.metrics.configured(&config.hash, seconds_now());
         self.replace_certificates(old.config.certificates.as_ref(), &config);
         telemetry.live.configure(live_bounds(&config));
@@ -124,6 +125,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
         key: old.key.clone(),
         held: Arc::clone(&old.held),
         conversation_lock: Arc::clone(&old.conversation_lock),
+        equal_requests: Arc::clone(&old.equal_requests),
         summaries: old.summaries.at(endpoints),
         webhooks,
     })

@@ -53,6 +53,7 @@ pub(super) fn live_bounds(config: &Config) -> Bounds {
     let bytes = if with_decisions { config.admin.bodies_bytes } else { 0 };
     Bounds {
         conversations: usize::try_from(config.admin.conversations).unwrap_or(usize::MAX),
+        callers: config.telemetry.callers,
         with_decisions,
         body_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
     }
@@ -61,7 +62,7 @@ pub(super) fn live_bounds(config: &Config) -> Bounds {
 /// The metrics, with the sources of their gauges.
 pub(super) fn metrics_of(config: &Config, held: &Arc<HeldCalls>) -> Result<Arc<Metrics>, StartError> {
     let metrics = Arc::new(Metrics::new(OwnSeries::none())?);
-    metrics.configure(own_series(config), config.telemetry.gen_ai);
+    metrics.configure(own_series(config), config.telemetry.callers, config.telemetry.gen_ai);
     metrics.configured(&config.hash, seconds_now());
     let held = Arc::clone(held);
     metrics.count_confirmations_by(move || held.count());

@@ -4,6 +4,7 @@
 
 pub mod answers;
 mod cache;
+pub mod equal_requests;
 pub mod held;
 pub mod memory;
 mod pending;

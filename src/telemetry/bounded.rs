@@ -26,6 +26,11 @@ pub(super) fn text(raw: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(cut(raw, max).map(|c| if is_hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect())
 }
 
+/// Whether a text has at most `max` characters, all of them visible, so that it is shown as it is.
+pub(super) fn is_shown_whole(raw: &str, max: usize) -> bool {
+    raw.chars().nth(max).is_none() && !raw.chars().any(is_hidden)
+}
+
 /// The first `max` characters, the last of them an ellipsis where there are more.
 fn cut(raw: &str, max: usize) -> impl Iterator<Item = char> + '_ {
     let is_longer = raw.chars().nth(max).is_some();

@@ -69,8 +69,15 @@ pub(super) fn rich() -> RequestRecord {
     record.lost_hidden_exchanges = 1;
     record.reasks = 1;
     record.usage_of_limits = vec![
-        LimitUse { policy: Some("rate_limit"), tool: "weather".to_owned(), used: 3, limit: 3, is_used: true },
-        LimitUse { policy: None, tool: "*".to_owned(), used: 12, limit: 50, is_used: true },
+        LimitUse {
+            policy: Some("rate_limit"),
+            tool: "weather".to_owned(),
+            used: 3,
+            limit: 3,
+            is_used: true,
+            of_caller: false,
+        },
+        LimitUse { policy: None, tool: "*".to_owned(), used: 12, limit: 50, is_used: true, of_caller: false },
     ];
     record.times = Times {
         total: Duration::from_micros(1_500_250),

@@ -3,6 +3,7 @@
 
 use super::approvers::Approvers;
 use super::billed::Summaries;
+use super::callers::Callers;
 use super::families::{Contexts, Counters, Maker, Requests, Shares};
 use super::gauges::Gauges;
 use super::gen_ai::GenAi;
@@ -42,6 +43,7 @@ pub struct Metrics {
     deeds: Deeds,
     tools: Tools,
     models: Models,
+    callers: Callers,
     sums: Sums,
     shares: Shares,
     gen_ai: GenAi,
@@ -124,6 +126,7 @@ impl Metrics {
             deeds: Deeds::new(&make)?,
             tools: Tools::new(&make, tools)?,
             models: Models::new(&make)?,
+            callers: Callers::new(&make)?,
             sums: Sums::new(&make)?,
             shares: Shares::new(&make)?,
             gen_ai: GenAi::new(&make)?,
@@ -172,9 +175,11 @@ impl Metrics {
         &self.tls
     }
 
-    /// Sets which tools have series of their own, and whether the semantic conventions' metrics are kept.
-    pub fn configure(&self, tools: OwnSeries, gen_ai: bool) {
+    /// Sets which tools and how many callers have series of their own, and whether the semantic conventions' metrics are
+    /// kept.
+    pub fn configure(&self, tools: OwnSeries, callers: usize, gen_ai: bool) {
         self.tools.configure(tools);
+        self.callers.bound(callers);
         self.gen_ai.switch(gen_ai);
     }
 
@@ -274,6 +279,7 @@ impl Metrics {
         self.times.record(record);
         self.deeds.record(record);
         self.models.count_refusals(&model, &record.refusals);
+        self.callers.record(record);
         self.record_tokens(record, &model);
         for call in &record.judged {
             self.tools.tool(&call.tool).call(call);
@@ -652,7 +658,7 @@ toolrein_upstream_seconds_count 1"#;
         let metrics = metrics();
         metrics.record(&rich());
         assert!(!metrics.render().contains("gen_ai_client_operation_duration_seconds_count"));
-        metrics.configure(OwnSeries::none(), true);
+        metrics.configure(OwnSeries::none(), 0, true);
         metrics.record(&rich());
         let text = metrics.render();
         let labels = "gen_ai_operation_name=\"chat\",gen_ai_request_model=\"gpt-4o\"";
@@ -687,6 +693,7 @@ toolrein_upstream_seconds_count 1"#;
             used,
             limit: 10,
             is_used: true,
+            of_caller: false,
         };
         let usage_of_limits = vec![limit("budget", 4), limit("rate_limit", 2), limit("rate_limit", 9)];
         metrics.record(&RequestRecord { usage_of_limits, ..RequestRecord::new(Route::Chat) });

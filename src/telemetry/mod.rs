@@ -7,6 +7,7 @@ mod approvers;
 pub mod audit;
 mod billed;
 mod bounded;
+pub mod callers;
 pub mod endpoint;
 pub mod fallback;
 mod families;
@@ -103,7 +104,8 @@ mod tests {
     fn log_lines_that_cannot_be_written_are_counted_and_stop_nothing() {
         let log = Log::open(Settings { format: Format::Json, level: Level::Info }, Broken);
         let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
-        let live = Arc::new(Live::new(Bounds { conversations: 1, with_decisions: true, body_bytes: 0 }));
+        let live =
+            Arc::new(Live::new(Bounds { conversations: 1, callers: 0, with_decisions: true, body_bytes: 0 }));
         let telemetry = Telemetry::new(metrics, log, Audit::off(), Spans::off(), live);
         telemetry.record(&RequestRecord::new(Route::Relay));
         telemetry.log.finish();

@@ -2,6 +2,7 @@
 //! end. Uses no type of the rest of the program, and neither counts nor writes anything.
 
 pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
+pub use super::callers::CallerName;
 pub use super::fallback::Fallback;
 
 use super::endpoint::Endpoint;
@@ -25,6 +26,9 @@ pub struct RequestRecord {
     pub profile: Option<Arc<str>>,
     /// A keyed hash of the caller's credential.
     pub caller: Option<String>,
+    /// The caller's name, where callers are named; `None` where they are known by their credentials. For metrics and the
+    /// admin server alone.
+    pub caller_name: Option<CallerName>,
     /// The request's method and path, without its query.
     pub method: String,
     pub path: String,
@@ -145,6 +149,9 @@ pub const SHORTENED: &str = "shortened";
 
 /// What is counted and is no action: nothing was done to the request, since what came before it is not known.
 pub const UNKNOWN: &str = "unknown";
+
+/// What is counted and is no action: one request came again and again.
+pub const STORM: &str = "storm";
 
 /// A policy refused a request, or would have in observe mode.
 pub const REJECTED: &str = "rejected";
@@ -336,6 +343,8 @@ pub struct LimitUse {
     pub limit: u64,
     /// The request counts for it. Only of a limit on calls over several conversations: a call of the request counts.
     pub is_used: bool,
+    /// It limits a caller over all its conversations.
+    pub of_caller: bool,
 }
 
 /// The timing of a request.
@@ -393,7 +402,7 @@ impl RequestRecord {
 /// actions does not change the header. Last come the estimated tokens of the request that were not sent to the model:
 /// clients measure by the bill, which does not contain them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
-    let is_done = |action: &&Action| action.count > 0 && action.action != UNKNOWN;
+    let is_done = |action: &&Action| action.count > 0 && ![UNKNOWN, STORM].contains(&&*action.action);
     let mut actions = actions.into_iter().filter(is_done).peekable();
     // The usual case.
     if actions.peek().is_none() && saved == 0 {

@@ -31,6 +31,12 @@ def spread(low):
     return {"p50": low, "p95": round(low * 3.1, 3), "p99": round(low * 5.4, 3)}
 
 
+def caller(name, requests, cost, budgets):
+    """A row of the callers."""
+    return {"caller": name, "requests": requests, "input_tokens": requests * 2400, "output_tokens": requests * 310, "cost_usd": cost, "last_ms": now_ms() - 90_000,
+            "budgets": [{"policy": policy, "name": of, "used": used, "limit": limit, "left": limit - used} for policy, of, used, limit in budgets]}
+
+
 class World:
     """Everything that the mock shows, and how it changes."""
 
@@ -100,7 +106,9 @@ class World:
                            {"policy": "loops", "tool": "list_orders", "blocked": 91}, {"policy": "budget", "tool": "read_file", "blocked": 84}],
                 "turns": [{"policy": "budget", "turns": 9120, "reached_50": 2011, "reached_80": 702, "reached_100": 204},
                           {"policy": "rate_limit", "turns": 6204, "reached_50": 1408, "reached_80": 610, "reached_100": 322},
-                          {"policy": "turn_limits", "turns": 3100, "reached_50": 240, "reached_80": 61, "reached_100": 12}]}
+                          {"policy": "turn_limits", "turns": 3100, "reached_50": 240, "reached_80": 61, "reached_100": 12}],
+                "callers": [caller("acme <b>GmbH</b>", 812, 4.2071, [("budget", "day:spend_microusd", 4_207_100, 5_000_000), ("quota", "searches", 28, 30)]),
+                            caller("王伟", 95, 0.4, [("budget", "day:spend_microusd", 400_000, 5_000_000)]), caller("none", 3, None, [])]}
 
     def health(self):
         return {"requests": self.requests, "errors": [{"status": 429, "requests": 118}, {"status": 500, "requests": 7}, {"status": 502, "requests": 3}],

@@ -94,6 +94,26 @@ class Trouble(Mocked):
         self.page.one("tbody tr")
 
 
+    def test_callers_are_shown_with_what_they_have_left_where_they_are_named(self):
+        self.page.open("limits")
+        callers = self.page.one("section[aria-label=Callers]")
+        rows = [row.text for row in callers.find_elements("css selector", "tbody tr")]
+        self.assertEqual(len(rows), 3, rows)
+        for said in ("acme <b>GmbH</b>", "812", "$4.21", "$0.7929 of $5.00 today", "2 of 30 of the quota searches"):
+            self.assertIn(said, rows[0])
+        self.assertIn("$4.60 of $5.00 today", rows[1])
+        self.assertIn("no price", rows[2])
+        self.assertEqual(self.page.accessibility(), [])
+        limits = self.server.world.limits()
+        self.server.world.limits = lambda: limits | {"callers": []}
+        try:
+            self.page.open("limits")
+            self.page.one("tbody tr")
+            self.assertFalse(self.page.driver.find_element("css selector", "section[aria-label=Callers]").is_displayed())
+        finally:
+            del self.server.world.limits
+
+
 class Nothing(Mocked):
     """A server that has seen nothing yet."""
 

@@ -5,11 +5,22 @@ use super::support::client::Request;
 use super::support::program::Toolrein;
 
 #[test]
-fn the_lines_of_the_page_give_each_customer_a_budget_of_its_own() {
+fn the_lines_of_the_page_give_each_customer_a_budget_of_its_own_by_header_and_by_body() {
     let page = page("docs/customers.md".to_owned());
-    let lines = page.blocks().into_iter().find(|block| block.language == "toml").unwrap().text;
-    assert_eq!(lines.lines().count(), 3, "three lines, as the page says:\n{lines}");
-    assert!(lines.contains("spend_usd = 5.0"), "{lines}");
+    let mut blocks =
+        page.blocks().into_iter().filter(|block| block.language == "toml").map(|block| block.text);
+    let (by_header, by_body) = (blocks.next().unwrap(), blocks.next().unwrap());
+    assert_eq!(by_header.lines().count(), 3, "three lines, as the page says:\n{by_header}");
+    assert!(by_header.contains("spend_usd = 5.0"), "{by_header}");
+    let (first, rest) = by_header.split_once('\n').unwrap();
+    assert!(first.starts_with("conversation.caller"), "the line that the other way replaces: {first}");
+    assert_holds_each_customer_to_its_own(&by_header, |customer| (Some(customer.to_owned()), String::new()));
+    let by_body = format!("{by_body}{rest}");
+    assert_holds_each_customer_to_its_own(&by_body, |customer| (None, format!("\"user\":\"{customer}\",")));
+}
+
+/// `named`: the header and the members of the body by which a customer is named.
+fn assert_holds_each_customer_to_its_own(lines: &str, named: impl Fn(&str) -> (Option<String>, String)) {
     // Less money than one request of the simulated model costs, at a price of its own.
     let lines = lines.replace("spend_usd = 5.0", "spend_usd = 0.000001");
     let program = Toolrein::start(&format!(
@@ -18,11 +29,13 @@ fn the_lines_of_the_page_give_each_customer_a_budget_of_its_own() {
     ));
     for stream in [false, true] {
         let ask = |customer: &str, text: &str| {
+            let (header, members) = named(customer);
             let body = format!(
-                "{{\"model\":\"demo-chat\",\"stream\":{stream},\
+                "{{{members}\"model\":\"demo-chat\",\"stream\":{stream},\
                  \"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}"
             );
-            Request::new("POST", &program.chat_url(), body).header("x-customer", customer).send()
+            let request = Request::new("POST", &program.chat_url(), body);
+            header.iter().fold(request, |request, name| request.header("x-customer", name)).send()
         };
         let ann = format!("ann-{stream}");
         assert_eq!(ask(&ann, "One.").status, 200);

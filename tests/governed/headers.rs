@@ -199,7 +199,7 @@ fn every_reply_names_its_request_and_a_clients_own_id_is_kept() {
 #[test]
 fn an_error_of_toolreins_own_names_its_request_in_the_body_too() {
     let toolrein = Toolrein::start("base = \"none\"\n[upstream]\nurl = \"http://127.0.0.1:9/v1\"\n");
-    for path in ["/v1/chat/completions", "/v1/models"] {
+    for path in ["/v1/chat/completions", "/v1/responses", "/v1/models"] {
         let url = format!("{}{path}", toolrein.origin());
         let response =
             Request::new("POST", &url, question(false)).header("x-toolrein-request-id", "own-1").send();
@@ -208,5 +208,8 @@ fn an_error_of_toolreins_own_names_its_request_in_the_body_too() {
             (&body["error"]["request_id"], response.header("x-toolrein-request-id")),
             (&json!("own-1"), Some("own-1"))
         );
+        let text = response.text();
+        let ends = text.ends_with(",\"code\":\"upstream_unreachable\",\"request_id\":\"own-1\"}}");
+        assert!(text.starts_with("{\"error\":{\"message\":") && ends, "in the documented order: {text}");
     }
 }

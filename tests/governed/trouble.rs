@@ -97,6 +97,8 @@ fn a_stream_that_stops_or_breaks_off_ends_in_an_error_event_and_is_broken() {
         assert!(reply.text().starts_with(&event.repeat(*shown)), "{}", reply.text());
         assert_eq!(reply.data().len(), shown + 1, "reply {nth}: {}", reply.text());
         assert_eq!(last_error(&reply).as_deref(), Some(*code));
+        let event: Value = serde_json::from_str(reply.data().last().unwrap()).unwrap();
+        assert_eq!(event["error"]["request_id"].as_str(), reply.header("x-toolrein-request-id"), "{event}");
         assert_eq!(log_line(&toolrein, nth)["error"], *code);
     }
     toolrein.wait_for_metric("toolrein_streams_open", 0.0);

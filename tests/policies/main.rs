@@ -22,6 +22,7 @@ mod budget;
 mod clients;
 mod compact;
 mod confirm;
+mod customers;
 mod definitions;
 mod duplicates;
 mod fresh;

@@ -21,7 +21,7 @@ use self::markup::Cleaner;
 use self::queue::Queue;
 use self::reader::Reader;
 use crate::dialect::chat::choice::ChoiceState;
-use crate::dialect::error::own_error_body;
+use crate::dialect::error::own_error;
 use crate::dialect::judge::{CallJudge, WAITS, settle_all};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
@@ -233,8 +233,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         write_event(&error_data(status, body))
     }
 
-    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
-        write_event(own_error_body(message, code).as_bytes())
+    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
+        write_event(own_error(message, code, request_id, []).as_bytes())
     }
 
     fn heartbeat(&mut self) -> Bytes {

@@ -29,7 +29,7 @@ use self::shown::Shown;
 use self::stream::Held;
 use self::writer::Numbers;
 use crate::conversation::request::Request;
-use crate::dialect::error::{own_error_body, parse, parse_in_200};
+use crate::dialect::error::{parse, parse_in_200};
 use crate::dialect::judge::{CallJudge, WAITS};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
@@ -382,9 +382,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.failed(&event)
     }
 
-    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
-        let event = convert::error_event(500, own_error_body(message, code).as_bytes());
-        self.failed(&event)
+    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
+        self.failed_by_us(message, code, request_id)
     }
 
     fn heartbeat(&mut self) -> Bytes {

@@ -46,7 +46,8 @@ impl Replies {
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let event = self.judge.own_error_event(&error.public_message(), error.code());
+            let id = &core.record.request_id;
+            let event = self.judge.own_error_event(&error.public_message(), error.code(), id);
             core.outputs.push_back(Output::Emit(event));
         }
         error.note_in(&mut core.record);

@@ -2,6 +2,7 @@
 //! stream of events, kept in memory for the admin server. Fed by request records; everything in it is bounded.
 
 mod bodies;
+mod callers;
 pub mod conversations;
 pub mod events;
 mod hold_out;
@@ -12,6 +13,8 @@ mod totals;
 mod turns;
 
 use self::bodies::Bodies;
+use self::callers::Callers;
+pub use self::callers::{CallerBudget, CallerTotals};
 use self::conversations::{Conversation, Conversations};
 use self::events::Events;
 pub use self::hold_out::{Comparison, Interval};
@@ -34,6 +37,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Bounds {
     /// Conversations.
     pub conversations: usize,
+    /// Callers that are named; 0: none.
+    pub callers: usize,
     /// Whether their decisions and limits, which hold texts, are kept too.
     pub with_decisions: bool,
     /// Bytes of the newest request bodies of conversations; 0: none is kept.
@@ -53,6 +58,7 @@ struct State {
     tools: Tools,
     turns: Turns,
     refusals: Refusals,
+    callers: Callers,
     conversations: Conversations,
 }
 
@@ -64,6 +70,7 @@ impl Live {
             tools: Tools::default(),
             turns: Turns::default(),
             refusals: Refusals::default(),
+            callers: Callers::new(bounds.callers),
             conversations: Conversations::new(bounds.conversations, bounds.with_decisions),
         };
         Self {
@@ -75,7 +82,10 @@ impl Live {
 
     /// Keeps so much from now on; what is too much is dropped.
     pub fn configure(&self, bounds: Bounds) {
-        self.state().conversations.bound(bounds.conversations, bounds.with_decisions);
+        let mut state = self.state();
+        state.conversations.bound(bounds.conversations, bounds.with_decisions);
+        state.callers.bound(bounds.callers);
+        drop(state);
         self.bodies().bound(bounds.body_bytes);
     }
 
@@ -84,12 +94,13 @@ impl Live {
         let now_ms = now_ms();
         self.events.record(record, now_ms);
         let mut state = self.state();
-        let State { totals, tools, turns, refusals, conversations } = &mut *state;
+        let State { totals, tools, turns, refusals, callers, conversations } = &mut *state;
         let met = conversations.record(record, now_ms);
         totals.record(record, now_ms, &met);
         tools.record(record);
         turns.record(record, &met);
         refusals.record(record, now_ms);
+        callers.record(record, now_ms);
     }
 
     /// A call of `tool` begins to wait for a person's decision.
@@ -146,6 +157,11 @@ impl Live {
     /// Blocked calls by policy and tool, the most first; and how far turns came, by policy.
     pub fn limits(&self) -> (Vec<BlockedBy>, Vec<TurnTotals>) {
         self.state().turns.summaries()
+    }
+
+    /// What each named caller has used, the one that cost most first.
+    pub fn callers(&self) -> Vec<CallerTotals> {
+        self.state().callers.totals(now_ms())
     }
 
     /// What models refuse, the refusal that most requests met first.

@@ -7,7 +7,7 @@ use crate::telemetry::cases::rich;
 use crate::telemetry::request_record::{JudgedCall, LimitUse, Route, Said, Verdict};
 use tokio::sync::broadcast::error::TryRecvError;
 
-const BOUNDS: Bounds = Bounds { conversations: 3, with_decisions: true, body_bytes: 100 };
+const BOUNDS: Bounds = Bounds { conversations: 3, callers: 0, with_decisions: true, body_bytes: 100 };
 
 fn record(conversation: &str) -> RequestRecord {
     let mut record = RequestRecord::new(Route::Chat);
@@ -92,7 +92,14 @@ fn the_newest_conversations_are_kept_and_listed_first() {
 fn a_runaway_is_counted_once_a_turn_and_so_is_each_share_of_a_limit() {
     let live = Live::new(BOUNDS);
     let limit = |used| {
-        vec![LimitUse { policy: Some("budget"), tool: "*".to_owned(), used, limit: 10, is_used: true }]
+        vec![LimitUse {
+            policy: Some("budget"),
+            tool: "*".to_owned(),
+            used,
+            limit: 10,
+            is_used: true,
+            of_caller: false,
+        }]
     };
     let mut within = record("a");
     within.results = rich().results;

@@ -101,10 +101,17 @@ impl<J: CallJudge> ReplyJudge<J> {
         [error, end].concat().into()
     }
 
+    /// The same for an error of toolrein's own, with the id of the client's request.
+    pub(super) fn failed_by_us(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
+        let mut error = json!({"type": "error", "code": code, "param": null, "message": message});
+        if !request_id.is_empty() {
+            error["request_id"] = request_id.into();
+        }
+        self.failed(format!("data: {error}\n\n").as_bytes())
+    }
+
     /// The events for an upstream that broke off before its last event.
     pub(super) fn cut_event(&mut self) -> Bytes {
-        let error = json!({"type": "error", "code": "upstream_cut", "param": null,
-            "message": "The upstream ended its stream before its last event."});
-        self.failed(format!("data: {error}\n\n").as_bytes())
+        self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut", "")
     }
 }

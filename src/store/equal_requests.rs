@@ -1,0 +1,138 @@
+//! Equal requests: how often the same bytes of one caller came within a minute, and what they were billed. In the memory
+//! of this process alone, bounded. Counts; decides nothing.
+
+use super::recent::Recent;
+use crate::config::EQUAL_REQUESTS_OF_A_STORM;
+use crate::conversation::identity::Hash;
+
+/// How long equal requests are counted together, from the first of them on. After a pause of this length the next one
+/// begins a storm of its own.
+const WINDOW_MS: u64 = 60_000;
+/// The most requests that are known at once. One takes about 100 bytes.
+const MOST: u64 = 65_536;
+/// See the module's documentation.
+pub struct EqualRequests(Recent<Repetition>);
+
+/// One request, by its bytes and its caller.
+#[derive(Clone, Copy, Default)]
+struct Repetition {
+    /// When the window began.
+    began_ms: u64,
+    /// How often it came in the window.
+    count: u32,
+    /// It was reported.
+    is_storm: bool,
+    billed: Billed,
+}
+
+/// What equal requests were billed so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Billed {
+    /// In both directions.
+    pub tokens: u64,
+    /// In billionths of a dollar; `None` where no price is known.
+    pub nanodollars: Option<u64>,
+}
+
+/// How often a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestCount {
+    /// Within the window, this time included.
+    pub count: u32,
+    /// It is the first one of a storm that is to be reported.
+    pub begins_storm: bool,
+    /// It came more often than allowed.
+    pub is_over: bool,
+    /// What those before it were billed.
+    pub billed: Billed,
+}
+
+impl Default for EqualRequests {
+    fn default() -> Self {
+        Self(Recent::new(MOST, WINDOW_MS))
+    }
+}
+
+impl EqualRequests {
+    /// Counts the `request` that came at `now_ms`; `allowed`: how many equal ones may come within the window, 0: any
+    /// number.
+    pub fn count(&self, request: Hash, allowed: u32, now_ms: u64) -> RequestCount {
+        let mut counted =
+            RequestCount { count: 0, begins_storm: false, is_over: false, billed: Billed::default() };
+        self.0.update(request, now_ms, |known| {
+            let mut repetition = known.unwrap_or_default();
+            if now_ms.saturating_sub(repetition.began_ms) >= WINDOW_MS {
+                (repetition.began_ms, repetition.count) = (now_ms, 0);
+            }
+            repetition.count = repetition.count.saturating_add(1);
+            let count = repetition.count;
+            let is_over = allowed > 0 && count > allowed;
+            let begins_storm = !repetition.is_storm && (count >= EQUAL_REQUESTS_OF_A_STORM || is_over);
+            repetition.is_storm |= begins_storm;
+            counted = RequestCount { count, begins_storm, is_over, billed: repetition.billed };
+            repetition
+        });
+        counted
+    }
+
+    /// Adds what the reply to the `request` was `billed`.
+    pub fn bill(&self, request: Hash, billed: Billed, now_ms: u64) {
+        self.0.update(request, now_ms, |known| {
+            let mut repetition = known.unwrap_or_default();
+            let sum = &mut repetition.billed;
+            sum.tokens = sum.tokens.saturating_add(billed.tokens);
+            if let Some(nanodollars) = billed.nanodollars {
+                sum.nanodollars = Some(sum.nanodollars.unwrap_or_default().saturating_add(nanodollars));
+            }
+            repetition
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: u64 = 1_000_000;
+
+    #[test]
+    fn a_storm_is_reported_once_and_anew_after_a_pause() {
+        let requests = EqualRequests::default();
+        let reported = |from_ms: u64, times: u64, every_ms: u64| -> usize {
+            let at = |nth| from_ms + nth * every_ms;
+            (0..times).filter(|nth| requests.count(Hash(1), 0, at(*nth)).begins_storm).count()
+        };
+        assert_eq!(reported(START, 9, 10), 0, "what libraries and frameworks send again");
+        assert_eq!(reported(START + 200_000, 500, 1_000), 1, "one storm of eight minutes");
+        assert_eq!(reported(START + 800_000, 10, 1), 1);
+        assert_eq!(reported(START + 900_000, 500, 7_000), 0, "every seven seconds");
+    }
+
+    #[test]
+    fn so_many_as_are_allowed_pass_in_each_window_and_only_equal_ones_are_counted() {
+        let requests = EqualRequests::default();
+        for window in 0..3 {
+            let start = START + window * WINDOW_MS;
+            let over: Vec<bool> = (0..5).map(|at| requests.count(Hash(1), 3, start + at).is_over).collect();
+            assert_eq!(over, [false, false, false, true, true], "{window}");
+        }
+        assert!((0..50).all(|nth| !requests.count(Hash(100 + nth), 1, START).is_over));
+        assert!((0..50).all(|_| !requests.count(Hash(2), 0, START).is_over), "0 allows any number");
+        let first = (0..3).map(|_| requests.count(Hash(3), 2, START));
+        let storms: Vec<bool> = first.map(|counted| counted.begins_storm).collect();
+        assert_eq!(storms, [false, false, true], "a storm that is stopped early is reported too");
+    }
+
+    #[test]
+    fn what_equal_requests_cost_is_summed() {
+        let requests = EqualRequests::default();
+        let billed = |tokens, nanodollars| Billed { tokens, nanodollars };
+        requests.count(Hash(1), 0, START);
+        requests.bill(Hash(1), billed(25, None), START + 1);
+        assert_eq!(requests.count(Hash(1), 0, START + 2).billed, billed(25, None));
+        requests.bill(Hash(1), billed(25, Some(7)), START + 3);
+        requests.bill(Hash(1), billed(25, Some(7)), START + 3);
+        assert_eq!(requests.count(Hash(1), 0, START + 4).billed, billed(75, Some(14)));
+        assert_eq!(requests.count(Hash(1), 0, START + 4 + WINDOW_MS).billed, Billed::default());
+    }
+}
