@@ -125,6 +125,7 @@ fn pages(loopback: bool) -> &'static Pages {
             settings: Arc::new(Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap()),
             live: Arc::new(Live::new(live::Bounds {
                 conversations: 10,
+                callers: 10,
                 with_decisions: true,
                 body_bytes: 10_000,
             })),
