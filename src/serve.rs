@@ -24,7 +24,7 @@ use crate::conversation::memo::Memo;
 use crate::policy::REGISTRY;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
-use crate::proxy::forward_proxy::{ForwardProxy, unspoken_proxy};
+use crate::proxy::forward_proxy::{ForwardProxy, unusable_proxy};
 use crate::proxy::handler::{AppState, Handler};
 use crate::proxy::memory::BodyMemory;
 use crate::proxy::recording::Keepers;
@@ -360,7 +360,7 @@ fn body_timeout(config: &Config) -> Duration {
 /// The key is read from the environment.
 fn upstream_settings(config: &Config, base: Uri) -> Result<UpstreamSettings, UpstreamKeyError> {
     let key = UpstreamKey::of(&config.upstream)?;
-    if let Some(sentence) = unspoken_proxy(&config.upstream) {
+    if let Some(sentence) = unusable_proxy(&config.upstream) {
         tracing::warn!("{sentence}");
     }
     Ok(UpstreamSettings { key, ..connection_settings(config, base) })

@@ -7,7 +7,7 @@ mod store;
 mod upstream;
 
 use crate::config::{Config, Target};
-use crate::proxy::forward_proxy::{ForwardProxy, unspoken_proxy};
+use crate::proxy::forward_proxy::{ForwardProxy, unusable_proxy};
 use crate::proxy::read::{Patience, read_body};
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
 use bytes::Bytes;
@@ -81,8 +81,8 @@ impl Finding {
 pub async fn examine(config: &Config, environment: &Environment) -> Vec<Finding> {
     let mut findings = vec![settings(config)];
     findings.extend(config.warnings.iter().map(|warning| Finding::warning("settings", warning)));
-    let unspoken = unspoken_proxy(&config.upstream);
-    findings.extend(unspoken.map(|sentence| Finding::warning("upstream", sentence)));
+    let unusable = unusable_proxy(&config.upstream);
+    findings.extend(unusable.map(|sentence| Finding::warning("upstream", sentence)));
     findings.extend(upstream::examine(config, environment).await);
     findings.extend(store::examine(config).await);
     findings.extend(proxy::examine(config).await);

@@ -2,7 +2,7 @@
 //! (CONNECT). What is sent over the connection is decided elsewhere.
 
 use super::connect::BoxError;
-use crate::config::{self, ProxyChoice, Target, without_secrets};
+use crate::config::{self, ProxyChoice, ProxyUrl, Target, without_secrets};
 use hyper::http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 /// The variables that name a forward proxy for `https`, the first that is set; as curl and the SDKs of providers read them.
-const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const PROXY_VARIABLES: [&str; 4] = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 /// The variables that list the hosts to which no proxy leads.
-const EXCEPTION_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+const EXCEPTION_VARIABLES: [&str; 2] = ["no_proxy", "NO_PROXY"];
 /// This machine, which no proxy can reach for us.
 const THIS_MACHINE: &str = "localhost,127.0.0.0/8,::1";
 
@@ -59,14 +59,11 @@ impl ForwardProxy {
         }
     }
 
-    /// The environment's choice. A proxy of another kind than HTTP (SOCKS) is none.
+    /// The environment's choice. A proxy that cannot be used is none; [`unusable_proxy`] says so.
     fn from_environment() -> Self {
-        let https = first_set(&PROXY_VARIABLES).map(|(_, url)| url).unwrap_or_default();
-        if !is_http(&https) {
-            return Self::default();
-        }
+        let Some((_, Ok(https))) = named_by_environment() else { return Self::default() };
         let except = first_set(&EXCEPTION_VARIABLES).map_or_else(String::new, |(_, hosts)| hosts + ",");
-        Self { upstream: None, https, except: except + THIS_MACHINE }
+        Self { upstream: None, https: https.with_credentials().to_owned(), except: except + THIS_MACHINE }
     }
 
     /// The choice for servers other than the upstream.
@@ -83,25 +80,32 @@ impl ForwardProxy {
     pub(super) fn choose_for(&self, base: &Uri) -> Option<Intercept> {
         let matcher = match &self.upstream {
             Some(url) => Matcher::builder().all(url.as_str()).build(),
-            None => Matcher::builder().https(self.https.as_str()).no(self.except.as_str()).build(),
+            None => Matcher::builder().https(self.https.as_str()).no(exceptions(&self.except, base)).build(),
         };
         matcher.intercept(base)
     }
 }
 
-/// What is wrong with the proxy that the environment names, as a sentence: it is of a kind that toolrein does not speak,
-/// so that connections go without it.
-pub fn unspoken_proxy(upstream: &config::Upstream) -> Option<String> {
-    let (name, url) = first_set(&PROXY_VARIABLES).filter(|(_, url)| !is_http(url))?;
-    (upstream.proxy != ProxyChoice::None).then(|| unspoken(name, &url))
+/// What is wrong with the proxy that the environment names, as a sentence: its address cannot be read, or it is of a kind
+/// that toolrein does not speak, so that connections go without it.
+pub fn unusable_proxy(upstream: &config::Upstream) -> Option<String> {
+    let (name, read) = named_by_environment().filter(|_| upstream.proxy != ProxyChoice::None)?;
+    let why = read.err()?;
+    Some(format!(
+        "{name}: {why}; toolrein connects without a proxy. HTTPS_PROXY or upstream.proxy can name an HTTP proxy, and \
+         upstream.proxy = \"none\" wants none"
+    ))
 }
 
-fn unspoken(name: &str, url: &str) -> String {
-    format!(
-        "{name} names {}, which is no HTTP proxy (SOCKS is not spoken), so toolrein connects without it; HTTPS_PROXY or \
-         upstream.proxy can name an HTTP proxy, and upstream.proxy = \"none\" wants none",
-        without_secrets(url)
-    )
+/// The variable that names a proxy, and its address, whose scheme may be missing; or why it cannot be read.
+fn named_by_environment() -> Option<(&'static str, Result<ProxyUrl, String>)> {
+    let (name, url) = first_set(&PROXY_VARIABLES)?;
+    Some((name, read_address(&url)))
+}
+
+fn read_address(url: &str) -> Result<ProxyUrl, String> {
+    let url = url.trim();
+    if url.contains("://") { ProxyUrl::parse(url) } else { ProxyUrl::parse(&format!("http://{url}")) }
 }
 
 /// The first of these variables that is set, with its value.
@@ -110,10 +114,26 @@ fn first_set(names: &[&'static str]) -> Option<(&'static str, String)> {
     names.iter().find_map(set)
 }
 
-/// Whether `url` can be an HTTP proxy's address, whose scheme may be missing.
-fn is_http(url: &str) -> bool {
-    let scheme = url.split_once("://").map_or("http", |(scheme, _)| scheme);
-    ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+/// The entries of a list of exceptions that may concern `server`, as the matcher reads them. People separate them by
+/// blanks too, write `*.domain`, and add the one port that is meant.
+fn exceptions(list: &str, server: &Uri) -> String {
+    let port = server.port_u16().unwrap_or(if server.scheme_str() == Some("http") { 80 } else { 443 });
+    let entries = list.split(|c: char| c == ',' || c.is_whitespace()).filter_map(|entry| {
+        let entry = match entry.strip_prefix("*.") {
+            Some(domain) => format!(".{domain}"),
+            None => entry.to_owned(),
+        };
+        let (host, own_port) = match entry.rsplit_once(':') {
+            Some((host, own_port)) if host.ends_with(']') || !host.contains(':') => {
+                (host, own_port.parse().ok())
+            }
+            _ => (entry.as_str(), None),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_meant = own_port.is_none_or(|own_port: u16| own_port == port);
+        (is_meant && !host.is_empty()).then(|| host.to_owned())
+    });
+    entries.collect::<Vec<_>>().join(",")
 }
 
 /// A connection to a server, or to the proxy that leads there, which may speak TLS itself.
@@ -223,16 +243,41 @@ mod tests {
     }
 
     #[test]
-    fn only_http_proxies_are_taken_from_the_environment() {
-        for (url, is_taken) in [
-            ("http://p:1", true),
-            ("HTTPS://p:1", true),
-            ("p:1", true),
-            ("socks5://p:1", false),
-            ("socks5h://p:1", false),
-            ("", true),
+    fn only_http_proxies_are_taken_from_the_environment_and_what_is_wrong_is_said() {
+        for (url, expected) in [
+            ("http://p:1", Ok("http://p:1")),
+            ("HTTPS://p:1", Ok("HTTPS://p:1")),
+            ("p:1", Ok("http://p:1")),
+            ("ann:pä@p:1", Ok("http://ann:p%C3%A4@p:1")),
+            ("socks5://p:1", Err("SOCKS is not spoken")),
+            ("not a url", Err("with a host and no path")),
+            ("http://", Err("with a host and no path")),
         ] {
-            assert_eq!(is_http(url), is_taken, "{url:?}");
+            let read = read_address(url);
+            match expected {
+                Ok(address) => assert_eq!(read.unwrap().with_credentials(), address),
+                Err(why) => assert!(read.unwrap_err().contains(why), "{url}"),
+            }
+        }
+    }
+
+    #[test]
+    fn exceptions_are_read_as_people_write_them() {
+        for (list, server, is_led) in [
+            ("a.example:8443", "https://a.example:8443/v1", false),
+            ("a.example:8443", "https://a.example/v1", true),
+            ("a.example:443", "https://a.example/v1", false),
+            ("*.corp.test", "https://llm.corp.test/v1", false),
+            ("*.corp.test", "https://corp.example/v1", true),
+            ("[fd00::9]", "https://[fd00::9]/v1", false),
+            ("[fd00::9]:8443", "https://[fd00::9]:8443/v1", false),
+            ("fd00::9", "https://[fd00::9]/v1", false),
+            ("a.example b.example", "https://b.example/v1", false),
+            ("*", "https://b.example/v1", false),
+            ("10.0.0.0/8", "https://10.1.2.3/v1", false),
+        ] {
+            let proxy = environment("http://proxy:3128", list);
+            assert_eq!(proxy.choose_for(&server.parse().unwrap()).is_some(), is_led, "{list} {server}");
         }
     }
 

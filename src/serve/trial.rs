@@ -8,7 +8,7 @@ use crate::config::{Config, Target};
 use crate::doctor;
 use crate::proxy::collector::CollectorClient;
 use crate::proxy::drain::Drain;
-use crate::proxy::forward_proxy::unspoken_proxy;
+use crate::proxy::forward_proxy::unusable_proxy;
 use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
 use crate::proxy::webhooks::Webhooks;
@@ -35,7 +35,7 @@ impl Trial {
         let mut trial = Self::default();
         trial.note(bearer_of(&config.admin));
         trial.note(upstream_settings(config, base_of(config)));
-        trial.warnings.extend(unspoken_proxy(&config.upstream));
+        trial.warnings.extend(unusable_proxy(&config.upstream));
         let mut settings = connection_settings(config, base_of(config));
         if trial.note(Upstream::new(settings.clone())).is_none() {
             // What is wrong with the roots of trust is said once.
