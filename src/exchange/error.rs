@@ -65,7 +65,9 @@ pub enum TlsFailure {
     PlainText,
     /// No trusted authority has signed the certificate.
     Untrusted,
-    /// The certificate is for another name or time, or the two sides have no version or cipher in common.
+    /// The certificate's time has not begun or is over.
+    OutOfTime,
+    /// The certificate is for another name, or the two sides have no version or cipher in common.
     Refused,
 }
 
@@ -82,7 +84,10 @@ impl TlsFailure {
             }
             Self::Untrusted => {
                 "The upstream's certificate is signed by itself or by a private authority: put that certificate, or the \
-                 authority's, into a file in PEM and set upstream.ca_file."
+                 authority's, into a file in PEM and set upstream.ca_file. If it is set, it holds another certificate."
+            }
+            Self::OutOfTime => {
+                "The certificate has to be renewed at the upstream, or the clock of this machine is wrong."
             }
             Self::Refused => "Check that upstream.url names the right host.",
         }

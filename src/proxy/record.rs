@@ -171,15 +171,17 @@ impl Drop for Record {
 /// The result of sending a request: the head of a response, or an error before which it may not have been sent.
 pub(crate) fn note_sent(data: &mut RequestRecord, came: Result<&HeaderMap, &ProxyError>) {
     match came {
-        Ok(headers) => {
-            let id = text(headers, &COMMON_REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID));
-            data.upstream_request_ids.extend(id);
-        }
+        Ok(headers) => data.upstream_request_ids.extend(upstream_id(headers)),
         Err(error) if !error.is_sent() => {
             data.upstream_requests = data.upstream_requests.saturating_sub(1);
         }
         Err(_) => {}
     }
+}
+
+/// The upstream's id of a request, by the head of its reply.
+pub(crate) fn upstream_id(headers: &HeaderMap) -> Option<String> {
+    text(headers, &COMMON_REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID))
 }
 
 /// Writes the actions and the conversation's id to the reply's head.

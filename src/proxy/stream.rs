@@ -10,7 +10,7 @@ use super::driver::Driver;
 use super::error::ProxyError;
 use super::handler::AppState;
 use super::memory::Reserved;
-use super::record::note_sent;
+use super::record::{note_sent, upstream_id};
 use super::upstream::EndsByClosing;
 use super::wait::{Step, wait};
 use super::whole::Read;
@@ -47,7 +47,7 @@ pub(super) enum FromUpstream {
     /// Its body, and when its silence becomes too long.
     Reading(Incoming, Instant),
     /// The reply to a re-ask.
-    Asking(Pin<Box<dyn Future<Output = ReaskReply> + Send>>),
+    Asking(Pin<Box<dyn Future<Output = (Option<String>, ReaskReply)> + Send>>),
 }
 
 /// The reply to a re-ask.
@@ -228,7 +228,10 @@ impl Streaming {
                 self.step(step);
             }
             FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
-                Ok(reply) => self.take_reask(reply),
+                Ok((id, reply)) => {
+                    self.driver.exchange.record().upstream_request_ids.extend(id);
+                    self.take_reask(reply);
+                }
                 Err(_) => self.silence(),
             },
             FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
@@ -374,12 +377,17 @@ impl Streaming {
     }
 }
 
-/// Sends `request` in the middle of a stream, and reads a reply that is not a stream.
-async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> ReaskReply {
-    let response = match app.upstream.send(request).await {
-        Ok(response) => response,
-        Err(error) => return ReaskReply::Failed(error),
-    };
+/// Sends `request` in the middle of a stream, and reads a reply that is not a stream. Gives the upstream's id of the request
+/// too.
+async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> (Option<String>, ReaskReply) {
+    match app.upstream.send(request).await {
+        Ok(response) => (upstream_id(response.headers()), take(&app, response).await),
+        Err(error) => (None, ReaskReply::Failed(error)),
+    }
+}
+
+/// What a reply in the middle of a stream is: a stream, or whole.
+async fn take(app: &Arc<AppState>, response: Response<Incoming>) -> ReaskReply {
     let is_events = response.status().is_success() && is_stream(response.headers());
     let decoder = coding::decoder(response.headers(), app.config.limits.reply_bytes);
     if let Ok(decoder) = decoder
@@ -388,7 +396,7 @@ async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Reask
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
         return ReaskReply::Stream { body: response.into_body(), decoder, ends_by_closing };
     }
-    match Read::read(response, false, &app, None).await {
+    match Read::read(response, false, app, None).await {
         Ok(read) => {
             let (status, body) = read.to_judge();
             ReaskReply::Whole(WholeReply { id: u32::MAX, status, body })

@@ -308,19 +308,28 @@ impl Upstream {
                 BodyError::ClientCut | BodyError::UpstreamCut => ProxyError::ClientCut,
             }
         } else if let Some(cause) = find::<rustls::Error>(error) {
+            let is_unnamed =
+                matches!(cause, rustls::Error::InvalidCertificate(rustls::CertificateError::Other(_)));
+            let detail = if is_unnamed { AUTHORITY_AS_SERVER.to_owned() } else { detail };
             ProxyError::UpstreamTls { host, detail, failure: tls_failure(cause) }
         } else if is_connect && self.base.is_https() && broke_off(error) {
             ProxyError::UpstreamTls { host, detail, failure: TlsFailure::BrokenOff }
         } else if is_connect {
             let detail = find::<ConnectTimeout>(error).map_or(detail, ToString::to_string);
-            let by =
-                self.proxy.as_ref().map_or_else(String::new, |proxy| format!("through the proxy {proxy}: "));
+            let by = self.proxy.as_ref().map_or_else(String::new, |proxy| {
+                format!("through the proxy {proxy} (it has to run and to let toolrein reach that host): ")
+            });
             ProxyError::UpstreamConnect { host, detail: by + &detail }
         } else if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
             let detail = format!(
                 "its answer is no HTTP/1.1 ({detail}); if it speaks TLS on this port, write https:// in upstream.url, \
                  and if it speaks HTTP/2 alone, set upstream.http2 = true"
             );
+            ProxyError::UpstreamCut { host, detail }
+        } else if !self.base.is_https()
+            && find::<hyper::Error>(error).is_some_and(hyper::Error::is_incomplete_message)
+        {
+            let detail = format!("{detail}; if it speaks TLS on this port, write https:// in upstream.url");
             ProxyError::UpstreamCut { host, detail }
         } else {
             ProxyError::UpstreamCut { host, detail }
@@ -385,11 +394,20 @@ fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
     Some(copy)
 }
 
+/// What rustls shows as a value of Rust's.
+const AUTHORITY_AS_SERVER: &str = "the upstream presents the certificate of an authority as its own";
+
 /// What a failed handshake means for people.
 fn tls_failure(error: &rustls::Error) -> TlsFailure {
     use rustls::{CertificateError, InvalidMessage};
     match error {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsFailure::PlainText,
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => TlsFailure::OutOfTime,
         // Rustls has no name for a server that presents an authority's certificate as its own.
         rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_),

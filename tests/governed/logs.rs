@@ -70,6 +70,20 @@ fn a_request_has_one_line_with_the_promised_fields() {
 }
 
 #[test]
+fn the_line_lists_the_upstreams_ids_of_all_its_requests() {
+    let calls = calling(2);
+    let upstream =
+        Scripted::start(move |nth, request| calls(nth, request).header("x-request-id", &format!("up-{nth}")));
+    let toolrein = Toolrein::before(&upstream, &budget(2));
+    for (nth, stream) in BOTH.into_iter().enumerate() {
+        Request::post(&toolrein.chat_url(), &after_groups(&[&["one", "two"]], stream)).send();
+        let line = log_line(&toolrein, nth);
+        let expected = [format!("up-{}", 2 * nth), format!("up-{}", 2 * nth + 1)];
+        assert_eq!(line["upstream_request_ids"], json!(expected), "streamed {stream}: {line}");
+    }
+}
+
+#[test]
 fn a_relayed_request_has_a_line_with_its_method_and_path() {
     let upstream =
         Scripted::start(|_, _| Reply::json(200, &json!({"data": []})).header("request-id", "up-7"));

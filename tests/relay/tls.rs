@@ -50,7 +50,7 @@ async fn an_upstream_with_a_certificate_for_another_name_is_a_502_that_says_so()
 #[tokio::test]
 async fn an_upstream_with_an_expired_certificate_is_a_502_that_says_so() {
     let told = told_of_a_certificate(&["127.0.0.1"], (2019, 2020)).await;
-    assert!(told.contains("expired"), "{told}");
+    assert!(told.contains("expired") && told.contains("has to be renewed"), "{told}");
 }
 
 #[tokio::test]
@@ -194,6 +194,7 @@ async fn another_self_signed_certificate_than_the_pinned_one_is_a_502_that_says_
     assert_eq!(own_error(&head, &body), ("upstream_tls".into(), Some("false".into())));
     let message = String::from_utf8(body).unwrap();
     assert!(message.contains("set upstream.ca_file"), "{message}");
+    assert!(message.contains("it holds another certificate") && !message.contains("OtherError"), "{message}");
 }
 
 #[tokio::test]
