@@ -210,7 +210,7 @@ fn an_approval_request_is_handed_out_as_it_came_and_the_clients_answer_to_it_is_
         let request = upstream.request(1);
         let names = sent(&upstream, 1);
         let expected: &[&str] = match chained {
-            true => &["assistant", "user", "mcp_approval_response"],
+            true => &["user", "mcp_approval_response"],
             false => {
                 let asked = ["user", "reasoning:rs_0_0", "mcp_approval_request:mcpr_1"];
                 &[&asked[..], &["assistant", "user", "mcp_approval_response"]].concat()

@@ -1,7 +1,7 @@
-//! Approval requests of a provider that a person approved first. Such a request was blocked and answered with a refusal,
-//! as any call that waits for a person is, and the client was handed the same request under the same id. The upstream
-//! must get each request once and one answer to it, the client's. Looks at the items of a written request; knows of no
-//! question.
+//! Approval requests of a provider that a person approved first. Such a request was blocked and answered with a
+//! refusal, as any call that waits for a person is, and the client was handed the same request under the same id. The
+//! upstream must get each request once and one answer to it, the client's. Looks at the items of a written request;
+//! knows of no question.
 
 use super::item::{CallKind, Item, ItemKind};
 use super::restore::items_of;
