@@ -64,6 +64,8 @@ pub struct Known {
     pub overflowed: bool,
     /// How many messages earlier requests had that were too long and were accepted in a shorter form; ascending.
     pub overflows: Vec<usize>,
+    /// How the results of such requests are cut.
+    pub length_cuts: Vec<LengthCut>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
     /// What a person has stopped.
@@ -87,6 +89,15 @@ pub struct Known {
     pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
     notes: Notes,
+}
+
+/// A cut of all results of a request that was too long without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthCut {
+    /// How many messages the request had.
+    pub messages: usize,
+    /// How many characters are left of each text of a result.
+    pub most_chars: usize,
 }
 
 /// Values derived from each message that is not in [`Request::checkpoint`], which has notes of its own.

@@ -31,7 +31,6 @@ pub mod variant;
 
 use self::reply::{Form, Limits, Options, Reply};
 use self::variant::{Repairs, Source, Variant};
-use crate::conversation::assembled::Assembled;
 use crate::conversation::checkpoint::Checkpoint;
 use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::conversation::message::Message;
@@ -174,11 +173,10 @@ const LEAST_COUNT: u32 = 10_000;
 const LONGEST_STEM: usize = 32;
 
 impl Handed<'_> {
-    /// The id of the call at `at`: different from the old one, which the model's history has with the blocked call, but
+    /// The id of the call at `at`: different from the `old` one, which the model's history has with the blocked call, but
     /// as similar as possible: random ids keep their length and their beginning, counting ones their words. A call
     /// without an id gets none.
-    pub fn new_id(&self, call: &Assembled, at: usize) -> String {
-        let old = call.id();
+    pub fn new_id(&self, old: &str, at: usize) -> String {
         let stem = old.len().saturating_sub(NEW_CHARS);
         let tail = old.as_bytes().get(stem..).unwrap_or_default();
         let question = self.question.0.to_le_bytes();
@@ -186,7 +184,7 @@ impl Handed<'_> {
         let words = old.trim_end_matches(|char: char| char.is_ascii_digit());
         let counted = || format!("{}{}", LEAST_COUNT + new.0 as u32 % LEAST_COUNT, at);
         match old.len() {
-            0 => old,
+            0 => String::new(),
             SHORTEST_ID.. if tail.iter().all(u8::is_ascii_alphanumeric) => {
                 let mut new = new.to_string();
                 new.truncate(NEW_CHARS);

@@ -22,6 +22,7 @@ mod refusals;
 mod refused_reask;
 mod repeats;
 pub mod restore;
+mod room;
 mod running;
 mod send;
 pub mod sent;

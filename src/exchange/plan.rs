@@ -6,17 +6,17 @@ use super::hidden_values::hide_in;
 use super::look_up::Sought;
 use super::refusals::ModelRefusals;
 use super::running::Running;
-use super::store::{Facts, ModelFacts, NewPins, News, SentExchanges};
+use super::store::{Facts, ModelFacts, NewPins, News, Overflow, SentExchanges};
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
 use super::{Core, Now, Output, Phase};
 use crate::config::AskUsage;
-use crate::conversation::Transcript;
 use crate::conversation::account::Account;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::histories::Histories;
 use crate::conversation::identity::{Domain, Hash};
 use crate::conversation::pins::Pinned;
 use crate::conversation::tokens::Estimate;
+use crate::conversation::{LengthCut, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, token};
 use crate::exchange::restore::restored;
@@ -79,6 +79,10 @@ pub(super) struct Length {
     pub(super) history: Hash,
     /// See [`Transcript::overflows`].
     pub(super) overflows: Vec<usize>,
+    /// See [`Transcript::length_cuts`].
+    pub(super) cuts: Vec<LengthCut>,
+    /// How many characters are left of each result of this request, where its length needs that.
+    pub(super) most_chars: Option<usize>,
     /// See [`Transcript::account`].
     account: Option<Arc<Account>>,
 }
@@ -115,7 +119,9 @@ impl Core {
         transcript.store_away = facts.away || facts.unwritten;
         transcript.stopped = facts.stopped;
         transcript.pinned = std::mem::take(&mut facts.pinned);
-        transcript.overflows = facts.known_overflows(&transcript, sought.model.all);
+        let overflows = facts.known_overflows(&transcript, sought.model.all);
+        transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
+        transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
         let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
         let open_account = self.open_account(&mut sought, &mut transcript, &facts, now.ms, approves);
@@ -199,6 +205,8 @@ impl Core {
             conversation,
             history: histories.whole,
             overflows: transcript.overflows.clone(),
+            cuts: transcript.length_cuts.clone(),
+            most_chars: None,
             account: transcript.account.clone(),
         };
         let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
@@ -388,6 +396,10 @@ impl Core {
         transcript.tier.clone_from(&self.tier);
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
+        transcript.length_cuts.clone_from(&length.cuts);
+        let messages = self.request.messages.len();
+        let cut = length.most_chars.map(|most_chars| LengthCut { messages, most_chars });
+        transcript.length_cuts.extend(cut);
         transcript.hidden_exchanges = restored.to_vec();
         transcript.account.clone_from(&length.account);
         let mut plan = self.policies().read(&transcript).0;

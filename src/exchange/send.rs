@@ -5,7 +5,7 @@ use super::account::{Bill, OpenAccount};
 use super::fallback::{Fallbacks, Subject, learned, placement};
 use super::hidden_values::hide_in;
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action};
-use super::plan::Planned;
+use super::plan::{Length, Planned};
 use super::quota_uses::QuotaUses;
 use super::refusals::ModelRefusals;
 use super::refused_reask::ExchangeForm;
@@ -204,7 +204,7 @@ impl Running {
     /// Chooses the next variant after an upstream's error; true if there is one to try.
     pub(super) fn falls_back(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
         if overflows(status, error) {
-            return self.makes_room(core);
+            return self.makes_room(core, error);
         }
         let broken = |of| core.broken_with_hidden(&self.restored, &self.variant, of);
         if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
@@ -245,35 +245,6 @@ impl Running {
         read.map_or_else(|_| Added::default(), |read| Added::of((request, body), (&read, &sent)))
     }
 
-    /// Shortens the request after the upstream refused it for its length; true if that was possible.
-    fn makes_room(&mut self, core: &mut Core) -> bool {
-        if !self.fallbacks.may_shorten() {
-            return false;
-        }
-        let plan = core.shortened(&self.length, &self.restored);
-        if !plan.leaves_out_more_than(&core.plan) {
-            return false;
-        }
-        // The changes to this request that were not decided before the error.
-        let messages = core.request.messages.len();
-        let known = (core.plan.cleared().count(), core.plan.dropped.len());
-        for edit in plan.cleared().skip(known.0).filter(|edit| edit.decided == messages) {
-            core.record.act(On::Request, edit.policy, edit.change.word(), 1);
-        }
-        for dropped in plan.dropped.iter().skip(known.1).filter(|dropped| dropped.decided == messages) {
-            core.record.act(On::Request, dropped.policy, "turns_dropped", 1);
-        }
-        self.fallbacks.shorten(&plan);
-        self.try_next(core, &[Fallback::Overflow]);
-        if core.is_observing() {
-            return false;
-        }
-        core.record.prefix_breaks.push(PrefixBreak::Overflow);
-        core.note_sizes(&plan);
-        *core.plan = plan;
-        true
-    }
-
     /// Notes fallbacks at once, since the client may leave before the end.
     pub(super) fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
         self.tried.extend(fallbacks);
@@ -295,8 +266,8 @@ impl Running {
         }
         let messages = core.request.messages.len();
         let overflow = self.tried.contains(&Fallback::Overflow);
-        let overflow = overflow
-            .then_some((self.length.conversation, Overflow { messages, history: self.length.history }));
+        let Length { conversation, history, most_chars, .. } = self.length;
+        let overflow = overflow.then_some((conversation, Overflow { messages, history, most_chars }));
         let news = News { model, overflow, ..News::default() };
         if !news.is_empty() {
             core.outputs.push_back(Output::Store(news));

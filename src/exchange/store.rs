@@ -12,12 +12,12 @@ pub use model::{
 pub use update::ReplyContext;
 
 use super::Now;
-use crate::conversation::Stopped;
 use crate::conversation::account::{Carried, Tally};
 use crate::conversation::identity::{CallKey, Hash};
 use crate::conversation::pins::Pinned;
 use crate::conversation::released::{Release, Releases};
 use crate::conversation::uses::Use;
+use crate::conversation::{LengthCut, Stopped};
 use crate::plan::approval::Confirmation;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -223,6 +223,15 @@ pub struct Overflow {
     pub messages: usize,
     /// The digest of these.
     pub history: Hash,
+    /// How many characters were left of each of their results; `None` where none was cut for its length.
+    pub most_chars: Option<usize>,
+}
+
+impl Overflow {
+    /// How its results were cut, where they were.
+    pub fn cut(&self) -> Option<LengthCut> {
+        self.most_chars.map(|most_chars| LengthCut { messages: self.messages, most_chars })
+    }
 }
 
 /// With which hidden exchanges a history was sent.

@@ -9,7 +9,7 @@ use crate::conversation::request::Choice;
 use crate::conversation::summaries::Summaries;
 use crate::conversation::tokens::Estimate;
 use crate::conversation::uses::{Use, request_key};
-use crate::conversation::{Stopped, Transcript};
+use crate::conversation::{LengthCut, Stopped, Transcript};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -59,6 +59,8 @@ pub struct RequestFacts<'a> {
     pub overflowed: bool,
     /// See [`Transcript::overflows`](crate::conversation::Transcript::overflows).
     pub overflows: &'a [usize],
+    /// See [`Transcript::length_cuts`](crate::conversation::Transcript::length_cuts).
+    pub length_cuts: &'a [LengthCut],
     /// Cached results, for what is costly to derive from a tool's declaration.
     pub memo: &'a dyn Memo,
     /// The keys of the memo.
@@ -125,6 +127,7 @@ impl<'a> RequestFacts<'a> {
             context_window: transcript.context_window,
             overflowed: transcript.overflowed,
             overflows: &transcript.overflows,
+            length_cuts: &transcript.length_cuts,
             memo: transcript.memo,
             key: &transcript.identity.key,
             caller: transcript.identity.caller,

@@ -7,7 +7,8 @@
 //! much is gone. In a result that fits, base64 of more than `blob_chars` becomes such a note too, and nothing else
 //! changes. With `duplicates`, a result of more than 400 characters that equals an earlier one is replaced by a
 //! pointer to it, which names the tool and the call's number. Only text parts are changed; images and other parts
-//! stay. A result that alone is larger than the model's known context window is cut even where its tool has no limit.
+//! stay. A result that alone is larger than the model's known context window is cut even where its tool has no limit,
+//! and so are the longest results of a request that the upstream refused for its length.
 //!
 //! # Why
 //! A bloated result is paid for again with every later request. The cut is made when the result first comes and is a
@@ -36,7 +37,7 @@ use super::{ConfigError, Policy, RequestFacts};
 use crate::conversation::identity::Domain;
 use crate::conversation::memo::Derived;
 use crate::conversation::tokens::estimate_json;
-use crate::conversation::{Event, ToolResult};
+use crate::conversation::{Event, LengthCut, ToolResult};
 use crate::plan::Plan;
 use crate::wire::body::Str;
 use crate::wire::escaped_text::EscapedText;
@@ -91,38 +92,33 @@ pub struct State {
     re_requests: ReRequests,
     /// The tool of ours by which the model reads what is cut.
     reader: Option<&'static str>,
-    window: Window,
+    room: Room,
 }
 
-/// What is known of the model's context window.
-#[derive(Clone, Copy, Default)]
-struct Window {
-    /// Its size in tokens, where it is known.
-    tokens: Option<u64>,
-    /// Results before this message were in a request that the upstream refused for its length.
-    refused_before: usize,
+/// What is known of the room in the model's context.
+#[derive(Clone, Default)]
+struct Room {
+    /// The size of the context window in tokens, where it is known.
+    window: Option<u64>,
+    /// How the results of requests were cut that were too long.
+    cuts: Vec<LengthCut>,
 }
 
-/// The window that is assumed, in tokens, where a request was refused for its length and none is known.
-const ASSUMED_WINDOW: u64 = 128_000;
-
-impl Window {
+impl Room {
     fn new(request: &RequestFacts<'_>) -> Self {
-        let known = request.overflows.iter().copied().max().unwrap_or(0);
-        let refused_before = if request.overflowed { usize::MAX } else { known };
-        Self { tokens: request.context_window.map(u64::from), refused_before }
+        Self { window: request.context_window.map(u64::from), cuts: request.length_cuts.to_vec() }
     }
 
-    /// The most characters of `text`, of the message `index`, for a text that leaves no room in the window beside it: one
-    /// for each token of the window, so that about a quarter of it is used. `None` for a text that leaves room.
-    fn limit(self, text: &[u8], index: usize) -> Option<usize> {
-        let is_refused = index < self.refused_before;
-        let window = self.tokens.or(is_refused.then_some(ASSUMED_WINDOW))?;
-        let most = if is_refused { window / 2 } else { window };
+    /// The most characters of `text`, of the message `index`, where it leaves no room for others. A text that alone is
+    /// larger than the window gets one for each token of it, so that about a quarter of it is used. `None` for a text
+    /// that leaves room.
+    fn limit(&self, text: &[u8], index: usize) -> Option<usize> {
+        let cuts = self.cuts.iter().filter(|cut| index < cut.messages).map(|cut| cut.most_chars);
         // A token is at least a byte.
-        let fits = (text.len() as u64) <= most || estimate_json(text).tokens() <= most;
-        let chars = usize::try_from(window).unwrap_or(usize::MAX).max(MIN_CHARS);
-        (!fits).then_some(chars)
+        let is_larger = |window: &u64| text.len() as u64 > *window && estimate_json(text).tokens() > *window;
+        let of_window =
+            self.window.filter(is_larger).map(|window| usize::try_from(window).unwrap_or(usize::MAX));
+        cuts.chain(of_window).min().map(|most| most.max(MIN_CHARS))
     }
 }
 
@@ -194,7 +190,7 @@ impl Policy for Truncate {
 
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
         state.reader = plan.reader();
-        state.window = Window::new(request);
+        state.room = Room::new(request);
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -228,8 +224,8 @@ impl Truncate {
         let how = state.reader.zip(call).map_or(How::Narrower, |(reader, call)| How::Read { reader, call });
         let redacted = redacted(result, plan);
         for (at, text) in result.view.message.content.texts().enumerate() {
-            let window = state.window.limit(text.raw(result.view.body), result.view.index);
-            let max_chars = window.map_or(configured, |most| most.min(configured));
+            let room = state.room.limit(text.raw(result.view.body), result.view.index);
+            let max_chars = room.map_or(configured, |most| most.min(configured));
             let bounds = Bounds { max_chars, blob_chars: self.blob_chars, how, texts: &self.texts };
             let pointer = if self.duplicates {
                 state.earlier.pointer(result, text, max_chars, &self.texts)

@@ -513,7 +513,7 @@ mod tests {
     fn the_newest_overflows_of_a_conversation_are_known_each_once() {
         let store = store();
         for messages in (0..100).chain([99]) {
-            let overflow = Overflow { messages, history: Hash(messages as u128) };
+            let overflow = Overflow { messages, history: Hash(messages as u128), most_chars: None };
             store.record(News { overflow: Some((Hash(3), overflow)), ..News::default() });
         }
         let known = look_up(&store, &[], &[], 3).overflows;

@@ -1,6 +1,6 @@
 //! Each kind of call that a client of the Responses API runs: blocked and answered, asked about, and put back.
 
-use crate::responses_kit::{Talk, input, may_call, tool};
+use crate::responses_kit::{Answer, Talk, input, may_call, sent, tool};
 use crate::support::client::post;
 use crate::support::person::Person;
 use crate::support::program::Toolrein;
@@ -173,6 +173,65 @@ fn an_approval_that_a_provider_asks_for_is_refused_in_the_clients_place() {
 }
 
 #[test]
+fn an_approval_request_is_handed_out_as_it_came_and_the_clients_answer_to_it_is_the_only_one() {
+    let asks = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "server_label": "shop",
+        "arguments": "{\"q\":1}"});
+    let mcp = json!({"type": "mcp", "server_label": "shop", "server_url": "https://x.example"});
+    for (stream, chained, approve) in
+        BOTH.into_iter().flat_map(|stream| BOTH.map(|chained| (stream, chained, stream != chained)))
+    {
+        let said = format!("stream {stream}, chained {chained}");
+        let made = asks.clone();
+        let upstream = Scripted::start(move |nth, request| match nth {
+            0 => Output::new(0).thinks().item(made.clone()).reply(request),
+            _ => Output::text(nth, "done").reply(request),
+        });
+        let toolrein = Toolrein::before(&upstream, "[policy.confirm]\ntools = [\"pay\"]\n");
+        let mut talk = Talk::new(stream).with_tools(json!([mcp]));
+        let go_on = |talk: &mut Talk, answer: &Answer| {
+            if chained {
+                talk.body["input"] = json!([]);
+                talk.body["previous_response_id"] = answer.end["id"].clone();
+            } else {
+                talk.go_on(answer);
+            }
+        };
+        let question = talk.ask(&toolrein);
+        assert!(question.said().contains("`shop.pay`"), "{said}: {}", question.text());
+        go_on(&mut talk, &question);
+        let approved = talk.say("yes").ask(&toolrein);
+        assert_eq!(approved.items(), [asks.clone()], "{said}: {}", approved.text());
+        assert_eq!(upstream.requests().len(), 1, "{said}: the model was not asked");
+        go_on(&mut talk, &approved);
+        let answer =
+            json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": approve});
+        let last = talk.add(answer.clone()).ask(&toolrein);
+        assert_eq!(last.said(), "done", "{said}: {}", last.text());
+        let request = upstream.request(1);
+        let names = sent(&upstream, 1);
+        let expected: &[&str] = match chained {
+            true => &["user", "mcp_approval_response"],
+            false => {
+                let asked = ["user", "reasoning:rs_0_0", "mcp_approval_request:mcpr_1"];
+                &[&asked[..], &["assistant", "user", "mcp_approval_response"]].concat()
+            }
+        };
+        assert_eq!(names, expected, "{said}");
+        assert_eq!(input(&request).last(), Some(&answer), "{said}");
+        let previous = if chained { json!("resp_0") } else { Value::Null };
+        assert_eq!(request.json()["previous_response_id"], previous, "{said}");
+        upstream.assert_clean();
+        // The history stays as it was sent.
+        go_on(&mut talk, &last);
+        talk.say("more").ask(&toolrein);
+        if !chained {
+            assert_eq!(input(&upstream.request(2))[..names.len()], input(&request)[..], "{said}");
+        }
+        upstream.assert_clean();
+    }
+}
+
+#[test]
 fn a_blocked_call_that_no_text_can_answer_refuses_the_reply() {
     for stream in BOTH {
         let call = json!({"type": "computer_call", "id": "cu_1", "call_id": "call_a", "status": "completed",
@@ -212,12 +271,13 @@ fn a_call_of_each_kind_goes_out_as_it_was_made_after_an_approval_in_the_conversa
             assert_eq!(upstream.requests().len(), 1, "{name}: the model was not asked");
             assert_eq!(approved.items().len(), 1, "{name}: {}", approved.text());
             let handed = &approved.items()[0];
-            for member in
-                ["type", "name", "namespace", "arguments", "input", "action", "operation", "execution"]
-            {
-                assert_eq!(handed[member], call[member], "{name}: {member} of {handed}");
+            for (member, value) in call.as_object().unwrap() {
+                let is_id = member == "id" || member == "call_id";
+                assert_eq!(handed[member] == *value, !is_id, "{name}: {member} of {handed}");
             }
-            assert_ne!(handed["call_id"], call["call_id"]);
+            let kind = call["id"].as_str().unwrap().split('_').next().unwrap();
+            assert!(handed["id"].as_str().is_some_and(|id| id.starts_with(kind)), "{name}: {handed}");
+            assert_eq!(handed.as_object().unwrap().len(), call.as_object().unwrap().len(), "{name}");
             let result = match output {
                 "shell_call_output" => {
                     json!([{"stdout": "r", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}])
@@ -228,6 +288,7 @@ fn a_call_of_each_kind_goes_out_as_it_was_made_after_an_approval_in_the_conversa
             talk.add(match output {
                 "tool_search_output" => json!({"type": output, "call_id": handed["call_id"], "execution": "client", "tools": []}),
                 "apply_patch_call_output" => json!({"type": output, "call_id": handed["call_id"], "status": "completed", "output": "r"}),
+                "local_shell_call_output" => json!({"type": output, "id": handed["id"], "output": "r"}),
                 _ => json!({"type": output, "call_id": handed["call_id"], "output": result}),
             });
             assert_eq!(talk.ask(&toolrein).said(), "done", "{name}");

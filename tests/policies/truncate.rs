@@ -1,7 +1,9 @@
 //! `truncate`: what the model reads of long, repeated and encoded results, and that it stays the same.
 
+use crate::support::client::post;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
+use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{Form, Talk, in_both_forms, text};
 use serde_json::{Value, json};
@@ -120,4 +122,131 @@ fn an_unread_result_with_which_a_request_was_too_long_is_cut_and_stays_so() {
         assert_eq!(results(&upstream.request(3)), read, "known from now on: nothing is refused again");
         upstream.assert_clean();
     });
+}
+
+/// A request of either API whose model has read `old` results and not these `new` ones.
+fn with_results(responses: bool, stream: bool, old: &[String], new: &[String]) -> Value {
+    let mut items = vec![json!({"role": "user", "content": "q"})];
+    for (group, results) in [("o", old), ("n", new)] {
+        let id = |at: usize| format!("call_{group}{at}");
+        let calls = (0..results.len()).map(|at| match responses {
+            true => json!({"type": "function_call", "call_id": id(at), "name": "search", "arguments": format!("{{\"q\":{at}}}")}),
+            false => json!({"type": "function", "id": id(at), "function": {"name": "search", "arguments": format!("{{\"q\":{at}}}")}}),
+        });
+        let outputs = results.iter().enumerate().map(|(at, result)| match responses {
+            true => json!({"type": "function_call_output", "call_id": id(at), "output": result}),
+            false => json!({"role": "tool", "tool_call_id": id(at), "content": result}),
+        });
+        let calls: Vec<Value> = match responses {
+            true => calls.collect(),
+            false if results.is_empty() => Vec::new(),
+            false => {
+                vec![json!({"role": "assistant", "content": null, "tool_calls": calls.collect::<Vec<_>>()})]
+            }
+        };
+        items.extend(calls.into_iter().chain(outputs));
+    }
+    let function = json!({"name": "search", "parameters": {"type": "object"}});
+    let mut tool = json!({"type": "function", "function": function});
+    if responses {
+        tool = json!({"type": "function", "name": "search", "parameters": {"type": "object"}});
+    }
+    let input = if responses { "input" } else { "messages" };
+    json!({"model": "m", "stream": stream, "tools": [tool], input: items})
+}
+
+/// What the model read as results, in either API.
+fn outputs(request: &Recorded) -> Vec<String> {
+    let body = request.json();
+    let items = body["messages"].as_array().or(body["input"].as_array()).unwrap().iter();
+    let texts = items.filter_map(|item| match item["role"] == "tool" {
+        true => item["content"].as_str(),
+        false => item["output"].as_str(),
+    });
+    texts.map(str::to_owned).collect()
+}
+
+/// A model that takes so many tokens, each four bytes of a request; `says`: what it says of others, whose size is added
+/// for `{}`.
+fn of_window(tokens: usize, says: &'static str) -> Scripted {
+    Scripted::start(move |nth, request| {
+        let sent = request.body.len() / 4;
+        if sent > tokens {
+            let says = says.replace("{}", &sent.to_string());
+            return Reply::error(400, "invalid_request_error", "context_length_exceeded", &says);
+        }
+        match request.json()["input"].is_array() {
+            true => Output::text(nth, "Done.").reply(request),
+            false => text("Done.", request),
+        }
+    })
+}
+
+#[test]
+fn unread_results_that_do_not_fit_are_cut_after_a_refusal_and_stay_so() {
+    const MANY: &str =
+        "This model's maximum context length is 32000 tokens. However, your messages resulted in {} tokens.";
+    const OPENAI: &str = "This model's maximum context length is 8192 tokens. However, your messages resulted in {} tokens. \
+         Please reduce the length of the messages.";
+    const ANTHROPIC: &str = "prompt is too long: {} tokens > 3000 maximum";
+    const NO_NUMBER: &str = "Your input exceeds the context window of this model.";
+    let long = |nth: usize| (0..480).map(|at| format!("{nth} line {at} of many words\n")).collect::<String>();
+    let rows: Vec<Value> = (0..300).map(|at| json!({"n": at, "name": "one name of many"})).collect();
+    let rows = Value::from(rows).to_string();
+    let four = || [long(1), rows.clone(), long(3), "short".to_owned(), long(4)].to_vec();
+    for (window, says, old, new) in [
+        (8_192, OPENAI, vec![], four()),
+        (8_192, OPENAI, vec![long(0)], four()),
+        (8_192, NO_NUMBER, vec![], four()),
+        (3_000, ANTHROPIC, vec![], vec![long(1) + &long(2)[..3_000]]),
+        (32_000, MANY, vec![], (0..40).map(long).collect()),
+    ] {
+        for (responses, stream) in [(false, false), (false, true), (true, false), (true, true)] {
+            let said =
+                format!("{window} {says}, {} results, responses {responses}, stream {stream}", new.len());
+            let upstream = of_window(window, says);
+            let settings = "[policy.truncate]\n[policy.compact]\n[policy.history]\n";
+            let program = Toolrein::before(&upstream, settings);
+            let url = if responses { crate::responses_kit::url(&program) } else { program.chat_url() };
+            let mut body = with_results(responses, stream, &old, &new);
+            let response = post(&url, body.to_string());
+            assert!(
+                response.status == 200 && response.text().contains("Done."),
+                "{said}: {}",
+                response.text()
+            );
+            assert!(
+                response.header("x-toolrein-actions").is_some_and(|it| it.contains("truncate=")),
+                "{said}"
+            );
+            assert_eq!(upstream.requests().len(), 2, "{said}");
+            let read = outputs(&upstream.request(1));
+            for (sent, read) in new.iter().zip(&read[old.len()..]) {
+                assert_eq!(read.contains("[toolrein: cut "), sent != "short", "{said}: {read}");
+                assert!(sent != "short" || read == sent, "{said}: {read}");
+                assert!(*sent != rows || serde_json::from_str::<Value>(read).is_ok(), "{said}: {read}");
+            }
+            // What is known is cut at once, and in the same way.
+            let items = body[if responses { "input" } else { "messages" }].as_array_mut().unwrap();
+            items.push(json!({"role": "assistant", "content": "Done."}));
+            items.push(json!({"role": "user", "content": "And?"}));
+            assert_eq!(post(&url, body.to_string()).status, 200, "{said}");
+            assert_eq!(upstream.requests().len(), 3, "{said}: nothing is refused again");
+            assert_eq!(outputs(&upstream.request(2)), read, "{said}");
+        }
+    }
+}
+
+#[test]
+fn results_that_fit_after_old_ones_are_cleared_stay_whole() {
+    let says =
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in {} tokens.";
+    let long = |nth: usize| (0..300).map(|at| format!("{nth} line {at} of many words\n")).collect::<String>();
+    let upstream = of_window(8_192, says);
+    let program = Toolrein::before(&upstream, "[policy.truncate]\n[policy.compact]\nkeep = 1\n");
+    let old: Vec<String> = (0..6).map(long).collect();
+    let new = [long(10), long(11)];
+    let body = with_results(false, false, &old, &new);
+    assert_eq!(post(&program.chat_url(), body.to_string()).status, 200);
+    assert_eq!(outputs(&upstream.request(1))[6..], new);
 }

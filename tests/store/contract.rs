@@ -245,7 +245,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
 async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
-    let overflow = Overflow { messages: 1, history: Hash(1) };
+    let overflow = Overflow { messages: 1, history: Hash(1), most_chars: None };
     let (model, overflow) = (vec![(Hash(3), evidence(7))], Some((Hash(2), overflow)));
     store.record(News { model, overflow, ..hidden(1, round(7, "x")) });
     wait_for("all to be told", async || server.keys().len() == 3).await;
@@ -514,7 +514,8 @@ mod cases {
     }
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
-        let overflow = |messages: usize| Overflow { messages, history: Hash(messages as u128) };
+        let overflow =
+            |messages: usize| Overflow { messages, history: Hash(messages as u128), most_chars: None };
         let news = (0..100).chain([99, 80]);
         let news =
             news.map(|messages| News { overflow: Some((Hash(3), overflow(messages))), ..News::default() });

@@ -79,8 +79,8 @@ impl Handed<'_> {
             return format!(r#""function_call":{}"#, written(call, "", None));
         }
         let calls = confirmation.calls.iter().enumerate();
-        let calls =
-            calls.map(|(at, call)| written(call, &self.new_id(call, at), numbered.then_some(at as u64)));
+        let calls = calls
+            .map(|(at, call)| written(call, &self.new_id(&call.id(), at), numbered.then_some(at as u64)));
         let calls: Vec<String> = calls.collect();
         format!(r#""tool_calls":[{}]"#, calls.join(","))
     }

@@ -13,11 +13,11 @@ use crate::plan::approval::Confirmation;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-/// A reply with the approved calls, whole or as a stream. The calls are those that were shown, under new ids: the
-/// model's history has the blocked calls under the old ones.
+/// A reply with the approved calls, whole or as a stream. The calls are those that were shown, with the members that the
+/// upstream gave them, under new ids: the model's history has the blocked calls under the old ones.
 pub fn approved(form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {
     let calls = confirmation.calls.iter().enumerate();
-    let output: Vec<Value> = calls.map(|(at, call)| item(call, &handed.new_id(call, at))).collect();
+    let output: Vec<Value> = calls.map(|(at, call)| item(call, at, handed)).collect();
     response(form, &output, handed)
 }
 
@@ -40,7 +40,7 @@ fn response(form: Form, output: &[Value], handed: &Handed<'_>) -> Bytes {
     }
 }
 
-fn item(call: &Assembled, id: &str) -> Value {
+fn item(call: &Assembled, at: usize, handed: &Handed<'_>) -> Value {
     let member = |(key, value): &(Vec<u8>, Vec<u8>)| {
         Some((String::from_utf8(key.clone()).ok()?, serde_json::from_slice(value).ok()?))
     };
@@ -49,7 +49,17 @@ fn item(call: &Assembled, id: &str) -> Value {
     let kind = begun["type"].as_str().and_then(CallKind::of_type).unwrap_or(plain);
     let mut item: Value =
         serde_json::from_slice(&judged_call(kind, call, Some(&begun.to_string().into()))).unwrap_or_default();
-    (item["call_id"], item["status"]) = (id.into(), "completed".into());
+    // The upstream finds an approval request by its id alone, so the request keeps it (see `approval_requests`).
+    if kind == CallKind::McpApproval {
+        return item;
+    }
+    item["call_id"] = handed.new_id(&call.id(), at).into();
+    if let Some(id) = item["id"].as_str().map(|id| handed.new_id(id, at)) {
+        item["id"] = id.into();
+    }
+    if let Some(status) = item.get_mut("status") {
+        *status = "completed".into();
+    }
     item
 }
 

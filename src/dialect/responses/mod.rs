@@ -1,5 +1,6 @@
 //! The dialect of OpenAI's Responses API: the only code that knows its wire format.
 
+mod approval_requests;
 pub mod approved;
 mod flatten;
 mod history;

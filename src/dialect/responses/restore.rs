@@ -1,7 +1,7 @@
 //! Restoring hidden exchanges among the items that the client sends back: each blocked call goes after the item of
 //! its own reply that came before it and that the client was shown; each synthetic result goes after the reply.
 
-use super::item::{Item, ItemKind, parse_item};
+use super::item::{CallKind, Item, ItemKind, parse_item};
 use super::rounds::{Element, read};
 use crate::conversation::message::Content;
 use crate::conversation::request::Request;
@@ -92,8 +92,16 @@ fn is_same(known: &Item, shown: &[u8], item: &Item, body: &[u8]) -> bool {
     }
 }
 
-/// An item without its `id`.
+/// What the item is.
+pub fn kind_of(item: &Bytes) -> ItemKind {
+    parse_item(&mut Scanner::new(item)).map(|item| item.kind).unwrap_or_default()
+}
+
+/// An item without its `id`, where it can do without: an approval request is answered by its id.
 pub fn without_id(item: &Bytes) -> Bytes {
+    if kind_of(item) == ItemKind::Call(CallKind::McpApproval) {
+        return item.clone();
+    }
     let members = members_of(item, Span::new(0, item.len()));
     let mut splices = Splices::default();
     splices.remove_members(&members, |member| member.key.raw(item) == b"id");

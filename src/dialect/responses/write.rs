@@ -1,6 +1,7 @@
 //! The request writer of the Responses API: the bytes of a request in one variant. A pure function of the request, the
 //! plan and the variant; slices of the original wherever nothing changes.
 
+use super::approval_requests::{are_added, once_each};
 use super::flatten::flatten;
 use super::notice::place;
 use super::references::put_back;
@@ -74,6 +75,9 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         put_back(referenced, &mut splices);
     }
     let mut rope = splices.apply(body);
+    if are_added(source, variant) {
+        rope = once_each(&rope.join()).unwrap_or(rope);
+    }
     if variant.repairs.any() {
         rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
     }

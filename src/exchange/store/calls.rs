@@ -66,12 +66,12 @@ fn of_context(nameless: &Releases, context: Hash) -> Releases {
 }
 
 impl Facts {
-    /// Where requests of this history ended that were too long for `model`, in messages, ascending.
-    pub fn known_overflows(&self, transcript: &Transcript<'_>, model: Hash) -> Vec<usize> {
+    /// The requests of this history that were too long for `model`, the shortest first.
+    pub fn known_overflows(&self, transcript: &Transcript<'_>, model: Hash) -> Vec<Overflow> {
         let is_known =
             |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-        let mut known: Vec<usize> = self.overflows.iter().filter(is_known).map(|it| it.messages).collect();
-        known.sort_unstable();
+        let mut known: Vec<Overflow> = self.overflows.iter().filter(is_known).copied().collect();
+        known.sort_unstable_by_key(|overflow| overflow.messages);
         known
     }
 }

@@ -185,13 +185,17 @@ impl Record for Pinned {
 
 impl Record for Overflow {
     fn write(&self) -> Vec<u8> {
-        format!("{}{}", self.history, self.messages).into_bytes()
+        let most_chars = self.most_chars.map(|chars| format!(":{chars}")).unwrap_or_default();
+        format!("{}{}{most_chars}", self.history, self.messages).into_bytes()
     }
 
     fn read(body: &[u8]) -> Option<Self> {
-        let (history, messages) = body.split_at_checked(DIGITS)?;
-        let messages = usize::try_from(parse_number(messages)?).ok()?;
-        Some(Self { messages, history: parse_hash(history)? })
+        let (history, rest) = body.split_at_checked(DIGITS)?;
+        let number = |digits: &[u8]| usize::try_from(parse_number(digits)?).ok();
+        let mut parts = rest.split(|byte| *byte == b':');
+        let messages = number(parts.next()?)?;
+        let most_chars = parts.next().map(|chars| number(chars).ok_or(())).transpose().ok()?;
+        Some(Self { messages, history: parse_hash(history)?, most_chars })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::conversation::message::Role;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use crate::plan::decision::{Decision, Known};
-use crate::wire::json::{decode, decode_bytes, escape_into, unescape};
+use crate::wire::json::{decode, decode_bytes, escape_into, in_one_case, unescape};
 use crate::wire::members::members_of;
 use bytes::Bytes;
 use serde::de::IgnoredAny;
@@ -179,7 +179,7 @@ impl Call {
         let was_named = !self.assembled.name.is_empty();
         let is_other = self.assembled.name != name;
         (self.assembled.name, self.assembled.id) = (name, id);
-        self.assembled.extra = identity(item, data);
+        self.assembled.extra = other_members(item, data);
         was_named && is_other
     }
 
@@ -211,15 +211,22 @@ impl Call {
     }
 }
 
-/// The members beside the name that say which tool a call is for: an approved call is handed out with them.
-fn identity(item: &Item, data: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    const MEMBERS: [&[u8]; 4] = [b"type", b"namespace", b"execution", b"server_label"];
+/// The members beside the call's own id, name and arguments: an approved call is handed out with them. None that a reader
+/// of JSON could take for the arguments, which a person was shown.
+fn other_members(item: &Item, data: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    const SHOWN: [&[u8]; 7] =
+        [b"call_id", b"name", b"arguments", b"input", b"action", b"actions", b"operation"];
+    const EXACT: [&[u8]; 7] =
+        [b"type", b"id", b"namespace", b"execution", b"server_label", b"environment", b"status"];
     let members = members_of(data, item.span);
-    let known = members.iter().filter_map(|member| {
+    let others = members.iter().filter_map(|member| {
         let key = decode_bytes(member.key, data);
-        MEMBERS.contains(&&*key).then(|| (key.into_owned(), member.value.of(data).to_vec()))
+        let folded = in_one_case(&key);
+        let is_other_spelling = EXACT.contains(&&*folded) && folded != key;
+        let is_left_out = SHOWN.contains(&&*folded) || is_other_spelling;
+        (!is_left_out).then(|| (key.clone().into_owned(), member.value.of(data).to_vec()))
     });
-    known.collect()
+    others.collect()
 }
 
 impl OutItem {

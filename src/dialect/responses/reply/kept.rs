@@ -8,7 +8,8 @@ use crate::conversation::request::Request;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::history::{Known, continued_by};
 use crate::dialect::responses::in_conversation;
-use crate::dialect::responses::restore::without_id;
+use crate::dialect::responses::item::{CallKind, ItemKind};
+use crate::dialect::responses::restore::{kind_of, without_id};
 use bytes::Bytes;
 
 /// What is known of the replies of one client request as the upstream keeps them.
@@ -86,7 +87,11 @@ impl<J: CallJudge> ReplyJudge<J> {
                 Some(before) => (before.id.clone(), before.owed.clone()),
                 None => continued_by(request, body),
             };
-            owed.extend(present.iter().map(without_id));
+            owed.extend(present.iter().map(|item| {
+                // The client answers it by its `id`.
+                let is_shell = kind_of(item) == ItemKind::Call(CallKind::LocalShell);
+                if is_shell { item.clone() } else { without_id(item) }
+            }));
             (id, owed)
         };
         let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(present).collect();

@@ -47,7 +47,8 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&question());
     comes_back(&Confirmation { extends: [false, true, false], ..question() });
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
-    comes_back(&Overflow { messages: 40, history: Hash(4) });
+    comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: None });
+    comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: Some(900) });
     comes_back(&SeenMarker);
     comes_back(&SentExchanges { history: Hash(6), rounds: 7 });
     comes_back(&Stop { what: Stopped::Conversation, id: "talk 1".to_owned() });
