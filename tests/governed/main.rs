@@ -34,6 +34,7 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod odd_replies;
 mod parallel;
 mod placeholders;
 mod recording;

@@ -7,10 +7,16 @@ use super::message::parse_part;
 use crate::conversation::call::ToolCall;
 use crate::conversation::message::Content;
 use crate::dialect::content::parse_content;
+use crate::dialect::stray::CallSigns;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
 use crate::wire::members::{Member, SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
 use memchr::memmem;
+use serde_json::{Map, Value, json};
+
+/// The signs of calls of chat completions outside of the list of choices: a reply that holds some within another.
+pub const CALLS: CallSigns =
+    CallSigns { words: &["tool_calls\"", "function_call\""], is_call: is_reply_with_calls };
 
 /// The number of members that an object of a reply has at most providers.
 const MEMBERS: usize = 10;
@@ -127,6 +133,8 @@ impl Reply {
                 other => {
                     let value = scanner.skip_kind(kind)?.of(text);
                     reader.ambiguous |= may_be_read_as(other, value, &[b"choices"]);
+                    // An envelope: some clients and gateways take the reply out of it.
+                    reader.ambiguous |= matches!(kind, Kind::Object | Kind::Array) && CALLS.are_in(value);
                 }
             }
             reader.add(&mut reply.members, Member { key, value: Span::new(start, scanner.at()) })?;
@@ -198,6 +206,13 @@ pub fn may_be_reply(text: &[u8]) -> bool {
     // Every text in UTF-16 contains a byte 0.
     let folded = in_one_case(text);
     ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(&folded, sign.as_bytes()).is_some())
+}
+
+/// Whether an object with these members is a reply, or a chunk of one, that holds calls.
+fn is_reply_with_calls(members: &Map<String, Value>) -> bool {
+    let lists = members.iter().filter(|(key, _)| *in_one_case(key.as_bytes()) == *b"choices");
+    let mut replies = lists.map(|(_, choices)| json!({ "choices": choices }).to_string());
+    replies.any(|reply| Reply::parse(reply.as_bytes()).map_or(true, |reply| reply.may_hold_calls()))
 }
 
 fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
@@ -391,6 +406,30 @@ mod tests {
             assert_eq!(choice.delta.calls.len(), 1, "{name}");
             assert_eq!(choice.finish.unwrap().raw(body.as_bytes()), b"tool_calls");
             assert!(reply.usage.is_some() && choice.member(body.as_bytes(), name.as_bytes()).is_some());
+        }
+    }
+
+    #[test]
+    fn a_reply_with_calls_within_another_object_may_hold_calls() {
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f"}}]}}]}"#;
+        for body in [
+            format!(r#"{{"data":{call}}}"#),
+            format!(r#"{{"code":0,"result":{{"reply":[{call}]}}}}"#),
+            format!(r#"{{"choices":[],"response":{call}}}"#),
+            format!(r#"{{"data":{}}}"#, call.replace("choices", "Choices")),
+            format!(
+                r#"{{"data":{}}}"#,
+                call.replace("choices", "ch\\u006fices").replace("tool_", "t\\u006fol_")
+            ),
+        ] {
+            assert!(Reply::parse(body.as_bytes()).unwrap().may_hold_calls(), "{body}");
+        }
+        for body in [
+            r#"{"data":{"choices":[{"delta":{"content":"t","tool_calls":[]}}]}}"#,
+            r#"{"request":{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}]},"choices":[]}"#,
+            r#"{"choices":[{"delta":{"content":"t"}}],"meta":{"choices":3,"note":"\"tool_calls\""}}"#,
+        ] {
+            assert!(!Reply::parse(body.as_bytes()).unwrap().may_hold_calls(), "{body}");
         }
     }
 

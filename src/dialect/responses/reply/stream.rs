@@ -5,7 +5,7 @@ use super::event::{Class, Event, Index};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
 use super::owner::{Added, Owner};
-use super::stray::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
+use super::unread::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
 use crate::conversation::call::Arguments;
