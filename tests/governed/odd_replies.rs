@@ -2,9 +2,12 @@
 //! an envelope, in events that name no item, in items of no known type, in JSON within a string. Where a policy forbids the
 //! tool, no such call reaches the client; what holds no call passes byte for byte.
 
+use crate::responses_kit::{Talk, tool, url};
+use crate::support::client::post;
 use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
-use crate::support::scripted::Scripted;
+use crate::support::responses::{Output, event};
+use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{GENEROUS, chat, question};
 use serde_json::{Value, json};
 
@@ -89,5 +92,125 @@ fn a_whole_reply_in_an_envelope_hands_out_no_forbidden_call() {
     }
 }
 
+fn talk(stream: bool) -> Value {
+    Talk::new(stream).with_tools(json!([tool("f"), tool("g")])).body
+}
+
 /// What the client of the Responses API gets for this reply of the upstream; later ones are texts.
+fn responses_with(settings: &str, reply: &Reply, request: &Value) -> (String, Vec<Value>) {
+    let (reply, body) = (reply.clone(), request.clone());
+    let upstream = Scripted::start(move |nth, _| match (nth, body["stream"] == true) {
+        (0, _) => reply.clone(),
+        (_, true) => Reply::stream(Output::text(1, "fine").events(&body).iter().map(event)),
+        (_, false) => Reply::json(200, &Output::text(1, "fine").whole(&body)),
+    });
+    let toolrein = Toolrein::before(&upstream, settings);
+    let text = post(&url(&toolrein), request.to_string()).text();
+    (text, upstream.requests().iter().map(Recorded::json).collect())
+}
+
 /// The events of a reply with one call of `name`, whose argument events `change` may change.
+fn events_with(name: &str, change: &dyn Fn(&mut Value)) -> Vec<Value> {
+    let mut events = Output::calls(0, &[("c9", name, SECRET)]).events(&talk(true));
+    let pieces =
+        events.iter_mut().filter(|event| event["delta"].is_string() || event["arguments"].is_string());
+    pieces.for_each(change);
+    events
+}
+
+fn without(event: &mut Value, members: &[&str]) {
+    for member in members {
+        event.as_object_mut().unwrap().remove(*member);
+    }
+}
+
+type Change = fn(&mut Value);
+
+const CHANGES: [(&str, Change); 8] = [
+    ("another id and no index", |event| {
+        event["item_id"] = "zz".into();
+        without(event, &["output_index"]);
+    }),
+    ("ids that change and no index", |event| {
+        event["item_id"] = event["sequence_number"].to_string().into();
+        without(event, &["output_index"]);
+    }),
+    ("another index and another id", |event| {
+        event["item_id"] = "zz".into();
+        event["output_index"] = 7.into();
+    }),
+    ("the id of the call alone", |event| {
+        event["call_id"] = "call_c9".into();
+        without(event, &["item_id", "output_index"]);
+    }),
+    ("the name and no sign", |event| {
+        event["name"] = "g".into();
+        without(event, &["item_id", "output_index"]);
+    }),
+    ("no sign", |event| without(event, &["item_id", "output_index"])),
+    ("of a custom tool", |event| {
+        let kind = if event["delta"].is_string() { "delta" } else { "done" };
+        event["type"] = format!("response.custom_tool_call_input.{kind}").into();
+        event["item_id"] = "zz".into();
+        event["output_index"] = 7.into();
+    }),
+    ("of a tool of an MCP server", |event| {
+        let kind = if event["delta"].is_string() { "delta" } else { "done" };
+        event["type"] = format!("response.mcp_call_arguments.{kind}").into();
+        event["item_id"] = "zz".into();
+        event["output_index"] = 7.into();
+    }),
+];
+
+#[test]
+fn events_with_arguments_that_fit_no_item_go_to_no_client_beside_a_call_that_is_blocked() {
+    for (what, change) in CHANGES {
+        let events = events_with("g", &change);
+        let last = events.len() - 1;
+        for (order, events) in [
+            ("in order", events.clone()),
+            ("after the item", {
+                let (mut late, mut rest): (Vec<Value>, Vec<Value>) = events[..last]
+                    .iter()
+                    .cloned()
+                    .partition(|event| event["delta"].is_string() || event["arguments"].is_string());
+                rest.append(&mut late);
+                rest.push(events[last].clone());
+                rest
+            }),
+        ] {
+            let sent: String = events.iter().map(event).collect();
+            let (text, requests) = responses_with(FORBIDS_G, &Reply::stream([sent]), &talk(true));
+            assert!(!text.contains("secret"), "{what}, {order}: {text}");
+            assert!(text.contains("fine") || text.contains("reply_unjudged"), "{what}, {order}: {text}");
+            assert!(requests.len() < 3, "{what}, {order}");
+        }
+    }
+}
+
+#[test]
+fn an_event_that_names_a_forbidden_tool_is_a_call_of_it_without_any_item() {
+    let message = Output::text(0, "Hi.").events(&talk(true));
+    let item_id = message[2]["item"]["id"].clone();
+    for (id, index) in [(json!("fc_c9"), json!(4)), (item_id, json!(0)), (Value::Null, Value::Null)] {
+        let end = json!({"type": "response.function_call_arguments.done", "item_id": id, "output_index": index,
+            "name": "g", "arguments": SECRET, "sequence_number": 3});
+        let mut events = message.clone();
+        events.insert(3, end);
+        let sent: String = events.iter().map(event).collect();
+        let (text, _) = responses_with(FORBIDS_G, &Reply::stream([sent]), &talk(true));
+        assert!(!text.contains("secret"), "{id} {index}: {text}");
+    }
+}
+
+#[test]
+fn a_call_whose_events_have_other_signs_than_its_item_passes_as_it_came_if_its_tool_is_allowed() {
+    for (what, change) in CHANGES.iter().filter(|(what, _)| *what != "the name and no sign") {
+        let events = events_with("f", change);
+        let sent: String = events.iter().map(event).collect();
+        for settings in [FORBIDS_G, GENEROUS] {
+            let (text, _) = responses_with(settings, &Reply::stream([sent.as_str()]), &talk(true));
+            assert_eq!(text, sent, "{what} {settings}");
+        }
+    }
+}
