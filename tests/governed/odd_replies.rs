@@ -92,6 +92,26 @@ fn a_whole_reply_in_an_envelope_hands_out_no_forbidden_call() {
     }
 }
 
+#[test]
+fn an_empty_list_in_a_stream_is_a_heartbeat() {
+    for list in ["[]", "[ ]"] {
+        let beat = format!("data: {list}\n\n");
+        let sent = format!("{beat}{}{beat}{}{DONE}", text_chunk(), framed(&[chunk("delta", "f")]));
+        let (text, _) = chat_with(FORBIDS_G, &Reply::stream([sent.as_str()]), true);
+        assert_eq!(text, sent);
+        let talk = talk(true);
+        let events: Vec<String> =
+            Output::calls(0, &[("a", "f", "{}")]).events(&talk).iter().map(event).collect();
+        let sent = beat.clone() + &events.join(&beat) + &beat;
+        let (text, _) = responses_with(FORBIDS_G, &Reply::stream([sent.as_str()]), &talk);
+        assert_eq!(text, sent);
+    }
+}
+
+fn framed(data: &[Value]) -> String {
+    data.iter().map(|data| format!("data: {data}\n\n")).collect()
+}
+
 fn talk(stream: bool) -> Value {
     Talk::new(stream).with_tools(json!([tool("f"), tool("g")])).body
 }

@@ -5,7 +5,7 @@ use super::other_form::{error_data, stream_of, whole_of};
 use super::{Form, Limits, Unjudged};
 use crate::dialect::chat::completion::{self as wire, CALLS, Reply, may_be_reply};
 use crate::dialect::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
-use crate::dialect::lines::{hides_lines, single_events};
+use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use crate::wire::body::{Fault, Span};
 use crate::wire::sse::{Piece, Splitter, other_lines, parse_fields, write_event};
 use bytes::Bytes;
@@ -313,7 +313,8 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
 }
 
-/// Whether data is neither an object nor a list for any parser: some servers send such text as a keep-alive.
+/// Whether data is neither an object nor a list with anything in it for any parser: some servers send such text as a
+/// keep-alive.
 fn is_word(data: &[u8]) -> bool {
-    !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
+    is_empty_list(data) || (!data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data))
 }

@@ -11,7 +11,7 @@ use super::{Phase, ReplyJudge, Unjudged};
 use crate::dialect::error::friendly::{friendly_event, friendly_text_event};
 use crate::dialect::error::{UpstreamError, parse_event};
 use crate::dialect::judge::CallJudge;
-use crate::dialect::lines::{hides_lines, single_events};
+use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use crate::dialect::reply::{Form, Refusal};
 use crate::dialect::responses::item::{Item, ItemKind};
 use crate::wire::json::decode;
@@ -86,7 +86,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                 return events.into_iter().for_each(|raw| self.event(raw, now_ms, out));
             }
             // Some servers send such words as a keep-alive.
-            let is_word = !data.iter().any(|byte| matches!(byte, b'{' | b'['));
+            let is_word = is_empty_list(&data) || !data.iter().any(|byte| matches!(byte, b'{' | b'['));
             if is_word {
                 return match error {
                     Some(error) => self.text_of_error(raw, error, out),
