@@ -8,7 +8,7 @@ use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
 use crate::support::responses::{Output, event};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::talk::{GENEROUS, chat, question};
+use crate::talk::{BOTH, GENEROUS, chat, question};
 use serde_json::{Value, json};
 
 const FORBIDS_G: &str = "[policy.allow]\nexcept = [\"g\"]\n";
@@ -77,13 +77,25 @@ fn what_some_client_may_read_as_a_call_passes_and_is_counted_where_no_policy_res
 }
 
 #[test]
-fn a_whole_reply_in_an_envelope_hands_out_no_forbidden_call() {
+fn a_whole_reply_in_an_envelope_or_with_json_in_strings_hands_out_no_forbidden_call() {
     let whole = chunk("message", "g");
+    let function = json!({"name": "g", "arguments": SECRET});
+    let with = |message: Value| {
+        let mut whole = whole.clone();
+        whole["choices"][0]["message"] = message;
+        whole
+    };
+    let calls = whole["choices"][0]["message"]["tool_calls"].to_string();
     for body in [
         json!({"data": whole}),
         json!({"code": 0, "message": "ok", "data": whole}),
         json!({"result": whole}),
         json!({"response": [whole]}),
+        with(json!({"role": "assistant", "tool_calls": calls})),
+        with(json!({"role": "assistant", "function_call": function.to_string()})),
+        with(
+            json!({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function.to_string()}]}),
+        ),
     ] {
         let (text, _) = chat_with(FORBIDS_G, &Reply::json(200, &body), false);
         assert!(!text.contains("secret") && text.contains("reply_unjudged"), "{body}: {text}");
@@ -231,6 +243,53 @@ fn a_call_whose_events_have_other_signs_than_its_item_passes_as_it_came_if_its_t
         for settings in [FORBIDS_G, GENEROUS] {
             let (text, _) = responses_with(settings, &Reply::stream([sent.as_str()]), &talk(true));
             assert_eq!(text, sent, "{what} {settings}");
+        }
+    }
+}
+
+#[test]
+fn an_item_of_no_known_type_that_has_a_name_and_arguments_is_a_call() {
+    let call = |name: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": name, "arguments": SECRET, "status": "completed"});
+    let changes: [Change; 4] = [
+        |item| without(item, &["type"]),
+        |item| item["type"] = "tool_call".into(),
+        |item| item["type"] = "Function_Call".into(),
+        |item| item["type"] = "acme:tool_call".into(),
+    ];
+    for change in changes {
+        for stream in BOTH {
+            let reply = |name: &str| {
+                let mut item = call(name);
+                change(&mut item);
+                let request = talk(stream);
+                let mut whole = Output::text(0, "Hi.").whole(&request);
+                whole["output"] = json!([item]);
+                if !stream {
+                    return (Reply::json(200, &whole), whole.to_string());
+                }
+                let first = Output::text(0, "Hi.").events(&request)[0].clone();
+                let events = [
+                    first,
+                    json!({"type": "response.output_item.done", "output_index": 0, "item": item, "sequence_number": 1}),
+                    json!({"type": "response.completed", "response": whole, "sequence_number": 2}),
+                ];
+                let sent: String = events.iter().map(event).collect();
+                (Reply::stream([sent.as_str()]), sent)
+            };
+            let (forbidden, sent) = reply("g");
+            let (text, requests) = responses_with(FORBIDS_G, &forbidden, &talk(stream));
+            assert!(!text.contains("secret") && text.contains("fine"), "{sent}: {text}");
+            assert_eq!(requests.len(), 2, "{sent}");
+            let again = requests[1]["input"].as_array().unwrap();
+            let is_call = |item: &&Value| item["type"] == "function_call" && item["call_id"] == "c1";
+            assert_eq!(
+                again.iter().filter(is_call).count(),
+                1,
+                "the model reads a call of a known type: {again:?}"
+            );
+            let (allowed, sent) = reply("f");
+            let (text, _) = responses_with(FORBIDS_G, &allowed, &talk(stream));
+            assert_eq!(text, sent);
         }
     }
 }

@@ -4,13 +4,15 @@
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
 use super::message::parse_part;
-use crate::conversation::call::ToolCall;
+use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Content;
 use crate::dialect::content::parse_content;
 use crate::dialect::stray::CallSigns;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
+use crate::wire::members::{
+    Member, SeenMembers, differs_in_case, may_be_read_as, may_be_text_of, members_of, string_or_skip,
+};
 use memchr::memmem;
 use serde_json::{Map, Value, json};
 
@@ -224,6 +226,17 @@ pub fn is_named(key: Str, text: &[u8], name: &[u8]) -> bool {
     if key.escaped { *decode_bytes(key, text) == *name } else { key.raw(text) == name }
 }
 
+/// Whether the function of a call is JSON in a string.
+fn holds_call_in_text(call: &ToolCall, text: &[u8]) -> bool {
+    let is_it = |member: &Member| {
+        let key = decode_bytes(member.key, text);
+        may_be_text_of(&key, member.value.of(text), &[b"function", b"custom"])
+    };
+    call.name.is_none()
+        && call.arguments == Arguments::Absent
+        && members_of(text, call.span).iter().any(is_it)
+}
+
 fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> {
     let mut usage = None;
     scanner.object()?;
@@ -346,13 +359,15 @@ impl Reader {
                     self.ambiguous |= seen.once(0).is_err();
                     self.calls(scanner, &mut delta.calls)?;
                 }
-                b"function_call" if kind != Kind::Array => {
+                b"function_call" if !matches!(kind, Kind::Array | Kind::String) => {
                     self.ambiguous |= seen.once(1).is_err();
                     delta.calls.extend(parse_legacy_call(scanner)?);
                 }
                 other => {
                     let value = scanner.skip_kind(kind)?.of(scanner.text());
-                    self.ambiguous |= may_be_read_as(other, value, &[b"tool_calls", b"function_call"]);
+                    let names: [&[u8]; 2] = [b"tool_calls", b"function_call"];
+                    self.ambiguous |= may_be_read_as(other, value, &names);
+                    self.ambiguous |= may_be_text_of(other, value, &names);
                 }
             }
             self.add(&mut delta.members, Member { key, value: Span::new(value_start, scanner.at()) })?;
@@ -365,6 +380,7 @@ impl Reader {
         scanner.array()?;
         while scanner.element()? {
             let call = parse_call(scanner)?;
+            self.ambiguous |= holds_call_in_text(&call, scanner.text());
             self.add(calls, call)?;
             if calls.len() > MOST_CALLS {
                 return Err(Fault::Crowded);
@@ -430,6 +446,27 @@ mod tests {
             r#"{"choices":[{"delta":{"content":"t"}}],"meta":{"choices":3,"note":"\"tool_calls\""}}"#,
         ] {
             assert!(!Reply::parse(body.as_bytes()).unwrap().may_hold_calls(), "{body}");
+        }
+    }
+
+    #[test]
+    fn calls_that_are_json_in_a_string_may_be_calls() {
+        let delta = |members: &str| format!(r#"{{"choices":[{{"delta":{{{members}}}}}]}}"#);
+        for members in [
+            r#""tool_calls":"[{\"id\":\"a\",\"function\":{\"name\":\"f\"}}]""#,
+            r#""function_call":" {\"name\":\"f\"}""#,
+            r#""tool_calls":[{"id":"a","function":"{\"name\":\"f\"}"}]"#,
+            r#""Tool_Calls":"[{\u0022id\u0022:\u0022a\u0022}]""#,
+        ] {
+            assert!(Reply::parse(delta(members).as_bytes()).unwrap().may_hold_calls(), "{members}");
+        }
+        for members in [
+            r#""tool_calls":"[]","function_call":"""#,
+            r#""content":"[{\"name\":\"f\"}]""#,
+            r#""tool_calls":"none""#,
+            r#""tool_calls":[{"index":0}]"#,
+        ] {
+            assert!(!Reply::parse(delta(members).as_bytes()).unwrap().may_hold_calls(), "{members}");
         }
     }
 

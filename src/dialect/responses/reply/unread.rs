@@ -2,7 +2,7 @@
 //! calls cannot be judged in their place.
 
 use super::event::Event;
-use crate::dialect::responses::item::{Item, ItemKind, parse_item};
+use crate::dialect::responses::item::{Item, parse_item};
 use crate::dialect::stray::CallSigns;
 use crate::wire::body::Scanner;
 use crate::wire::json::{decode_bytes, in_one_case};
@@ -12,19 +12,22 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 
 /// The signs of calls of the Responses API.
-const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\""], is_call };
+const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };
 
 /// Whether a client may read a call from the event.
 pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
-    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
-    let of_item = event.item.as_ref().is_some_and(is_call);
+    let of_item = event.item.as_ref().is_some_and(Item::may_be_call);
     // The response repeats the request too, which may say anything.
     let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
     let in_response = event.response.is_some_and(|response| {
         members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
             let text = output.value.of(data);
             let mark = |word: &[u8]| find(text, word).is_some();
-            mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+            mark(b"_call\"")
+                || mark(b"call_id\"")
+                || mark(b"arguments\"")
+                || mark(b"mcp_approval_request")
+                || mark(b"\\u")
         })
     });
     event.ambiguous || of_item || in_response || event.is_of_call(data)
@@ -65,9 +68,9 @@ fn has_unread_call(event: &Event, data: &[u8]) -> bool {
 fn is_call(members: &Map<String, Value>) -> bool {
     let named = |name: &'static str| members.get(name).map(|value| (name, value));
     let item: HashMap<&str, &Value> =
-        ["type", "execution"].into_iter().filter_map(named).collect();
+        ["type", "execution", "name", "call_id"].into_iter().filter_map(named).collect();
     let item = serde_json::to_vec(&item).unwrap_or_default();
-    parse_item(&mut Scanner::new(&item)).is_ok_and(|item| matches!(item.kind, ItemKind::Call(_)))
+    parse_item(&mut Scanner::new(&item)).is_ok_and(|item| item.may_be_call())
 }
 
 #[cfg(test)]
