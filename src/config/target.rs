@@ -199,7 +199,7 @@ mod tests {
     fn the_address_of_a_proxy_is_shown_without_its_credentials() {
         for (text, expected) in [
             ("http://proxy:3128", Ok("http://proxy:3128")),
-            ("https://ann:s3cret@proxy.example/", Ok("https://***@proxy.example/")),
+            ("https://ann:s3cret@proxy.example/", Ok("https://***@proxy.example")),
             ("proxy:3128", Err("expected \"auto\", \"none\" or an address")),
             ("socks5://proxy:1080", Err("SOCKS is not spoken")),
             ("http://", Err("with a host")),

@@ -202,7 +202,7 @@ mod tests {
     fn the_value_of_a_variable_is_not_expanded_again() {
         let of = |_: &str| Some("${HOST}".to_owned());
         assert_eq!(expanded("${A}", Some(&of)).unwrap(), "${HOST}");
-        assert!(expanded("${A:-x}", None).unwrap_err().contains("no variables"));
+        assert!(expanded("${A:-x}", None).unwrap_err().contains("named at the start"));
     }
 
     #[test]

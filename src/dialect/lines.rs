@@ -11,9 +11,15 @@ pub fn single_events(raw: &Bytes, reads: impl Fn(&[u8]) -> bool) -> Option<Vec<B
     let events = data_lines(raw);
     let stands_alone = |event: &Bytes| {
         let data = parse_fields(event).data;
-        data.starts_with(b"[DONE]") || reads(&data)
+        data.starts_with(b"[DONE]") || is_empty_list(&data) || reads(&data)
     };
     (events.len() > 1 && events.iter().all(stands_alone)).then_some(events)
+}
+
+/// Whether the data of an event is an empty list, which some servers send as a keep-alive: it holds no call for any client.
+pub fn is_empty_list(data: &[u8]) -> bool {
+    let inside = data.trim_ascii().strip_prefix(b"[").and_then(|data| data.strip_suffix(b"]"));
+    inside.is_some_and(|inside| inside.trim_ascii().is_empty())
 }
 
 /// Characters that some clients take for a line end and others do not: Python's `str.splitlines` splits there.
@@ -63,4 +69,19 @@ fn trimmed<'a>(mut text: &'a [u8], signs: &[&str]) -> &'a [u8] {
 /// Data from several lines, in one. Positions in it stay the same.
 pub fn one_line(data: &[u8]) -> Bytes {
     data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_is_one_however_it_is_spaced() {
+        for data in ["[]", " [ ]\t", "[\n]"] {
+            assert!(is_empty_list(data.as_bytes()), "{data:?}");
+        }
+        for data in ["", "[", "]", "[0]", "[[]]", "[{}]", "{}", "[DONE]", "[]{}", "[],[]"] {
+            assert!(!is_empty_list(data.as_bytes()), "{data:?}");
+        }
+    }
 }

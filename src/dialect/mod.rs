@@ -24,6 +24,7 @@ pub mod reply;
 pub mod responses;
 pub mod short;
 pub mod stored;
+pub mod stray;
 pub mod summary;
 pub mod usage;
 pub mod usage_sum;

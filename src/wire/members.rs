@@ -1,7 +1,8 @@
 //! JSON object members on which parsers differ: names that occur twice, names in another case, values of another kind.
 
 use super::body::{Fault, Kind, Scanner, Span, Str};
-use super::json::in_one_case;
+use super::json::{in_one_case, unescape};
+use serde_json::Value;
 
 /// One member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,22 @@ pub fn may_be_read_as(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
         _ => false,
     };
     holds_anything && (names.contains(&key) || differs_in_case(key, names))
+}
+
+/// Whether a member called `key` may be one of `names` whose value was written as JSON in a string: a tolerant client reads
+/// it. An empty object or list holds nothing.
+pub fn may_be_text_of(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
+    let Some(text) = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")) else {
+        return false;
+    };
+    if !names.contains(&key) && !differs_in_case(key, names) {
+        return false;
+    }
+    match serde_json::from_str(&unescape(text)) {
+        Ok(Value::Object(members)) => !members.is_empty(),
+        Ok(Value::Array(items)) => !items.is_empty(),
+        _ => false,
+    }
 }
 
 /// Whether `key` is one of `names` but for the case of its letters.

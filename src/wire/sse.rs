@@ -223,6 +223,16 @@ fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     Some((name, Span::new(at + colon + 1 + space, end)))
 }
 
+/// The lines of an event that are no part of its data.
+pub fn other_lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let text = event.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event);
+    let is_bare = text.trim_ascii_start().first() == Some(&b'{');
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r')).filter(move |_| !is_bare);
+    lines.filter(|line| {
+        !parse_line(line, 0, line.len()).is_some_and(|(name, _)| matches!(name, b"data" | b"error"))
+    })
+}
+
 /// An event cut into parts that have one data line each; what is between two of them goes with the former.
 pub fn data_lines(event: &Bytes) -> Vec<Bytes> {
     let mut starts = Vec::new();
@@ -374,6 +384,18 @@ mod tests {
                 assert_eq!(place.of(event.as_bytes()), data.as_bytes());
             }
         }
+    }
+
+    #[test]
+    fn the_other_lines_of_an_event_are_those_that_are_no_data() {
+        let others = |event: &'static str| -> Vec<&str> {
+            let lines = other_lines(event.as_bytes()).map(|line| std::str::from_utf8(line).unwrap());
+            lines.filter(|line| !line.is_empty()).collect()
+        };
+        assert_eq!(others("\u{feff}data: a\n data:b\r\n{c}\nerror: d\n\n"), [""; 0]);
+        assert_eq!(others("{\n\"a\": 1\n}\n"), [""; 0]);
+        let odd = ["Data: a", "data : b", ": c", "[d]", "id: e"];
+        assert_eq!(others("Data: a\ndata : b\n: c\r[d]\ndata: x\nid: e\n\n"), odd);
     }
 
     #[test]

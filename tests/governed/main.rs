@@ -35,6 +35,7 @@ mod live;
 mod logs;
 mod modes;
 mod nameless;
+mod odd_replies;
 mod parallel;
 mod placeholders;
 mod recording;

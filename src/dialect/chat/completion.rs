@@ -4,13 +4,21 @@
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
 use super::message::parse_part;
-use crate::conversation::call::ToolCall;
+use crate::conversation::call::{Arguments, ToolCall};
 use crate::conversation::message::Content;
 use crate::dialect::content::parse_content;
+use crate::dialect::stray::CallSigns;
 use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
 use crate::wire::json::{decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
+use crate::wire::members::{
+    Member, SeenMembers, differs_in_case, may_be_read_as, may_be_text_of, members_of, string_or_skip,
+};
 use memchr::memmem;
+use serde_json::{Map, Value, json};
+
+/// The signs of calls of chat completions outside of the list of choices: a reply that holds some within another.
+pub const CALLS: CallSigns =
+    CallSigns { words: &["tool_calls\"", "function_call\""], is_call: is_reply_with_calls };
 
 /// The number of members that an object of a reply has at most providers.
 const MEMBERS: usize = 10;
@@ -127,6 +135,8 @@ impl Reply {
                 other => {
                     let value = scanner.skip_kind(kind)?.of(text);
                     reader.ambiguous |= may_be_read_as(other, value, &[b"choices"]);
+                    // An envelope: some clients and gateways take the reply out of it.
+                    reader.ambiguous |= matches!(kind, Kind::Object | Kind::Array) && CALLS.are_in(value);
                 }
             }
             reader.add(&mut reply.members, Member { key, value: Span::new(start, scanner.at()) })?;
@@ -200,6 +210,13 @@ pub fn may_be_reply(text: &[u8]) -> bool {
     ["choices", "\\u", "\0"].iter().any(|sign| memmem::find(&folded, sign.as_bytes()).is_some())
 }
 
+/// Whether an object with these members is a reply, or a chunk of one, that holds calls.
+fn is_reply_with_calls(members: &Map<String, Value>) -> bool {
+    let lists = members.iter().filter(|(key, _)| *in_one_case(key.as_bytes()) == *b"choices");
+    let mut replies = lists.map(|(_, choices)| json!({ "choices": choices }).to_string());
+    replies.any(|reply| Reply::parse(reply.as_bytes()).map_or(true, |reply| reply.may_hold_calls()))
+}
+
 fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Member> {
     members.iter().find(|member| is_named(member.key, text, name))
 }
@@ -207,6 +224,17 @@ fn find<'a>(members: &'a [Member], text: &[u8], name: &[u8]) -> Option<&'a Membe
 /// Whether the name `key`, read from `text`, is `name`, with or without escapes.
 pub fn is_named(key: Str, text: &[u8], name: &[u8]) -> bool {
     if key.escaped { *decode_bytes(key, text) == *name } else { key.raw(text) == name }
+}
+
+/// Whether the function of a call is JSON in a string.
+fn holds_call_in_text(call: &ToolCall, text: &[u8]) -> bool {
+    let is_it = |member: &Member| {
+        let key = decode_bytes(member.key, text);
+        may_be_text_of(&key, member.value.of(text), &[b"function", b"custom"])
+    };
+    call.name.is_none()
+        && call.arguments == Arguments::Absent
+        && members_of(text, call.span).iter().any(is_it)
 }
 
 fn parse_usage_within(scanner: &mut Scanner<'_>) -> Result<Option<Span>, Fault> {
@@ -331,13 +359,15 @@ impl Reader {
                     self.ambiguous |= seen.once(0).is_err();
                     self.calls(scanner, &mut delta.calls)?;
                 }
-                b"function_call" if kind != Kind::Array => {
+                b"function_call" if !matches!(kind, Kind::Array | Kind::String) => {
                     self.ambiguous |= seen.once(1).is_err();
                     delta.calls.extend(parse_legacy_call(scanner)?);
                 }
                 other => {
                     let value = scanner.skip_kind(kind)?.of(scanner.text());
-                    self.ambiguous |= may_be_read_as(other, value, &[b"tool_calls", b"function_call"]);
+                    let names: [&[u8]; 2] = [b"tool_calls", b"function_call"];
+                    self.ambiguous |= may_be_read_as(other, value, &names);
+                    self.ambiguous |= may_be_text_of(other, value, &names);
                 }
             }
             self.add(&mut delta.members, Member { key, value: Span::new(value_start, scanner.at()) })?;
@@ -350,6 +380,7 @@ impl Reader {
         scanner.array()?;
         while scanner.element()? {
             let call = parse_call(scanner)?;
+            self.ambiguous |= holds_call_in_text(&call, scanner.text());
             self.add(calls, call)?;
             if calls.len() > MOST_CALLS {
                 return Err(Fault::Crowded);
@@ -391,6 +422,51 @@ mod tests {
             assert_eq!(choice.delta.calls.len(), 1, "{name}");
             assert_eq!(choice.finish.unwrap().raw(body.as_bytes()), b"tool_calls");
             assert!(reply.usage.is_some() && choice.member(body.as_bytes(), name.as_bytes()).is_some());
+        }
+    }
+
+    #[test]
+    fn a_reply_with_calls_within_another_object_may_hold_calls() {
+        let call = r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f"}}]}}]}"#;
+        for body in [
+            format!(r#"{{"data":{call}}}"#),
+            format!(r#"{{"code":0,"result":{{"reply":[{call}]}}}}"#),
+            format!(r#"{{"choices":[],"response":{call}}}"#),
+            format!(r#"{{"data":{}}}"#, call.replace("choices", "Choices")),
+            format!(
+                r#"{{"data":{}}}"#,
+                call.replace("choices", "ch\\u006fices").replace("tool_", "t\\u006fol_")
+            ),
+        ] {
+            assert!(Reply::parse(body.as_bytes()).unwrap().may_hold_calls(), "{body}");
+        }
+        for body in [
+            r#"{"data":{"choices":[{"delta":{"content":"t","tool_calls":[]}}]}}"#,
+            r#"{"request":{"messages":[{"role":"assistant","tool_calls":[{"id":"a"}]}]},"choices":[]}"#,
+            r#"{"choices":[{"delta":{"content":"t"}}],"meta":{"choices":3,"note":"\"tool_calls\""}}"#,
+        ] {
+            assert!(!Reply::parse(body.as_bytes()).unwrap().may_hold_calls(), "{body}");
+        }
+    }
+
+    #[test]
+    fn calls_that_are_json_in_a_string_may_be_calls() {
+        let delta = |members: &str| format!(r#"{{"choices":[{{"delta":{{{members}}}}}]}}"#);
+        for members in [
+            r#""tool_calls":"[{\"id\":\"a\",\"function\":{\"name\":\"f\"}}]""#,
+            r#""function_call":" {\"name\":\"f\"}""#,
+            r#""tool_calls":[{"id":"a","function":"{\"name\":\"f\"}"}]"#,
+            r#""Tool_Calls":"[{\u0022id\u0022:\u0022a\u0022}]""#,
+        ] {
+            assert!(Reply::parse(delta(members).as_bytes()).unwrap().may_hold_calls(), "{members}");
+        }
+        for members in [
+            r#""tool_calls":"[]","function_call":"""#,
+            r#""content":"[{\"name\":\"f\"}]""#,
+            r#""tool_calls":"none""#,
+            r#""tool_calls":[{"index":0}]"#,
+        ] {
+            assert!(!Reply::parse(delta(members).as_bytes()).unwrap().may_hold_calls(), "{members}");
         }
     }
 

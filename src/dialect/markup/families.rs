@@ -47,6 +47,7 @@ pub(super) const TRAILERS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
     "<|message_sep|>",
     "<|call|>",
+    "<|calls|>",
     "<|eom_id|>",
     "<|eot_id|>",
     "<|im_end|>",
@@ -151,6 +152,19 @@ pub(super) const FAMILIES: &[Family] = &[
         closers: &["<|close|>tools<|sep|>"],
         examples: &[
             "<|open|>tools<|sep|><|open|>call name=search<|sep|>x<|close|>call<|sep|><|close|>tools<|sep|>",
+        ],
+    },
+    Family {
+        models: "Solar Open",
+        place: Position::Anywhere,
+        openers: &["<|tool_calls|><|tool_call:begin|>", "<|tool_call:begin|>"],
+        body: look::solar,
+        closers: &["<|tool_call:end|>"],
+        examples: &[
+            "<|tool_call:begin|>a1b2c3<|tool_call:name|>search<|tool_call:args|>{\"q\": 1}<|tool_call:end|>",
+            "<|tool_calls|><|tool_call:begin|>0<|tool_call:name|>x_y<|tool_call:args|>{}<|tool_call:end|>\n\
+             <|tool_call:begin|>1<|tool_call:name|>deploy<|tool_call:args|>{}<|tool_call:end|><|calls|>",
+            "<|tool_call:begin|><|tool_call:name|>search<|tool_call:args|>{\"q\": \"cut o",
         ],
     },
     Family {

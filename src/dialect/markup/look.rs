@@ -204,6 +204,15 @@ pub(super) fn kimi_call(text: &str) -> Look {
     decided((|| literal(blank(name(blank(text)?)?)?, "<|tool_call_argument_begin|>").map(|_| Value::None))())
 }
 
+/// The id of a call, which may be missing, and the tag of its name.
+pub(super) fn solar(text: &str) -> Look {
+    let rest = text.trim_start_matches(|c: char| c.is_alphanumeric() || matches!(c, '_' | '-'));
+    decided(
+        if rest.is_empty() { Err(Look::More) } else { literal(rest, "<|tool_call:name|>") }
+            .map(|_| Value::None),
+    )
+}
+
 pub(super) fn kimi_tools(text: &str) -> Look {
     any_tag(text, &["<|open|>call"])
 }

@@ -24,6 +24,7 @@ const NEAR_MISSES: &[&str] = &[
     "Llama ends up with <|python_tag|> and then code.",
     "The token <|python_tag|>, which Llama uses",
     "Kimi opens with <|tool_calls_section_begin|> and closes with <|tool_calls_section_end|>.",
+    "Solar opens with <|tool_call:begin|> and goes on with <|tool_call:name|>.",
     "DeepSeek opens with <｜tool▁calls▁begin｜> and so on.",
     "MiniMax uses <minimax:tool_call> tags.",
     "gpt-oss writes to the commentary channel, with to=functions.NAME in the header.",

@@ -99,11 +99,23 @@ pub struct Item {
     /// A call of a shell that says of itself that the provider runs it, in a container. It is not that where the request
     /// declares a shell that the client runs.
     pub is_in_container: bool,
+    /// Its type is none that is known, and it has the members of a call of this kind: a tolerant client may run it. Its
+    /// `call` is that one.
+    pub likely_call: Option<CallKind>,
 }
 
 impl Item {
-    /// Takes it for what the request says that it is: `hosts_shell`, if the request declares no shell that the client runs.
+    /// Whether it is a call, or a client may take it for one.
+    pub fn may_be_call(&self) -> bool {
+        matches!(self.kind, ItemKind::Call(_)) || self.is_in_container || self.likely_call.is_some()
+    }
+
+    /// Takes an item of a reply for what the request says that it is: `hosts_shell`, if the request declares no shell that the
+    /// client runs. What a client may take for a call is one.
     pub fn settle(&mut self, hosts_shell: bool) {
+        if let Some(kind) = self.likely_call {
+            self.kind = ItemKind::Call(kind);
+        }
         if self.is_in_container && !hosts_shell {
             self.kind = ItemKind::Call(CallKind::Shell);
         }
@@ -226,8 +238,10 @@ impl Read {
         let judged = self.kind_of(text);
         let is_in_container = in_container && judged == ItemKind::Call(CallKind::Shell);
         let kind = if is_in_container { ItemKind::Carried } else { judged };
+        let likely_call = self.likely_call(judged, text);
         let mut call = ToolCall { span, id: self.call_id, ambiguous: self.ambiguous, ..ToolCall::default() };
-        if let ItemKind::Call(of) = judged {
+        let of = if let ItemKind::Call(of) = judged { Some(of) } else { likely_call };
+        if let Some(of) = of {
             (call.name, call.namespace) = match of {
                 CallKind::McpApproval => (self.name, self.server),
                 of if of.is_named() => (self.name, self.namespace),
@@ -251,7 +265,23 @@ impl Read {
         let seals = name == "compaction" || name.starts_with("program") || name.starts_with("mcp_");
         let is_marked_cut = self.status.is_some_and(|status| decode(status, text) == "incomplete");
         let (id, tools) = (self.id, self.tools);
-        Item { span, kind, id, call, content, tools, odd, seals, is_marked_cut, is_in_container }
+        Item { span, kind, id, call, content, tools, odd, seals, is_marked_cut, is_in_container, likely_call }
+    }
+
+    /// The kind of call that a client may take an item for which `kind_of` takes for `kind`.
+    fn likely_call(&self, kind: ItemKind, text: &[u8]) -> Option<CallKind> {
+        let (has_arguments, has_input) =
+            (self.arguments != Arguments::Absent, self.input != Arguments::Absent);
+        let is_unknown = match (kind, self.kind) {
+            (ItemKind::Other, Some(of)) => !decode(of, text).starts_with("response."),
+            (ItemKind::Other | ItemKind::Message(_), None) => true,
+            (ItemKind::Carried, Some(of)) => names_any_call(&decode(of, text)),
+            _ => false,
+        };
+        let is_likely = is_unknown && (self.call_id.is_some() || has_arguments || has_input);
+        let is_named = self.name.is_some_and(|name| !name.span.is_empty());
+        let likely = if has_input && !has_arguments { CallKind::Custom } else { CallKind::Function };
+        (is_likely && is_named).then_some(likely)
     }
 
     fn kind_of(&self, text: &[u8]) -> ItemKind {
@@ -282,6 +312,14 @@ impl Read {
             _ => ItemKind::Other,
         }
     }
+}
+
+/// Whether a type that is not known names a call of any tool, and not one of a feature of the provider's: `tool_call`,
+/// `acme:tool_call`, but not `web_search_call`.
+fn names_any_call(item_type: &str) -> bool {
+    let letters = item_type.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.map(|c| c.to_ascii_lowercase()).collect();
+    name.ends_with("toolcall") || name.ends_with("functioncall")
 }
 
 /// The role of a message.
@@ -366,6 +404,35 @@ mod tests {
         let name = item.call.full_name(text.as_bytes()).unwrap_or_default().into_owned();
         let id = item.call.id.map_or(String::new(), |id| decode(id, text.as_bytes()).into_owned());
         (name, id, item.call.arguments.text(text.as_bytes()).into_owned())
+    }
+
+    #[test]
+    fn an_item_of_no_known_type_with_the_members_of_a_call_is_one_in_a_reply() {
+        for (text, kind) in [
+            (r#"{"call_id":"c","name":"f","arguments":"{}"}"#, CallKind::Function),
+            (r#"{"type":"tool_call","id":"c","name":"f","arguments":{}}"#, CallKind::Function),
+            (r#"{"type":"Function_Call","call_id":"c","name":"f"}"#, CallKind::Function),
+            (r#"{"type":"acme:tool_call","name":"f","input":"x"}"#, CallKind::Custom),
+            (r#"{"role":"assistant","name":"f","arguments":"{}"}"#, CallKind::Function),
+        ] {
+            let mut item = read(text);
+            assert_ne!(item.kind, ItemKind::Call(kind), "{text}");
+            item.settle(true);
+            assert_eq!(item.kind, ItemKind::Call(kind), "{text}");
+            assert_eq!(item.call.full_name(text.as_bytes()).as_deref(), Some("f"), "{text}");
+        }
+        for text in [
+            r#"{"type":"mcp_call","name":"f","arguments":"{}","server_label":"s"}"#,
+            r#"{"type":"web_search_call","call_id":"c","name":"f"}"#,
+            r#"{"type":"function_call_output","call_id":"c","name":"f","output":"x"}"#,
+            r#"{"type":"message","role":"assistant","name":"f","content":[]}"#,
+            r#"{"type":"acme:note","name":"f"}"#,
+            r#"{"call_id":"c","arguments":"{}"}"#,
+        ] {
+            let mut item = read(text);
+            item.settle(true);
+            assert!(!matches!(item.kind, ItemKind::Call(_)), "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! the client one coherent reply. A whole reply is its last event alone. Untouched parts go out as they came, byte for
 //! byte. Sends no request by itself.
 
+mod arguments;
 pub mod convert;
 mod event;
 mod hidden;
@@ -12,16 +13,16 @@ mod markup;
 mod owner;
 mod settling;
 mod shown;
-mod stray;
 mod stream;
 mod unjudged;
+mod unread;
 mod words;
 mod writer;
 pub mod written;
 
 pub use words::NO_ANSWER;
 
-use self::items::{CHOICE, OutItem, Progress, decide, forget_nameless};
+use self::items::{CHOICE, OutItem, Progress, decide, settle_pieces};
 use self::kept::ContinuableReplies;
 use self::last::Last;
 use self::markup::{Cleaner, no_calls_with_a_list};
@@ -156,9 +157,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             _ => Progress::Ended,
         };
         if ended {
-            forget_nameless(&mut self.items);
+            settle_pieces(&mut self.items);
         }
         decide(&mut self.items, progress, &mut self.judging, now_ms);
+        if !self.settles_pieces(ended) {
+            return self.break_off(Unjudged::Ambiguous);
+        }
         if self.has_unanswerable() {
             return self.break_off(Unjudged::Unanswerable);
         }

@@ -3,11 +3,11 @@
 
 use super::other_form::{error_data, stream_of, whole_of};
 use super::{Form, Limits, Unjudged};
-use crate::dialect::chat::completion::{self as wire, Reply, may_be_reply};
+use crate::dialect::chat::completion::{self as wire, CALLS, Reply, may_be_reply};
 use crate::dialect::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
-use crate::dialect::lines::{hides_lines, single_events};
+use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use crate::wire::body::{Fault, Span};
-use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
+use crate::wire::sse::{Piece, Splitter, other_lines, parse_fields, write_event};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -247,7 +247,8 @@ fn holds_calls(data: &[u8]) -> bool {
 pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
     let fields = parse_fields(&raw);
     let opaque = |raw| Event { raw, kind: Kind::Opaque };
-    if strict && hides_lines(&raw, &fields, reads, holds_calls) {
+    let is_hidden = strict && hides_lines(&raw, &fields, reads, holds_calls);
+    if is_hidden || (CALLS.may_be_in(&raw) && CALLS.are_in_lines(other_lines(&raw))) {
         return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
     }
     if fields.data.is_empty() {
@@ -312,7 +313,8 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
 }
 
-/// Whether data is neither an object nor a list for any parser: some servers send such text as a keep-alive.
+/// Whether data is neither an object nor a list with anything in it for any parser: some servers send such text as a
+/// keep-alive.
 fn is_word(data: &[u8]) -> bool {
-    !data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data)
+    is_empty_list(data) || (!data.iter().any(|byte| matches!(byte, b'{' | b'[')) && !may_be_reply(data))
 }

@@ -20,6 +20,10 @@ pub struct Event {
     pub index: Option<(Span, Index)>,
     /// The id of the item that it is a piece of.
     pub item_id: Option<Str>,
+    /// The id of the call that it is a piece of, at servers that write it.
+    pub call_id: Option<Str>,
+    /// The name of the tool, which the event has that ends the arguments.
+    pub tool: Option<Str>,
     pub sequence: Option<(Span, u64)>,
     pub item: Option<Item>,
     /// The whole response, in the events of its life.
@@ -61,10 +65,12 @@ pub enum Class {
 }
 
 /// The members that decide on what an event is.
-const DECISIVE: [&[u8]; 11] = [
+const DECISIVE: [&[u8]; 13] = [
     b"type",
     b"output_index",
     b"item_id",
+    b"call_id",
+    b"name",
     b"sequence_number",
     b"item",
     b"response",
@@ -123,6 +129,8 @@ impl Event {
             b"type" => self.kind = string_or_skip(scanner)?,
             b"output_index" => self.index = parse_output_index(scanner, kind)?,
             b"item_id" => self.item_id = string_or_skip(scanner)?,
+            b"call_id" => self.call_id = string_or_skip(scanner)?,
+            b"name" => self.tool = string_or_skip(scanner)?,
             b"sequence_number" => self.sequence = parse_index(scanner, kind, &mut false)?,
             b"item" if kind == Kind::Object => {
                 let item = parse_item(scanner)?;
@@ -189,6 +197,12 @@ impl Event {
         ];
         // Most events are of text, and all these names have it.
         kind.contains("_call") && names.iter().any(|name| kind.contains(name))
+    }
+
+    /// Whether it carries arguments of a call, be it one that the provider runs: `response.mcp_call_arguments.done`.
+    pub fn is_of_arguments(&self, data: &[u8]) -> bool {
+        let kind = self.type_of(data);
+        kind.contains("_call_arguments.") || kind.contains("_call_input.") || self.is_of_call(data)
     }
 }
 

@@ -98,7 +98,8 @@ fn accepted(
     let is_text = call.kind != CallKind::Function || has_text_arguments(&made);
     let has_call_id =
         call.kind == CallKind::McpApproval || text_member(&made, b"call_id") == Some(call.assembled.id());
-    if name.is_none() && form.id.is_none() && !is_broken && is_text && has_call_id {
+    let has_type = text_member(&made, b"type").is_some_and(|kind| kind == call.kind.item_type());
+    if name.is_none() && form.id.is_none() && !is_broken && is_text && has_call_id && has_type {
         return made;
     }
     let mut sound = form.of(&call.assembled);

@@ -2,13 +2,16 @@
 //! from the event that adds it, from its deltas, from the event that ends its arguments, and from the complete item;
 //! where these differ, the call goes out as it was judged.
 
+mod deciding;
+
+pub use self::deciding::{Progress, block_by_name, decide, release_rest, set, settle_pieces};
+
 use super::event::Index;
 use crate::conversation::assembled::Assembled;
 use crate::conversation::call::holds_nothing;
 use crate::conversation::message::Role;
-use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
-use crate::plan::decision::{Decision, Known};
+use crate::plan::decision::Decision;
 use crate::wire::json::{decode, decode_bytes, escape_into, in_one_case, unescape};
 use crate::wire::members::members_of;
 use bytes::Bytes;
@@ -43,6 +46,8 @@ pub struct OutItem {
     pub written: bool,
     /// Its text, or its call, is in what the client was shown.
     pub counted: bool,
+    /// It is pieces of a call that no item claimed.
+    pub is_unclaimed: bool,
     /// Whether markup is all that it says, where it is a message of a final answer.
     pub veil: Veil,
 }
@@ -55,7 +60,7 @@ pub enum Veil {
     None,
     /// Not known yet: nothing has come that remains.
     Waiting,
-    /// It does not: nothing remains.
+    /// It does not: nothing remains, or it belongs to a call that the client does not see.
     Empty,
 }
 
@@ -82,6 +87,9 @@ pub struct Call {
     is_marked_cut: bool,
     /// Only pieces have come, of a kind that no client runs without a name.
     needs_name: bool,
+    /// The name that the event says which ends its arguments, and whether another such event says another one.
+    said_name: Option<String>,
+    says_two_names: bool,
 }
 
 impl Call {
@@ -99,6 +107,8 @@ impl Call {
             is_begun_only: false,
             is_marked_cut: false,
             needs_name: false,
+            said_name: None,
+            says_two_names: false,
         }
     }
 
@@ -119,6 +129,19 @@ impl Call {
         matches!(self.kind, CallKind::Function | CallKind::Custom)
             && self.assembled.is_placeholder()
             && pieces.all(|piece| holds_nothing(&unescape(piece)))
+    }
+
+    /// Whether nothing says its name where no client runs it without one.
+    fn needs_a_name(&self) -> bool {
+        self.needs_name && self.assembled.name.is_empty() && self.decision.is_none()
+    }
+
+    /// Whether clients may know it by two names.
+    fn has_two_names(&self) -> bool {
+        let (own, said) = (self.assembled.name(), self.said_name.as_deref());
+        // An event may leave out the namespace.
+        let is_own = |said: &str| own.strip_suffix(said).is_some_and(|before| !before.ends_with(is_of_name));
+        self.says_two_names || (!own.is_empty() && said.is_some_and(|said| !is_own(said)))
     }
 
     /// Whether it waits for a person's decision.
@@ -211,6 +234,11 @@ impl Call {
     }
 }
 
+/// Whether a character may be one of a tool's name.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-')
+}
+
 /// The members beside the call's own id, name and arguments: an approved call is handed out with them. None that a reader
 /// of JSON could take for the arguments, which a person was shown.
 fn other_members(item: &Item, data: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -290,6 +318,18 @@ impl OutItem {
     fn learn_ids(&mut self, item: &Item, data: &[u8]) {
         let of_call = item.call.id.filter(|_| matches!(item.kind, ItemKind::Call(_)));
         item.id.into_iter().chain(of_call).for_each(|id| self.learn_id(&decode(id, data)));
+    }
+
+    /// Takes the name that an event says of its call.
+    pub fn learn_name(&mut self, name: &str) {
+        if let Some(call) = self.call.as_mut().filter(|call| call.kind.is_named()) {
+            call.says_two_names |= call.said_name.get_or_insert_with(|| name.to_owned()) != name;
+        }
+    }
+
+    /// Whether clients may know its call by two names.
+    pub fn has_two_names(&self) -> bool {
+        self.call.as_ref().is_some_and(Call::has_two_names)
     }
 
     /// Adds a piece of its arguments, as written.
@@ -385,100 +425,6 @@ impl OutItem {
         let ids: usize = self.ids.iter().map(String::len).sum();
         256 + ids + call + self.done.as_ref().map_or(0, Bytes::len)
     }
-}
-
-/// How far a reply has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    Open,
-    Ended,
-    /// It ended before the model had finished: for its length, or by a filter.
-    Cut,
-}
-
-/// Decides on calls in their order, as far as possible now.
-pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJudge, now_ms: u64) {
-    let last = items.iter().rposition(|item| !item.own);
-    let last_call = items.iter().rposition(|item| item.call.is_some());
-    for (at, item) in items.iter_mut().enumerate() {
-        let is_complete = item.done.is_some();
-        let Some(call) = item.call.as_mut() else { continue };
-        if progress == Progress::Cut && Some(at) == last_call {
-            call.drop_if_cut(is_complete);
-        }
-        if call.decision.is_some() {
-            continue;
-        }
-        if !is_complete {
-            block_by_name(call, judging, now_ms);
-            if progress != Progress::Open && call.decision.is_none() {
-                call.is_begun_only = call.ended.is_none();
-                call.take_pieces();
-            }
-        }
-        let may_be_cut = Some(at) == last_call && call.may_be_cut();
-        let known = match progress {
-            _ if call.decision.is_some() => continue,
-            _ if (is_complete || progress != Progress::Open) && call.is_placeholder() && !call.differs => {
-                // An item of this index that comes later with a name is another call than this one.
-                (call.decision, call.with_arguments) = (Some(Decision::Release), true);
-                continue;
-            }
-            Progress::Cut if may_be_cut => Known::Cut,
-            // The next event says whether the reply was cut within the call.
-            Progress::Open if is_complete && may_be_cut && Some(at) == last => return,
-            Progress::Ended | Progress::Cut if call.is_begun_only && call.has_open_arguments() => Known::Cut,
-            Progress::Ended | Progress::Cut => Known::Whole,
-            Progress::Open if is_complete => Known::Whole,
-            _ if call.name_passes && judging.needs_name_alone(CHOICE, &call.assembled, now_ms) => Known::Name,
-            _ => return,
-        };
-        let decision = judging.decide(CHOICE, &call.assembled, known, now_ms);
-        call.with_arguments = known != Known::Name;
-        set(call, decision);
-    }
-}
-
-/// Makes calls that have no name at the end of the reply no calls: pieces alone are nothing that a client can run. OGX
-/// sends such pieces for tools that it runs itself.
-pub fn forget_nameless(items: &mut [OutItem]) {
-    let is_it = |call: &Call| call.needs_name && call.assembled.name.is_empty() && call.decision.is_none();
-    for item in items.iter_mut().filter(|item| item.done.is_none() && item.call.as_ref().is_some_and(is_it)) {
-        (item.call, item.kind) = (None, ItemKind::Other);
-    }
-}
-
-/// Blocks a call whose turn has come, if its name is enough for that.
-pub fn block_by_name(call: &mut Call, judging: &mut dyn CallJudge, now_ms: u64) {
-    if call.name_passes || call.assembled.name.is_empty() || call.decision.is_some() {
-        return;
-    }
-    match judging.block_by_name(CHOICE, &call.assembled, now_ms) {
-        Some(decision) => call.decision = Some(decision),
-        None => call.name_passes = true,
-    }
-}
-
-/// Lets every undecided call through.
-pub fn release_rest(items: &mut [OutItem], judging: &mut dyn CallJudge) {
-    for call in items.iter_mut().filter_map(|item| item.call.as_mut()) {
-        if call.decision.is_none() {
-            let decision = judging.release_unjudged(CHOICE, &call.assembled);
-            set(call, decision);
-        }
-    }
-}
-
-/// Takes the decision on a call, with the arguments that it changes.
-pub fn set(call: &mut Call, decision: Decision) {
-    if let Decision::Rewrite { arguments }
-    | Decision::Ask { arguments: Some(arguments), .. }
-    | Decision::Hold { arguments: Some(arguments), .. } = &decision
-    {
-        call.assembled.arguments.clear();
-        escape_into(arguments, &mut call.assembled.arguments);
-    }
-    call.decision = Some(decision);
 }
 
 impl OutItem {

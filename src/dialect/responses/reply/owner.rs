@@ -116,6 +116,16 @@ impl<J: CallJudge> ReplyJudge<J> {
         }
     }
 
+    /// The only call whose arguments have not ended: a server that gives its events other ids than the item, and no index
+    /// that it has, means this one.
+    pub(super) fn only_open_call(&self) -> Option<usize> {
+        let is_open = |item: &OutItem| {
+            !item.own && item.call.is_some() && !item.has_ended_arguments() && !item.is_nameless()
+        };
+        let mut open = self.items.iter().enumerate().filter(|(_, item)| is_open(item)).map(|(at, _)| at);
+        open.next().filter(|_| open.next().is_none())
+    }
+
     fn is_call(&self, at: usize) -> bool {
         self.items[at].call.is_some()
     }

@@ -4,15 +4,14 @@ use super::convert::error_event;
 use super::event::{Class, Event, Index};
 use super::items::{MOST_ITEMS, OutItem, block_by_name, release_rest};
 use super::last::{Last, response_members};
-use super::owner::{Added, Owner};
-use super::stray::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
+use super::owner::Added;
+use super::unread::{has_call_in_other_lines, holds_stray_call, may_hold_calls};
 use super::written::call_events;
 use super::{Phase, ReplyJudge, Unjudged};
-use crate::conversation::call::Arguments;
 use crate::dialect::error::friendly::{friendly_event, friendly_text_event};
 use crate::dialect::error::{UpstreamError, parse_event};
 use crate::dialect::judge::CallJudge;
-use crate::dialect::lines::{hides_lines, single_events};
+use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use crate::dialect::reply::{Form, Refusal};
 use crate::dialect::responses::item::{Item, ItemKind};
 use crate::wire::json::decode;
@@ -87,7 +86,7 @@ impl<J: CallJudge> ReplyJudge<J> {
                 return events.into_iter().for_each(|raw| self.event(raw, now_ms, out));
             }
             // Some servers send such words as a keep-alive.
-            let is_word = !data.iter().any(|byte| matches!(byte, b'{' | b'['));
+            let is_word = is_empty_list(&data) || !data.iter().any(|byte| matches!(byte, b'{' | b'['));
             if is_word {
                 return match error {
                     Some(error) => self.text_of_error(raw, error, out),
@@ -274,7 +273,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Adds an item and returns its position.
-    fn add(&mut self, mut item: OutItem, now_ms: u64) -> usize {
+    pub(super) fn add(&mut self, mut item: OutItem, now_ms: u64) -> usize {
         // Calls are judged in the order in which they began: the name alone decides when the call's turn has come.
         let has_turn = self.items.iter().all(OutItem::is_decided);
         if let Some(call) = item.call.as_mut().filter(|_| has_turn) {
@@ -285,7 +284,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// Leaves out what the client has: a client may run a call once more when it is complete once more.
-    fn drop_event(&mut self) {
+    pub(super) fn drop_event(&mut self) {
         self.numbers.rewrite();
         self.is_changed = true;
     }
@@ -350,46 +349,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         !objects || self.judging.observes()
     }
 
-    /// Handles a piece of an item: of a call, its arguments.
-    fn piece_of_item(&mut self, raw: Bytes, event: Event, data: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        let index = event.index.map(|(_, index)| index);
-        let id = event.item_id.map(|id| decode(id, &data).into_owned());
-        let mut at = match self.owner_of_piece(index, id.as_deref()) {
-            Owner::At(at) => Some(at),
-            Owner::Unknown => None,
-            Owner::Ambiguous(_) if event.is_of_call(&data) && self.is_in_doubt() => {
-                return self.break_off(Unjudged::Ambiguous);
-            }
-            Owner::Ambiguous(at) => Some(at),
-        };
-        // A shell in a container is the provider's, and its commands come by the same events.
-        let kind = at.map(|at| self.items[at].kind);
-        let is_hosted =
-            kind == Some(ItemKind::Carried) && event.type_of(&data).contains("shell_call_command");
-        if event.is_of_call(&data) && !is_hosted {
-            if at.is_none_or(|at| self.items[at].call.is_none()) {
-                at = Some(self.add(OutItem::nameless(index, event.is_of_named_call(&data)), now_ms));
-            }
-            let item = &mut self.items[at.unwrap_or_default()];
-            item.learn_id(id.as_deref().unwrap_or_default());
-            let says = event.delta.is_some() || event.arguments != Arguments::Absent;
-            if item.done.is_some() && says && item.is_judged_whole() && !self.judging.observes() {
-                // The client may add it to the call that was judged.
-                return self.break_off(Unjudged::Ambiguous);
-            }
-            if event.ends_arguments(&data) && item.has_ended_arguments() && !self.judging.observes() {
-                return self.drop_event();
-            }
-            if let Some(delta) = event.delta {
-                item.add(delta.raw(&data));
-            } else if event.arguments != Arguments::Absent {
-                item.end_arguments(&event.arguments.text(&data));
-            }
-        }
-        self.enqueue_of(raw, event, data, at, out);
-    }
-
-    fn enqueue_of(
+    pub(super) fn enqueue_of(
         &mut self,
         raw: Bytes,
         event: Event,

@@ -1,8 +1,9 @@
-//! Whether an event holds a call: in its members, or where the protocol has none and some client may look all the same, in
-//! lines that are no data, bare items, objects within other members. Such calls cannot be judged in their place.
+//! Whether an event holds a call: in its members, or where its reader does not look and some client may all the same. Such
+//! calls cannot be judged in their place.
 
 use super::event::Event;
-use crate::dialect::responses::item::{Item, ItemKind, parse_item};
+use crate::dialect::responses::item::{Item, parse_item};
+use crate::dialect::stray::CallSigns;
 use crate::wire::body::Scanner;
 use crate::wire::json::{decode_bytes, in_one_case};
 use crate::wire::members::{Member, members_of};
@@ -10,17 +11,23 @@ use memchr::memmem::find;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
+/// The signs of calls of the Responses API.
+const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };
+
 /// Whether a client may read a call from the event.
 pub fn may_hold_calls(event: &Event, data: &[u8]) -> bool {
-    let is_call = |item: &Item| matches!(item.kind, ItemKind::Call(_)) || item.is_in_container;
-    let of_item = event.item.as_ref().is_some_and(is_call);
+    let of_item = event.item.as_ref().is_some_and(Item::may_be_call);
     // The response repeats the request too, which may say anything.
     let is_output = |member: &Member| *in_one_case(&decode_bytes(member.key, data)) == *b"output";
     let in_response = event.response.is_some_and(|response| {
         members_of(data, response).iter().filter(|member| is_output(member)).any(|output| {
             let text = output.value.of(data);
             let mark = |word: &[u8]| find(text, word).is_some();
-            mark(b"_call\"") || mark(b"mcp_approval_request") || mark(b"\\u")
+            mark(b"_call\"")
+                || mark(b"call_id\"")
+                || mark(b"arguments\"")
+                || mark(b"mcp_approval_request")
+                || mark(b"\\u")
         })
     });
     event.ambiguous || of_item || in_response || event.is_of_call(data)
@@ -34,17 +41,13 @@ pub fn holds_stray_call(raw: &[u8], event: &Event, data: &[u8]) -> bool {
 
 /// Whether a line that is no data holds a call: a body without any framing, or another field.
 pub fn has_call_in_other_lines(raw: &[u8]) -> bool {
-    if !may_name_call(raw) {
-        return false;
-    }
     let lines = raw.split(|byte| matches!(byte, b'\n' | b'\r'));
-    let other = lines.filter(|line| !line.starts_with(b"data:")).collect::<Vec<_>>().join(&b'\n');
-    names_call(&other) || (find(&other, b"\\u00").is_some() && other.contains(&b'{'))
+    CALLS.may_be_in(raw) && CALLS.are_in_lines(lines.filter(|line| !line.starts_with(b"data:")))
 }
 
 fn has_unread_call(event: &Event, data: &[u8]) -> bool {
     // Most events are pieces of texts.
-    if !may_name_call(data) {
+    if !CALLS.may_be_in(data) {
         return false;
     }
     let read = [event.item.as_ref().map(|item| item.span), event.response];
@@ -58,33 +61,16 @@ fn has_unread_call(event: &Event, data: &[u8]) -> bool {
             *first = b'0';
         }
     }
-    may_name_call(&unread)
-        && serde_json::from_slice(&unread).map_or_else(|_| names_call(&unread), |value| has_call(&value))
-}
-
-/// Whether the name of a kind of call may be in `text`, be it in escapes.
-fn may_name_call(text: &[u8]) -> bool {
-    names_call(text) || find(text, b"\\u00").is_some()
-}
-
-fn names_call(text: &[u8]) -> bool {
-    find(text, b"_call\"").is_some() || find(text, b"mcp_approval_request\"").is_some()
-}
-
-fn has_call(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => is_call(members) || members.values().any(has_call),
-        Value::Array(items) => items.iter().any(has_call),
-        _ => false,
-    }
+    CALLS.are_in(&unread)
 }
 
 /// Whether an object with these members is a call, by the members that say so: the others may be long.
 fn is_call(members: &Map<String, Value>) -> bool {
     let named = |name: &'static str| members.get(name).map(|value| (name, value));
-    let item: HashMap<&str, &Value> = ["type", "execution"].into_iter().filter_map(named).collect();
+    let item: HashMap<&str, &Value> =
+        ["type", "execution", "name", "call_id"].into_iter().filter_map(named).collect();
     let item = serde_json::to_vec(&item).unwrap_or_default();
-    parse_item(&mut Scanner::new(&item)).is_ok_and(|item| matches!(item.kind, ItemKind::Call(_)))
+    parse_item(&mut Scanner::new(&item)).is_ok_and(|item| item.may_be_call())
 }
 
 #[cfg(test)]
