@@ -171,7 +171,7 @@ const INVALID: &str = "ungültig|kein gültig|nicht gültig|fehlerhaft|defekt|ka
     no válid|no son|no es |non valid|недопуст|некоррект|неверн|невалид|не является|ошибка|不是|无效|無效|非法|解析|错误|無効|不正|\
     ではありません|올바르지|유효하지|아닙니다";
 
-/// Whether one of `terms`, which `|` separates, occurs in a text with a blank before and after it.
+/// Whether one of `terms`, which `|` separates, occurs in `text`.
 fn has(text: &str, terms: &str) -> bool {
     terms.split('|').any(|term| text.contains(term))
 }

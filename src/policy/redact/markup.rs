@@ -23,12 +23,23 @@ struct Tag<'t> {
     attributes: Range<usize>,
 }
 
+/// An element that is open.
+struct Open<'t> {
+    name: &'t str,
+    /// A name calls it a secret, and not only one around it.
+    is_secret: bool,
+    /// How many texts were pending when it began.
+    pending: usize,
+}
+
 /// What was read so far.
 #[derive(Default)]
 struct Reader<'t> {
     found: Vec<Range<usize>>,
+    /// Texts that are secrets if the element around them ends: a type parameter (`Vec<Token>`) has no end.
+    pending: Vec<Range<usize>>,
     /// The elements that are open from the one that a name calls a secret on.
-    open: Vec<&'t str>,
+    open: Vec<Open<'t>>,
     /// The text of the element that was just closed names a secret, so the next element holds it.
     is_named: bool,
     /// Nothing after it ends what `<![CDATA[` has begun.
@@ -45,6 +56,7 @@ pub(super) fn of_markup(text: &str) -> Vec<Range<usize>> {
         let Some(tag) = tag_at(text, start) else { continue };
         at = reader.read(text, &tag);
     }
+    reader.found.sort_by_key(|range| range.start);
     reader.found
 }
 
@@ -60,21 +72,29 @@ impl<'t> Reader<'t> {
     }
 
     fn close(&mut self, name: &str) {
-        match self.open.iter().rposition(|open| *open == name) {
-            Some(at) => self.open.truncate(at),
-            // The end of what is around the secret: its own was left out.
-            None => self.open.clear(),
+        // The end of what is around the secret: its own was left out.
+        let Some(at) = self.open.iter().rposition(|open| open.name == name) else {
+            self.open.clear();
+            self.pending.clear();
+            return;
+        };
+        if self.open[at].is_secret {
+            self.found.extend(self.pending.drain(self.open[at].pending..));
+        }
+        self.open.truncate(at);
+        if at == 0 {
+            self.pending.clear();
         }
     }
 
     fn open(&mut self, text: &'t str, tag: &Tag<'t>) {
         let (names, value) = read_attributes(text, tag);
         if let Some(value) = value.filter(|_| names) {
-            self.add(text, value);
+            self.found.extend(secret(text, value));
         } else if !tag.is_empty {
             let is_secret = names || self.is_named || is_secret_name(local(tag.name));
             if (is_secret || !self.open.is_empty()) && self.open.len() < MOST_OPEN {
-                self.open.push(tag.name);
+                self.open.push(Open { name: tag.name, is_secret, pending: self.pending.len() });
             }
         }
         self.is_named = false;
@@ -96,18 +116,17 @@ impl<'t> Reader<'t> {
         let Some(length) = length else { return start };
         let content = text[start..start + length].trim_end();
         if !self.open.is_empty() {
-            self.add(text, start..start + content.len());
+            self.pending.extend(secret(text, start..start + content.len()));
         }
         self.is_named = matches!(local(tag.name), "key" | "name" | "Key" | "Name") && is_secret_name(content);
         start + length
     }
+}
 
-    fn add(&mut self, text: &str, range: Range<usize>) {
-        let value = &text[range.clone()];
-        if holds_secret(value) && is_named_value(value) {
-            self.found.push(range);
-        }
-    }
+/// The range of a text, if it is a secret.
+fn secret(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let value = &text[range.clone()];
+    (holds_secret(value) && is_named_value(value)).then_some(range)
 }
 
 /// A name without its prefix.
@@ -203,6 +222,7 @@ mod tests {
             "<a><password></password></a><b>Xq7Zp2Lm9Rt4Vw8K</b>",
             "<password><created>2026-11-28T16:50:03Z</created></password>",
             "<input type=\"password\"> Xq7Zp2Lm9Rt4Vw8K",
+            "let all: Vec<Token> = read(Xq7Zp2Lm9Rt4Vw8K);\nlet x: Option<u8> = None;",
             "<label for=\"password\">Password</label><input id=\"aB3dE5gH7jK9\" value=\"anna\">",
             "<key>Name</key><string>Xq7Zp2Lm9Rt4Vw8K</string>",
         ] {
