@@ -25,7 +25,11 @@ mod checks;
 mod detect;
 mod expressions;
 mod kept;
+mod lines;
+mod markup;
+mod members;
 mod named;
+mod phrases;
 mod rules;
 mod value;
 

@@ -19,6 +19,8 @@ pub struct Decoded<'a> {
     layers: Vec<Layer<'a>>,
     /// The strings of documents that are no documents themselves, as ranges of the first layer, in order.
     strings: Vec<JsonString>,
+    /// The lists and objects of documents, each after the one that it is in.
+    groups: Vec<Group>,
     /// From which byte of the first layer on how many strings are around the JSON; `None`: it is no JSON.
     depths: Vec<(usize, Option<usize>)>,
 }
@@ -36,6 +38,22 @@ pub struct JsonString {
     pub range: Range<usize>,
     /// The name of the member whose value it is, or in whose list it is.
     pub name: Option<Range<usize>>,
+    /// The list or the object that it is in, by its place in [`Decoded::groups`].
+    pub within: Option<usize>,
+    /// Whether it is the name of a member.
+    pub is_name: bool,
+}
+
+/// A list or an object of a JSON document. One whose string is a member of another document is in that one's object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub is_list: bool,
+    /// The name of the member that it is.
+    pub name: Option<Range<usize>>,
+    /// The list or the object that it is in.
+    pub within: Option<usize>,
+    /// How many commas are between its members.
+    pub commas: usize,
 }
 
 /// `text` without its escapes, as the innermost layer of a free text has it.
@@ -51,7 +69,7 @@ pub fn unescaped(text: &str) -> Cow<'_, str> {
 impl<'a> Decoded<'a> {
     /// All layers of `text`. A layer that would equal the one before it is left out.
     pub fn new(text: &'a str) -> Self {
-        let Reader { text: first, runs, strings, depths, .. } = Reader::read(text);
+        let Reader { text: first, runs, strings, groups, depths, .. } = Reader::read(text);
         let first = match runs.is_identity() {
             true => Layer { text: Cow::Borrowed(text), runs: Runs::default() },
             false => Layer { text: Cow::Owned(first), runs },
@@ -62,7 +80,7 @@ impl<'a> Decoded<'a> {
         {
             layers.push(Layer { text: Cow::Owned(text), runs });
         }
-        Self { layers, strings, depths }
+        Self { layers, strings, groups, depths }
     }
 
     /// How many layers there are: at least one.
@@ -78,6 +96,11 @@ impl<'a> Decoded<'a> {
     /// The strings of JSON documents.
     pub fn strings(&self) -> &[JsonString] {
         &self.strings
+    }
+
+    /// The lists and objects of JSON documents, each after the one that it is in.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
     }
 
     /// Whether an escape of the next layer begins before the byte `at` of `layer` and ends after it.
@@ -212,6 +235,29 @@ mod tests {
             .filter_map(|string| Some((&first[string.name.clone()?], &first[string.range.clone()])))
             .collect();
         assert_eq!(named, [("a", "1"), ("b", "2"), ("d", "3"), ("g", "4")]);
+    }
+
+    #[test]
+    fn lists_and_objects_know_what_they_are_in_also_across_strings_that_are_documents() {
+        let text = r#"{"a":{"b":["1","2"],"c":"{\"d\":{\"e\":\"3\"}}"}}"#;
+        let decoded = Decoded::new(text);
+        let groups = decoded.groups().iter();
+        let known: Vec<(bool, Option<&str>, Option<usize>, usize)> = groups
+            .map(|group| {
+                let name = group.name.clone().map(|name| &decoded.layer(0)[name]);
+                (group.is_list, name, group.within, group.commas)
+            })
+            .collect();
+        let expected = [
+            (false, None, None, 0),
+            (false, Some("a"), Some(0), 1),
+            (true, Some("b"), Some(1), 1),
+            (false, Some("c"), Some(1), 0),
+            (false, Some("d"), Some(3), 0),
+        ];
+        assert_eq!(known, expected);
+        let last = decoded.strings().last().unwrap();
+        assert_eq!((&decoded.layer(0)[last.range.clone()], last.within, last.is_name), ("3", Some(4), false));
     }
 
     #[test]

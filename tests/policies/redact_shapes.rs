@@ -226,3 +226,38 @@ fn as_shipped_no_tool_gets_a_value_back_and_the_model_is_told_so() {
         assert!(said.calls[0].2.contains("[EMAIL_") && !said.calls[0].2.contains(MAIL), "{:?}", said.calls);
     });
 }
+
+#[test]
+fn a_secret_that_its_place_describes_is_hidden_in_every_form_of_text() {
+    const SECRET: &str = "Xq7Zp2Lm9Rt4Vw8K";
+    in_both_forms(|form| {
+        let upstream = Scripted::start(|_, request| text("Good.", request));
+        let program = Toolrein::before(&upstream, "[policy.redact]\nexplain = false\n");
+        for (nth, written) in [
+            r#"{"password":{"current":{"plain":"@"}}}"#,
+            r#"{"env":[{"name":"DB_PASSWORD","value":"@"}]}"#,
+            r#"{"headers":[["authorization","ApiKey @"]]}"#,
+            "<password><value>@</value></password>",
+            "<add value=\"@\" key=\"ApiKey\"/>",
+            "password: |\n  @\n",
+            "- name: DB_PASSWORD\n  value: @",
+            "user,password\nanna,@\n",
+            "Authorization: token @",
+            "Set-Cookie: session=@; Path=/",
+            "FROM x\nENV DB_PASSWORD @\n",
+            "Das Passwort lautet @.",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let mut talk = Talk::new(form);
+            let call = json!({"id": "call_a", "type": "function", "function": {"name": "search", "arguments": "{}"}});
+            talk.messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]}));
+            let result = written.replace('@', SECRET);
+            talk.messages.push(json!({"role": "tool", "tool_call_id": "call_a", "content": result}));
+            talk.ask(&program);
+            let sent = upstream.request(nth).json().to_string();
+            assert!(!sent.contains(SECRET) && sent.contains("[SECRET_"), "{written}: {sent}");
+        }
+    });
+}

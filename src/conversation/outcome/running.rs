@@ -19,8 +19,28 @@ const END_LINES: usize = 3;
 const DEPTH: usize = 5;
 
 /// Members that hold a state, as parts of their names without separators.
-const STATES: [&str; 10] =
-    ["status", "state", "phase", "stage", "progress", "estado", "etat", "stato", "zustand", "durum"];
+const STATES: [&str; 18] = [
+    "status",
+    "state",
+    "phase",
+    "stage",
+    "progress",
+    "estado",
+    "etat",
+    "stato",
+    "zustand",
+    "durum",
+    "statut",
+    "situacao",
+    "状态",
+    "狀態",
+    "状態",
+    "상태",
+    "статус",
+    "состояние",
+];
+/// Members without a value until a process has ended.
+const EXITS: [&str; 3] = ["exitcode", "returncode", "exitstatus"];
 /// Members that say when to ask again, or how long it takes.
 const WAITS: [&str; 16] = [
     "retryafter",
@@ -43,7 +63,8 @@ const WAITS: [&str; 16] = [
 /// Flags that are true at the end, and flags that are true until then.
 const AT_END: [&str; 8] =
     ["done", "isdone", "finished", "isfinished", "complete", "iscomplete", "completed", "ready"];
-const UNTIL_END: [&str; 6] = ["running", "isrunning", "inprogress", "pending", "processing", "queued"];
+const UNTIL_END: [&str; 8] =
+    ["running", "isrunning", "inprogress", "pending", "processing", "queued", "alive", "isalive"];
 /// Members that hold a sentence for the reader.
 const SENTENCES: [&str; 9] =
     ["message", "msg", "detail", "details", "info", "output", "text", "result", "content"];
@@ -195,13 +216,14 @@ fn of_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobSta
 
 fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
     let name: String =
-        key.chars().filter(char::is_ascii_alphanumeric).map(|char| char.to_ascii_lowercase()).collect();
+        key.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
     let holds = |names: &[&str]| names.iter().any(|part| name.contains(part));
     let is = |names: &[&str]| names.contains(&name.as_str());
     match value {
         Value::Bool(true) if !listed && is(&AT_END) => JobState::Over,
         Value::Bool(false) if !listed && is(&AT_END) => JobState::Running,
         Value::Bool(true) if !listed && is(&UNTIL_END) => JobState::Running,
+        Value::Null if !listed && is(&EXITS) => JobState::Running,
         Value::Number(_) | Value::String(_) if holds(&WAITS) || name == "eta" || name == "etaseconds" => {
             let is_left = amount(value).is_some_and(|amount| amount > 0.0);
             if is_left { JobState::Running } else { JobState::Unknown }
@@ -300,6 +322,8 @@ pub(super) fn says_text(text: &str) -> bool {
     let words = words(text);
     says_so_elsewhere(text)
         || has_running_row(text)
+        || has_open_row(text)
+        || (text.len() <= LONGEST_BARE && text.starts_with("[=") && says_share(text))
         || says_in_progress(&words)
         || is_unfinished(&words)
         || asks_to_wait(&words)
@@ -361,6 +385,19 @@ fn has_running_row(text: &str) -> bool {
     let is_state = |word: &str| matches!(word, "STATUS" | "STATE" | "PHASE" | "STAGE");
     let has_states = lines.next().is_some_and(|head| head.split_whitespace().any(is_state));
     has_states && lines.any(|line| words(line).iter().any(|word| is_running(word)))
+}
+
+/// Whether a row of a command line's table counts parts of which some are open, and names a state that goes on:
+/// `web-1 0/1 Pending 0 10s`.
+fn has_open_row(text: &str) -> bool {
+    let is_open = |word: &str| {
+        let counts = word.split_once('/').map(|(done, all)| (done.parse::<u32>(), all.parse::<u32>()));
+        matches!(counts, Some((Ok(done), Ok(all))) if done < all)
+    };
+    text.lines().any(|line| {
+        let mut columns = line.split_whitespace().skip_while(|column| !is_open(column)).skip(1);
+        columns.next().is_some_and(|state| of_state(state) == JobState::Running)
+    })
 }
 
 /// "Still running", "is building", "are being created", "currently queued".
@@ -428,6 +465,7 @@ fn asks_to_wait(words: &[String]) -> bool {
             ("please", "wait") | ("check", "back") | ("queue", "position") => true,
             ("try" | "check" | "ask" | "poll", "again") => matches!(next, "in" | "later" | "after" | "soon"),
             ("retry", "later") | ("202", "accepted") => true,
+            ("no", "result" | "results" | "output" | "response") => next == "yet",
             ("retry", "after" | "in") => next.starts_with(|char: char| char.is_ascii_digit()),
             _ => false,
         }
@@ -487,6 +525,14 @@ mod tests {
             "Zadanie nadal trwa (30 s)",
             "Görev hâlâ çalışıyor (30 sn)",
             "작업이 아직 실행 중입니다 (30초)",
+            r#"{"状态":"进行中"}"#,
+            r#"{"статус":"выполняется"}"#,
+            r#"{"statut":"en cours"}"#,
+            r#"{"pid":12,"exit_code":null,"stdout":""}"#,
+            r#"{"alive":true}"#,
+            "web-1 0/1 ContainerCreating 0 5s",
+            "[=====>      ] 40%",
+            "No result yet.",
             "Status: RUNNING",
             "Job build-7\nState: queued (position 3)\nOwner: me",
             "<status>running</status>",
@@ -526,6 +572,11 @@ mod tests {
             "Fehler: die Aufgabe läuft noch",
             r#"{"status":"ok","rows":[{"title":"x","completed":false}]}"#,
             r#"{"status":200}"#,
+            r#"{"pid":12,"exit_code":0}"#,
+            r#"{"rows":[{"exit_code":null}]}"#,
+            "web-1 1/1 Running 0 5s",
+            "3/5 stars, great shoes",
+            "No messages yet to you from Ann, but 4 from Bob.",
             r#"{"discount_percent":10}"#,
             r#"{"retry_after":0}"#,
             r#"{"done":10,"total":10}"#,

@@ -11,9 +11,10 @@ const CHOICE: &str = "tool choice|toolchoice|tool selection|tools choice|functio
     forced tool use|forced function calling|force function|forces a tool|forcing a tool";
 const DENIAL: &str = "not|no|cannot|cant|only|must|may not|unsupported|invalid|incompatible|unexpected|unknown|unrecognized|\
     unrecognised|conflict*|doesnt|isnt|dont|illegal|bad|disabled|forbidden|fail*|error|extra|permitted|\
-    expected|should|unable|wrong|mismatch*|disallowed|rejected|unavailable|exclusive|refus*|impossible|不支持|无效";
+    expected|should|unable|wrong|mismatch*|disallowed|rejected|unavailable|exclusive|refus*|impossible|不支持|无效|\
+    nicht|kein|keine|ungültig*|non|pas|aucun*|invalide*|inválid*|não|не|недопуст*|нельзя";
 /// A choice that names no declared tool, needs tools, or was not followed by the model; or a server without tools.
-const OTHER: &str = "not found|found in|not in tools|not declared|undeclared|not defined|does not exist|doesnt exist|no such|\
+const OTHER: &str = "nicht gefunden|introuvable|no encontrad*|non trovat*|não encontrad*|не найден*|not found|found in|not in tools|not declared|undeclared|not defined|does not exist|doesnt exist|no such|\
     did not call|didnt call|model did not|without tools|tools must be|tools is empty|when tools|\
     when using tool choice|requires tools|require tools|needs tools|tools are specified|tools is not set|tools is not spec*|tools is not prov*|\
     tools is not empty|tools to be|tools are not set|tools are not spec*|tools are not prov*|parser|jinja|schema|rate limit*|quota|failed generation";
@@ -86,6 +87,8 @@ mod tests {
             "litellm.UnsupportedParamsError: VertexAI doesn't support tool_choice=any. Supported tool_choice values=['auto', \
              'required', json object]. To drop it from the call, set `litellm.drop_params = True.",
             "Unknown value for tool_choice: allowed_tools",
+            "tool_choice forcé non pris en charge",
+            "tool_choice=required wird hier nicht angeboten",
             "Forced function calling is only available for some models",
             "This model doesn't support the toolConfig.toolChoice.any field. Remove toolConfig.toolChoice.any and try again.",
         ] {
@@ -102,6 +105,7 @@ mod tests {
             "Tool choice 'f' not found in 'tools' parameter.",
             "Tool choice is required, but model did not call a tool",
             "When using `tool_choice`, `tools` must be set.",
+            "tool_choice: Funktion look2 nicht gefunden",
             "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
             "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
             "Invalid schema for function 'search'",

@@ -151,3 +151,50 @@ pub(super) const FOREIGN: &[Foreign] = &[
         example: "该模型不支持工具调用",
     },
 ];
+
+/// A result, in other languages than English: the stem of its word.
+const RESULT: &str = "ergebnis|antwort|rückgabe|résultat|réponse|resultado|respuesta|resposta|risultato|risposta|результат|ответ|结果|\
+    結果|响应|回應|消息|応答|결과|응답|wynik|sonuç|resultaat";
+/// A tool or its call.
+const CALL: &str = "tool|werkzeug|funktion|aufruf|outil|fonction|appel|herramienta|función|funcion|llamada|ferramenta|função|\
+    chamada|strumento|funzione|chiamata|инструмент|функци|вызов|工具|函数|函數|调用|調用|ツール|関数|呼び出し|도구|함수|호출|narzędzi|araç";
+/// A denial. Short words have blanks around them.
+const NEGATION: &str = " ohne | kein| nicht | fehlt| fehlen| aucun| sans | pas | manqu| no | ningun| ningún| sin | falta| nenhum| sem | não |\
+    nessun| senza | non | без | нет | не |отсутств|没有|沒有|缺少|不匹配|未找到|找不到|不存在|ありません|存在しない|見つかりません|없|않| bez | brak |\
+    yok| geen | zonder ";
+/// That a model cannot use tools, or a picture in a result.
+const UNSUPPORTED: &str = "unterstütz|prend pas en charge|pris en charge|admite|soporta|suporta|supporta|поддерж|支持|支援|サポート|\
+    対応して|지원|bild|image|imagen|изображ|图片|画像";
+/// Arguments of a call, and what is wrong with their JSON.
+const ARGUMENTS: &str = "argument|parameter|paramètre|parámetro|parâmetro|parametr|аргумент|параметр|参数|參數|引数|인수|인자|매개변수";
+const INVALID: &str = "ungültig|kein gültig|nicht gültig|fehlerhaft|defekt|kaputt|invalide|non valide|pas valide|pas un |pas du |inválid|\
+    no válid|no son|no es |non valid|недопуст|некоррект|неверн|невалид|не является|ошибка|不是|无效|無效|非法|解析|错误|無効|不正|\
+    ではありません|올바르지|유효하지|아닙니다";
+
+/// Whether one of `terms`, which `|` separates, occurs in `text`.
+fn has(text: &str, terms: &str) -> bool {
+    terms.split('|').any(|term| text.contains(term))
+}
+
+/// The text in lower case, with blanks in place of marks.
+fn plain(text: &str) -> String {
+    let letters = cut(text).to_lowercase();
+    let letters = letters.chars().map(|letter| if letter.is_alphanumeric() { letter } else { ' ' });
+    std::iter::once(' ').chain(letters).chain([' ']).collect()
+}
+
+/// Whether a text denies that a result has a call, or a call a result. Only a suspicion.
+pub(super) fn is_pair(text: &str) -> bool {
+    let text = plain(text);
+    has(&text, RESULT) && has(&text, CALL) && has(&text, NEGATION) && !has(&text, UNSUPPORTED)
+}
+
+/// Whether a text says that the arguments of a call are no JSON. Only a suspicion.
+pub(super) fn is_of_arguments(text: &str) -> bool {
+    let text = plain(text);
+    has(&text, "json")
+        && has(&text, ARGUMENTS)
+        && has(&text, CALL)
+        && has(&text, INVALID)
+        && !has(&text, "schema|response format|模式|схем")
+}

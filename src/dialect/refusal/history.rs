@@ -5,6 +5,7 @@
 //! anything else costs nothing where the history is sound, and one further try where it is not.
 
 use super::super::error::UpstreamError;
+use super::foreign;
 use super::simple::SimpleText;
 use super::words::{cut, without_quotes};
 use super::{MESSAGES, is_about_content};
@@ -67,7 +68,8 @@ fn suspects_of(text: &str, path: &str) -> Repairs {
     let names = !is_declared && blames_name(&simple, path);
     let arguments = !is_declared && blames_arguments(&simple);
     let pictures = blames_picture(&simple, path);
-    let pairs = pairs || is_foreign_pair(text);
+    let pairs = pairs || is_foreign_pair(text) || foreign::is_pair(text);
+    let arguments = arguments || (!is_declared && foreign::is_of_arguments(text));
     // An upstream that finds results by their ids misses one where an id repeats.
     let ids = repeated || pairs;
     Repairs { pairs, arguments, names, ids, id_forms, pictures, without_pictures: false }

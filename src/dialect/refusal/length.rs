@@ -38,6 +38,31 @@ const LENGTH: &str = "too long|max length|maximum length|no longer fit*";
 /// The least number that can be a length of a context.
 const LEAST: u64 = 256;
 
+/// A unit of length in any language, also within a name.
+const UNITS: &str = "token|jeton|токен|トークン|令牌|토큰|seq len|seqlen";
+/// What else has two counts in tokens: a vocabulary, a lower limit, a key, an output in other languages than English.
+const COUNTED: &str = "vocab|token id|logit bias|token bias|at least|minimum|min tokens|access token|token expire|expired|token type|\
+    salida|sortie|ausgabe|saída|вывод|输出|輸出|出力|출력|mindestens|au moins|al menos|pelo menos|не менее|至少|minut|минут|\
+    sekund|segundo|seconde| tag | jour| día| час|сутки|天|分钟|分鐘|remaining|verbleib|restant";
+
+/// Whether a refusal compares two lengths, in any language: a unit, the two counts, and nothing of a rate or an output.
+pub(super) fn compares_lengths(text: &str) -> bool {
+    let simple = SimpleText::new(text);
+    let mut counts: Vec<u64> = simple.numbers().filter(|number| *number >= LEAST).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let lowered = super::words::cut(text).to_lowercase();
+    let is_foreign_other = FOREIGN_OTHER.iter().any(|term| lowered.contains(term));
+    let is_part = simple.says(PARTS) && !simple.says("context|prompt|total");
+    counts.len() == 2
+        && simple.contains(UNITS)
+        && !simple.says(OTHER)
+        && !simple.says(OUTPUT)
+        && !simple.contains(COUNTED)
+        && !is_part
+        && !is_foreign_other
+}
+
 /// Whether `text` says that the input is longer than the model's context.
 pub(super) fn says_too_long(text: &str) -> bool {
     let simple = SimpleText::new(text);
@@ -84,6 +109,8 @@ const FOREIGN_SUBJECT: &[&str] = &[
     "contexto",
     "contexte",
     "kontext",
+    "entrada",
+    "eingabe",
 ];
 
 /// That something is too long or too much.
@@ -103,7 +130,9 @@ const FOREIGN_EXCESS: &[&str] = &[
     "초과",
     "너무 길",
     "넘",
-    "превыша",
+    "превыш",
+    "supera ",
+    "übersteigt",
     "слишком длин",
     "excede",
     "demasiado larg",

@@ -6,7 +6,7 @@
 //! single text or list that is too long.
 
 use super::super::error::UpstreamError;
-use super::length::says_too_long;
+use super::length::{compares_lengths, says_too_long};
 use super::words::{cut, without_quotes};
 
 /// Whether the error says that the request is longer than the model's context. `status`: the HTTP status that it came
@@ -23,7 +23,10 @@ pub fn overflows(status: u16, error: &UpstreamError) -> bool {
         let text = written.to_lowercase();
         let says = |words: &[&str]| words.iter().all(|word| text.contains(word));
         let is_known = || WORDINGS.iter().any(|wording| says(wording.says));
-        !PACE.iter().any(|word| text.contains(word)) && (is_known() || says_too_long(&written))
+        // Only these statuses are about the request itself, whatever the words.
+        let is_compared = || matches!(status, 400 | 413 | 422) && compares_lengths(&written);
+        !PACE.iter().any(|word| text.contains(word))
+            && (is_known() || says_too_long(&written) || is_compared())
     })
 }
 

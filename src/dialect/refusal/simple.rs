@@ -68,7 +68,7 @@ impl SimpleText {
         self.text.split_whitespace()
     }
 
-    /// The numbers that stand alone: `131,072`, `128k`, but no part of a name.
+    /// The numbers that stand alone: `131,072`, `131.072`, `128k`, but no part of a name.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.words().flat_map(|word| word.split('/')).filter_map(|word| {
             let (digits, unit) = match word.strip_suffix('k') {
@@ -76,9 +76,17 @@ impl SimpleText {
                 None => word.strip_suffix('m').map_or((word, 1), |digits| (digits, 1_000_000)),
             };
             let is_number = digits.starts_with(|c: char| c.is_ascii_digit());
-            digits.replace(',', "").parse::<u64>().ok().filter(|_| is_number)?.checked_mul(unit)
+            without_separators(digits).parse::<u64>().ok().filter(|_| is_number)?.checked_mul(unit)
         })
     }
+}
+
+/// The digits of a number without commas, and without dots where they divide it into thousands.
+fn without_separators(digits: &str) -> String {
+    let mut groups = digits.split('.');
+    let is_first = groups.next().is_some_and(|first| (1..=3).contains(&first.len()) && first != "0");
+    let is_divided = is_first && groups.all(|group| group.len() == 3);
+    if is_divided { digits.replace(['.', ','], "") } else { digits.replace(',', "") }
 }
 
 /// Whether the word is a number and its unit: `131072-token`.
@@ -121,5 +129,7 @@ mod tests {
         assert!(text.says("tool calls") && text.says("exceed*"));
         assert!(!text.says("tool call") && !text.says("exceed") && !text.says("ool calls"));
         assert_eq!(text.numbers().collect::<Vec<_>>(), [131_072, 128_000]);
+        let text = SimpleText::new("got 140.321 of 1.310.720 in 0.125 and 3.5");
+        assert_eq!(text.numbers().collect::<Vec<_>>(), [140_321, 1_310_720]);
     }
 }

@@ -300,6 +300,73 @@ fn errors_that_a_shorter_history_cannot_fix_are_not_overflows() {
 }
 
 #[test]
+fn a_refusal_that_compares_two_lengths_is_an_overflow_in_any_language() {
+    for message in [
+        "Der Prompt enthält 140321 Tokens, das Kontextfenster fasst aber nur 131072 Tokens.",
+        "La requête contient 140321 jetons, mais le modèle n'en accepte que 131072.",
+        "El número de tokens de entrada (140321) supera el máximo permitido (131072)",
+        "Превышена максимальная длина контекста: 140321 токенов при лимите 131072",
+        "入力トークン数 140321 が上限 131072 を超えています",
+        "seq_len 140321 > max_seq_len 131072",
+        "The sequence is 140321 tokens long; this deployment was built for 131072",
+        "Too many tokens: got 140.321, have 131.072",
+        "토큰 140321개는 131072개보다 큽니다: 140321 / 131072",
+    ] {
+        for status in [400, 413, 422] {
+            assert!(is_overflow(status, message), "{message}");
+        }
+    }
+    for message in [
+        "Limite de 100000 jetons par minute atteinte: 140321",
+        "Ausgabe: 140321 Tokens, erlaubt sind 131072",
+        "El máximo de tokens de salida es 8192, se pidieron 100000",
+        "Token id 151936 is not in the vocabulary of 151935",
+        "输出 token 数 100000 大于 8192",
+        "Лимит 100000 токенов в минуту, запрошено 140321",
+        "Order 140321 of 131072 was not found",
+        "Your access token 140321 expired 131072 seconds ago",
+        "seed 140321 must be below 131072",
+    ] {
+        assert!(!is_overflow(400, message), "{message}");
+    }
+    assert!(!is_overflow(500, "seq_len 140321 > max_seq_len 131072"), "a server's own error");
+}
+
+#[test]
+fn a_broken_history_is_suspected_in_other_languages_than_english() {
+    let of = |message: &str| {
+        kinds(400, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
+    };
+    for message in [
+        "Nachricht 1: Werkzeugergebnis ohne zugehörigen Aufruf",
+        "le résultat d'outil zz ne correspond à aucun appel",
+        "El resultado de la herramienta zz no corresponde a ninguna llamada",
+        "Результат инструмента zz не соответствует ни одному вызову",
+        "ツールの結果に対応する呼び出しがありません",
+    ] {
+        assert!(of(message).contains(&"pairs"), "{message}: {:?}", of(message));
+    }
+    for message in [
+        "Ungültiges JSON in den Argumenten des Aufrufs c2",
+        "函数参数不是有效的 JSON",
+        "Les arguments de l'appel c2 ne sont pas du JSON",
+        "Аргументы вызова c2: некорректный JSON",
+    ] {
+        assert!(of(message).contains(&"arguments"), "{message}: {:?}", of(message));
+    }
+    for message in [
+        "Das Modell liefert kein Ergebnis",
+        "Kein Zugriff auf dieses Modell",
+        "Le modèle est introuvable",
+        "El modelo no existe",
+        "Ungültiges JSON-Schema im Parameter response_format",
+        "Результат не найден",
+    ] {
+        assert_eq!(of(message), [""; 0], "{message}");
+    }
+}
+
+#[test]
 fn an_upstream_that_takes_no_stream_options_is_recognised_by_their_name() {
     let error = |body: &str| parse(body.as_bytes()).unwrap();
     for body in STREAM_OPTIONS.iter().flat_map(|(_, bodies)| *bodies) {

@@ -138,10 +138,17 @@ const IBAN_LENGTHS: &[(&str, usize)] = &[
 /// (ISO 7064, modulo 97); `None` if it begins with none.
 pub(super) fn iban(text: &str) -> Option<usize> {
     let (_, length) = IBAN_LENGTHS.iter().find(|(country, _)| text.starts_with(country))?;
-    let mut places = text.bytes().enumerate().filter(|(_, byte)| *byte != b' ');
+    let mut places = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b' ' | b'-'));
     let (end, _) = places.clone().nth(length - 1)?;
     let account: Vec<u8> = places.by_ref().take(*length).map(|(_, byte)| byte).collect();
     let goes_on = text[end + 1..].starts_with(|char: char| char.is_ascii_alphanumeric());
+    // With dashes only in groups of four, as it is printed: other names have dashes anywhere.
+    let mut dashes = text[..=end].split('-').rev();
+    let is_printed =
+        dashes.next().is_some_and(|last| last.len() <= 4) && dashes.all(|group| group.len() == 4);
+    if text[..=end].contains('-') && !is_printed {
+        return None;
+    }
     let turned = account[4..].iter().chain(&account[..4]);
     let remainder = turned.fold(0, |remainder, byte| match byte {
         b'0'..=b'9' => (remainder * 10 + u32::from(byte - b'0')) % 97,
@@ -159,6 +166,14 @@ pub(super) fn is_foreign_phone(text: &str) -> bool {
         whole.len() <= 3 && whole.bytes().chain(rest.bytes()).all(|byte| byte.is_ascii_digit())
     });
     (least..=15).contains(&digits.len()) && has_country(&digits) && !is_decimal && is_spaced(text)
+}
+
+/// Whether `text` is a phone number as it is dialled from abroad, with zeros in place of the plus sign. Groups of one length
+/// are a dump of bytes.
+pub(super) fn is_dialled_phone(text: &str) -> bool {
+    let groups = || text.split([' ', '/', '-', '.']).map(str::len);
+    let is_dump = groups().all(|length| length == 4) || groups().all(|length| length == 2);
+    !is_dump && text.strip_prefix("00").is_some_and(|number| is_foreign_phone(&format!("+{number}")))
 }
 
 /// Whether `text` could be a phone number, where words before it say that it is one.
@@ -184,8 +199,9 @@ fn has_country(digits: &str) -> bool {
     is_american || digits.starts_with('7') && digits.len() == 11 || begins(TWO) || begins(THREE)
 }
 
-/// Whether separators stand alone, but for brackets with a space.
+/// Whether separators stand alone, but for brackets with a space, and for a stroke with a space on either side.
 fn is_spaced(text: &str) -> bool {
+    let text = &*text.replace(" / ", "/").replace(" - ", "-");
     let is_separator = |byte: u8| !byte.is_ascii_digit() && !matches!(byte, b'(' | b')' | b'+');
     let pairs = text.as_bytes().windows(2);
     pairs.filter(|pair| is_separator(pair[0]) && is_separator(pair[1])).count() == 0
@@ -263,6 +279,8 @@ mod tests {
             ("GB82 WEST 1234 5698 7654 32 THE", Some(27)),
             ("BE68 5390 0754 7034 ABCD", Some(19)),
             ("NO9386011117947", Some(15)),
+            ("DE89-3704-0044-0532-0130-00", Some(27)),
+            ("DE8937-04004405-32013000", None),
             ("DE89370400440532013001", None),
             ("DE893704004405320130000", None),
             ("DE8937040044053201300", None),
@@ -281,6 +299,7 @@ mod tests {
             ("+1 212-555-0123", true),
             ("+1.212.555.0123", true),
             ("+33 1 23 45 67 89", true),
+            ("+49 (0)170 / 123 45 67", true),
             ("+20240131", false),
             ("+1234567890", false),
             ("+52.520006599", false),
@@ -289,6 +308,14 @@ mod tests {
             ("+491511234567890123", false),
         ] {
             assert_eq!(is_foreign_phone(text), is, "{text}");
+        }
+        for (text, is) in [
+            ("0049 170 1234567", true),
+            ("0033 1 23 45 67 89", true),
+            ("0020 3031 3233 3435", false),
+            ("0080 170 1234567", false),
+        ] {
+            assert_eq!(is_dialled_phone(text), is, "{text}");
         }
         for (text, is) in
             [("030 1234567", true), ("0151/12345678", true), ("2024-01-31", false), ("12 34", false)]

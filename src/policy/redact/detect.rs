@@ -1,10 +1,14 @@
 //! The detector of values that the model must not read: all rules over each layer of a decoded text, in time linear in its
 //! length. What is found is a list of ranges; what becomes of them is not decided here.
 
-use super::named::{holds_secret, is_secret_name, named, of_commands, value_of_argument};
+use super::lines::of_lines;
+use super::markup::of_markup;
+use super::members::of_members;
+use super::named::{named, of_commands};
+use super::phrases::{of_cookies, of_phrases};
 use super::rules::{Kind, RULES, Rule};
 use crate::plan::placeholders::{Occurrence, merged};
-use crate::wire::decoded::{Decoded, JsonString};
+use crate::wire::decoded::Decoded;
 use memchr::memmem;
 use regex::Regex;
 use std::ops::Range;
@@ -86,7 +90,7 @@ impl Detector {
                 }
             }
             if layer == 0 && self.kinds.contains(&Kind::Secret) {
-                found.extend(named_strings(text));
+                found.extend(of_members(text));
             }
             found.append(&mut all);
             all = merged(found, What::of_both);
@@ -107,6 +111,10 @@ impl Detector {
             self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(of_commands(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(of_phrases(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(of_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            self.add(of_markup(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            self.add(of_lines(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
         }
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
             let may_occur = match rule.needs {
@@ -154,36 +162,6 @@ impl What {
 fn touches(all: &[Found], range: &Range<usize>) -> bool {
     let first = all.partition_point(|one| one.range.end <= range.start);
     all.get(first).is_some_and(|one| one.range.start < range.end)
-}
-
-/// The strings of documents that their members' names call secret, each whole, and the arguments of commands that are.
-fn named_strings<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Found> + 'a {
-    let (first, strings) = (text.layer(0), text.strings());
-    let secret = strings.iter().enumerate().filter_map(move |(at, string)| {
-        let value = &first[string.range.clone()];
-        let is_named = string.name.as_ref().is_some_and(|name| is_secret_name(&first[name.clone()]));
-        let start = match value_of_argument(value) {
-            Some(start) if start < value.len() => start,
-            _ if is_named
-                || at.checked_sub(1).is_some_and(|before| names_next(first, &strings[before..=at])) =>
-            {
-                0
-            }
-            _ => return None,
-        };
-        holds_secret(&value[start..]).then(|| string.range.start + start..string.range.end)
-    });
-    let sources = secret.flat_map(|range| text.sources(0, range));
-    sources.map(|range| Found { range, layer: 0, what: What::Kind(Kind::Secret) })
-}
-
-/// Whether the first of two strings is the option of a command whose value is the second, the next one of its list.
-fn names_next(first: &str, strings: &[JsonString]) -> bool {
-    let [option, value] = strings else { return false };
-    let between = &first[option.range.end..value.range.start];
-    let is_next = between.bytes().all(|byte| matches!(byte, b'"' | b',') || byte.is_ascii_whitespace());
-    let option = &first[option.range.clone()];
-    is_next && between.contains(',') && value_of_argument(option) == Some(option.len())
 }
 
 /// What `rule` finds in `text`.
@@ -357,6 +335,16 @@ mod tests {
             ("tel:+4915112345678", "+4915112345678", "phone"),
             ("call (212) 555-0123", "(212) 555-0123", "phone"),
             ("Phone: 030 1234567", "030 1234567", "phone"),
+            ("anna.meier\u{ff20}example.org", "anna.meier\u{ff20}example.org", "email"),
+            ("anna.meier&commat;example.org", "anna.meier&commat;example.org", "email"),
+            ("4111.1111.1111.1111", "4111.1111.1111.1111", "card"),
+            ("4111\u{a0}1111\u{a0}1111\u{a0}1111", "4111\u{a0}1111\u{a0}1111\u{a0}1111", "card"),
+            ("de89370400440532013000", "de89370400440532013000", "iban"),
+            ("DE89-3704-0044-0532-0130-00", "DE89-3704-0044-0532-0130-00", "iban"),
+            ("+49 (0)170 / 123 45 67", "+49 (0)170 / 123 45 67", "phone"),
+            ("0049 170 1234567", "0049 170 1234567", "phone"),
+            ("https://x/?sv=1&sig=Xq7Zp2Lm9Rt4Vw8KXq7Zp2Lm", "Xq7Zp2Lm9Rt4Vw8KXq7Zp2Lm", "secret"),
+            ("password -> aB3dE5gH7", "aB3dE5gH7", "secret"),
             ("for EMP-004217.", "004217", "own"),
         ] {
             assert_eq!(found(text), [(value, kind)], "{text}");
@@ -410,6 +398,50 @@ mod tests {
         ] {
             let text = format!("{before}{value}{after}");
             assert_eq!(found(&text), [(value.as_str(), "secret")], "{}", &text[..40.min(text.len())]);
+        }
+    }
+
+    #[test]
+    fn a_secret_in_a_document_is_found_below_and_beside_its_name() {
+        const S: &str = "Xq7Zp2Lm9Rt4Vw8K";
+        for document in [
+            r#"{"password":{"value":"@"}}"#,
+            r#"{"password":{"current":{"plain":"@"}}}"#,
+            r#"{"credentials":{"secrets":[{"v":"@"}]}}"#,
+            r#"{"password":[["@"]]}"#,
+            r#"{"j":"{\"password\":{\"a\":\"@\"}}"}"#,
+            r#"{"password":"{\"a\":{\"b\":\"@\"}}"}"#,
+            r#"{"name":"DB_PASSWORD","value":"@"}"#,
+            r#"{"value":"@","key":"client_secret"}"#,
+            r#"[{"Key":"SecretKey","Value":"@"}]"#,
+            r#"{"headers":[["authorization","ApiKey @"]]}"#,
+            r#"{"headers":{"Authorization":"ApiKey @","accept":"*/*"}}"#,
+            r#"{"auths":{"x":{"auth":"@"}}}"#,
+        ] {
+            let text = document.replace('@', S);
+            assert_eq!(found(&text), [(S, "secret")], "{text}");
+        }
+        for document in [
+            r#"{"password":{"type":"@","changed":"2026-11-28T16:50:03Z"},"id":"@"}"#,
+            r#"{"name":"BUILD","value":"@"}"#,
+            r#"{"name":"password","id":"@"}"#,
+            r#"["password","x","@"]"#,
+            r#"{"tokens":[{"contract":"@","id":"@"}]}"#,
+            r#"[{"name":"DB_PASSWORD"},{"value":"@"}]"#,
+        ] {
+            let text = document.replace('@', S);
+            assert_eq!(found(&text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_and_headers_of_secrets_take_time_linear_in_the_text() {
+        for piece in
+            ["password:\n  a: password=x1\n", "authorization: x1", "- name: password\n  value: x1=\n"]
+        {
+            crate::plan::work::assert_linear(300, |size| {
+                let _ = all().find(&Decoded::new(&piece.repeat(size)));
+            });
         }
     }
 

@@ -78,7 +78,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Words with separators between them.
-fn is_words(text: &str) -> bool {
+pub(super) fn is_words(text: &str) -> bool {
     let separators = ['_', '-', ' ', '.', ':'];
     let mut words = text.split(separators).filter(|word| !word.is_empty()).peekable();
     words.peek().is_some() && words.all(is_word)

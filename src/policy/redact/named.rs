@@ -10,10 +10,11 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 /// How names end that call their value secret.
-const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)s?";
+pub(super) const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)s?";
 /// What comes between a name and its value: quotes, with the backslashes of documents in documents, the sign of an
 /// assignment, and the beginning of a list.
-const ASSIGNED: &str = r#"[\x22'\\]{0,8}\s{0,4}(?::=|=>|=|:)\s{0,4}(?:\[\s{0,4}|-\s{1,4})?"#;
+const ASSIGNED: &str =
+    r#"[\x22'\\]{0,8}(?:\s\([a-z ]{1,24}\))?\s{0,4}(?::=|=>|->|=|:)\s{0,4}(?:\[\s{0,4}|-\s{1,4})?"#;
 /// A name as the option of a command, and what comes before its value: blanks, or a comma between words in quotes.
 const OPTION: &str = r#"--?(?:[a-z0-9]{1,16}[_-]){0,3}"#;
 const OF_OPTION: &str = r#"(?:\s{1,4}|[\x22'\\]{1,8}\s{0,4},\s{0,4})"#;
@@ -60,6 +61,68 @@ const MOST_QUOTES: usize = 8;
 pub(super) fn is_secret_name(name: &str) -> bool {
     let found = NAME.as_ref().filter(|_| name.len() <= LONGEST_NAME).and_then(|pattern| pattern.find(name));
     found.is_some_and(|found| !is_of_pages(&name[..found.start()], found.as_str()))
+}
+
+/// Whether a header or a member with this name lets its sender in, or says who it is.
+pub(super) fn is_header(name: &str) -> bool {
+    const HEADERS: [&str; 6] =
+        ["authorization", "proxy-authorization", "cookie", "set-cookie", "auth", "_auth"];
+    HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Whether the list with this name holds what is counted or traded, and no secrets.
+pub(super) fn is_name_of_more(name: &str) -> bool {
+    name.eq_ignore_ascii_case("tokens")
+}
+
+/// Whether a member below a secret says what the secret is, by the last word of its name.
+pub(super) fn describes_value(name: &str) -> bool {
+    const WORDS: [&str; 17] = [
+        "name",
+        "type",
+        "kind",
+        "description",
+        "title",
+        "label",
+        "status",
+        "version",
+        "url",
+        "uri",
+        "href",
+        "path",
+        "algorithm",
+        "address",
+        "symbol",
+        "contract",
+        "format",
+    ];
+    let start = name.rfind(|letter: char| !letter.is_ascii_lowercase()).unwrap_or(0);
+    let word = name[start..].trim_start_matches(['_', '-', '.']).to_ascii_lowercase();
+    WORDS.contains(&&*word)
+}
+
+/// Whether a member or an attribute with this name holds the value of what is described beside it.
+pub(super) fn holds_value(name: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "value",
+        "val",
+        "v",
+        "content",
+        "secret",
+        "plain",
+        "plaintext",
+        "data",
+        "string",
+        "stringvalue",
+        "secretvalue",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Whether a value below a name that calls it a secret may be one: it is no time.
+pub(super) fn is_named_value(value: &str) -> bool {
+    let is_of_time = |byte: u8| byte.is_ascii_digit() || b"-:.TZ+ ".contains(&byte);
+    !(value.as_bytes().get(4) == Some(&b'-') && value.bytes().all(is_of_time))
 }
 
 /// Where the value begins in a string of a document that is an argument of a command: after `--password=`; the end of
@@ -130,7 +193,7 @@ fn names_a_page(text: &str, start: usize) -> bool {
 }
 
 /// The secret that begins at `at` after `name`, if one does.
-fn value_at(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
+pub(super) fn value_at(text: &str, at: usize, name: &str) -> Option<Range<usize>> {
     if name.ends_with('>') && !name.ends_with("=>") {
         let content = &text[at..];
         let length = memchr::memchr2(b'<', b'\n', content.as_bytes()).unwrap_or(content.len());
@@ -218,7 +281,7 @@ fn is_unquoted_secret(text: &str) -> bool {
 }
 
 /// Whether `value`, one word, is a secret, by its first bytes.
-fn is_secret(value: &str, is_quoted: bool) -> bool {
+pub(super) fn is_secret(value: &str, is_quoted: bool) -> bool {
     let value = &value[..value.floor_char_boundary(JUDGED)];
     let is_one = |value: &str| {
         value.len() >= SHORTEST

@@ -1,9 +1,10 @@
 //! The rules for values that the model must not read: well-known forms of keys, and personal numbers. As data; each is a
 //! pattern that is matched in linear time, and a check of what it matched.
 
-use super::checks::{iban, is_card, is_foreign_phone, is_named_phone, is_random};
+use super::checks::{iban, is_card, is_dialled_phone, is_foreign_phone, is_named_phone, is_random};
 use super::expressions::is_variable;
 use super::named;
+use super::phrases;
 use regex::Regex;
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -61,6 +62,8 @@ pub(super) fn compile() {
     LazyLock::force(&RULES);
     LazyLock::force(&named::PATTERN);
     LazyLock::force(&named::NAME);
+    LazyLock::force(&phrases::PHRASES);
+    LazyLock::force(&phrases::COOKIES);
 }
 
 type Written = (Kind, &'static str, fn(&str) -> Option<usize>, &'static [u8]);
@@ -87,15 +90,35 @@ const WRITTEN: &[Written] = &[
     ),
     // A password in an address.
     (Kind::Secret, r"[a-z]://[^\s/:@\x22']*:([^\s/\x22']{3,})@", |text| when(text, !is_variable(text)), b"@"),
-    (Kind::Iban, r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{1,4}){3,9}", iban, b"0123456789"),
-    (Kind::Card, r"\b[2-6](?:[ -]?[0-9]){12,18}\b", card, b"23456"),
+    // A signature in an address is what lets its holder in.
+    (
+        Kind::Secret,
+        r"(?i)[?&;](?:x-amz-signature|x-amz-security-token|x-goog-signature|signature|sig|hmac|auth|jwt)=([A-Za-z0-9%._~+/=-]{16,})",
+        |text| when(text, is_random(text, 3.0)),
+        b"=",
+    ),
+    (Kind::Iban, r"\b[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{1,4}){3,9}", iban, b"0123456789"),
+    // In lower case letters are those of the bank alone, since hashes hold others too.
+    (
+        Kind::Iban,
+        r"\b[a-z]{2}[0-9]{2}(?:[ -]?[a-z]{4})?(?:[ -]?[0-9]{1,4}){3,9}",
+        |text| iban(&text.to_ascii_uppercase()),
+        b"0123456789",
+    ),
+    (Kind::Card, r"\b[2-6](?:[ .\u{a0}\u{202f}-]?[0-9]){12,18}\b", card, b"23456"),
     (
         Kind::Email,
-        r"[A-Za-z0-9_%+'\p{L}](?:[A-Za-z0-9._%+'\p{L}-]*[A-Za-z0-9_%+'\p{L}-])?@(?:[A-Za-z0-9\p{L}](?:[A-Za-z0-9\p{L}-]*[A-Za-z0-9\p{L}])?\.)+(?:xn--[A-Za-z0-9-]{2,}|\p{L}{2,24})\b",
+        r"[A-Za-z0-9_%+'\p{L}](?:[A-Za-z0-9._%+'\p{L}-]*[A-Za-z0-9_%+'\p{L}-])?[@＠](?:[A-Za-z0-9\p{L}](?:[A-Za-z0-9\p{L}-]*[A-Za-z0-9\p{L}])?\.)+(?:xn--[A-Za-z0-9-]{2,}|\p{L}{2,24})\b",
         email,
-        b"@",
+        b"@\xef",
     ),
-    (Kind::Phone, r"\+[1-9][0-9 ()./-]{6,20}[0-9]\b", |text| when(text, is_foreign_phone(text)), b"+"),
+    (Kind::Phone, r"\+[1-9][0-9 ()./-]{6,24}[0-9]\b", |text| when(text, is_foreign_phone(text)), b"+"),
+    (
+        Kind::Phone,
+        r"\b00[1-9][0-9]{0,2}[ /][0-9 ()./-]{6,22}[0-9]\b",
+        |text| when(text, is_dialled_phone(text)),
+        b"0",
+    ),
     // As written in North America.
     (Kind::Phone, r"(?:\b[2-9][0-9]{2}[ .-]|\([2-9][0-9]{2}\) ?)[2-9][0-9]{2}[.-][0-9]{4}\b", whole, b"-."),
     (
@@ -116,14 +139,14 @@ fn when(text: &str, holds: bool) -> Option<usize> {
 
 /// A card's number, or one that is followed by other digits, such as when it expires.
 fn card(text: &str) -> Option<usize> {
-    let ends = text.match_indices([' ', '-']).map(|(at, _)| at).rev();
+    let ends = text.match_indices([' ', '-', '.', '\u{a0}', '\u{202f}']).map(|(at, _)| at).rev();
     std::iter::once(text.len()).chain(ends).find(|end| is_card(&text[..*end]))
 }
 
 /// An address, and none of a file (`logo@2x.png`) or of a remote in a repository's URL. Its length does not matter: the
 /// text around one that is too long would hide it.
 fn email(text: &str) -> Option<usize> {
-    let (local, domain) = text.rsplit_once('@')?;
+    let (local, domain) = text.rsplit_once(['@', '＠'])?;
     let end = domain.rsplit_once('.')?.1.to_ascii_lowercase();
     // None of these is a domain of a country or another one.
     let is_file =

@@ -1,8 +1,8 @@
 //! The reader of JSON documents for decoded texts: a whole text or a line of it is a document, and so is a string of one.
 //! Its strings are written without their escapes, in place; everything else is copied.
 
-use super::JsonString;
 use super::runs::Runs;
+use super::{Group, JsonString};
 use crate::wire::body::Scanner;
 use crate::wire::json::unescape_one;
 use crate::wire::json_strings::string_end;
@@ -18,6 +18,7 @@ pub(super) struct Reader {
     pub(super) text: String,
     pub(super) runs: Runs,
     pub(super) strings: Vec<JsonString>,
+    pub(super) groups: Vec<Group>,
     pub(super) depths: Vec<(usize, Option<usize>)>,
     /// How many strings are around the document that is being read.
     depth: Option<usize>,
@@ -55,11 +56,13 @@ impl<'t> Part<'t> {
     }
 }
 
-/// A list or an object that is open.
-struct Open {
-    is_list: bool,
+/// Where a value of a document is.
+#[derive(Clone, Default)]
+struct Place {
     /// The name of the member that it is.
     name: Option<Range<usize>>,
+    /// The list or the object that it is in.
+    within: Option<usize>,
 }
 
 impl Reader {
@@ -69,7 +72,7 @@ impl Reader {
         let runs = Runs::default();
         let part = Part { text, runs: &runs, start: 0 };
         if is_document(text) {
-            reader.document(part, 0);
+            reader.document(part, 0, Place::default());
             return reader;
         }
         // One document for each line, as logs are written, with other lines between them.
@@ -78,7 +81,7 @@ impl Reader {
             let line = part.of(start..start + line.len());
             start += line.text.len();
             match line.text.trim_start().starts_with(['{', '[']) && is_document(line.text) {
-                true => reader.document(line, 0),
+                true => reader.document(line, 0, Place::default()),
                 false => reader.copy(line),
             }
         }
@@ -89,33 +92,47 @@ impl Reader {
         part.copy_to(&mut self.text, &mut self.runs);
     }
 
-    /// Reads a document, around which there are `depth` strings.
-    fn document(&mut self, part: Part<'_>, depth: usize) {
+    /// Reads a document, around which there are `depth` strings, the innermost one at `place`.
+    fn document(&mut self, part: Part<'_>, depth: usize, place: Place) {
         let before = self.depth.replace(depth);
         self.depths.push((self.text.len(), Some(depth)));
         let bytes = part.text.as_bytes();
         let (mut at, mut done) = (0, 0);
-        let (mut open, mut name): (Vec<Open>, _) = (Vec::new(), None);
+        let (mut open, mut name): (Vec<usize>, _) = (Vec::new(), place.name);
         while let Some(byte) = bytes.get(at) {
             at += 1;
+            let within = open.last().copied().or(place.within);
             match byte {
                 b'"' => {
                     let end = at + string_end(&bytes[at..]);
                     self.copy(part.of(done..at));
-                    let range = self.string(part.of(at..end), depth);
+                    let raw = part.of(at..end);
                     (done, at) = (end, (end + 1).min(bytes.len()));
                     let is_name = part.text[at..].trim_start().starts_with(':');
-                    let in_list = open.last().filter(|open| open.is_list);
-                    let of =
-                        if is_name { None } else { in_list.map_or(name.take(), |open| open.name.clone()) };
+                    let list = open.last().map(|open| &self.groups[*open]).filter(|group| group.is_list);
+                    let of = match list {
+                        _ if is_name => None,
+                        Some(list) => list.name.clone(),
+                        None => name.take(),
+                    };
+                    let range = self.string(raw, depth, Place { name: of.clone(), within });
                     if is_name {
                         name = range.clone();
                     }
-                    self.strings.extend(range.map(|range| JsonString { range, name: of }));
+                    let string = |range| JsonString { range, name: of, within, is_name };
+                    self.strings.extend(range.map(string));
                 }
-                b'{' | b'[' => open.push(Open { is_list: *byte == b'[', name: name.take() }),
+                b'{' | b'[' => {
+                    open.push(self.groups.len());
+                    self.groups.push(Group { is_list: *byte == b'[', name: name.take(), within, commas: 0 });
+                }
                 b'}' | b']' => drop(open.pop()),
-                b',' => name = None,
+                b',' => {
+                    name = None;
+                    if let Some(open) = open.last() {
+                        self.groups[*open].commas += 1;
+                    }
+                }
                 _ => {}
             }
         }
@@ -124,8 +141,8 @@ impl Reader {
         self.depths.push((self.text.len(), before));
     }
 
-    /// Reads what is between two quotes; `None` where it is a document itself, whose strings are then listed.
-    fn string(&mut self, raw: Part<'_>, depth: usize) -> Option<Range<usize>> {
+    /// Reads what is between two quotes, at `place`; `None` where it is a document itself, whose strings are then listed.
+    fn string(&mut self, raw: Part<'_>, depth: usize, place: Place) -> Option<Range<usize>> {
         let decoded;
         let runs;
         let mut part = raw;
@@ -134,7 +151,7 @@ impl Reader {
             part = Part { text: &decoded, runs: &runs, start: 0 };
         }
         if depth + 1 < MOST_NESTED && is_document(part.text) {
-            self.document(part, depth + 1);
+            self.document(part, depth + 1, place);
             return None;
         }
         let start = self.text.len();

@@ -66,8 +66,19 @@ fn percent(text: &[u8]) -> Option<(usize, String)> {
 
 /// A character as markup writes it, by its name or its number.
 fn entity(text: &str) -> Option<(usize, String)> {
-    const NAMED: [(&str, char); 6] =
-        [("quot", '"'), ("amp", '&'), ("lt", '<'), ("gt", '>'), ("apos", '\''), ("nbsp", ' ')];
+    const NAMED: [(&str, char); 11] = [
+        ("quot", '"'),
+        ("amp", '&'),
+        ("lt", '<'),
+        ("gt", '>'),
+        ("apos", '\''),
+        ("nbsp", ' '),
+        ("commat", '@'),
+        ("period", '.'),
+        ("colon", ':'),
+        ("equals", '='),
+        ("lowbar", '_'),
+    ];
     const LONGEST: usize = 10;
     let end = text.bytes().take(LONGEST).position(|byte| byte == b';')?;
     let name = &text[1..end];
