@@ -452,3 +452,54 @@ fn an_answer_without_usage_is_estimated_and_the_cost_agrees_with_the_metric() {
     });
     assert!((line["cost_usd"].as_f64().unwrap() - cost(&program)).abs() < 1e-9, "{line}");
 }
+
+/// How many of eight requests of one conversation, each with a prompt of about 1,000 tokens and an answer of about as many,
+/// pass a budget before it is used up, where every reply reports `usage`.
+fn passed_with(form: Form, usage: Option<Value>) -> usize {
+    let upstream = Scripted::start(move |_, request: &Recorded| {
+        let speech = Speech::text(&"many words ".repeat(500));
+        match (&usage, request.json()["stream"] == true) {
+            (usage, false) => {
+                let mut body = speech.whole();
+                body.as_object_mut().unwrap().remove("usage");
+                usage.iter().for_each(|usage| body["usage"] = usage.clone());
+                Reply::json(200, &body)
+            }
+            (usage, true) => {
+                let mut chunks = speech.chunks(false);
+                let end = |usage: &Value| json!({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": usage});
+                chunks.extend(usage.iter().map(end));
+                Reply::events(&chunks)
+            }
+        }
+    });
+    let program = Toolrein::before(&upstream, &budget("spend_usd = 0.05\nbilled_tokens = 1000000"));
+    let headers = [("x-toolrein-conversation", "mine")];
+    let passes = (0..8).filter(|nth| {
+        let mut talk = Talk::new(form);
+        talk.say(&format!("{nth} {}", "many words ".repeat(500)));
+        ask(&program, &talk, &headers).response.status == 200
+    });
+    let passes = passes.count();
+    assert_eq!(upstream.requests().len(), passes);
+    passes
+}
+
+#[test]
+fn a_number_of_tokens_that_no_reply_has_is_estimated_as_if_it_were_missing() {
+    in_both_forms(|form| {
+        let without = passed_with(form, None);
+        assert!((2..8).contains(&without), "{without}");
+        for number in [json!(u64::from(u32::MAX)), json!(u64::MAX), json!(1e300), json!(-5), json!("NaN")] {
+            let both = json!({"prompt_tokens": number, "completion_tokens": 0, "total_tokens": number});
+            assert_eq!(passed_with(form, Some(both)), without, "{number}");
+        }
+        // The other number counts as it is reported: here it alone uses up the budget, or nearly nothing of it.
+        let dear = json!({"prompt_tokens": u64::MAX, "completion_tokens": 900_000});
+        assert_eq!(passed_with(form, Some(dear)), 1);
+        let no_completion = json!({"prompt_tokens": "1", "completion_tokens": u64::MAX, "total_tokens": 1});
+        let cheap = json!({"prompt_tokens": "1", "completion_tokens": "1", "total_tokens": "2"});
+        assert!((2..8).contains(&passed_with(form, Some(no_completion))));
+        assert_eq!(passed_with(form, Some(cheap)), 8);
+    });
+}
