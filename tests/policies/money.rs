@@ -98,7 +98,8 @@ fn the_turn_in_which_it_is_used_up_gets_one_final_answer_and_nothing_more() {
                 (0, "This is what I know."),
                 "{limit}"
             );
-            assert_eq!(upstream.requests().len(), 4, "two calls, a blocked one, the final answer");
+            assert_eq!(upstream.requests().len(), 3, "two calls, the final answer");
+            assert_eq!(upstream.request(2).json()["tool_choice"], "none");
             // The very same request, the same turn with another end, and the next turn.
             refused(&ask(&program, &talk, headers).response);
             let mut other = Talk { messages: talk.messages.clone(), ..Talk::new(form) };
@@ -109,7 +110,7 @@ fn the_turn_in_which_it_is_used_up_gets_one_final_answer_and_nothing_more() {
             let words = refused(&ask(&program, &talk, headers).response);
             let name = used.split(' ').nth(2).unwrap();
             assert!(words.contains("this conversation") && words.contains(name), "{words}");
-            assert_eq!(upstream.requests().len(), 4, "{limit} {headers:?}");
+            assert_eq!(upstream.requests().len(), 3, "{limit} {headers:?}");
             upstream.assert_clean();
         }
     });
@@ -136,7 +137,7 @@ fn on_the_responses_api_chat_ends_and_a_running_turn_gets_one_final_answer() {
             }
         }
         if calls {
-            assert_eq!(upstream.requests().len(), 4, "two calls, a blocked one, the final answer");
+            assert_eq!(upstream.requests().len(), 3, "two calls, the final answer");
             talk.say("And now?");
         }
         let sent = upstream.requests().len();
@@ -501,5 +502,44 @@ fn a_number_of_tokens_that_no_reply_has_is_estimated_as_if_it_were_missing() {
         let cheap = json!({"prompt_tokens": "1", "completion_tokens": "1", "total_tokens": "2"});
         assert!((2..8).contains(&passed_with(form, Some(no_completion))));
         assert_eq!(passed_with(form, Some(cheap)), 8);
+    });
+}
+
+#[test]
+fn the_first_request_after_a_limit_is_for_the_final_answer_and_may_be_sent_without_tools() {
+    let limits = [
+        "spend_usd = 0.0001",
+        "billed_tokens = 25",
+        "conversation = { requests = 1 }",
+        "day = { requests = 1 }",
+        "day = { spend_usd = 0.0001 }",
+        "day = { billed_tokens = 25 }",
+    ];
+    in_both_forms(|form| {
+        for limit in limits {
+            for refuses in [false, true] {
+                let upstream = Scripted::start(move |nth, request: &Recorded| {
+                    let body = request.json();
+                    let is_refused = refuses && body["tool_choice"] == "none" && body.get("tools").is_some();
+                    match is_refused {
+                        true => Reply::json(
+                            400,
+                            &json!({"error": {"message": "tool_choice none is not supported"}}),
+                        ),
+                        false => stubborn(nth, request),
+                    }
+                });
+                let program = Toolrein::before(&upstream, &budget(limit));
+                let mut talk = Talk::new(form);
+                let said = ask(&program, &talk, &[]);
+                assert_eq!(said.calls.len(), 1, "{limit}");
+                talk.add(&said);
+                let answered = ask(&program, &talk, &[]);
+                answered.assert_coherent(form);
+                assert_eq!(answered.text, "This is what I know.", "{limit} {}", answered.response.text());
+                assert_eq!(upstream.requests().len(), 2 + usize::from(refuses), "{limit}");
+                refused(&ask(&program, &talk, &[]).response);
+            }
+        }
     });
 }
