@@ -51,8 +51,9 @@ pub struct Plan {
     pub one_at_a_time: bool,
     /// Do not send the request; answer it with this.
     pub refusal: Option<Refusal>,
-    /// The request is sent for the final answer of its turn: a limit is used up after which requests are refused.
-    pub final_answer: bool,
+    /// The request is sent for the final answer of its turn, for this policy: a limit is used up after which requests are
+    /// refused.
+    pub final_answer: Option<&'static str>,
     /// Tools of ours that the model may call.
     own: Vec<OwnTool>,
     /// Calls of the reply that cannot be judged are not passed on.
@@ -408,6 +409,11 @@ impl Plan {
     pub fn refuse(&mut self, code: &'static str, message: String) {
         let policy = self.at.policy;
         self.refusal.get_or_insert(Refusal { policy, code, message, reason: None });
+    }
+
+    /// Asks for the final answer of the turn, as the last that is sent before requests are refused.
+    pub fn ask_final_answer(&mut self) {
+        self.final_answer.get_or_insert(self.at.policy);
     }
 
     /// As [`Self::refuse`], for a limit that opens again: the client is given the numbers and times of `reason`.

@@ -1,12 +1,17 @@
 //! Wrapper calls: one call whose arguments hold the calls that a client runs instead (`multi_tool_use.parallel` of
-//! OpenAI's models, the batch tools of coding agents). Finds the inner calls; decides nothing on them.
+//! OpenAI's models, the batch tools of coding agents, tools that call another tool by its name). Finds the inner calls;
+//! decides nothing on them.
+
+mod embedded;
+
+pub use embedded::{EmbeddedCall, Others, embedded_calls, is_like_wrapper};
 
 use super::names::RestrictedNames;
 use serde_json::Value;
 
-/// The wrapper that OpenAI's models write now and then, without its namespace. Clients expand it although no request
-/// declares it, so each of its inner calls counts.
-const PARALLEL: &str = "parallel";
+/// The wrapper that OpenAI's models write now and then, without its namespace and as declared where a name has no dot.
+/// Clients expand it although no request declares it, so each of its inner calls counts.
+const PARALLEL: [&str; 2] = ["parallel", "multi_tool_use_parallel"];
 /// Batch tools, which a request declares as a tool of its own. Its other arguments may look like calls, so that an inner
 /// call counts only if it names a tool.
 const BATCHES: [&str; 6] =
@@ -31,14 +36,14 @@ pub fn wrapper_kind(name: &str) -> Option<WrapperKind> {
     let may_be = name.len() <= 64 && {
         let name = name.as_bytes();
         let has = |word: &[u8]| name.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-        has(b"parallel") || has(b"batch") || has(b"multi_tool")
+        has(b"parallel") || has(b"batch") || has(b"multi_tool") || has(b"multi-tool")
     };
     if !may_be {
         return None;
     }
     let names = RestrictedNames::new(name);
-    names.iter().find_map(|name| match name {
-        PARALLEL => Some(WrapperKind::Parallel),
+    names.iter().find_map(|name| match &*name.replace('-', "_") {
+        name if PARALLEL.contains(&name) => Some(WrapperKind::Parallel),
         name if BATCHES.contains(&name) => Some(WrapperKind::Batch),
         _ => None,
     })
@@ -50,8 +55,9 @@ pub struct InnerCall {
     pub name: String,
     /// JSON text.
     pub arguments: String,
-    /// The member of the wrapper's arguments that lists it, and its index there.
-    pub list: String,
+    /// Its place in the wrapper's arguments.
+    path: Vec<Step>,
+    /// Its index in its list.
     pub index: usize,
     /// The member of it that holds the arguments, where it has one.
     pub arguments_member: Option<&'static str>,
@@ -59,34 +65,95 @@ pub struct InnerCall {
     pub is_ambiguous: bool,
 }
 
+/// A step into a JSON value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Member(String),
+    Element(usize),
+    /// The value that a string holds as JSON text.
+    Text,
+}
+
 impl InnerCall {
+    /// A call that is somewhere in the arguments of another, where it is only judged.
+    pub fn alone(name: String, arguments: String) -> Self {
+        Self { name, arguments, path: Vec::new(), index: 0, arguments_member: None, is_ambiguous: false }
+    }
+
     /// Writes other arguments, JSON text, into those of its wrapper, as a string where they were one.
     pub fn rewrite(&self, wrapper: &mut Value, arguments: &str) {
-        let member = self.arguments_member.unwrap_or(ARGUMENT_MEMBERS[0]);
-        let Some(inner) = wrapper.get_mut(&self.list).and_then(|list| list.get_mut(self.index)) else {
+        if self.path.is_empty() {
             return;
-        };
-        let call = if inner["function"].is_object() { &mut inner["function"] } else { inner };
-        if call.get(member).is_some_and(Value::is_string) {
-            call[member] = arguments.into();
-        } else if let Ok(value) = serde_json::from_str(arguments) {
-            call[member] = value;
         }
+        let member = self.arguments_member.unwrap_or(ARGUMENT_MEMBERS[0]);
+        change(wrapper, &self.path, &|inner| {
+            let call = if inner["function"].is_object() { &mut inner["function"] } else { inner };
+            if call.get(member).is_some_and(Value::is_string) {
+                call[member] = arguments.into();
+            } else if let Ok(value) = serde_json::from_str(arguments) {
+                call[member] = value;
+            }
+        });
     }
 }
 
-/// The inner calls of a wrapper with these `arguments`, in order: the elements of each list that name a tool. One that has
-/// several names is a call of each of them, since clients differ in the member that they read.
+/// Changes what is at `path` in `value`.
+fn change(value: &mut Value, path: &[Step], with: &dyn Fn(&mut Value)) {
+    let Some((step, rest)) = path.split_first() else { return with(value) };
+    let inner = match step {
+        Step::Member(name) => value.get_mut(name),
+        Step::Element(index) => value.get_mut(index),
+        Step::Text => {
+            if let Some(mut inner) = value.as_str().and_then(json_in) {
+                change(&mut inner, rest, with);
+                *value = inner.to_string().into();
+            }
+            None
+        }
+    };
+    if let Some(inner) = inner {
+        change(inner, rest, with);
+    }
+}
+
+/// The object, list or string that `text` holds as JSON.
+fn json_in(text: &str) -> Option<Value> {
+    let text = text.trim();
+    text.starts_with(['{', '[', '"']).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// `value`, or what it holds as JSON text; `path` leads there.
+fn read_text(value: &Value, path: &mut Vec<Step>) -> Value {
+    match value.as_str().and_then(json_in) {
+        Some(inner) => {
+            path.push(Step::Text);
+            inner
+        }
+        None => value.clone(),
+    }
+}
+
+/// The inner calls of a wrapper with these `arguments`, in order: the elements of each list that name a tool, where lists
+/// and elements may be JSON text. One that has several names is a call of each of them, since clients differ in the member
+/// that they read.
 pub fn inner_calls(arguments: &Value) -> Vec<InnerCall> {
-    let lists = arguments.as_object().into_iter().flatten();
-    let lists = lists.filter_map(|(list, value)| Some((list, value.as_array()?)));
-    let calls = lists.flat_map(|(list, calls)| {
-        calls.iter().enumerate().flat_map(move |(index, call)| calls_of(list, index, call))
+    let members = arguments.as_object().into_iter().flatten();
+    let lists = members.map(|(list, value)| (vec![Step::Member(list.clone())], value));
+    let whole = arguments.as_array().map(|_| (Vec::new(), arguments));
+    let calls = lists.chain(whole).flat_map(|(mut path, value)| {
+        let list = read_text(value, &mut path);
+        let elements = list.as_array().cloned().unwrap_or_default().into_iter().enumerate();
+        elements.flat_map(move |(index, element)| {
+            let mut path = path.clone();
+            path.push(Step::Element(index));
+            let element = read_text(&element, &mut path);
+            calls_of(&path, index, &element)
+        })
     });
     calls.take(MOST_READ).collect()
 }
 
-fn calls_of(list: &str, index: usize, element: &Value) -> Vec<InnerCall> {
+fn calls_of(path: &[Step], index: usize, element: &Value) -> Vec<InnerCall> {
     let names_in = |call: &Value| {
         let mut names: Vec<String> = NAME_MEMBERS
             .iter()
@@ -111,7 +178,7 @@ fn calls_of(list: &str, index: usize, element: &Value) -> Vec<InnerCall> {
     let inner = |name| InnerCall {
         name,
         arguments: arguments.clone(),
-        list: list.to_owned(),
+        path: path.to_owned(),
         index,
         arguments_member: member,
         is_ambiguous: other.is_some(),
@@ -131,6 +198,8 @@ mod tests {
             ("parallel", Some(WrapperKind::Parallel)),
             ("functions.Parallel", Some(WrapperKind::Parallel)),
             ("multi_tool_use__parallel", Some(WrapperKind::Parallel)),
+            ("multi_tool_use_parallel", Some(WrapperKind::Parallel)),
+            ("multi-tool-use-parallel", Some(WrapperKind::Parallel)),
             ("Batch", Some(WrapperKind::Batch)),
             ("BatchTool", Some(WrapperKind::Batch)),
             ("mcp__tools__batch", Some(WrapperKind::Batch)),
@@ -156,6 +225,9 @@ mod tests {
                 json!({"tool_calls": [{"type": "function", "function": {"name": "pay", "arguments": "{\"a\":1}"}}]}),
                 "arguments",
             ),
+            (json!({"calls": r#"[{"name": "pay", "arguments": {"a": 1}}]"#}), "arguments"),
+            (json!({"calls": [r#"{"tool": "pay", "args": {"a": 1}}"#]}), "args"),
+            (json!([{"name": "pay", "arguments": {"a": 1}}]), "arguments"),
         ] {
             let calls = inner_calls(&arguments);
             let [call] = &calls[..] else { panic!("{arguments}: {calls:?}") };

@@ -27,11 +27,19 @@ pub struct Usage {
     pub reasoning: u64,
     /// What the provider says that the reply cost, in billionths of a dollar; 0 where it says nothing.
     pub cost: u64,
-    /// A number was left out that is more than [`MOST_TOKENS`], or a cost that no reply has.
+    /// A number was left out that is more than [`MOST_TOKENS`] or no count, or a cost that no reply has.
     pub implausible: bool,
+    /// The prompt's number is one of those, so that an estimate has to count instead; and the completion's.
+    pub unknown_prompt: bool,
+    pub unknown_completion: bool,
 }
 
 impl Usage {
+    /// The usage of a reply that reported none.
+    pub fn unknown() -> Self {
+        Self { unknown_prompt: true, unknown_completion: true, ..Self::default() }
+    }
+
     /// All tokens that are billed.
     pub fn billed(&self) -> u64 {
         self.prompt + self.completion
@@ -58,6 +66,8 @@ impl Usage {
             reasoning: self.reasoning.saturating_add(other.reasoning),
             cost: self.cost.saturating_add(other.cost),
             implausible: self.implausible || other.implausible,
+            unknown_prompt: self.unknown_prompt || other.unknown_prompt,
+            unknown_completion: self.unknown_completion || other.unknown_completion,
         }
     }
 }
@@ -204,10 +214,10 @@ impl Counts {
             let key = key.raw(scanner.text());
             match scanner.peek()? {
                 Kind::Object if within == Within::Usage => self.members(scanner, Within::member(key))?,
-                Kind::Number => {
+                Kind::Number | Kind::String => {
                     let number = scanner.skip()?.of(scanner.text());
                     if let Some(known) = self.place(within, key) {
-                        *known = count_in(number).unwrap_or(0);
+                        *known = count_in(unquoted(number));
                     } else {
                         self.costs.note(within, key, number);
                     }
@@ -271,6 +281,7 @@ impl Counts {
         let (cost, is_cost_plausible) = self.costs.nanodollars();
         // The total is in no sum.
         let are_plausible = lists[..5].iter().copied().flatten().all(is_plausible);
+        let (unknown_prompt, unknown_completion) = self.unknown(prompt, completion);
         let implausible = !are_plausible || !is_cost_plausible;
         let parts = Parts { prompt, cached, cache_written, completion, reasoning, total };
         let prompt = prompt + self.cache_beside(&parts);
@@ -288,7 +299,22 @@ impl Counts {
             reasoning: reasoning.min(completion),
             cost,
             implausible,
+            unknown_prompt,
+            unknown_completion,
         }
+    }
+
+    /// Whether the number of the prompt, and that of the completion, was left out, where `prompt` and `completion` are those
+    /// that count. A fault in one leaves no trust in a 0 of the other, since no reply has such a number.
+    fn unknown(&self, prompt: u64, completion: u64) -> (bool, bool) {
+        let has_fault = |counts: &[u64]| counts.iter().any(|count| *count > MOST_TOKENS);
+        // By Anthropic's names a prompt is without the tokens of the cache.
+        let is_part =
+            self.prompt[0] == 0 && (has_fault(&self.cached[4..5]) || has_fault(&self.cache_written));
+        let no_prompt = (prompt == 0 && has_fault(&self.prompt)) || is_part;
+        let no_completion = completion == 0 && has_fault(&self.completion);
+        let any = no_prompt || no_completion;
+        (no_prompt || (any && prompt == 0), no_completion || (any && completion == 0))
     }
 
     /// How many tokens of the provider's cache are no part of the prompt as it came: all of them where a provider counts as
@@ -393,9 +419,13 @@ impl Costs {
 
 /// The dollars in a JSON number, or in a string that is one; 0 for anything else.
 fn dollars_in(value: &[u8]) -> f64 {
-    let number = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(value);
-    let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+    let number = std::str::from_utf8(unquoted(value)).ok().and_then(|number| number.parse().ok());
     number.filter(|number: &f64| !number.is_nan()).unwrap_or(0.0)
+}
+
+/// What is between the quotes of a JSON string; other values as they are.
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 /// The key at the start of `text`, of at most 31 bytes, and what follows its colon.
@@ -406,7 +436,7 @@ fn split_key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((key, rest.strip_prefix(b"\":")?))
 }
 
-/// The count at the start of `text`, 0 for a number that is none, and what follows it.
+/// The count at the start of `text` and what follows it.
 #[inline(always)]
 fn split_count(text: &[u8]) -> (u64, &[u8]) {
     let (mut count, mut digits) = (0, 0);
@@ -421,16 +451,19 @@ fn split_count(text: &[u8]) -> (u64, &[u8]) {
         return (count, rest);
     }
     let end = text.iter().position(|byte| !is_more(byte)).unwrap_or(text.len());
-    (count_in(&text[..end]).unwrap_or(0), &text[end..])
+    (count_in(&text[..end]), &text[end..])
 }
 
-/// A count of tokens; `None` for what is no count, and the largest count for what is larger. Gateways in languages
-/// without integers write 12.0.
-fn count_in(number: &[u8]) -> Option<u64> {
-    let number = std::str::from_utf8(number).ok()?;
+/// A count of tokens. What is none (a negative number, a word) and what is larger than any is the largest, which is
+/// implausible. Gateways in languages without integers write 12.0; some write numbers as strings.
+fn count_in(number: &[u8]) -> u64 {
+    let number = std::str::from_utf8(number).unwrap_or("?").trim();
+    if number.is_empty() {
+        return 0;
+    }
     // A float beyond all counts becomes the largest.
     let float = || number.parse().ok().filter(|count: &f64| *count >= 0.0).map(|count| count as u64);
-    number.parse().ok().or_else(float)
+    number.parse().ok().or_else(float).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -448,7 +481,8 @@ mod tests {
             ("a gateway to Anthropic", json!({"cache_read_input_tokens": 9}), 9),
             ("both", json!({"prompt_tokens_details": {"cached_tokens": 0}, "cached_tokens": 7}), 7),
             ("none", json!({"prompt_tokens_details": null}), 0),
-            ("another type", json!({"prompt_tokens_details": "x", "cached_tokens": "12"}), 0),
+            ("another type", json!({"prompt_tokens_details": "x", "cached_tokens": [12]}), 0),
+            ("a number as a string", json!({"cached_tokens": "12"}), 12),
             ("more than the prompt, so beside it", json!({"cached_tokens": 99_999}), 99_999),
             (
                 "more than the prompt, in its total",
@@ -605,7 +639,7 @@ mod tests {
 
     #[test]
     fn invalid_values_count_as_zero() {
-        let floats = json!({"prompt_tokens": 66.0, "completion_tokens": -1, "cost": {"total": 0.1}});
+        let floats = json!({"prompt_tokens": 66.0, "completion_tokens": false, "cost": {"total": 0.1}});
         assert_eq!(Usage::read(&floats), Usage { prompt: 66, ..Usage::default() });
         for nothing in [json!(null), json!("x"), json!([]), json!({"prompt_tokens": null})] {
             assert_eq!(Usage::read(&nothing), Usage::default(), "{nothing}");
@@ -614,16 +648,33 @@ mod tests {
 
     #[test]
     fn implausible_token_counts_are_ignored_and_flagged() {
-        for (usage, prompt, completion, implausible) in [
-            (r#"{"prompt_tokens":18446744073709551615,"completion_tokens":7}"#, 0, 7, true),
-            (r#"{"prompt_tokens":99999999999999999999,"completion_tokens":7}"#, 0, 7, true),
-            (r#"{"prompt_tokens":9e14,"completion_tokens":7}"#, 0, 7, true),
-            (r#"{"prompt_tokens":-1,"completion_tokens":7.0}"#, 0, 7, false),
-            (r#"{"prompt_tokens":1e999,"completion_tokens":-0.5}"#, 0, 0, true),
-            (r#"{"prompt_tokens":1073741824,"completion_tokens":1073741825}"#, 1 << 30, 0, true),
-            (r#"{"prompt_tokens":18446744073709551615,"input_tokens":5}"#, 5, 0, true),
+        for (usage, prompt, completion, [unknown_prompt, unknown_completion]) in [
+            (r#"{"prompt_tokens":18446744073709551615,"completion_tokens":7}"#, 0, 7, [true, false]),
+            (r#"{"prompt_tokens":99999999999999999999,"completion_tokens":7}"#, 0, 7, [true, false]),
+            (r#"{"prompt_tokens":9e14,"completion_tokens":7}"#, 0, 7, [true, false]),
+            (
+                r#"{"prompt_tokens":4294967295,"completion_tokens":0,"total_tokens":4294967295}"#,
+                0,
+                0,
+                [true, true],
+            ),
+            (r#"{"prompt_tokens":-1,"completion_tokens":7.0}"#, 0, 7, [true, false]),
+            (r#"{"prompt_tokens":"-1","completion_tokens":"7"}"#, 0, 7, [true, false]),
+            (r#"{"prompt_tokens":"NaN","completion_tokens":7}"#, 0, 7, [true, false]),
+            (r#"{"prompt_tokens":5,"completion_tokens":"many"}"#, 5, 0, [false, true]),
+            (r#"{"prompt_tokens":1e999,"completion_tokens":-0.5}"#, 0, 0, [true, true]),
+            (r#"{"prompt_tokens":1073741824,"completion_tokens":1073741825}"#, 1 << 30, 0, [false, true]),
+            (r#"{"prompt_tokens":18446744073709551615,"input_tokens":5}"#, 5, 0, [false, false]),
+            (r#"{"input_tokens":5,"output_tokens":7,"cache_read_input_tokens":1e15}"#, 5, 7, [true, false]),
         ] {
-            let expected = Usage { prompt, completion, implausible, ..Usage::default() };
+            let expected = Usage {
+                prompt,
+                completion,
+                implausible: true,
+                unknown_prompt,
+                unknown_completion,
+                ..Usage::default()
+            };
             assert_eq!(Usage::parse(usage.as_bytes()), expected, "{usage}");
         }
     }

@@ -170,7 +170,7 @@ impl Running {
             // The reply is complete, so it does not matter that the connection ends badly.
             (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(core, replies, now),
             (Upstream::AskedAgain, Input::StreamBegins { ends_by_closing }) => {
-                if self.variant.asking.is_none() && replies.form == Form::Whole {
+                if !self.is_reask() && replies.form == Form::Whole {
                     return replies.turn_to_stream(core, ends_by_closing);
                 }
                 (replies.status, replies.upstream) = (OK, Upstream::Reading { ends_by_closing });
@@ -231,7 +231,7 @@ impl Running {
             Ok(body) => body,
             Err(why) => return self.unread(core, replies, (id, is_success), why, now),
         };
-        if self.variant.asking.is_none() {
+        if !self.is_reask() {
             replies.source = Source::Upstream(id);
         }
         let is_whole_for_stream = self.variant.whole && core.request.stream && !replies.is_stream();
@@ -239,7 +239,7 @@ impl Running {
             replies.stream_whole(core, id);
         }
         // A first reply in the other form is taken as a stream before it comes here; an error of events stays one.
-        let may_be_events = self.variant.asking.is_some() || replies.is_stream();
+        let may_be_events = self.is_reask() || replies.is_stream();
         let is_events = may_be_events && sniff::is_events(&body) == Some(true);
         let form = if is_events { Form::Streamed } else { Form::Whole };
         replies.present = (id, form);
@@ -272,7 +272,7 @@ impl Running {
         why: &'static str,
         now: Now,
     ) {
-        if self.variant.asking.is_some() {
+        if self.is_reask() {
             if self.handles_refused_reask(core, replies, replies.status, &UpstreamError::default(), now) {
                 return;
             }
@@ -357,7 +357,7 @@ impl Running {
         let error = refusal.error.clone();
         let is_success = is_success(replies.status);
         let said = error.status.filter(|_| is_success);
-        if self.variant.asking.is_some() {
+        if self.is_reask() {
             // An error without a status is a refusal of what was asked.
             let status = said.unwrap_or(if is_success { 400 } else { replies.status });
             if self.handles_refused_reask(core, replies, status, &error, now) {

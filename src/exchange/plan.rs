@@ -217,7 +217,7 @@ impl Core {
             return self.fail(error);
         }
         self.pin_notices(transcript, &mut open_account, &mut length);
-        if let Some(open_account) = open_account.as_mut().filter(|_| self.plan.final_answer) {
+        if let Some(open_account) = open_account.as_mut().filter(|_| self.plan.final_answer.is_some()) {
             self.outputs.push_back(Output::Store(open_account.note_final_answer(true)));
         }
         let planned = Planned {
@@ -293,7 +293,10 @@ impl Core {
         let mut running = Box::new(Running::new(self, planned));
         match approved {
             Some((approved, now)) => running.hand_out(self, &approved, now),
-            None => running.send(self),
+            None => {
+                running.land_at_once(self);
+                running.send(self);
+            }
         }
         Phase::of(running)
     }

@@ -1,15 +1,15 @@
-//! What follows where the upstream refuses to be asked again: the hidden exchanges as text, a request for a final answer with
+//! The final-answer request that comes first, and what follows where the upstream refuses it, or refuses to be asked again: the hidden exchanges as text, a request for a final answer with
 //! them shortened, and at last a sentence of toolrein's. A form that was accepted is the one that later requests hold.
 
 use super::Core;
 use super::hidden_values::hide_in;
-use super::running::Running;
+use super::running::{Replying, Running};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::error::friendly::status_of;
 use crate::dialect::refusal::{may_be_about_the_form, overflows};
-use crate::dialect::variant::Tools;
+use crate::dialect::variant::{Asking, Tools};
 use crate::exchange::judging::Judging;
-use crate::telemetry::request_record::Fallback;
+use crate::telemetry::request_record::{Fallback, On};
 use bytes::Bytes;
 
 /// The form in which the hidden exchanges of one client request are written.
@@ -89,6 +89,39 @@ impl Running {
             return AfterRefusal::SayNoAnswer;
         }
         AfterRefusal::AskAgain
+    }
+
+    /// Makes the request that was not sent yet the final-answer request, where a policy knows that no call may run.
+    pub(super) fn land_at_once(&mut self, core: &mut Core) {
+        let Some(policy) = core.plan.final_answer else { return };
+        let Replying::Nothing(judging) = &mut self.replying else { return };
+        let may_call = core.request.declares_tools || core.request.declares_elsewhere;
+        if !may_call || (self.keeps_tools && self.answer.is_none()) {
+            return;
+        }
+        judging.read_parameters(&core.request, &core.body);
+        judging.land();
+        self.variant.answer = self.answer.clone();
+        self.variant.asking = Some(Asking { rounds: Vec::new(), land: true });
+        core.record.act(On::Request, policy, "final_answer", 1);
+        if self.variant.tools == Tools::WithoutChoice {
+            self.go_bare(core);
+        }
+    }
+
+    /// The upstream refused the final-answer request, which came first: true if it is to be sent without tools.
+    pub(super) fn answers_without_tools(
+        &mut self,
+        core: &mut Core,
+        status: u16,
+        error: &UpstreamError,
+    ) -> bool {
+        let lands = self.variant.asking.as_ref().is_some_and(|asking| asking.land);
+        if !lands || self.variant.tools == Tools::Dropped || !is_refusal(status, error) {
+            return false;
+        }
+        self.go_bare(core);
+        true
     }
 
     /// A re-ask was too long for the model: what was hidden is shortened once, and the model is to answer.

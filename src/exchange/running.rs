@@ -303,9 +303,14 @@ impl Running {
     pub(super) fn awaits_first_reply(&self) -> bool {
         match &self.replying {
             Replying::Nothing(_) => true,
-            Replying::Judged(replies) => !replies.is_stream() && self.variant.asking.is_none(),
+            Replying::Judged(replies) => !replies.is_stream() && !self.is_reask(),
             Replying::Over => false,
         }
+    }
+
+    /// Whether the upstream was asked again after its reply. The final-answer request may be the first one.
+    pub(super) fn is_reask(&self) -> bool {
+        self.reasks.count() > 0
     }
 
     pub(super) fn is_hiding(&self) -> bool {

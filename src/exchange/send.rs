@@ -218,7 +218,9 @@ impl Running {
         }
         let added = self.added(core);
         let next = self.fallbacks.after(status, error, &self.variant, added);
-        let Some((variant, fallback)) = next else { return false };
+        let Some((variant, fallback)) = next else {
+            return self.answers_without_tools(core, status, error);
+        };
         self.try_next(core, &[fallback]);
         match fallback {
             Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),

@@ -222,6 +222,15 @@ impl ReasonKind {
         matches!(self, Self::RateLimit | Self::BudgetExceeded | Self::LoopDetected | Self::TurnLocked)
     }
 
+    /// Whether it says which calls may run, by a rule: it is no limit, no fault of the call, and nothing that is known.
+    pub fn restricts(self) -> bool {
+        let is_other = matches!(
+            self,
+            Self::Validation | Self::NotFound | Self::Duplicate | Self::StaleReference | Self::Clarification
+        );
+        !self.is_limit() && !is_other
+    }
+
     /// As written in the envelope.
     pub fn as_str(self) -> &'static str {
         match self {

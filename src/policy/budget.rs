@@ -173,7 +173,7 @@ impl Policy for Budget {
             return;
         }
         if exhausted == Exhausted::Auto && used_up.iter().all(may_answer) {
-            plan.final_answer = true;
+            plan.ask_final_answer();
             return;
         }
         plan.refuse("budget_exceeded", self.refusal(&used_up, now_ms));

@@ -21,8 +21,8 @@ struct CodexSetting<'a> {
 
 /// The address that the user gave to Codex, which is the upstream.
 pub(super) fn upstream(arguments: &[OsString]) -> Option<String> {
-    let addresses = settings(arguments).into_iter().filter(|setting| setting.key == BASE_URL);
-    addresses.last().map(|setting| text_of(setting.value)).filter(|url| !url.trim().is_empty())
+    let mut addresses = settings(arguments).into_iter().filter(|setting| setting.key == BASE_URL);
+    addresses.next_back().map(|setting| text_of(setting.value)).filter(|url| !url.trim().is_empty())
 }
 
 /// The arguments with the proxy's address: in place of the user's, and before everything else, since Codex reads no

@@ -337,7 +337,7 @@ impl Sums {
             )?,
             unbilled: make.counter(
                 "toolrein_unbilled_tokens_total",
-                "Estimated input tokens of answered requests for which the upstream reported no usage.",
+                "Estimated input tokens of answered requests for which the upstream reported no usage, or none that is plausible.",
             )?,
         })
     }

@@ -76,7 +76,8 @@ pub struct RequestRecord {
     pub cost: Option<u64>,
     /// The model's context window in tokens, where it is known.
     pub context_window: Option<u32>,
-    /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`].
+    /// The upstream's usage had implausible numbers; they are left out of [`Self::tokens`], and a policy that
+    /// counts tokens or money takes an estimate in their place.
     pub implausible_usage: bool,
     pub context: Context,
     /// Requests that were sent to the upstream for this one.

@@ -98,7 +98,8 @@ fn the_turn_in_which_it_is_used_up_gets_one_final_answer_and_nothing_more() {
                 (0, "This is what I know."),
                 "{limit}"
             );
-            assert_eq!(upstream.requests().len(), 4, "two calls, a blocked one, the final answer");
+            assert_eq!(upstream.requests().len(), 3, "two calls, the final answer");
+            assert_eq!(upstream.request(2).json()["tool_choice"], "none");
             // The very same request, the same turn with another end, and the next turn.
             refused(&ask(&program, &talk, headers).response);
             let mut other = Talk { messages: talk.messages.clone(), ..Talk::new(form) };
@@ -109,7 +110,7 @@ fn the_turn_in_which_it_is_used_up_gets_one_final_answer_and_nothing_more() {
             let words = refused(&ask(&program, &talk, headers).response);
             let name = used.split(' ').nth(2).unwrap();
             assert!(words.contains("this conversation") && words.contains(name), "{words}");
-            assert_eq!(upstream.requests().len(), 4, "{limit} {headers:?}");
+            assert_eq!(upstream.requests().len(), 3, "{limit} {headers:?}");
             upstream.assert_clean();
         }
     });
@@ -136,7 +137,7 @@ fn on_the_responses_api_chat_ends_and_a_running_turn_gets_one_final_answer() {
             }
         }
         if calls {
-            assert_eq!(upstream.requests().len(), 4, "two calls, a blocked one, the final answer");
+            assert_eq!(upstream.requests().len(), 3, "two calls, the final answer");
             talk.say("And now?");
         }
         let sent = upstream.requests().len();
@@ -451,4 +452,94 @@ fn an_answer_without_usage_is_estimated_and_the_cost_agrees_with_the_metric() {
         lines.find(|line| line["message"] == "request")
     });
     assert!((line["cost_usd"].as_f64().unwrap() - cost(&program)).abs() < 1e-9, "{line}");
+}
+
+/// How many of eight requests of one conversation, each with a prompt of about 1,000 tokens and an answer of about as many,
+/// pass a budget before it is used up, where every reply reports `usage`.
+fn passed_with(form: Form, usage: Option<Value>) -> usize {
+    let upstream = Scripted::start(move |_, request: &Recorded| {
+        let speech = Speech::text(&"many words ".repeat(500));
+        match (&usage, request.json()["stream"] == true) {
+            (usage, false) => {
+                let mut body = speech.whole();
+                body.as_object_mut().unwrap().remove("usage");
+                usage.iter().for_each(|usage| body["usage"] = usage.clone());
+                Reply::json(200, &body)
+            }
+            (usage, true) => {
+                let mut chunks = speech.chunks(false);
+                let end = |usage: &Value| json!({"id": "x", "object": "chat.completion.chunk", "choices": [], "usage": usage});
+                chunks.extend(usage.iter().map(end));
+                Reply::events(&chunks)
+            }
+        }
+    });
+    let program = Toolrein::before(&upstream, &budget("spend_usd = 0.05\nbilled_tokens = 1000000"));
+    let headers = [("x-toolrein-conversation", "mine")];
+    let passes = (0..8).filter(|nth| {
+        let mut talk = Talk::new(form);
+        talk.say(&format!("{nth} {}", "many words ".repeat(500)));
+        ask(&program, &talk, &headers).response.status == 200
+    });
+    let passes = passes.count();
+    assert_eq!(upstream.requests().len(), passes);
+    passes
+}
+
+#[test]
+fn a_number_of_tokens_that_no_reply_has_is_estimated_as_if_it_were_missing() {
+    in_both_forms(|form| {
+        let without = passed_with(form, None);
+        assert!((2..8).contains(&without), "{without}");
+        for number in [json!(u64::from(u32::MAX)), json!(u64::MAX), json!(1e300), json!(-5), json!("NaN")] {
+            let both = json!({"prompt_tokens": number, "completion_tokens": 0, "total_tokens": number});
+            assert_eq!(passed_with(form, Some(both)), without, "{number}");
+        }
+        // The other number counts as it is reported: here it alone uses up the budget, or nearly nothing of it.
+        let dear = json!({"prompt_tokens": u64::MAX, "completion_tokens": 900_000});
+        assert_eq!(passed_with(form, Some(dear)), 1);
+        let no_completion = json!({"prompt_tokens": "1", "completion_tokens": u64::MAX, "total_tokens": 1});
+        let cheap = json!({"prompt_tokens": "1", "completion_tokens": "1", "total_tokens": "2"});
+        assert!((2..8).contains(&passed_with(form, Some(no_completion))));
+        assert_eq!(passed_with(form, Some(cheap)), 8);
+    });
+}
+
+#[test]
+fn the_first_request_after_a_limit_is_for_the_final_answer_and_may_be_sent_without_tools() {
+    let limits = [
+        "spend_usd = 0.0001",
+        "billed_tokens = 25",
+        "conversation = { requests = 1 }",
+        "day = { requests = 1 }",
+        "day = { spend_usd = 0.0001 }",
+        "day = { billed_tokens = 25 }",
+    ];
+    in_both_forms(|form| {
+        for limit in limits {
+            for refuses in [false, true] {
+                let upstream = Scripted::start(move |nth, request: &Recorded| {
+                    let body = request.json();
+                    let is_refused = refuses && body["tool_choice"] == "none" && body.get("tools").is_some();
+                    match is_refused {
+                        true => Reply::json(
+                            400,
+                            &json!({"error": {"message": "tool_choice none is not supported"}}),
+                        ),
+                        false => stubborn(nth, request),
+                    }
+                });
+                let program = Toolrein::before(&upstream, &budget(limit));
+                let mut talk = Talk::new(form);
+                let said = ask(&program, &talk, &[]);
+                assert_eq!(said.calls.len(), 1, "{limit}");
+                talk.add(&said);
+                let answered = ask(&program, &talk, &[]);
+                answered.assert_coherent(form);
+                assert_eq!(answered.text, "This is what I know.", "{limit} {}", answered.response.text());
+                assert_eq!(upstream.requests().len(), 2 + usize::from(refuses), "{limit}");
+                refused(&ask(&program, &talk, &[]).response);
+            }
+        }
+    });
 }

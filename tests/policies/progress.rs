@@ -215,6 +215,7 @@ fn a_word_of_the_client_s_after_each_result_hides_no_loop() {
         ((|_| user(&json!("Respond with the next step."))) as fn(usize) -> Vec<Value>, 4),
         (|nth| user(&json!(format!("[reminder] It is 10:00:{nth:02}. Go on with the task."))), 4),
         (|nth| user(&json!(format!("[reminder] This is step {nth} of 50 of the whole task."))), 7),
+        (|nth| user(&json!(format!("You have {} steps left.", 49 - nth))), 7),
     ] {
         assert_ran("a reminder", Agent { after, ..AGENT }, expected);
         assert_ran("an empty result and a reminder", Agent { after, result: |_| json!("[]"), ..AGENT }, 4);
@@ -355,5 +356,27 @@ fn paging_scanning_and_work_item_by_item_are_progress() {
         ("roll", |nth| format!(r#"{{"n":{nth}}}"#), |nth| json!(format!("{}", 7 * nth % 6))),
     ] {
         assert_undisturbed(&format!("{tool} {}", arguments(1)), Agent { tool, arguments, result, ..AGENT });
+    }
+}
+
+fn page(nth: usize) -> String {
+    format!("Current page: item {} of the list, button {nth}", nth * 37 % 11)
+}
+
+fn rows(nth: usize) -> String {
+    format!("The page shows the rows to {}% of its height now.", 7 * nth)
+}
+
+#[test]
+fn other_numbers_are_the_same_progress_after_a_result_as_within_it() {
+    for (after, result) in [
+        (
+            (|nth| user(&json!(page(nth)))) as fn(usize) -> Vec<Value>,
+            (|nth| json!(page(nth))) as fn(usize) -> Value,
+        ),
+        (|nth| user(&json!(rows(nth))), |nth| json!(rows(nth))),
+    ] {
+        assert_undisturbed("after the result", Agent { after, ..AGENT });
+        assert_undisturbed("within it", Agent { result, ..AGENT });
     }
 }

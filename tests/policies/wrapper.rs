@@ -193,3 +193,108 @@ fn a_wrapper_call_in_the_history_of_a_response_counts_as_the_calls_within_it() {
         }
     }
 }
+
+/// Whether the client gets the model's call of `outer` with these `arguments`, where the request declares `outer` and these
+/// `tools` and the settings restrict some; on chat completions in this form, and on the Responses API.
+fn gets_call(
+    form: Form,
+    settings: &str,
+    (outer, arguments): (&'static str, &Value),
+    tools: &[&str],
+) -> [bool; 2] {
+    let said_arguments = arguments.to_string();
+    let upstream = Scripted::start(move |nth, request| {
+        let body = request.json();
+        match (body["messages"].is_array(), body.to_string().contains("call_x")) {
+            (true, false) => Reply::speech(request, &Speech::calls(&[("call_x", outer, &said_arguments)])),
+            (true, true) => text("Then without.", request),
+            (false, false) => Output::calls(nth, &[("x", outer, &said_arguments)]).reply(request),
+            (false, true) => Output::text(nth, "Then without.").reply(request),
+        }
+    });
+    let program = Toolrein::before(&upstream, settings);
+    let names = || std::iter::once(&outer).chain(tools).map(|name| name.to_string());
+    let mut talk = Talk::new(form);
+    let declared = |name: String| json!({"type": "function", "function": {"name": name, "parameters": {"type": "object"}}});
+    talk.members["tools"] = names().map(declared).collect();
+    let chat = !talk.ask(&program).calls.is_empty();
+    let declared = names().map(|name| crate::responses_kit::tool(&name)).collect::<Value>();
+    let talk = Responses::new(form == Form::Streamed).with_tools(declared);
+    let answer = talk.ask(&program);
+    [chat, answer.items().iter().any(|item| item["type"] == "function_call")]
+}
+
+const RESTRICTING: [&str; 2] =
+    ["[policy.allow]\nexcept = [\"pay\"]\n", "[policy.confirm]\ntools = [\"pay\"]\n"];
+
+#[test]
+fn a_restricted_call_within_another_is_blocked_whatever_the_outer_tool_is_called() {
+    let call = json!({"name": "pay", "arguments": {"to": "x"}});
+    let list = json!([call]);
+    in_both_forms(|form| {
+        for (outer, arguments) in [
+            ("batch", json!({"calls": list.to_string()})),
+            ("batch", json!({"calls": [call.to_string()]})),
+            (
+                "multi_tool_use_parallel",
+                json!({"tool_uses": [{"recipient_name": "functions.pay", "parameters": {"to": "x"}}]}),
+            ),
+            (
+                "multi_tool_use-parallel",
+                json!({"tool_uses": [{"recipient_name": "functions.pay", "parameters": {"to": "x"}}]}),
+            ),
+            ("run_batch", json!({"calls": list})),
+            (
+                "dispatch",
+                json!({"calls": [{"type": "function", "function": {"name": "Pay", "arguments": "{\"to\":\"x\"}"}}]}),
+            ),
+            (
+                "COMPOSIO_MULTI_EXECUTE_TOOL",
+                json!({"tools": [{"tool_slug": "pay", "arguments": {"to": "x"}}]}),
+            ),
+            (
+                "use_mcp_tool",
+                json!({"server_name": "shop", "tool_name": "pay", "arguments": "{\"to\":\"x\"}"}),
+            ),
+            ("call_tool", json!({"tool_name": "pay"})),
+            ("proxy_call", json!({"name": "pay", "input": {"to": "x"}})),
+            (
+                "anything",
+                json!({"plan": {"then": {"tool": "mcp__shop__pay", "args": {"to": "x"}}}, "steps": [{"tool": "pay", "args": {}}]}),
+            ),
+        ] {
+            for settings in RESTRICTING {
+                let got = gets_call(form, settings, (outer, &arguments), &["pay", "look"]);
+                assert_eq!(got, [false; 2], "{settings} {outer} {arguments}");
+            }
+        }
+        // Nobody declares it, and the outer tool runs others by its name.
+        let arguments = json!({"server_name": "shop", "tool_name": "pay", "arguments": {"to": "x"}});
+        assert_eq!(gets_call(form, RESTRICTING[0], ("use_mcp_tool", &arguments), &["look"]), [false; 2]);
+    });
+}
+
+#[test]
+fn a_call_whose_arguments_only_mention_a_restricted_tool_goes_out() {
+    in_both_forms(|form| {
+        for (outer, arguments) in [
+            ("create_user", json!({"name": "pay", "age": 3, "input": "x"})),
+            ("create_users", json!({"users": [{"name": "pay"}, {"name": "look", "input": {"to": "x"}}]})),
+            ("batch_delete", json!({"items": [{"name": "pay"}]})),
+            ("search", json!({"q": "pay", "arguments": {"to": "x"}})),
+            ("write_file", json!({"path": "a", "content": "Call pay: {\"name\":\"pay\",\"arguments\":{}}"})),
+            ("write_file", json!({"path": "a.json", "content": "[{\"name\":\"pay\",\"arguments\":{}}]"})),
+            (
+                "register",
+                json!({"tools": [{"name": "pay", "parameters": {"type": "object", "properties": {"to": {}}}}]}),
+            ),
+            ("call_tool", json!({"tool_name": "look", "arguments": {"to": "pay"}})),
+            ("batch", json!({"calls": [{"name": "look", "arguments": {"to": "pay"}}]})),
+        ] {
+            for settings in RESTRICTING {
+                let got = gets_call(form, settings, (outer, &arguments), &["pay", "look"]);
+                assert_eq!(got, [true; 2], "{settings} {outer} {arguments}");
+            }
+        }
+    });
+}

@@ -150,8 +150,8 @@ impl Following {
     }
 
     /// In what this and what followed `other` results in `body` differ. Text beside none is no difference: some clients
-    /// move one instruction along, to the end of each request. Numbers in texts are weak differences of any kind, since
-    /// clients count steps and tokens there.
+    /// move one instruction along, to the end of each request. Texts are compared like those of results, but for the
+    /// client's own count of its turns.
     pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
         let is_crowded = self.messages.max(other.messages) > MOST_FOLLOWING;
         let same_parts = self.parts.len() == other.parts.len()
@@ -171,7 +171,7 @@ impl Following {
         }
         let pairs = iter::zip(&self.texts, &other.texts).map(|(one, other)| (one.of(body), other.of(body)));
         let alike = |(one, other): (&[u8], &[u8])| match likeness::of(one, other) {
-            Likeness::None if without_digits(one).eq(without_digits(other)) => Likeness::ButForNumbers,
+            Likeness::None if likeness::differ_in_counts_of_turns(one, other) => Likeness::ButForNumbers,
             found => found,
         };
         pairs.map(alike).min().unwrap_or(Likeness::Equal)
@@ -181,8 +181,4 @@ impl Following {
     pub fn says_something_else(&self, before: &Self, body: &[u8]) -> bool {
         self.likeness_of_texts(before, body) == Likeness::None
     }
-}
-
-fn without_digits(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
-    text.iter().copied().filter(|byte| !byte.is_ascii_digit())
 }

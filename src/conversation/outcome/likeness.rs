@@ -89,6 +89,8 @@ const PROGRESS: [&str; 18] = [
     "score",
     "page",
 ];
+/// Words beside which clients count the turns of their agents: "step 7 of 50", "43 steps left".
+const TURNS: [&str; 4] = ["step", "turn", "iteration", "round"];
 /// Units of time that make a number a duration.
 const UNITS: [&str; 15] = [
     "s",
@@ -134,6 +136,23 @@ pub(super) fn are_equal_but_for(one: &[u8], other: &[u8], numbers: &[(i64, i64)]
         let (first, second) = (token(one, walk.at.0), token(other, walk.at.1));
         let pair = number(&one[first.clone()]).zip(number(&other[second.clone()]));
         if !pair.is_some_and(|pair| numbers.contains(&pair)) || (first.end, second.end) == walk.at {
+            return false;
+        }
+        walk.at = (first.end, second.end);
+    }
+    true
+}
+
+/// Whether two texts differ in counts of turns alone, each of which goes on by one.
+pub(super) fn differ_in_counts_of_turns(one: &[u8], other: &[u8]) -> bool {
+    let mut walk = Walk { one, other, at: (0, 0), marks: 0, numbers: 0, masked_letters: 0 };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
+    while walk.skip_equal() {
+        let (first, second) = (token(one, walk.at.0), token(other, walk.at.1));
+        let pair = number(&one[first.clone()]).zip(number(&other[second.clone()]));
+        let (before, after) = (name_before(one, first.start), word_after(&one[first.end..]));
+        let counts_turns = TURNS.iter().any(|word| holds(&before, word) || holds(&after, word));
+        if !counts_turns || pair.is_none_or(|(a, b)| a.abs_diff(b) != 1) {
             return false;
         }
         walk.at = (first.end, second.end);

@@ -65,7 +65,7 @@ pub struct Choice {
     pub beside: Vec<Delta>,
     /// `finish_reason`, where it is a string that is not empty.
     pub finish: Option<Str>,
-    /// The usage that Moonshot reports within a choice.
+    /// The usage within it, where Moonshot reports it, or within its `message` or `delta`.
     pub usage: Option<Span>,
 }
 
@@ -338,6 +338,10 @@ impl Reader {
             }
             (None, second) => choice.delta = second.unwrap_or_default(),
         }
+        let within = std::iter::once(&choice.delta).chain(&choice.beside);
+        let mut within = within.filter_map(|delta| find(&delta.members, scanner.text(), b"usage"));
+        let within = within.find(|usage| usage.value.of(scanner.text()).starts_with(b"{"));
+        choice.usage = choice.usage.or(within.map(|usage| usage.value));
         choice.beside.retain(|beside| !beside.calls.is_empty());
         choice.span = Span::new(start, scanner.at());
         Ok(choice)
@@ -478,6 +482,8 @@ mod tests {
             (r#"{"x_groq":{"usage":{"b":2}},"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":{"id":"r","usage":null},"usage":null}"#, None),
             (r#"{"choices":[{"index":0,"usage":{"c":3}}],"usage":null}"#, Some(r#"{"c":3}"#)),
+            (r#"{"choices":[{"index":0,"delta":{"content":"","usage":{"d":4}}}]}"#, Some(r#"{"d":4}"#)),
+            (r#"{"choices":[{"index":0,"message":{"usage":{"d":4}}}],"usage":null}"#, Some(r#"{"d":4}"#)),
             (r#"{"choices":[{"index":0,"usage":{"c":3}}],"usage":{"a":1}}"#, Some(r#"{"a":1}"#)),
             (r#"{"x_groq":null}"#, None),
         ] {

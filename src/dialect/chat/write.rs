@@ -54,7 +54,10 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         for round in &asking.rounds {
             append(source.request, round, &mut splices);
         }
-        ask_for_one(source.request, source.body, &mut splices);
+        // One choice is asked again; the first request is for all of them.
+        if !asking.rounds.is_empty() {
+            ask_for_one(source.request, source.body, &mut splices);
+        }
         is_closed |= asking.land && variant.forced_answer().is_none();
     }
     match variant.forced_answer() {

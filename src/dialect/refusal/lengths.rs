@@ -60,76 +60,77 @@ fn lengths_of(text: &str) -> NamedLengths {
 mod tests {
     use super::*;
 
+    /// A refusal, the limit that it names, and the length that it names.
+    type Named = (&'static str, Option<u64>, Option<u64>);
+
+    const REFUSALS: [Named; 18] = [
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in 12577 tokens.",
+            Some(8_192),
+            Some(12_577),
+        ),
+        (
+            "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens (112946 in the messages, 10000 in the completion).",
+            Some(16_384),
+            Some(122_946),
+        ),
+        (
+            "Please reduce the length of the messages or completion. Current length is 9001 while limit is 8192",
+            Some(8_192),
+            Some(9_001),
+        ),
+        ("prompt is too long: 200251 tokens > 200000 maximum", Some(200_000), Some(200_251)),
+        (
+            "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+            Some(200_000),
+            None,
+        ),
+        (
+            "request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it",
+            Some(4_096),
+            Some(5_120),
+        ),
+        (
+            "the model is loaded with context length of only 4096 tokens, and the first 5030 tokens are kept",
+            Some(4_096),
+            Some(5_030),
+        ),
+        ("prompt too long; exceeded max context length by 1119046 tokens", None, None),
+        (
+            "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+            Some(1_048_575),
+            Some(1_196_265),
+        ),
+        ("prompt token count of 131500 exceeds the limit of 128000", Some(128_000), Some(131_500)),
+        (
+            "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+            Some(131_072),
+            Some(537_812),
+        ),
+        (
+            "The decoder prompt (length 40120) is longer than the maximum model length of 32768.",
+            Some(32_768),
+            Some(40_120),
+        ),
+        (
+            "Input length 131393 exceeds the maximum allowed input length of 131040 tokens",
+            Some(131_040),
+            Some(131_393),
+        ),
+        (
+            "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens",
+            Some(8_193),
+            Some(9_000),
+        ),
+        ("Your request exceeded model token limit: 131072 (requested: 140310)", Some(131_072), Some(140_310)),
+        ("the prompt exceeds the limit of 128000. Try using a shorter prompt", Some(128_000), None),
+        ("Input is too long for requested model.", None, None),
+        ("context_length_exceeded", None, None),
+    ];
+
     #[test]
     fn the_limit_and_what_was_sent_are_read_from_every_providers_words() {
-        for (text, limit, sent) in [
-            (
-                "This model's maximum context length is 8192 tokens. However, your messages resulted in 12577 tokens.",
-                Some(8_192),
-                Some(12_577),
-            ),
-            (
-                "This model's maximum context length is 16384 tokens. However, you requested 122946 tokens (112946 in the messages, 10000 in the completion).",
-                Some(16_384),
-                Some(122_946),
-            ),
-            (
-                "Please reduce the length of the messages or completion. Current length is 9001 while limit is 8192",
-                Some(8_192),
-                Some(9_001),
-            ),
-            ("prompt is too long: 200251 tokens > 200000 maximum", Some(200_000), Some(200_251)),
-            (
-                "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
-                Some(200_000),
-                None,
-            ),
-            (
-                "request (5120 tokens) exceeds the available context size (4096 tokens), try increasing it",
-                Some(4_096),
-                Some(5_120),
-            ),
-            (
-                "the model is loaded with context length of only 4096 tokens, and the first 5030 tokens are kept",
-                Some(4_096),
-                Some(5_030),
-            ),
-            ("prompt too long; exceeded max context length by 1119046 tokens", None, None),
-            (
-                "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
-                Some(1_048_575),
-                Some(1_196_265),
-            ),
-            ("prompt token count of 131500 exceeds the limit of 128000", Some(128_000), Some(131_500)),
-            (
-                "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
-                Some(131_072),
-                Some(537_812),
-            ),
-            (
-                "The decoder prompt (length 40120) is longer than the maximum model length of 32768.",
-                Some(32_768),
-                Some(40_120),
-            ),
-            (
-                "Input length 131393 exceeds the maximum allowed input length of 131040 tokens",
-                Some(131_040),
-                Some(131_393),
-            ),
-            (
-                "`inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens",
-                Some(8_193),
-                Some(9_000),
-            ),
-            (
-                "Your request exceeded model token limit: 131072 (requested: 140310)",
-                Some(131_072),
-                Some(140_310),
-            ),
-            ("the prompt exceeds the limit of 128000. Try using a shorter prompt", Some(128_000), None),
-            ("Input is too long for requested model.", None, None),
-            ("context_length_exceeded", None, None),
-        ] {
+        for (text, limit, sent) in REFUSALS {
             let lengths = lengths_of(text);
             assert_eq!((lengths.limit, lengths.sent), (limit, sent), "{text}");
         }

@@ -133,14 +133,12 @@ impl OpenAccount {
         let settled = choices.iter().filter(|choice| !choice.is_waiting());
         let calls: usize =
             settled.flat_map(|choice| choice.released()).map(|call| made_of(call).len().max(1)).sum();
-        let billed = usages.iter().fold(Usage::default(), |sum, usage| sum.plus(usage));
-        let estimated = self.estimate(choices, replies.saturating_sub(usages.len() as u64), hidden, &billed);
-        let cost = self.cost(usages).saturating_add(self.cost(&[estimated]));
+        let counted = self.completed(usages, replies, choices, hidden);
         let sums = Sums::default()
             .with(Kind::Calls, calls as u64)
             .with(Kind::Requests, requests)
-            .with(Kind::Tokens, billed.billed() + estimated.billed())
-            .with(Kind::Nanodollars, cost);
+            .with(Kind::Tokens, counted.iter().map(Usage::billed).sum())
+            .with(Kind::Nanodollars, self.cost(&counted));
         Spent { sums, bought }
     }
 
@@ -148,16 +146,29 @@ impl OpenAccount {
         cost_of(usages, self.price.as_ref()).unwrap_or(0)
     }
 
-    /// An estimate of so many replies without usage, of those whose `choices` are shown and that billed `billed`.
-    fn estimate(&self, choices: &[&dyn ShownChoice], replies: u64, hidden: u64, billed: &Usage) -> Usage {
-        if replies == 0 {
-            return Usage::default();
+    /// The usage of each of so many `replies`, with an estimate for every number that is missing: all where a reply reported
+    /// none, and those that were left out as implausible. What a completion had is estimated from what was shown and hidden.
+    fn completed(
+        &self,
+        usages: &[Usage],
+        replies: u64,
+        choices: &[&dyn ShownChoice],
+        hidden: u64,
+    ) -> Vec<Usage> {
+        let mut counted = usages.to_vec();
+        let all = usize::try_from(replies).unwrap_or(usize::MAX).max(usages.len());
+        counted.resize(all, Usage::unknown());
+        for usage in counted.iter_mut().filter(|usage| usage.unknown_prompt) {
+            usage.prompt = usage.prompt.max(self.prompt);
         }
-        let calls = choices.iter().flat_map(|choice| choice.released());
-        let calls = calls.map(|call| estimate_text(&call.arguments()) + estimate_text(&call.name()));
-        let texts = choices.iter().map(|choice| estimate_text(&choice.text()));
-        let shown: u64 = texts.chain(calls).map(|estimate| estimate.tokens()).sum();
-        let completion = (shown + hidden).saturating_sub(billed.completion);
-        Usage { prompt: self.prompt * replies, completion, ..Usage::default() }
+        if let Some(at) = counted.iter().position(|usage| usage.unknown_completion) {
+            let calls = choices.iter().flat_map(|choice| choice.released());
+            let calls = calls.map(|call| estimate_text(&call.arguments()) + estimate_text(&call.name()));
+            let texts = choices.iter().map(|choice| estimate_text(&choice.text()));
+            let shown: u64 = texts.chain(calls).map(|estimate| estimate.tokens()).sum();
+            let known: u64 = counted.iter().map(|usage| usage.completion).sum();
+            counted[at].completion += (shown + hidden).saturating_sub(known);
+        }
+        counted
     }
 }

@@ -49,7 +49,7 @@ impl Running {
     /// The upstream refuses by its status to be asked again in the middle of a stream.
     pub(super) fn refused_stream(&mut self, core: &mut Core, replies: &mut Replies, body: &[u8], now: Now) {
         let (status, error) = (replies.status, parse(body).unwrap_or_default());
-        if self.variant.asking.is_some() {
+        if self.is_reask() {
             if self.handles_refused_reask(core, replies, status, &error, now) {
                 return;
             }

@@ -1,10 +1,13 @@
 //! Wrapper calls: `multi_tool_use.parallel` and batch tools, whose arguments hold the calls that clients run instead
 //! (LiteLLM's client library, the Vercel AI SDK and coding agents do; OpenAI's models write the first now and then). Each
-//! inner call is judged and counted in the wrapper's place, and a blocked one blocks all.
+//! inner call is judged and counted in the wrapper's place, and a blocked one blocks all. So does a call that a rule
+//! restricts anywhere in the arguments of another, whatever that is called.
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
-use crate::conversation::wrapper::{InnerCall, WrapperKind, inner_calls, wrapper_kind};
+use crate::conversation::wrapper::{
+    EmbeddedCall, InnerCall, Others, WrapperKind, embedded_calls, inner_calls, is_like_wrapper, wrapper_kind,
+};
 use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
 use crate::policy::conditions::is_certain;
@@ -63,9 +66,68 @@ pub fn made_of(call: &Assembled) -> Vec<Made> {
 }
 
 impl Judging {
+    /// The inner calls of `call`, if it is a wrapper call under one of the names that a client may read, or its arguments
+    /// hold calls that a rule restricts.
+    pub(super) fn wrapped(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        arguments: &str,
+        is_whole: bool,
+    ) -> Option<Wrapped> {
+        let by_name = self.wrapped_by_name((choice, now_ms), call, arguments, is_whole);
+        if !self.judge.restricts_calls() || by_name.as_ref().is_some_and(|known| known.calls.is_empty()) {
+            return by_name;
+        }
+        let within = self.restricted_within((choice, now_ms), call, arguments);
+        let Some(mut wrapped) = by_name else {
+            let (name, arguments) = (call.name(), Value::Null);
+            return (!within.is_empty()).then_some(Wrapped { name, arguments, calls: within });
+        };
+        let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let is_same = |one: &InnerCall, other: &InnerCall| {
+            one.name == other.name && value(&one.arguments) == value(&other.arguments)
+        };
+        let is_new = |inner: &InnerCall| !wrapped.calls.iter().any(|known| is_same(known, inner));
+        let new: Vec<InnerCall> = within.into_iter().filter(is_new).collect();
+        wrapped.calls.extend(new);
+        Some(wrapped)
+    }
+
+    /// The calls in the arguments of `call` that a rule restricts, and that a client may run: those that the outer tool runs
+    /// by its name, those of declared tools, and those in lists.
+    fn restricted_within(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        arguments: &str,
+    ) -> Vec<InnerCall> {
+        let outer = call.name();
+        if self.judge.owns(&outer) {
+            return Vec::new();
+        }
+        let Ok(read) = serde_json::from_str::<Value>(arguments) else { return Vec::new() };
+        let others = is_like_wrapper(&outer);
+        let mut restricted: Vec<InnerCall> = Vec::new();
+        for EmbeddedCall { name, arguments, is_listed, declares } in embedded_calls(&read, others.is_some()) {
+            let may_run = match (others, &arguments) {
+                (Some(Others::One), _) => true,
+                (_, None) => false,
+                (Some(Others::Several), Some(_)) => true,
+                (None, Some(_)) => !declares && (is_listed || self.judge.declares(&name)),
+            };
+            let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
+            if may_run && !self.judge.restrictions(choice, &name, &arguments, now_ms).is_empty() {
+                restricted.push(InnerCall::alone(name, arguments));
+            }
+        }
+        restricted.truncate(MOST_CALLS);
+        restricted
+    }
+
     /// The inner calls of `call`, if it is a wrapper call under one of the names that a client may read. Of a batch tool,
     /// inner calls that name no tool are its own arguments.
-    pub(super) fn wrapped(
+    fn wrapped_by_name(
         &mut self,
         (choice, now_ms): (u32, u64),
         call: &Assembled,

@@ -241,7 +241,7 @@ fn heading(line: &str) -> Option<Table> {
             names.iter().enumerate().all(|(at, name)| is_cell_name(name) || name.is_empty() && is_edge(at));
         let is_secret = |at: &usize| is_secret_name(&names[*at].replace(' ', "_"));
         let columns: Vec<usize> = (0..names.len()).filter(|_| is_heading).filter(is_secret).collect();
-        (!columns.is_empty()).then(|| Table { separator, cells: names.len(), columns })
+        (!columns.is_empty()).then_some(Table { separator, cells: names.len(), columns })
     })
 }
 

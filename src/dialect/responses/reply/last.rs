@@ -104,6 +104,18 @@ impl Last {
         Self { raw: None, event, members, entries, output, ambiguous, failed, cut, given: false, data }
     }
 
+    /// The usage that it reports: that of the response or, as some gateways write it, one beside the response.
+    fn usage(&self) -> Option<&[u8]> {
+        let is_report = |usage: &&[u8]| *usage != b"null";
+        let beside = || {
+            let members = members_of(&self.data, Span::new(0, self.data.len()));
+            let usage =
+                members.into_iter().rfind(|member| *decode_bytes(member.key, &self.data) == *b"usage");
+            Some(usage?.value.of(&self.data)).filter(|usage| usage.starts_with(b"{"))
+        };
+        self.value("usage").filter(is_report).or_else(beside)
+    }
+
     /// Its items.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -218,7 +230,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Takes the last event of a stream, or a whole reply.
     pub(super) fn take_last(&mut self, mut last: Last, now_ms: u64, out: &mut Vec<Bytes>) {
         last.settle_shells(self.judging.hosts_shell());
-        if let Some(usage) = last.value("usage").filter(|usage| *usage != b"null") {
+        if let Some(usage) = last.usage() {
             self.usage.note(usage, last.value("model"));
             last.cut |= self.options.is_used_up(&self.usage);
         }

@@ -162,6 +162,17 @@ fn a_reply_in_which_nothing_acts_goes_out_as_it_came() {
 }
 
 #[test]
+fn a_usage_beside_the_response_is_billed() {
+    let mut data = Script::new("resp_1").text("msg_1", "Hi").data();
+    let last = data.last_mut().unwrap();
+    last["usage"] = last["response"].as_object_mut().unwrap().remove("usage").unwrap();
+    let stream = framed(&data);
+    let mut judge = judge(false);
+    assert_eq!(whole(&mut judge, &stream), (stream.clone(), Ending::Complete));
+    assert_eq!((judge.usages()[0].prompt, judge.usages()[0].completion), (10, 5));
+}
+
+#[test]
 fn what_some_servers_add_to_a_stream_goes_out_as_it_came() {
     let mut data = Script::new("resp_1").call("1", "ok", "{}").data();
     data.insert(1, json!({"type": "response.queued", "response": data[0]["response"]}));

@@ -72,6 +72,22 @@ impl Judge {
         objections
     }
 
+    /// The objections of the rules that decide which calls may run, and that name the tool `name`: those to a call of it that
+    /// is within the arguments of another. Neither limits nor faults of its arguments are among them, nor what any name would
+    /// meet that is not declared.
+    pub fn restrictions(&mut self, choice: u32, name: &str, arguments: &str, now_ms: u64) -> Objections {
+        let mut objections = self.objections(choice, name, Some(arguments), now_ms);
+        objections.retain(|(_, reason)| reason.kind.restricts());
+        if !self.declares(name) && !objections.is_empty() {
+            let to_any = self.objections(choice, NO_TOOL, Some(arguments), now_ms);
+            let is_general = |policy: &str, reason: &Reason| {
+                to_any.iter().any(|(other, any)| *other == policy && any.kind == reason.kind)
+            };
+            objections.retain(|(policy, reason)| !is_general(policy, reason));
+        }
+        objections
+    }
+
     fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
         let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
         let name = &*self.meant(name).into_owned();
