@@ -1,6 +1,7 @@
 //! Where the line of an upstream goes into a configuration file. Text is only inserted, so that comments and formatting
 //! survive, and a reader of the format says before and after whether the file means what it should.
 
+use super::yaml;
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ pub enum UpstreamSetting {
 }
 
 /// A byte order mark, before which nothing may stand.
-const MARK: &str = "\u{feff}";
+pub(super) const MARK: &str = "\u{feff}";
 
 impl Form {
     /// The value for the proxy at `base_url`.
@@ -57,8 +58,8 @@ impl Form {
         match self {
             Self::Toml { key } => toml(text, key, &value, line_end),
             Self::Json { path } => json(text, path, &value),
-            Self::Yaml { key, .. } => yaml(text, key, &value, line_end),
-            Self::Models { list, provider, key } => models(text, [list, provider, key], &value, line_end),
+            Self::Yaml { key, .. } => yaml::find(text, key, &value),
+            Self::Models { list, provider, key } => yaml::find_in_models(text, [list, provider, key], &value),
         }
     }
 }
@@ -163,164 +164,6 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<UpstreamSetting, Strin
         None => member,
     };
     Ok(UpstreamSetting::Missing(vec![Insertion { at, text }]))
-}
-
-/// One line of a YAML file.
-struct Line<'a> {
-    at: usize,
-    /// Without its end.
-    text: &'a str,
-}
-
-impl<'a> Line<'a> {
-    fn indent(&self) -> usize {
-        self.text.len() - self.text.trim_start_matches(' ').len()
-    }
-
-    /// Whether it says nothing.
-    fn is_empty(&self) -> bool {
-        let text = self.text.trim();
-        text.is_empty() || text.starts_with('#')
-    }
-
-    /// The key and the value, where a mapping's entry begins at `column`.
-    fn entry(&self, column: usize) -> Option<(&'a str, &'a str)> {
-        let (key, value) = self.text.get(column..)?.split_once(':')?;
-        let is_entry = value.is_empty() || value.starts_with([' ', '\t']);
-        let key = key.trim_end();
-        let bare = unquoted(key);
-        let is_key = !bare.is_empty()
-            && (bare.len() < key.len()
-                || !key.starts_with(['-', '?', '{', '[', '&', '*', '!', '|', '>', '%', '@']));
-        (is_entry && is_key).then_some((bare, unquoted(without_comment(value))))
-    }
-}
-
-fn unquoted(text: &str) -> &str {
-    let text = text.trim();
-    for quote in ['"', '\''] {
-        if let Some(inner) = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote)) {
-            return inner;
-        }
-    }
-    text
-}
-
-fn without_comment(value: &str) -> &str {
-    let value = value.trim();
-    for quote in ['"', '\''] {
-        if let Some((inner, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
-            return inner;
-        }
-    }
-    value.split(" #").next().unwrap_or_default()
-}
-
-fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut at = 0;
-    let mut lines = Vec::new();
-    for whole in text.split_inclusive('\n') {
-        lines.push(Line { at, text: whole.trim_end_matches(['\n', '\r']) });
-        at += whole.len();
-    }
-    lines
-}
-
-/// The lines that begin an entry of the root. In a block mapping everything else is indented, but for comments, the
-/// mark of the document's beginning and items of lists.
-fn root_entries<'a>(lines: &'a [Line<'a>]) -> Result<Vec<(&'a Line<'a>, &'a str, &'a str)>, String> {
-    let mut entries = Vec::new();
-    for line in lines.iter().filter(|line| !line.is_empty() && line.indent() == 0) {
-        let is_mark = line.text.trim_end() == "---" && entries.is_empty();
-        let is_item = line.text.starts_with("- ") || line.text == "-";
-        match line.entry(0) {
-            Some((key, value)) => entries.push((line, key, value)),
-            None if is_mark || (is_item && !entries.is_empty()) => {}
-            None => return Err("is not a plain list of YAML keys, so it cannot be changed safely".to_owned()),
-        }
-    }
-    Ok(entries)
-}
-
-fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
-    let lines = lines(text);
-    let entries = root_entries(&lines)?;
-    if let Some((.., named)) = entries.iter().find(|(_, known, _)| *known == key) {
-        return Ok(UpstreamSetting::Named((*named).to_owned()));
-    }
-    let line = format!("{key}: {value}{line_end}");
-    let insertion = match entries.first() {
-        Some((first, ..)) => Insertion { at: first.at, text: line },
-        None => {
-            let is_ended = text.is_empty() || text.ends_with('\n');
-            Insertion { at: text.len(), text: if is_ended { line } else { format!("{line_end}{line}") } }
-        }
-    };
-    Ok(UpstreamSetting::Missing(vec![insertion]))
-}
-
-fn models(
-    text: &str,
-    [list, provider, key]: [&str; 3],
-    value: &str,
-    line_end: &str,
-) -> Result<UpstreamSetting, String> {
-    let lines = lines(text);
-    let entries = root_entries(&lines)?;
-    let start = entries.iter().find(|(_, known, value)| *known == list && value.is_empty());
-    let start = start.map(|(line, ..)| line.at).ok_or_else(|| format!("has no list of {list}"))?;
-    let end = entries.iter().map(|(line, ..)| line.at).find(|at| *at > start).unwrap_or(text.len());
-    let (mut insertions, mut named) = (Vec::new(), None);
-    for model in items(lines.iter().filter(|line| line.at > start && line.at < end && !line.is_empty())) {
-        let of = |wanted: &str| model.iter().find(|(_, known, _)| *known == wanted);
-        let Some((line, ..)) = of("provider").filter(|(.., value)| *value == provider) else { continue };
-        match of(key) {
-            Some((.., value)) => named = Some((*value).to_owned()),
-            None => {
-                let column = line.column;
-                let at = line.at + line.length;
-                let has_end = text[at..].starts_with(['\r', '\n']);
-                let new = format!("{}{key}: {value}", " ".repeat(column));
-                let at = at + text[at..].find('\n').map_or(0, |end| end + 1);
-                let text = if has_end { format!("{new}{line_end}") } else { format!("{line_end}{new}") };
-                insertions.push(Insertion { at, text });
-            }
-        }
-    }
-    match named {
-        Some(named) => Ok(UpstreamSetting::Named(named)),
-        None if insertions.is_empty() => Err(format!("has no model with the provider {provider}")),
-        None => Ok(UpstreamSetting::Missing(insertions)),
-    }
-}
-
-/// Where an entry of an item is.
-#[derive(Clone, Copy)]
-struct Position {
-    at: usize,
-    length: usize,
-    column: usize,
-}
-
-/// The items of a list of mappings, each with the entries of its own level.
-fn items<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> Vec<Vec<(Position, &'a str, &'a str)>> {
-    let mut items: Vec<Vec<(Position, &str, &str)>> = Vec::new();
-    let (mut dash, mut column) = (None, 0);
-    for line in lines {
-        let indent = line.indent();
-        let is_item = line.text[indent..].starts_with("- ") && dash.is_none_or(|dash| dash == indent);
-        if is_item {
-            let after = &line.text[indent + 1..];
-            column = indent + 1 + after.len() - after.trim_start().len();
-            dash = Some(indent);
-            items.push(Vec::new());
-        }
-        let begins_here = is_item || indent == column;
-        if let (Some(item), true, Some((key, value))) = (items.last_mut(), begins_here, line.entry(column)) {
-            item.push((Position { at: line.at, length: line.text.len(), column }, key, value));
-        }
-    }
-    items
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod agents;
 mod file;
 mod insert;
 mod record;
+mod yaml;
 
 pub use self::agents::{AGENTS, Agent, named};
 

@@ -220,3 +220,34 @@ fn claude_and_agents_in_editors_are_told_what_to_do() {
     assert!(fs::read_dir(user.home()).unwrap().all(|entry| entry.unwrap().file_name() == ".local"));
     assert_eq!(user.home().join(".local/state/toolrein").metadata().unwrap().mode() & 0o777, 0o700);
 }
+
+#[test]
+fn a_file_in_yaml_means_the_same_afterwards_and_one_that_is_no_yaml_is_left_alone() {
+    for (agent, file, text, changed) in [
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "  a: 1\n  b: 2\n",
+            "  OPENAI_HOST: http://127.0.0.1:4242\n  a: 1\n  b: 2\n",
+        ),
+        (
+            "aider",
+            ".aider.conf.yml",
+            "\u{feff}---\n# mine\nmodel: gpt-5\n",
+            "\u{feff}---\n# mine\nopenai-api-base: http://127.0.0.1:4242/v1\nmodel: gpt-5\n",
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        user.says(&["setup", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), changed);
+        user.says(&["undo", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        for broken in ["a: [1\n", "a:\n\t- 1\n", "{a: 1}\n", "a: 1\n---\nb: 2\n"] {
+            fs::write(&path, broken).unwrap();
+            let said = user.says(&["setup", agent], 1);
+            assert!(said.contains("nothing was changed. It has to name http://127.0.0.1:4242"), "{said}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), broken);
+        }
+    }
+}
