@@ -13,6 +13,9 @@ const STARTERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "env", "command"];
 const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
 const NO_KEY: &str = "held-by-toolrein";
 
+/// The two spellings of the list of hosts to which no proxy leads.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
 /// A configuration in JSON that opencode lays over its files.
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
@@ -37,13 +40,8 @@ pub fn start(
     }
     let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     if proxies.iter().any(|name| set(name).is_some_and(|value| !value.is_empty())) {
-        // Requests to this machine must not go to a proxy of the network.
-        for name in ["NO_PROXY", "no_proxy"] {
-            let others = set(name).filter(|others| !others.is_empty());
-            let mut hosts = OsString::from("127.0.0.1,localhost");
-            others.into_iter().for_each(|others| hosts.push(OsString::from_iter([OsStr::new(","), &others])));
-            start.variables.push((name, hosts));
-        }
+        let hosts = hosts_without_proxy(NO_PROXY.map(&set));
+        start.variables.extend(NO_PROXY.map(|name| (name, hosts.clone())));
     }
     let unset = |name: &&str| set(name).is_none_or(|value| value.is_empty());
     if !needs_key {
@@ -64,6 +62,23 @@ pub fn start(
         _ => {}
     }
     start
+}
+
+/// The hosts that no proxy of the network leads to: this machine, and the user's own list. Programs prefer one of its two
+/// spellings to the other, so both have all of it.
+fn hosts_without_proxy(lists: [Option<OsString>; 2]) -> OsString {
+    let mut hosts = OsString::from("127.0.0.1,localhost");
+    let lists: Vec<OsString> = lists.into_iter().flatten().filter(|list| !list.is_empty()).collect();
+    for (at, list) in lists.iter().enumerate() {
+        // Every host; some programs read it only where it is alone.
+        if list == "*" {
+            return list.clone();
+        }
+        if !lists[..at].contains(list) {
+            hosts.push(OsString::from_iter([OsStr::new(","), list]));
+        }
+    }
+    hosts
 }
 
 /// Whether the command is one that calls an endpoint which is only relayed.
@@ -175,10 +190,20 @@ mod tests {
 
     #[test]
     fn requests_to_the_proxy_do_not_go_to_a_proxy_of_the_network() {
-        let start =
-            started("python a.py", &[("HTTP_PROXY", "http://proxy:3128"), ("NO_PROXY", ".corp")], true);
-        assert_eq!(variable(&start, "NO_PROXY").as_deref(), Some("127.0.0.1,localhost,.corp"));
-        assert_eq!(variable(&start, "no_proxy").as_deref(), Some("127.0.0.1,localhost"));
+        for (lists, expected) in [
+            (vec![], "127.0.0.1,localhost"),
+            (vec![("NO_PROXY", ".corp")], "127.0.0.1,localhost,.corp"),
+            (vec![("no_proxy", ".corp,10.0.0.1")], "127.0.0.1,localhost,.corp,10.0.0.1"),
+            (vec![("NO_PROXY", ".corp"), ("no_proxy", ".corp")], "127.0.0.1,localhost,.corp"),
+            (vec![("NO_PROXY", ".corp"), ("no_proxy", ".lan")], "127.0.0.1,localhost,.corp,.lan"),
+            (vec![("NO_PROXY", "*"), ("no_proxy", "")], "*"),
+        ] {
+            let variables = [vec![("HTTP_PROXY", "http://proxy:3128")], lists].concat();
+            let start = started("python a.py", &variables, true);
+            for name in ["NO_PROXY", "no_proxy"] {
+                assert_eq!(variable(&start, name).as_deref(), Some(expected), "{variables:?}");
+            }
+        }
         assert_eq!(variable(&started("python a.py", &[], true), "NO_PROXY"), None);
     }
 

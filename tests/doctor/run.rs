@@ -256,3 +256,13 @@ fn a_command_that_was_started_with_signals_ignored_goes_on_ignoring_them() {
     assert_eq!(printed(&output), "ready\nalive\n", "{output:?}");
     assert!(output.status.success());
 }
+
+#[test]
+fn the_users_list_of_hosts_without_a_proxy_reaches_the_command_in_both_spellings() {
+    let place = Place::new();
+    let script = "echo $NO_PROXY $no_proxy";
+    let variables = [("http_proxy", "http://127.0.0.1:9"), ("NO_PROXY", ".corp")];
+    let output = place.run(&["--upstream", "demo", "--", "sh", "-c", script], &variables);
+    let hosts = "127.0.0.1,localhost,.corp";
+    assert_eq!(printed(&output), format!("{hosts} {hosts}\n"), "{output:?}");
+}
