@@ -24,17 +24,21 @@ const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 pub struct Start {
     pub command: Vec<OsString>,
     pub variables: Vec<(&'static str, OsString)>,
+    /// Variables of this process that it does not get.
+    pub removed: Vec<String>,
 }
 
-/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `set`
-/// gives a variable of the environment.
+/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `secrets`
+/// are variables that are toolrein's alone, and `set` gives a variable of the environment.
 pub fn start(
     command: &[OsString],
     base_url: &str,
     needs_key: bool,
+    secrets: &[&str],
     set: impl Fn(&str) -> Option<OsString>,
 ) -> Start {
-    let mut start = Start { command: command.to_vec(), variables: Vec::new() };
+    let removed = secrets.iter().map(|&name| name.to_owned()).collect();
+    let mut start = Start { command: command.to_vec(), variables: Vec::new(), removed };
     for name in ["OPENAI_BASE_URL", "OPENAI_API_BASE"] {
         start.variables.push((name, base_url.into()));
     }
@@ -43,7 +47,7 @@ pub fn start(
         let hosts = hosts_without_proxy(NO_PROXY.map(&set));
         start.variables.extend(NO_PROXY.map(|name| (name, hosts.clone())));
     }
-    let unset = |name: &&str| set(name).is_none_or(|value| value.is_empty());
+    let unset = |name: &&str| secrets.contains(name) || set(name).is_none_or(|value| value.is_empty());
     if !needs_key {
         start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
     }
@@ -134,7 +138,7 @@ mod tests {
 
     fn started(command: &str, variables: &[(&str, &str)], needs_key: bool) -> Start {
         let set = |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| value.into());
-        start(&words(command), BASE, needs_key, set)
+        start(&words(command), BASE, needs_key, &[], set)
     }
 
     fn variable(start: &Start, name: &str) -> Option<String> {
@@ -186,6 +190,16 @@ mod tests {
         let start = started("python a.py", &[("OPENAI_API_KEY", "sk-mine")], false);
         assert_eq!(variable(&start, "OPENAI_API_KEY"), None);
         assert_eq!(variable(&start, "CODEX_API_KEY").as_deref(), Some(NO_KEY));
+    }
+
+    #[test]
+    fn the_variable_that_toolrein_takes_its_key_from_is_not_the_commands() {
+        let set = |_: &str| Some(OsString::from("sk-real"));
+        for (secret, expected) in [("CORP_KEY", None), ("OPENAI_API_KEY", Some(NO_KEY))] {
+            let start = start(&words("python a.py"), BASE, false, &[secret], set);
+            assert_eq!(start.removed, [secret]);
+            assert_eq!(variable(&start, "OPENAI_API_KEY").as_deref(), expected, "{secret}");
+        }
     }
 
     #[test]

@@ -69,9 +69,12 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
     let base_url = format!("http://{}/v1", running.address());
     let needs_key = config.upstream.api_key_env.is_empty() && config.upstream.url != Target::Demo;
     let set = |name: &str| std::env::var_os(name);
+    // Its requests are sent with the first, and with the second it could approve its own calls.
+    let secrets = [config.upstream.api_key_env.as_str(), config.admin.token_env.as_str()];
+    let secrets: Vec<&str> = secrets.into_iter().filter(|name| !name.is_empty()).collect();
     let name =
         order.command.first().map_or_else(String::new, |program| program.to_string_lossy().into_owned());
-    let ended = match child::spawn(&agent::start(&order.command, &base_url, needs_key, set)) {
+    let ended = match child::spawn(&agent::start(&order.command, &base_url, needs_key, &secrets, set)) {
         Ok(mut child) => Ok(child::wait(&mut child, &mut signals, &name).await),
         Err(refused) => Err(refused),
     };

@@ -266,3 +266,18 @@ fn the_users_list_of_hosts_without_a_proxy_reaches_the_command_in_both_spellings
     let hosts = "127.0.0.1,localhost,.corp";
     assert_eq!(printed(&output), format!("{hosts} {hosts}\n"), "{output:?}");
 }
+
+#[test]
+fn the_command_does_not_get_the_secrets_that_are_toolreins_alone() {
+    let place = Place::new();
+    let file =
+        "upstream.url = \"demo:\"\nupstream.api_key_env = \"OPENAI_API_KEY\"\nadmin.token_env = \"ADMIN\"\n";
+    std::fs::write(place.path().join("mine.toml"), file).unwrap();
+    let token = "a-token-of-more-than-32-characters-0";
+    let variables = [("OPENAI_API_KEY", "sk-real"), ("ADMIN", token), ("OTHER", "stays")];
+    let output = place.run(&["-c", "mine.toml", "--", "env"], &variables);
+    let printed = printed(&output);
+    assert!(printed.contains("OPENAI_API_KEY=held-by-toolrein\n"), "{output:?}");
+    assert!(printed.contains("OTHER=stays\n") && !printed.contains("sk-real"), "{printed}");
+    assert!(!printed.contains("ADMIN="), "{printed}");
+}

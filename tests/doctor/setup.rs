@@ -5,7 +5,7 @@ use super::support::program::Toolrein;
 use super::support::reply::Reply;
 use super::support::scripted::Scripted;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -249,5 +249,21 @@ fn a_file_in_yaml_means_the_same_afterwards_and_one_that_is_no_yaml_is_left_alon
             assert!(said.contains("nothing was changed. It has to name http://127.0.0.1:4242"), "{said}");
             assert_eq!(fs::read_to_string(&path).unwrap(), broken);
         }
+    }
+}
+
+#[test]
+fn a_file_of_another_user_stays_that_users() {
+    let user = User::new();
+    let path = user.file(".codex/config.toml", "model = \"a\"\n");
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    // Only root can give a file away.
+    if chown(&path, Some(65_534), Some(65_533)).is_err() {
+        return;
+    }
+    for command in ["setup", "undo"] {
+        user.says(&[command, "codex"], 0);
+        let found = path.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (65_534, 65_533, 0o640), "{command}");
     }
 }
