@@ -24,7 +24,9 @@ pub fn spawn(start: &Start) -> Result<Child, (String, u8)> {
     };
     let mut command = Command::new(program);
     command.args(arguments);
-    start.removed.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in &start.removed {
+        command.env_remove(name);
+    }
     command.envs(start.variables.iter().map(|(name, value)| (name, value)));
     command.spawn().map_err(|error| {
         let name = program.to_string_lossy();

@@ -11,11 +11,11 @@ pub use self::agents::{AGENTS, Agent, named};
 
 use self::file::ConfigFile;
 use self::insert::{UpstreamSetting, insert_all, remove_all};
-use self::record::{Record, Records};
+use self::record::{KeptRecord, Record, Records};
 use crate::config::without_secrets;
 use similar::TextDiff;
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs::remove_file;
 
 /// The question before a file is changed that its user has changed. Returns the answer; `None`: nobody can be asked.
 pub type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<bool>;
@@ -32,7 +32,9 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     let (path, form) = agent.file(base_url, &variable)?;
     let name = agent.name;
     let records = Records::open()?;
+    let kept: Vec<KeptRecord> = records.of(name)?.into_iter().collect::<Result<_, _>>()?;
     let file = ConfigFile::read(&path)?;
+    let mut kept = kept.into_iter().filter(|kept| kept.record.is_of(&file.path)).peekable();
     let shown = path.display();
     let text = file.text.clone().unwrap_or_default();
     let found = form.find(&text, base_url).map_err(|problem| {
@@ -40,7 +42,7 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     })?;
     let insertions = match found {
         UpstreamSetting::Named(value) if value.trim_end_matches('/') == form.value(base_url) => {
-            let line = match records.of(name)? {
+            let line = match kept.peek() {
                 Some(_) => {
                     format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back")
                 }
@@ -59,17 +61,16 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
         UpstreamSetting::Missing(insertions) => insertions,
     };
     file.check_writable()?;
-    if records.of(name)?.is_some() {
-        // Its line is gone from the file, so there is nothing that it could undo.
-        records.forget(name)?;
-    }
+    // Its line is gone from the file, so there is nothing that it could undo.
+    kept.try_for_each(|kept| records.forget(&kept))?;
     let folders = file.missing_folders();
     let record = Record { path: file.path.clone(), before: file.text.clone(), insertions, folders };
-    records.keep(name, &record)?;
+    let kept = records.keep(name, record)?;
+    let record = &kept.record;
     let changed = ConfigFile::create_folders(&record.folders)
         .and_then(|()| file.replace(&insert_all(&text, &record.insertions)));
     if let Err(problem) = changed {
-        records.forget(name)?;
+        records.forget(&kept)?;
         return Err(problem);
     }
     let mut lines = vec![format!("{name}: its requests now go to {base_url}, by {shown}")];
@@ -81,65 +82,98 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Takes back what [`setup`] did, and returns it in lines. A file that its user has changed since is changed only where
-/// `is_forced`, or where the answer to the question is yes.
+/// Takes back what [`setup`] did to each file of the agent, and returns it in lines. A file that its user has changed since
+/// is changed only where `is_forced`, or where the answer to the question is yes.
 ///
 /// # Errors
-/// Why nothing was changed, as a sentence.
+/// What was not taken back and why, as sentences, after what was.
 pub fn undo(agent: &Agent, is_forced: bool, ask: Ask<'_>) -> Result<Vec<String>, String> {
     let name = agent.name;
     let records = Records::open()?;
-    let Some(record) = records.of(name)? else {
+    let found = records.of(name)?;
+    if found.is_empty() {
         return Err(format!("{name} was not set up by toolrein, so there is nothing to take back"));
-    };
+    }
+    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+    for kept in found {
+        match kept.and_then(|kept| undo_one(name, &records, &kept, is_forced, ask)) {
+            Ok(done) => lines.extend(done),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(lines),
+        false => Err([lines, problems].concat().join("\n")),
+    }
+}
+
+fn undo_one(
+    name: &str,
+    records: &Records,
+    kept: &KeptRecord,
+    is_forced: bool,
+    ask: Ask<'_>,
+) -> Result<Vec<String>, String> {
+    let record = &kept.record;
     let file = ConfigFile::read(&record.path)?;
     let shown = record.path.display();
-    let (present, after) = (file.text.clone().unwrap_or_default(), record.after());
-    if file.text.as_deref() == Some(&*after) {
+    if file.text.as_deref() == Some(&*record.after()) {
         file.check_writable()?;
-        put_back(&file, &record)?;
-        records.forget(name)?;
+        put_back(&file, record)?;
+        records.forget(kept)?;
         return Ok(vec![format!("{name}: {shown} is as it was before setup")]);
     }
     if file.text == record.before {
-        records.forget(name)?;
+        records.forget(kept)?;
         return Ok(vec![format!("{name}: {shown} is as it was before setup already")]);
     }
-    let without = remove_all(&present, &record.insertions);
-    let question = question(&record, &present, without.is_some());
+    let without = file.text.as_deref().and_then(|present| remove_all(present, &record.insertions));
+    let question = question(record, file.text.as_deref(), without.is_some());
     match if is_forced { Some(true) } else { ask(&question) } {
         Some(true) => {}
         Some(false) => return Err("nothing was changed".to_owned()),
         None => return Err(format!("{question}\nNothing was changed; --force does it")),
     }
     file.check_writable()?;
-    let kept = records.keep_changed(name, &present)?;
-    match &without {
-        Some(without) => file.replace(without)?,
-        None => put_back(&file, &record)?,
+    let copy = file.text.as_deref().map(|present| records.keep_changed(name, present)).transpose()?;
+    let changed = match &without {
+        Some(without) => file.replace(without),
+        None => put_back(&file, record),
+    };
+    if let Err(problem) = changed {
+        // The file itself is unchanged.
+        copy.iter().for_each(|copy| drop(remove_file(copy)));
+        return Err(problem);
     }
-    records.forget(name)?;
+    records.forget(kept)?;
     let what = if without.is_some() {
         "toolrein's line is gone from"
     } else {
         "the copy from before setup is back in"
     };
-    Ok(vec![
-        format!("{name}: {what} {shown}"),
-        format!("The file as you had it is kept in {}", kept.display()),
-    ])
+    let mut lines = vec![format!("{name}: {what} {shown}")];
+    lines.extend(copy.map(|copy| format!("The file as you had it is kept in {}", copy.display())));
+    Ok(lines)
 }
 
 /// Puts back what was there before setup.
 fn put_back(file: &ConfigFile, record: &Record) -> Result<(), String> {
     match &record.before {
-        Some(before) => file.replace(before),
+        Some(before) => {
+            // The folder may be gone with the file.
+            ConfigFile::create_folders(&file.missing_folders())?;
+            file.replace(before)
+        }
         None => file.remove(&record.folders),
     }
 }
 
 /// The question about a file that was changed since setup, with the difference.
-fn question(record: &Record, present: &str, can_take_out: bool) -> String {
+fn question(record: &Record, present: Option<&str>, can_take_out: bool) -> String {
+    let shown = record.path.display();
+    let Some(present) = present else {
+        return format!("{shown} is not there any more. Put back the copy from before setup?");
+    };
     let after = record.after();
     let difference = TextDiff::from_lines(after.as_str(), present);
     let difference =
@@ -150,7 +184,7 @@ fn question(record: &Record, present: &str, can_take_out: bool) -> String {
             "toolrein's line is not there as it was written. Put back the copy from before setup? The file as it is now is kept"
         }
     };
-    format!("{} has changed since setup:\n{difference}{what}", record.path.display())
+    format!("{shown} has changed since setup:\n{difference}{what}")
 }
 
 /// A line for each agent: whether it is here, and whether its requests go to the proxy at `base_url`.
@@ -162,17 +196,15 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     for agent in &AGENTS {
         let installed = if agent.is_installed(&variable) { "found" } else { "not found" };
-        let state = match agent.file(base_url, &variable) {
-            Err(sentence) => sentence,
-            Ok((path, form)) => match ConfigFile::read(&path) {
-                Err(problem) => problem,
-                Ok(file) => {
-                    let found = form.find(&file.text.unwrap_or_default(), base_url);
-                    let is_ours = records.of(agent.name)?.is_some();
-                    format!("{}, {}", state(found, &form.value(base_url), is_ours), display(&path))
-                }
-            },
-        };
+        let found = agent.file(base_url, &variable);
+        let state = found.and_then(|(path, form)| {
+            let file = ConfigFile::read(&path)?;
+            let kept: Vec<KeptRecord> = records.of(agent.name)?.into_iter().collect::<Result<_, _>>()?;
+            let is_ours = kept.iter().any(|kept| kept.record.is_of(&file.path));
+            let found = form.find(&file.text.unwrap_or_default(), base_url);
+            Ok(format!("{}, {}", state(found, &form.value(base_url), is_ours), path.display()))
+        });
+        let state = state.unwrap_or_else(|sentence| sentence);
         lines.push(format!("{:<9} {installed:<10} {state}", agent.name));
     }
     Ok(lines)
@@ -190,8 +222,4 @@ fn state(found: Result<UpstreamSetting, String>, value: &str, is_ours: bool) -> 
         Ok(UpstreamSetting::Missing(_)) => "not set up".to_owned(),
         Err(problem) => problem,
     }
-}
-
-fn display(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -29,19 +29,27 @@ impl User {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.home()).current_dir(self.home());
-        command.args(arguments).stdin(Stdio::null()).output().unwrap()
+        self.run_with(&[], arguments)
     }
 
-    /// Asserts the exit code, and returns everything that was printed.
-    fn says(&self, arguments: &[&str], code: i32) -> String {
-        let output = self.run(arguments);
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-        text
+    fn run_with(&self, variables: &[(&str, &Path)], arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.home()).current_dir(self.home());
+        command.envs(variables.iter().copied()).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
+
+    /// See [`said`].
+    fn says(&self, arguments: &[&str], code: i32) -> String {
+        said(&self.run(arguments), code)
+    }
+}
+
+/// Asserts the exit code, and returns everything that was printed.
+fn said(output: &Output, code: i32) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
 }
 
 const URL: &str = "http://127.0.0.1:4242/v1";
@@ -265,5 +273,58 @@ fn a_file_of_another_user_stays_that_users() {
         user.says(&[command, "codex"], 0);
         let found = path.metadata().unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (65_534, 65_533, 0o640), "{command}");
+    }
+}
+
+#[test]
+fn files_of_one_agent_in_two_homes_are_undone_both() {
+    let user = User::new();
+    let first = user.file(".codex/config.toml", "model = \"a\"\n");
+    let second = user.file("b/config.toml", "model = \"b\"\n");
+    let other = user.home().join("b");
+    user.says(&["setup", "codex"], 0);
+    said(&user.run_with(&[("CODEX_HOME", &other)], &["setup", "codex"]), 0);
+    assert!(user.says(&["setup", "codex"], 0).contains("is set up already"));
+    let said = user.says(&["undo", "codex"], 0);
+    for (path, text) in [(&first, "model = \"a\"\n"), (&second, "model = \"b\"\n")] {
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+        assert!(said.contains(&format!("{} is as it was before setup", path.display())), "{said}");
+    }
+    assert!(user.says(&["undo", "codex"], 1).contains("was not set up by toolrein"));
+}
+
+#[test]
+fn a_file_that_is_gone_with_its_folder_comes_back_by_force() {
+    let user = User::new();
+    let path = user.file(".codex/config.toml", "model = \"a\"\n");
+    user.says(&["setup", "codex"], 0);
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let said = user.says(&["undo", "codex"], 1);
+    assert!(said.contains("is not there any more. Put back the copy from before setup?"), "{said}");
+    assert!(!path.parent().unwrap().exists());
+    user.says(&["undo", "--force", "codex"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"a\"\n");
+    let state = fs::read_dir(user.home().join(".local/state/toolrein/setup")).unwrap();
+    let names: Vec<_> = state.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["lock"], "nothing is left");
+}
+
+#[test]
+fn a_damaged_record_concerns_its_agent_alone_and_is_named() {
+    let damaged = r#"{"path":"/nowhere","before":"a","insertions":[{"at":9,"text":"b"}],"folders":[]}"#;
+    for record in ["", "{", damaged] {
+        let user = User::new();
+        let path = user.file(".local/state/toolrein/setup/codex.json", record);
+        for command in ["setup", "undo"] {
+            let said = user.says(&[command, "codex"], 1);
+            let sentence =
+                format!("{}: this record of what setup did to codex cannot be read", path.display());
+            assert!(said.contains(&sentence), "{said}");
+        }
+        let listed = user.says(&["setup", "--list"], 0);
+        assert!(listed.contains("cannot be read") && listed.lines().count() == 7, "{listed}");
+        user.says(&["setup", "opencode"], 0);
+        user.says(&["undo", "opencode"], 0);
+        assert!(path.exists());
     }
 }
