@@ -51,18 +51,19 @@ pub fn start(
     if !needs_key {
         start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
     }
-    let Some((at, program)) = program(command) else { return start };
-    match program.as_str() {
+    let Some((at, name)) = program(command) else { return start };
+    match name.as_str() {
         "codex" => {
             let option = format!("openai_base_url=\"{base_url}\"");
             start.command.splice(at + 1..at + 1, [OsString::from("-c"), option.into()]);
         }
-        "opencode" | "opencode-ai" => {
+        "opencode" => {
             start.variables.extend(opencode(base_url, set(OPENCODE)).map(|value| (OPENCODE, value)));
         }
         "goose" => {
             start.variables.push(("OPENAI_HOST", base_url.trim_end_matches("/v1").into()));
         }
+        "aider" => start.variables.push(("AIDER_OPENAI_API_BASE", base_url.into())),
         _ => {}
     }
     start
@@ -90,13 +91,20 @@ pub fn is_only_relayed(command: &[OsString]) -> bool {
     program(command).is_some_and(|(_, name)| ["claude", "claude-code"].contains(&name.as_str()))
 }
 
+/// The name of the program that the command starts.
+pub fn program_of(command: &[OsString]) -> Option<String> {
+    program(command).map(|(_, name)| name)
+}
+
 /// The position and the name of the program: the command itself, or the package that a starter runs.
 fn program(command: &[OsString]) -> Option<(usize, String)> {
     let name = |word: &OsString| {
         let name = Path::new(word).file_name()?.to_str()?;
         // A package may be written with its version: codex@0.169.0.
         let name = name.split_once('@').map_or(name, |(name, _)| name);
-        Some(name.trim_end_matches(".cmd").trim_end_matches(".exe").to_owned())
+        let name = name.trim_end_matches(".cmd").trim_end_matches(".exe");
+        // The package of this agent has a name of its own.
+        Some(if name == "opencode-ai" { "opencode" } else { name }.to_owned())
     };
     let is_starter = name(command.first()?).is_some_and(|name| STARTERS.contains(&name.as_str()));
     let is_passed_over = |word: &OsString| {

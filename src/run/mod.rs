@@ -7,6 +7,8 @@ mod explanation;
 mod folder;
 mod summary;
 
+pub use self::agent::program_of;
+
 use self::child::Signals;
 use self::folder::Folder;
 use crate::config::{Config, OwnToken, Target};

@@ -5,16 +5,17 @@ use super::yaml;
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 
 /// In which form a file names the upstream.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// A key at the top of a TOML file.
-    Toml { key: &'static str },
+    /// A key at the top of a TOML file, which counts where `provider` names the provider openai, or nothing.
+    Toml { key: &'static str, provider: &'static str },
     /// A member of a JSON file, which may have comments.
     Json { path: &'static [&'static str] },
-    /// A key at the top of a YAML file; its value is the address with or without its path.
-    Yaml { key: &'static str, with_path: bool },
+    /// A key at the top of a YAML file; its value is the address with or without its path. `provider`: as above.
+    Yaml { key: &'static str, with_path: bool, provider: Option<&'static str> },
     /// A key of each model of this provider, in a list of a YAML file.
     Models { list: &'static str, provider: &'static str, key: &'static str },
 }
@@ -48,6 +49,55 @@ impl Form {
         }
     }
 
+    /// The base URL of clients for such a value.
+    pub fn base_url(self, value: &str) -> String {
+        match self {
+            Self::Yaml { with_path: false, .. } => format!("{}/v1", value.trim_end_matches('/')),
+            _ => value.to_owned(),
+        }
+    }
+
+    /// The value that `text` has; also of a file that cannot be changed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn named(self, text: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::Yaml { key, .. } => yaml::named(text, key),
+            _ => match self.find(text, "http://127.0.0.1/v1")? {
+                UpstreamSetting::Named(value) => Ok(Some(value)),
+                UpstreamSetting::Missing(_) => Ok(None),
+            },
+        }
+    }
+
+    /// The key that chooses the agent's provider.
+    pub fn provider_key(self) -> Option<&'static str> {
+        match self {
+            Self::Toml { provider, .. } => Some(provider),
+            Self::Yaml { provider, .. } => provider,
+            Self::Json { .. } | Self::Models { .. } => None,
+        }
+    }
+
+    /// The provider that `text` chooses, by itself or by the profile that it chooses.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn provider(self, text: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::Toml { provider, .. } => {
+                let table = toml_table(text.strip_prefix(MARK).unwrap_or(text))?;
+                let profile = table.get("profile").and_then(toml::Value::as_str);
+                let profile = profile.and_then(|name| table.get("profiles")?.get(name)?.get(provider));
+                let chosen = profile.or_else(|| table.get(provider));
+                Ok(chosen.and_then(toml::Value::as_str).map(str::to_owned))
+            }
+            Self::Yaml { provider: Some(provider), .. } => yaml::named(text, provider),
+            Self::Yaml { .. } | Self::Json { .. } | Self::Models { .. } => Ok(None),
+        }
+    }
+
     /// What `text` says about the upstream, and what is to be inserted for the proxy at `base_url`.
     ///
     /// # Errors
@@ -56,8 +106,15 @@ impl Form {
         let value = self.value(base_url);
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         match self {
-            Self::Toml { key } => toml(text, key, &value, line_end),
-            Self::Json { path } => json(text, path, &value),
+            Self::Toml { key, .. } => toml(text, key, &value, line_end),
+            Self::Json { path } => json(text, path, &value).and_then(|found| match found {
+                UpstreamSetting::Missing(insertions) => {
+                    let changed = json(&insert_all(text, &insertions), path, &value)?;
+                    let is_named = changed == UpstreamSetting::Named(value);
+                    is_named.then_some(UpstreamSetting::Missing(insertions)).ok_or_else(not_changed)
+                }
+                named => Ok(named),
+            }),
             Self::Yaml { key, .. } => yaml::find(text, key, &value),
             Self::Models { list, provider, key } => yaml::find_in_models(text, [list, provider, key], &value),
         }
@@ -92,22 +149,35 @@ pub fn remove_all(text: &str, insertions: &[Insertion]) -> Option<String> {
     Some(text)
 }
 
-/// A key of the root may stand before everything else.
+fn toml_table(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|error: toml::de::Error| format!("is not TOML: {}", error.message()))
+}
+
+fn not_changed() -> String {
+    "cannot be changed without being rewritten".to_owned()
+}
+
+/// A key of the root may come before everything else; one without a value is given one between its quotes.
 fn toml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
-    let read =
-        |text: &str| text.parse::<toml::Table>().map_err(|error| format!("is not TOML: {}", error.message()));
     let body = text.strip_prefix(MARK).unwrap_or(text);
-    if let Some(named) = read(body)?.get(key) {
-        return Ok(UpstreamSetting::Named(named.as_str().map_or_else(|| named.to_string(), str::to_owned)));
-    }
-    let insertion = Insertion {
-        at: text.len() - body.len(),
-        text: format!("{key} = {}{line_end}", toml::Value::from(value)),
+    let start = text.len() - body.len();
+    let insertion = match toml_table(body)?.get(key) {
+        Some(toml::Value::String(named)) if named.is_empty() => {
+            let table = DeTable::parse(body).map_err(|_| not_changed())?;
+            let span = table.get_ref().get(key).map(toml::Spanned::span).ok_or_else(not_changed)?;
+            Insertion { at: start + span.start + 1, text: value.to_owned() }
+        }
+        Some(named) => {
+            let named = named.as_str().map_or_else(|| named.to_string(), str::to_owned);
+            return Ok(UpstreamSetting::Named(named));
+        }
+        None => Insertion { at: start, text: format!("{key} = {}{line_end}", toml::Value::from(value)) },
     };
-    let table = read(insert_all(text, std::slice::from_ref(&insertion)).trim_start_matches(MARK))?;
+    let changed = insert_all(text, std::slice::from_ref(&insertion));
+    let table = toml_table(changed.trim_start_matches(MARK)).map_err(|_| not_changed())?;
     match table.get(key).and_then(toml::Value::as_str) {
         Some(named) if named == value => Ok(UpstreamSetting::Missing(vec![insertion])),
-        _ => Err("cannot be changed without being rewritten".to_owned()),
+        _ => Err(not_changed()),
     }
 }
 
@@ -133,13 +203,14 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<UpstreamSetting, Strin
     };
     let mut rest = path;
     while let Some((key, deeper)) = rest.split_first() {
-        match object
-            .properties
-            .iter()
-            .find(|property| property.name.as_str() == *key)
-            .map(|property| &property.value)
-        {
+        // Of two members of one name the last counts.
+        let mut members = object.properties.iter().rev();
+        match members.find(|property| property.name.as_str() == *key).map(|property| &property.value) {
             Some(Value::Object(inner)) if !deeper.is_empty() => (object, rest) = (inner, deeper),
+            Some(Value::StringLit(named)) if deeper.is_empty() && named.value.is_empty() => {
+                let insertion = Insertion { at: named.range.start + 1, text: value.to_owned() };
+                return Ok(UpstreamSetting::Missing(vec![insertion]));
+            }
             Some(Value::StringLit(named)) if deeper.is_empty() => {
                 return Ok(UpstreamSetting::Named(named.value.to_string()));
             }
@@ -171,9 +242,9 @@ mod tests {
     use super::*;
 
     const URL: &str = "http://127.0.0.1:4242/v1";
-    const TOML: Form = Form::Toml { key: "openai_base_url" };
+    const TOML: Form = Form::Toml { key: "openai_base_url", provider: "model_provider" };
     const JSON: Form = Form::Json { path: &["provider", "openai", "options", "baseURL"] };
-    const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false };
+    const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false, provider: Some("GOOSE_PROVIDER") };
     const MODELS: Form = Form::Models { list: "models", provider: "openai", key: "apiBase" };
 
     fn changed(form: Form, text: &str) -> String {
@@ -235,6 +306,49 @@ mod tests {
             [("[]", "does not hold an object"), ("{", "is not JSON"), (r#"{"provider": 3}"#, "another kind")]
         {
             assert!(JSON.find(text, URL).unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_filled_and_of_two_equal_members_the_last_counts() {
+        for (form, text, expected) in [
+            (
+                TOML,
+                "a = 1\nopenai_base_url = \"\" # mine\n",
+                "a = 1\nopenai_base_url = \"http://127.0.0.1:4242/v1\" # mine\n",
+            ),
+            (TOML, "openai_base_url = ''\n", "openai_base_url = 'http://127.0.0.1:4242/v1'\n"),
+            (
+                JSON,
+                r#"{"provider": {"openai": {"options": {"baseURL": ""}}}}"#,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:4242/v1"}}}}"#,
+            ),
+            (
+                JSON,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://x"}}}, "provider": {"openai": {"options": {"a": 1}}}}"#,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://x"}}}, "provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:4242/v1", "a": 1}}}}"#,
+            ),
+        ] {
+            assert_eq!(changed(form, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_provider_is_the_one_that_the_file_chooses() {
+        for (form, text, expected) in [
+            (TOML, "", None),
+            (TOML, "model_provider = \"azure\"\n", Some("azure")),
+            (
+                TOML,
+                "model_provider = \"azure\"\nprofile = \"p\"\n[profiles.p]\nmodel_provider = \"openai\"\n",
+                Some("openai"),
+            ),
+            (TOML, "profile = \"p\"\n[profiles.q]\nmodel_provider = \"azure\"\n", None),
+            (GOOSE, "GOOSE_PROVIDER: anthropic\n", Some("anthropic")),
+            (GOOSE, "{GOOSE_PROVIDER: openai}\n", Some("openai")),
+            (JSON, "{}", None),
+        ] {
+            assert_eq!(form.provider(text), Ok(expected.map(str::to_owned)), "{text}");
         }
     }
 

@@ -5,17 +5,21 @@ mod agents;
 mod file;
 mod insert;
 mod record;
+mod upstream;
 mod yaml;
 
 pub use self::agents::{AGENTS, Agent, named};
+pub use self::upstream::{NamedUpstream, own_upstream};
 
 use self::file::ConfigFile;
-use self::insert::{UpstreamSetting, insert_all, remove_all};
+use self::insert::{Form, Insertion, UpstreamSetting, remove_all};
 use self::record::{KeptRecord, Record, Records};
+use self::upstream::{before_file, check_provider, is_same, leads_to, shipped};
 use crate::config::without_secrets;
 use similar::TextDiff;
 use std::ffi::OsString;
 use std::fs::remove_file;
+use std::path::PathBuf;
 
 /// The question before a file is changed that its user has changed. Returns the answer; `None`: nobody can be asked.
 pub type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<bool>;
@@ -34,52 +38,107 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     let records = Records::open()?;
     let kept: Vec<KeptRecord> = records.of(name)?.into_iter().collect::<Result<_, _>>()?;
     let file = ConfigFile::read(&path)?;
-    let mut kept = kept.into_iter().filter(|kept| kept.record.is_of(&file.path)).peekable();
     let shown = path.display();
-    let text = file.text.clone().unwrap_or_default();
-    let found = form.find(&text, base_url).map_err(|problem| {
-        format!("{shown}: {problem}; nothing was changed. It has to name {}", form.value(base_url))
-    })?;
-    let insertions = match found {
-        UpstreamSetting::Named(value) if value.trim_end_matches('/') == form.value(base_url) => {
-            let line = match kept.peek() {
-                Some(_) => {
-                    format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back")
-                }
-                None => format!("{name} was set up by hand already, in {shown}; nothing was changed"),
-            };
-            return Ok(vec![line]);
-        }
-        UpstreamSetting::Named(value) => {
-            let value = without_secrets(&value);
-            return Err(format!(
-                "{shown}: names {value:?} as its upstream already; nothing was changed. Start toolrein with --upstream and \
-                 that address, and write {} there yourself",
-                form.value(base_url)
-            ));
-        }
-        UpstreamSetting::Missing(insertions) => insertions,
+    let kept: Vec<KeptRecord> = kept.into_iter().filter(|kept| kept.record.is_of(&file.path)).collect();
+    let own = kept.last().map(|kept| &kept.record);
+    let wanted = form.value(base_url);
+    let change = change(form, base_url, &file, own).map_err(|problem| format!("{shown}: {problem}"))?;
+    let elsewhere = before_file(agent, Some(&path), &current_folder(), &variable)?;
+    let elsewhere = elsewhere.filter(|found| !is_wanted(&found.value, &wanted)).map(|found| {
+        let (place, value) = (found.place, without_secrets(&found.value));
+        format!("{place} counts before it here, and names {value:?}: it has to name {wanted}")
+    });
+    let Some(Change { before, insertions, folders }) = change else {
+        let line = match own {
+            Some(_) => format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back"),
+            None => format!("{name} was set up by hand already, in {shown}; nothing was changed"),
+        };
+        return Ok([line].into_iter().chain(elsewhere).collect());
     };
     file.check_writable()?;
-    // Its line is gone from the file, so there is nothing that it could undo.
-    kept.try_for_each(|kept| records.forget(&kept))?;
-    let folders = file.missing_folders();
-    let record = Record { path: file.path.clone(), before: file.text.clone(), insertions, folders };
-    let kept = records.keep(name, record)?;
-    let record = &kept.record;
-    let changed = ConfigFile::create_folders(&record.folders)
-        .and_then(|()| file.replace(&insert_all(&text, &record.insertions)));
+    let record = Record { path: file.path.clone(), before, insertions, folders };
+    let new = records.keep(name, record)?;
+    let record = &new.record;
+    let changed =
+        ConfigFile::create_folders(&file.missing_folders()).and_then(|()| file.replace(&record.after()));
     if let Err(problem) = changed {
-        records.forget(&kept)?;
+        records.forget(&new)?;
         return Err(problem);
     }
-    let mut lines = vec![format!("{name}: its requests now go to {base_url}, by {shown}")];
+    // What they put into the file is not there any more.
+    kept.iter().try_for_each(|kept| records.forget(kept))?;
+    let mut lines = match elsewhere {
+        None => vec![format!("{name}: its requests now go to {base_url}, by {shown}")],
+        Some(elsewhere) => vec![format!("{name}: {shown} now names {wanted}"), elsewhere],
+    };
     lines.extend(record.insertions.first().map(|insertion| format!("  {}", insertion.text.trim())));
     lines.push(format!("toolrein undo {name} takes it back"));
     if !agent.is_installed(&variable) {
         lines.push(format!("{} is not on the path here", agent.program));
     }
     Ok(lines)
+}
+
+/// What is to be done to a file.
+struct Change {
+    /// The file without toolrein's line.
+    before: Option<String>,
+    insertions: Vec<Insertion>,
+    /// The folders that are or were made for it.
+    folders: Vec<PathBuf>,
+}
+
+/// What is to be done to the file so that it names the proxy at `base_url`. `None`: it does already. `own`: what `setup` did
+/// to it before.
+///
+/// # Errors
+/// Why it cannot be changed.
+fn change(
+    form: Form,
+    base_url: &str,
+    file: &ConfigFile,
+    own: Option<&Record>,
+) -> Result<Option<Change>, String> {
+    let wanted = form.value(base_url);
+    let refused = |problem: String| format!("{problem}; nothing was changed. It has to name {wanted}");
+    let text = file.text.as_deref().unwrap_or_default();
+    check_provider(form, text, &variable).map_err(refused)?;
+    let value = match form.find(text, base_url).map_err(refused)? {
+        UpstreamSetting::Missing(insertions) => {
+            let (before, folders) = (file.text.clone(), file.missing_folders());
+            return Ok(Some(Change { before, insertions, folders }));
+        }
+        UpstreamSetting::Named(value) if is_wanted(&value, &wanted) => return Ok(None),
+        UpstreamSetting::Named(value) => value,
+    };
+    let own = own.filter(|own| own.has(&value));
+    if let Some((own, without)) = own.and_then(|own| Some((own, remove_all(text, &own.insertions)?)))
+        && let UpstreamSetting::Missing(insertions) = form.find(&without, base_url).map_err(refused)?
+    {
+        // toolrein's own line, with another address of the proxy.
+        let is_as_before = own.before.as_deref().unwrap_or_default() == without;
+        let before = if is_as_before { own.before.clone() } else { Some(without) };
+        return Ok(Some(Change { before, insertions, folders: own.folders.clone() }));
+    }
+    let is_toolrein = own.is_some() || leads_to(&value, base_url) || leads_to(&value, &shipped());
+    let value = without_secrets(&value);
+    Err(match is_toolrein {
+        true => format!(
+            "names {value:?}, a toolrein, already; nothing was changed. Write {wanted} there yourself"
+        ),
+        false => format!(
+            "names {value:?} as its upstream already; nothing was changed. Start toolrein with --upstream and that address, \
+             and write {wanted} there yourself"
+        ),
+    })
+}
+
+fn is_wanted(value: &str, wanted: &str) -> bool {
+    value.trim_end_matches('/') == wanted || is_same(value, wanted)
+}
+
+fn current_folder() -> PathBuf {
+    std::env::current_dir().unwrap_or_default()
 }
 
 /// Takes back what [`setup`] did to each file of the agent, and returns it in lines. A file that its user has changed since
@@ -201,7 +260,10 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
             let file = ConfigFile::read(&path)?;
             let kept: Vec<KeptRecord> = records.of(agent.name)?.into_iter().collect::<Result<_, _>>()?;
             let is_ours = kept.iter().any(|kept| kept.record.is_of(&file.path));
-            let found = form.find(&file.text.unwrap_or_default(), base_url);
+            let text = file.text.unwrap_or_default();
+            check_provider(form, &text, &variable)
+                .map_err(|problem| format!("{problem}, {}", path.display()))?;
+            let found = form.find(&text, base_url);
             Ok(format!("{}, {}", state(found, &form.value(base_url), is_ours), path.display()))
         });
         let state = state.unwrap_or_else(|sentence| sentence);
@@ -212,12 +274,8 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
 
 fn state(found: Result<UpstreamSetting, String>, value: &str, is_ours: bool) -> String {
     match found {
-        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value && is_ours => {
-            "set up".to_owned()
-        }
-        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value => {
-            "set up by hand".to_owned()
-        }
+        Ok(UpstreamSetting::Named(named)) if is_wanted(&named, value) && is_ours => "set up".to_owned(),
+        Ok(UpstreamSetting::Named(named)) if is_wanted(&named, value) => "set up by hand".to_owned(),
         Ok(UpstreamSetting::Named(named)) => format!("has another upstream ({})", without_secrets(&named)),
         Ok(UpstreamSetting::Missing(_)) => "not set up".to_owned(),
         Err(problem) => problem,

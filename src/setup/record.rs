@@ -34,6 +34,11 @@ impl Record {
         self.path == path || self.path.canonicalize().is_ok_and(|own| own == path)
     }
 
+    /// Whether this value is part of what was inserted.
+    pub(super) fn has(&self, value: &str) -> bool {
+        self.insertions.iter().any(|insertion| insertion.text.contains(value))
+    }
+
     /// Whether its insertions are in the text that it holds, in their order.
     fn is_sound(&self) -> bool {
         let before = self.before.as_deref().unwrap_or_default();
@@ -117,6 +122,13 @@ impl Records {
         write_new(&path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
     }
+}
+
+/// Whether `setup` has written this value for the agent, as far as is known. Waits for nobody who changes records.
+pub(super) fn has_written(agent: &str, value: &str) -> bool {
+    let found = state_dir::path().map(|state| of_agent(&state.join("setup"), agent));
+    let mut kept = found.and_then(Result::ok).into_iter().flatten().flatten();
+    kept.any(|kept| kept.record.has(value))
 }
 
 /// The records of an agent in the folder.

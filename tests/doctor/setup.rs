@@ -328,3 +328,87 @@ fn a_damaged_record_concerns_its_agent_alone_and_is_named() {
         assert!(path.exists());
     }
 }
+
+#[test]
+fn toolreins_own_line_is_written_anew_and_a_toolrein_is_never_named_as_an_upstream() {
+    let user = User::new();
+    let text = "model = \"a\"\n";
+    let path = user.file(".codex/config.toml", text);
+    user.says(&["setup", "codex"], 0);
+    user.says(&["setup", "codex", "--listen", "127.0.0.1:5555"], 0);
+    let changed = format!("openai_base_url = \"http://127.0.0.1:5555/v1\"\n{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), changed);
+    fs::write(&path, changed.replace("\"a\"", "\"b\"")).unwrap();
+    user.says(&["setup", "codex"], 0);
+    user.says(&["undo", "codex"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"b\"\n", "the user's change stays");
+    assert!(user.says(&["undo", "codex"], 1).contains("was not set up by toolrein"));
+
+    for (url, options, code, sentence) in [
+        ("http://localhost:4242/v1", vec![], 0, "was set up by hand already"),
+        ("http://localhost:4242/v1", vec!["--listen", "127.0.0.1:5555"], 1, "a toolrein, already"),
+        ("http://127.0.0.1:4242", vec![], 1, "a toolrein, already"),
+        ("http://127.0.0.1:11434/v1", vec![], 1, "Start toolrein with --upstream and that address"),
+    ] {
+        fs::write(&path, format!("openai_base_url = \"{url}\"\n")).unwrap();
+        let said = user.says(&[vec!["setup", "codex"], options].concat(), code);
+        assert!(said.contains(sentence), "{url}: {said}");
+        assert_eq!(said.contains("--upstream"), url.contains("11434"), "{url}: {said}");
+    }
+}
+
+#[test]
+fn a_value_that_is_empty_is_given_and_taken_back() {
+    for (agent, file, text, changed) in [
+        ("codex", ".codex/config.toml", "openai_base_url = \"\"\n", format!("openai_base_url = \"{URL}\"\n")),
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            "{\"provider\": {\"openai\": {\"options\": {\"baseURL\": \"\"}}}}",
+            format!("{{\"provider\": {{\"openai\": {{\"options\": {{\"baseURL\": \"{URL}\"}}}}}}}}"),
+        ),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "OPENAI_HOST:\nGOOSE_PROVIDER: openai\n",
+            "OPENAI_HOST: http://127.0.0.1:4242\nGOOSE_PROVIDER: openai\n".to_owned(),
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        user.says(&["setup", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), changed, "{agent}");
+        user.says(&["undo", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "{agent}");
+    }
+}
+
+#[test]
+fn what_else_decides_where_requests_go_is_said() {
+    for (agent, file, text, sentence) in [
+        ("codex", ".codex/config.toml", "model_provider = \"azure\"\n", "model_provider is \"azure\""),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "GOOSE_PROVIDER: anthropic\n",
+            "GOOSE_PROVIDER is \"anthropic\"",
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        let said = user.says(&["setup", agent], 1);
+        assert!(said.contains(sentence) && said.contains("nothing was changed"), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert!(user.says(&["setup", "--list"], 0).contains(sentence));
+    }
+    let user = User::new();
+    let project = user.home().join("project");
+    user.file("project/.aider.conf.yml", "openai-api-base: https://gate.example/v1\n");
+    user.file(".aider.conf.yml", "model: gpt-5\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", user.home()).current_dir(&project);
+    let text = said(&command.args(["setup", "aider"]).output().unwrap(), 0);
+    assert!(!text.contains("its requests now go to"), "{text}");
+    assert!(text.contains("counts before it here, and names \"https://gate.example/v1\""), "{text}");
+    assert!(user.says(&["setup", "aider"], 0).contains("is set up already"));
+}
