@@ -105,13 +105,16 @@ fn run(args: &RunArgs) -> ExitCode {
         // The terminal may have been closed.
         lines.iter().for_each(|line| drop(writeln!(io::stderr(), "toolrein: {}", for_terminal(line))));
     };
-    say(&config.unread_files);
+    let order = args.order(&config);
+    if !order.logs_here {
+        // The log, which has them too, is in a file.
+        say(&config.warnings);
+    }
     say(args.detour().as_slice());
     let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, EXIT_FAILED),
     };
-    let order = args.order(&config);
     match runtime.block_on(toolrein::run::run(config, &order)) {
         Ok(ending) => {
             say(&ending.lines);

@@ -2,7 +2,8 @@
 
 use super::{Settings, file, given, source};
 use crate::config::{Config, InheritedUpstream, Overrides, Source};
-use crate::run::{Order, detour, named_upstream};
+use crate::run::{Order, detour, named_upstream, program_of};
+use crate::setup::{NamedUpstream, own_upstream};
 use clap::Args;
 use clap::builder::ValueParser;
 use std::ffi::OsString;
@@ -16,9 +17,9 @@ const BASE_URLS: [&str; 2] = ["OPENAI_BASE_URL", "OPENAI_API_BASE"];
 
 pub(super) const RUN_HELP: &str = "\
 The command gets OPENAI_BASE_URL, and what it needs beside it, in its own environment alone; the
-proxy takes a free port and ends with the command. Where OPENAI_BASE_URL is set already, that
-address is the upstream, unless --upstream or a file names one; so is the address in codex's own
--c openai_base_url=URL. /v1/messages (Claude) is relayed, not governed.
+proxy takes a free port and ends with the command. The upstream is the one that the agent's own
+arguments and configuration name (codex, opencode, goose, aider), else OPENAI_BASE_URL, unless
+--upstream or a file names one. /v1/messages (Claude) is relayed, not governed.
 
 The exit code is that of the command, 128 and the signal's number where a signal ended it. At the
 end at most six lines on standard error say what was stopped, and how toolrein explains it. The
@@ -48,18 +49,14 @@ impl RunArgs {
         source(self.config.as_ref())
     }
 
-    /// The overrides of the configuration: free ports, where the command line names none, and the upstream that the
-    /// command's own arguments or the environment name, where nothing else names one.
+    /// The overrides of the configuration: free ports, where the command line names none, and the command's own
+    /// upstream, where nothing else names one.
     pub fn overrides(&self) -> Overrides {
-        let set = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-        let named = named_upstream(&self.command).map(|(option, url)| (option.to_owned(), url));
-        let inherited = BASE_URLS.iter().filter_map(|name| set(name));
-        let inherited = named.into_iter().chain(inherited).find(|(_, url)| !url.trim().is_empty());
         let overrides = self.settings.overrides();
         Overrides {
             listen: overrides.listen.or_else(|| Some(ANY_PORT.to_owned())),
             admin: overrides.admin.or_else(|| Some(ANY_PORT.to_owned())),
-            inherited: inherited.map(|(source, url)| InheritedUpstream { source, url }),
+            inherited: self.inherited(),
             ..overrides
         }
     }
@@ -67,6 +64,27 @@ impl RunArgs {
     /// What among the command's arguments leads around the proxy, as a sentence.
     pub fn detour(&self) -> Option<String> {
         detour(&self.command)
+    }
+
+    /// The upstream that the command has without toolrein: by its own arguments, by the
+    /// configuration of the agent that it is, else by a variable.
+    fn inherited(&self) -> Option<InheritedUpstream> {
+        if let Some((option, url)) = named_upstream(&self.command) {
+            return Some(InheritedUpstream { source: option.to_owned(), url: Ok(url) });
+        }
+        let program = program_of(&self.command).unwrap_or_default();
+        match own_upstream(&program) {
+            Some(Ok(NamedUpstream { place, value })) => {
+                Some(InheritedUpstream { source: place, url: Ok(value) })
+            }
+            Some(Err(sentence)) => Some(InheritedUpstream { source: program, url: Err(sentence) }),
+            None => {
+                let set = |name: &&str| Some((name.to_string(), std::env::var(name).ok()?));
+                let mut set = BASE_URLS.iter().filter_map(set);
+                let (source, url) = set.find(|(_, url)| !url.trim().is_empty())?;
+                Some(InheritedUpstream { source, url: Ok(url) })
+            }
+        }
     }
 
     /// What to run with `config`.

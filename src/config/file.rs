@@ -179,9 +179,10 @@ pub struct Overrides {
 /// The upstream that a program would have without toolrein.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InheritedUpstream {
-    /// What names it: an environment variable, or an option of the program.
+    /// What names it: an environment variable, a file, or an option of the program.
     pub source: String,
-    pub url: String,
+    /// Its address, or why it is not known, as a sentence.
+    pub url: Result<String, String>,
 }
 
 impl Overrides {
@@ -208,14 +209,18 @@ pub(super) fn inherit_upstream(
     if given.upstream.is_some() || document.has_own(KEY) {
         return None;
     }
-    match Target::parse(inherited.url.trim()) {
+    let problem =
+        |key: &str, text| Problem { source: inherited.source.clone(), line: None, key: key.to_owned(), text };
+    let url = match &inherited.url {
+        Ok(url) => url,
+        Err(sentence) => return Some(problem("", sentence.clone())),
+    };
+    match Target::parse(url.trim()) {
         Ok(url) => {
             file.upstream.url = url;
             None
         }
-        Err(text) => {
-            Some(Problem { source: inherited.source.clone(), line: None, key: KEY.to_owned(), text })
-        }
+        Err(text) => Some(problem(KEY, text)),
     }
 }
 

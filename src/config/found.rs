@@ -27,7 +27,11 @@ const MOST_NAMED: usize = 4;
 pub(super) fn find(registry: &[policy::Entry], settings: &[(String, String)]) -> (Source, Option<String>) {
     let found = match Path::new(NAME).metadata() {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return (Source::Shipped, None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let is_link = Path::new(NAME).is_symlink();
+            let reason = "it is a symbolic link to a file that is not there";
+            return (Source::Shipped, is_link.then(|| not_loaded(reason)));
+        }
         Err(error) => return (Source::Shipped, Some(not_loaded(&format!("it cannot be read: {error}")))),
     };
     match read(&found, registry, settings) {

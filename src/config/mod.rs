@@ -125,8 +125,6 @@ pub struct Config {
     pub policy_settings: Vec<(&'static str, Vec<String>)>,
     /// Settings that are allowed but probably a mistake, one sentence each.
     pub warnings: Vec<String>,
-    /// Those of them that name files in the current folder which are not loaded.
-    pub unread_files: Vec<String>,
     /// The names and patterns of tools in the operator's own settings.
     tool_rules: Vec<ToolRule>,
     origin: Origin,
@@ -156,8 +154,7 @@ impl Config {
             }
         }
         let mut config = Self::read(Source::Shipped, overrides, registry, None)?;
-        config.warnings.extend(unread.clone());
-        config.unread_files.extend(unread);
+        config.warnings.extend(unread);
         Ok(config)
     }
 
@@ -233,7 +230,7 @@ impl Config {
             }
             warnings = [restarts, warnings].concat();
         }
-        warnings.extend(passed_over.iter().cloned().chain(built.warnings));
+        warnings.extend(passed_over.into_iter().chain(built.warnings));
         let (tool_rules, of_policies) = tool_rules_of(&builder, &base, &built.profiles, &written.file);
         warnings.extend(of_policies);
         let mut config = Self::new(written.file, &base, built.profiles, warnings);
@@ -241,7 +238,6 @@ impl Config {
         config.hash = short_hash(&format!("{text}{}", settings.trim_start()));
         config.origin = Origin::new(source, text, overrides);
         (config.source, config.certificates) = (name, certificates);
-        config.unread_files = passed_over.into_iter().collect();
         config.warnings.extend([config.environment_warnings(), config.unpriced_models()].concat());
         Ok(config)
     }
@@ -402,7 +398,6 @@ impl Config {
             effective: Effective::new(&all),
             policy_settings,
             warnings,
-            unread_files: Vec::new(),
             tool_rules: Vec::new(),
             origin: Origin::default(),
         }

@@ -14,6 +14,9 @@ const STARTERS: [&str; 6] = ["npx", "bunx", "pnpx", "uvx", "env", "command"];
 const KEYS: [&str; 2] = ["OPENAI_API_KEY", "CODEX_API_KEY"];
 const NO_KEY: &str = "held-by-toolrein";
 
+/// The two spellings of the list of hosts to which no proxy leads.
+const NO_PROXY: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
 /// A configuration in JSON that opencode lays over its files.
 const OPENCODE: &str = "OPENCODE_CONFIG_CONTENT";
 
@@ -25,42 +28,42 @@ const CONFIG: &str = "--config";
 pub struct Start {
     pub command: Vec<OsString>,
     pub variables: Vec<(&'static str, OsString)>,
+    /// Variables of this process that it does not get.
+    pub removed: Vec<String>,
 }
 
-/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `set`
-/// gives a variable of the environment, `configuration` a file like the one of this agent, with `base_url` in it.
+/// The command with what it needs for the proxy at `base_url`; `needs_key`: it sends the upstream's key itself. `secrets`
+/// are variables that are toolrein's alone, `set` gives a variable of the environment, `configuration` a file like the one
+/// of this agent, with `base_url` in it.
 pub fn start(
     command: &[OsString],
     base_url: &str,
     needs_key: bool,
+    secrets: &[&str],
     set: impl Fn(&str) -> Option<OsString>,
     configuration: impl FnOnce(&str) -> Option<PathBuf>,
 ) -> Start {
-    let mut start = Start { command: command.to_vec(), variables: Vec::new() };
+    let removed = secrets.iter().map(|&name| name.to_owned()).collect();
+    let mut start = Start { command: command.to_vec(), variables: Vec::new(), removed };
     for name in ["OPENAI_BASE_URL", "OPENAI_API_BASE"] {
         start.variables.push((name, base_url.into()));
     }
     let proxies = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     if proxies.iter().any(|name| set(name).is_some_and(|value| !value.is_empty())) {
-        // Requests to this machine must not go to a proxy of the network.
-        for name in ["NO_PROXY", "no_proxy"] {
-            let others = set(name).filter(|others| !others.is_empty());
-            let mut hosts = OsString::from("127.0.0.1,localhost");
-            others.into_iter().for_each(|others| hosts.push(OsString::from_iter([OsStr::new(","), &others])));
-            start.variables.push((name, hosts));
-        }
+        let hosts = hosts_without_proxy(NO_PROXY.map(&set));
+        start.variables.extend(NO_PROXY.map(|name| (name, hosts.clone())));
     }
-    let unset = |name: &&str| set(name).is_none_or(|value| value.is_empty());
+    let unset = |name: &&str| secrets.contains(name) || set(name).is_none_or(|value| value.is_empty());
     if !needs_key {
         start.variables.extend(KEYS.into_iter().filter(unset).map(|name| (name, NO_KEY.into())));
     }
-    let Some((at, program)) = program(command) else { return start };
-    match program.as_str() {
+    let Some((at, name)) = program(command) else { return start };
+    match name.as_str() {
         "codex" => {
             let arguments = codex::with_base_url(&command[at + 1..], base_url);
             start.command.splice(at + 1.., arguments);
         }
-        "opencode" | "opencode-ai" => {
+        "opencode" => {
             start.variables.extend(opencode(base_url, set(OPENCODE)).map(|value| (OPENCODE, value)));
         }
         // Reads its file alone.
@@ -71,6 +74,7 @@ pub fn start(
         "goose" => {
             start.variables.push(("OPENAI_HOST", base_url.trim_end_matches("/v1").into()));
         }
+        "aider" => start.variables.push(("AIDER_OPENAI_API_BASE", base_url.into())),
         _ => {}
     }
     start
@@ -92,9 +96,31 @@ fn arguments_of_codex(command: &[OsString]) -> Option<&[OsString]> {
     (name == "codex").then(|| &command[at + 1..])
 }
 
+/// The hosts that no proxy of the network leads to: this machine, and the user's own list. Programs prefer one of its two
+/// spellings to the other, so both have all of it.
+fn hosts_without_proxy(lists: [Option<OsString>; 2]) -> OsString {
+    let mut hosts = OsString::from("127.0.0.1,localhost");
+    let lists: Vec<OsString> = lists.into_iter().flatten().filter(|list| !list.is_empty()).collect();
+    for (at, list) in lists.iter().enumerate() {
+        // Every host; some programs read it only where it is alone.
+        if list == "*" {
+            return list.clone();
+        }
+        if !lists[..at].contains(list) {
+            hosts.push(OsString::from_iter([OsStr::new(","), list]));
+        }
+    }
+    hosts
+}
+
 /// Whether the command is one that calls an endpoint which is only relayed.
 pub fn is_only_relayed(command: &[OsString]) -> bool {
     program(command).is_some_and(|(_, name)| ["claude", "claude-code"].contains(&name.as_str()))
+}
+
+/// The name of the program that the command starts.
+pub fn program_of(command: &[OsString]) -> Option<String> {
+    program(command).map(|(_, name)| name)
 }
 
 /// The position and the name of the program: the command itself, or the package that a starter runs.
@@ -103,7 +129,9 @@ fn program(command: &[OsString]) -> Option<(usize, String)> {
         let name = Path::new(word).file_name()?.to_str()?;
         // A package may be written with its version: codex@0.169.0.
         let name = name.split_once('@').map_or(name, |(name, _)| name);
-        Some(name.trim_end_matches(".cmd").trim_end_matches(".exe").to_owned())
+        let name = name.trim_end_matches(".cmd").trim_end_matches(".exe");
+        // The package of this agent has a name of its own.
+        Some(if name == "opencode-ai" { "opencode" } else { name }.to_owned())
     };
     let is_starter = name(command.first()?).is_some_and(|name| STARTERS.contains(&name.as_str()));
     let is_passed_over = |word: &OsString| {
@@ -145,7 +173,7 @@ mod tests {
 
     fn started(command: &str, variables: &[(&str, &str)], needs_key: bool) -> Start {
         let set = |name: &str| variables.iter().find(|(set, _)| *set == name).map(|(_, value)| value.into());
-        start(&words(command), BASE, needs_key, set, |agent| Some(format!("/run/{agent}.yaml").into()))
+        start(&words(command), BASE, needs_key, &[], set, |agent| Some(format!("/run/{agent}.yaml").into()))
     }
 
     fn variable(start: &Start, name: &str) -> Option<String> {
@@ -202,11 +230,31 @@ mod tests {
     }
 
     #[test]
+    fn the_variable_that_toolrein_takes_its_key_from_is_not_the_commands() {
+        let set = |_: &str| Some(OsString::from("sk-real"));
+        for (secret, expected) in [("CORP_KEY", None), ("OPENAI_API_KEY", Some(NO_KEY))] {
+            let start = start(&words("python a.py"), BASE, false, &[secret], set, |_| None);
+            assert_eq!(start.removed, [secret]);
+            assert_eq!(variable(&start, "OPENAI_API_KEY").as_deref(), expected, "{secret}");
+        }
+    }
+
+    #[test]
     fn requests_to_the_proxy_do_not_go_to_a_proxy_of_the_network() {
-        let start =
-            started("python a.py", &[("HTTP_PROXY", "http://proxy:3128"), ("NO_PROXY", ".corp")], true);
-        assert_eq!(variable(&start, "NO_PROXY").as_deref(), Some("127.0.0.1,localhost,.corp"));
-        assert_eq!(variable(&start, "no_proxy").as_deref(), Some("127.0.0.1,localhost"));
+        for (lists, expected) in [
+            (vec![], "127.0.0.1,localhost"),
+            (vec![("NO_PROXY", ".corp")], "127.0.0.1,localhost,.corp"),
+            (vec![("no_proxy", ".corp,10.0.0.1")], "127.0.0.1,localhost,.corp,10.0.0.1"),
+            (vec![("NO_PROXY", ".corp"), ("no_proxy", ".corp")], "127.0.0.1,localhost,.corp"),
+            (vec![("NO_PROXY", ".corp"), ("no_proxy", ".lan")], "127.0.0.1,localhost,.corp,.lan"),
+            (vec![("NO_PROXY", "*"), ("no_proxy", "")], "*"),
+        ] {
+            let variables = [vec![("HTTP_PROXY", "http://proxy:3128")], lists].concat();
+            let start = started("python a.py", &variables, true);
+            for name in ["NO_PROXY", "no_proxy"] {
+                assert_eq!(variable(&start, name).as_deref(), Some(expected), "{variables:?}");
+            }
+        }
         assert_eq!(variable(&started("python a.py", &[], true), "NO_PROXY"), None);
     }
 

@@ -23,7 +23,11 @@ pub fn spawn(start: &Start) -> Result<Child, (String, u8)> {
         return Err(("there is no command".to_owned(), NOT_FOUND));
     };
     let mut command = Command::new(program);
-    command.args(arguments).envs(start.variables.iter().map(|(name, value)| (name, value)));
+    command.args(arguments);
+    for name in &start.removed {
+        command.env_remove(name);
+    }
+    command.envs(start.variables.iter().map(|(name, value)| (name, value)));
     command.spawn().map_err(|error| {
         let name = program.to_string_lossy();
         match error.kind() {

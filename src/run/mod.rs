@@ -8,7 +8,7 @@ mod explanation;
 mod folder;
 mod summary;
 
-pub use self::agent::{detour, named_upstream};
+pub use self::agent::{detour, named_upstream, program_of};
 
 use self::child::Signals;
 use self::folder::Folder;
@@ -73,13 +73,16 @@ pub async fn run(config: Config, order: &Order) -> Result<Ending, RunError> {
     let base_url = format!("http://{}/v1", running.address());
     let needs_key = config.upstream.api_key_env.is_empty() && config.upstream.url != Target::Demo;
     let set = |name: &str| std::env::var_os(name);
+    // Its requests are sent with the first, and with the second it could approve its own calls.
+    let secrets = [config.upstream.api_key_env.as_str(), config.admin.token_env.as_str()];
+    let secrets: Vec<&str> = secrets.into_iter().filter(|name| !name.is_empty()).collect();
     let name =
         order.command.first().map_or_else(String::new, |program| program.to_string_lossy().into_owned());
     let configuration = |agent: &str| {
         let text = setup::changed_configuration(setup::named(agent).ok()?, &base_url)?;
         folder.write_configuration(&text).ok()
     };
-    let start = agent::start(&order.command, &base_url, needs_key, set, configuration);
+    let start = agent::start(&order.command, &base_url, needs_key, &secrets, set, configuration);
     let ended = match child::spawn(&start) {
         Ok(mut child) => Ok(child::wait(&mut child, &mut signals, &name).await),
         Err(refused) => Err(refused),

@@ -17,11 +17,28 @@ pub struct Agent {
 /// How toolrein is put in front of an agent.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// By its configuration file. `files`: below the folder, the first that is there, else the first.
-    File { folder: Folder, files: &'static [&'static str], form: Form },
+    /// By its configuration file. `files`: below the folder, the first that is there, else the first; `stronger`: what
+    /// counts before it.
+    File { folder: Folder, files: &'static [&'static str], form: Form, stronger: Stronger },
     /// By hand, or not at all: the sentence that says so.
     Other(&'static str),
 }
+
+/// Places that count before the configuration file of an agent, the strongest first.
+#[derive(Clone, Copy, Debug)]
+pub struct Stronger {
+    /// A variable that holds a text in the form of the file.
+    pub text: Option<&'static str>,
+    /// A variable that holds the value alone.
+    pub value: Option<&'static str>,
+    /// Files of a project, in the current folder and those above it as far as its repository goes.
+    pub files: &'static [&'static str],
+    /// A variable that holds the path of a file.
+    pub path: Option<&'static str>,
+}
+
+/// Nothing counts before the file.
+const NOTHING: Stronger = Stronger { text: None, value: None, files: &[], path: None };
 
 /// Where an agent keeps its configuration.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +57,8 @@ pub const AGENTS: [Agent; 7] = [
         way: Way::File {
             folder: Folder::Home { below: ".codex", variable: Some("CODEX_HOME") },
             files: &["config.toml"],
-            form: Form::Toml { key: "openai_base_url" },
+            form: Form::Toml { key: "openai_base_url", provider: "model_provider" },
+            stronger: NOTHING,
         },
     },
     Agent {
@@ -50,6 +68,17 @@ pub const AGENTS: [Agent; 7] = [
             folder: Folder::Config("opencode"),
             files: &["opencode.json", "opencode.jsonc", "config.json"],
             form: Form::Json { path: &["provider", "openai", "options", "baseURL"] },
+            stronger: Stronger {
+                text: Some("OPENCODE_CONFIG_CONTENT"),
+                files: &[
+                    ".opencode/opencode.json",
+                    ".opencode/opencode.jsonc",
+                    "opencode.json",
+                    "opencode.jsonc",
+                ],
+                path: Some("OPENCODE_CONFIG"),
+                ..NOTHING
+            },
         },
     },
     Agent {
@@ -58,7 +87,8 @@ pub const AGENTS: [Agent; 7] = [
         way: Way::File {
             folder: Folder::Config("goose"),
             files: &["config.yaml"],
-            form: Form::Yaml { key: "OPENAI_HOST", with_path: false },
+            form: Form::Yaml { key: "OPENAI_HOST", with_path: false, provider: Some("GOOSE_PROVIDER") },
+            stronger: Stronger { value: Some("OPENAI_HOST"), ..NOTHING },
         },
     },
     Agent {
@@ -67,7 +97,12 @@ pub const AGENTS: [Agent; 7] = [
         way: Way::File {
             folder: Folder::Home { below: "", variable: None },
             files: &[".aider.conf.yml"],
-            form: Form::Yaml { key: "openai-api-base", with_path: true },
+            form: Form::Yaml { key: "openai-api-base", with_path: true, provider: None },
+            stronger: Stronger {
+                value: Some("AIDER_OPENAI_API_BASE"),
+                files: &[".aider.conf.yml"],
+                ..NOTHING
+            },
         },
     },
     Agent {
@@ -77,6 +112,7 @@ pub const AGENTS: [Agent; 7] = [
             folder: Folder::Home { below: ".continue", variable: Some("CONTINUE_GLOBAL_DIR") },
             files: &["config.yaml"],
             form: Form::Models { list: "models", provider: "openai", key: "apiBase" },
+            stronger: NOTHING,
         },
     },
     Agent {
@@ -138,7 +174,7 @@ impl Agent {
     ) -> Result<(PathBuf, Form), String> {
         match self.way {
             Way::Other(sentence) => Err(format!("{sentence} {base_url}")),
-            Way::File { folder, files, form } => {
+            Way::File { folder, files, form, .. } => {
                 let folder =
                     folder.path(variable).ok_or("HOME is not set, so no configuration can be found")?;
                 let mut paths = files.iter().map(|file| folder.join(file));

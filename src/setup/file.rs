@@ -1,8 +1,8 @@
-//! The configuration file of an agent on the disk: read once, and replaced as a whole, with the mode that it had and
-//! through the symbolic links that lead to it.
+//! The configuration file of an agent on the disk: read once, and replaced as a whole, with the owner and the mode
+//! that it had, and through the symbolic links that lead to it.
 
 use crate::telemetry::private_file;
-use std::fs::{remove_dir, remove_file, rename};
+use std::fs::{File, Metadata, remove_dir, remove_file, rename};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -87,10 +87,14 @@ impl ConfigFile {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".toolrein-{}", std::process::id()));
         let beside = self.path.with_file_name(name);
-        let before = self.path.metadata().ok().map(|found| found.permissions());
+        let before = self.path.metadata().ok();
         let written = private_file::create(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            before.map_or(Ok(()), |permissions| file.set_permissions(permissions))?;
+            if let Some(before) = before {
+                keep_owner(&file, &before)?;
+                // After the owner, whose change may take bits of the mode away.
+                file.set_permissions(before.permissions())?;
+            }
             file.sync_all()
         });
         written.and_then(|()| rename(&beside, &self.path)).map_err(|error| {
@@ -123,4 +127,20 @@ impl ConfigFile {
             }
         }
     }
+}
+
+/// Gives the new file the owner and the group of the old one, where they differ: root may change files of others.
+#[cfg(unix)]
+fn keep_owner(file: &File, before: &Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, fchown};
+    let new = file.metadata()?;
+    let other = |old: u32, new: u32| Some(old).filter(|old| *old != new);
+    let (user, group) = (other(before.uid(), new.uid()), other(before.gid(), new.gid()));
+    if user.is_some() || group.is_some() { fchown(file, user, group) } else { Ok(()) }
+}
+
+/// Elsewhere a new file has the owner that its directory gives it.
+#[cfg(not(unix))]
+fn keep_owner(_file: &File, _before: &Metadata) -> io::Result<()> {
+    Ok(())
 }

@@ -1,19 +1,21 @@
 //! Where the line of an upstream goes into a configuration file. Text is only inserted, so that comments and formatting
 //! survive, and a reader of the format says before and after whether the file means what it should.
 
+use super::yaml;
 use jsonc_parser::ast::{Object, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde::{Deserialize, Serialize};
+use toml::de::DeTable;
 
 /// In which form a file names the upstream.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
-    /// A key at the top of a TOML file.
-    Toml { key: &'static str },
+    /// A key at the top of a TOML file, which counts where `provider` names the provider openai, or nothing.
+    Toml { key: &'static str, provider: &'static str },
     /// A member of a JSON file, which may have comments.
     Json { path: &'static [&'static str] },
-    /// A key at the top of a YAML file; its value is the address with or without its path.
-    Yaml { key: &'static str, with_path: bool },
+    /// A key at the top of a YAML file; its value is the address with or without its path. `provider`: as above.
+    Yaml { key: &'static str, with_path: bool, provider: Option<&'static str> },
     /// A key of each model of this provider, in a list of a YAML file.
     Models { list: &'static str, provider: &'static str, key: &'static str },
 }
@@ -36,7 +38,7 @@ pub enum UpstreamSetting {
 }
 
 /// A byte order mark, before which nothing may stand.
-const MARK: &str = "\u{feff}";
+pub(super) const MARK: &str = "\u{feff}";
 
 impl Form {
     /// The value for the proxy at `base_url`.
@@ -44,6 +46,55 @@ impl Form {
         match self {
             Self::Yaml { with_path: false, .. } => base_url.trim_end_matches("/v1").to_owned(),
             _ => base_url.to_owned(),
+        }
+    }
+
+    /// The base URL of clients for such a value.
+    pub fn base_url(self, value: &str) -> String {
+        match self {
+            Self::Yaml { with_path: false, .. } => format!("{}/v1", value.trim_end_matches('/')),
+            _ => value.to_owned(),
+        }
+    }
+
+    /// The value that `text` has; also of a file that cannot be changed.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn named(self, text: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::Yaml { key, .. } => yaml::named(text, key),
+            _ => match self.find(text, "http://127.0.0.1/v1")? {
+                UpstreamSetting::Named(value) => Ok(Some(value)),
+                UpstreamSetting::Missing(_) => Ok(None),
+            },
+        }
+    }
+
+    /// The key that chooses the agent's provider.
+    pub fn provider_key(self) -> Option<&'static str> {
+        match self {
+            Self::Toml { provider, .. } => Some(provider),
+            Self::Yaml { provider, .. } => provider,
+            Self::Json { .. } | Self::Models { .. } => None,
+        }
+    }
+
+    /// The provider that `text` chooses, by itself or by the profile that it chooses.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn provider(self, text: &str) -> Result<Option<String>, String> {
+        match self {
+            Self::Toml { provider, .. } => {
+                let table = toml_table(text.strip_prefix(MARK).unwrap_or(text))?;
+                let profile = table.get("profile").and_then(toml::Value::as_str);
+                let profile = profile.and_then(|name| table.get("profiles")?.get(name)?.get(provider));
+                let chosen = profile.or_else(|| table.get(provider));
+                Ok(chosen.and_then(toml::Value::as_str).map(str::to_owned))
+            }
+            Self::Yaml { provider: Some(provider), .. } => yaml::named(text, provider),
+            Self::Yaml { .. } | Self::Json { .. } | Self::Models { .. } => Ok(None),
         }
     }
 
@@ -55,10 +106,17 @@ impl Form {
         let value = self.value(base_url);
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
         match self {
-            Self::Toml { key } => toml(text, key, &value, line_end),
-            Self::Json { path } => json(text, path, &value),
-            Self::Yaml { key, .. } => yaml(text, key, &value, line_end),
-            Self::Models { list, provider, key } => models(text, [list, provider, key], &value, line_end),
+            Self::Toml { key, .. } => toml(text, key, &value, line_end),
+            Self::Json { path } => json(text, path, &value).and_then(|found| match found {
+                UpstreamSetting::Missing(insertions) => {
+                    let changed = json(&insert_all(text, &insertions), path, &value)?;
+                    let is_named = changed == UpstreamSetting::Named(value);
+                    is_named.then_some(UpstreamSetting::Missing(insertions)).ok_or_else(not_changed)
+                }
+                named => Ok(named),
+            }),
+            Self::Yaml { key, .. } => yaml::find(text, key, &value),
+            Self::Models { list, provider, key } => yaml::find_in_models(text, [list, provider, key], &value),
         }
     }
 }
@@ -91,22 +149,35 @@ pub fn remove_all(text: &str, insertions: &[Insertion]) -> Option<String> {
     Some(text)
 }
 
-/// A key of the root may stand before everything else.
+fn toml_table(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|error: toml::de::Error| format!("is not TOML: {}", error.message()))
+}
+
+fn not_changed() -> String {
+    "cannot be changed without being rewritten".to_owned()
+}
+
+/// A key of the root may come before everything else; one without a value is given one between its quotes.
 fn toml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
-    let read =
-        |text: &str| text.parse::<toml::Table>().map_err(|error| format!("is not TOML: {}", error.message()));
     let body = text.strip_prefix(MARK).unwrap_or(text);
-    if let Some(named) = read(body)?.get(key) {
-        return Ok(UpstreamSetting::Named(named.as_str().map_or_else(|| named.to_string(), str::to_owned)));
-    }
-    let insertion = Insertion {
-        at: text.len() - body.len(),
-        text: format!("{key} = {}{line_end}", toml::Value::from(value)),
+    let start = text.len() - body.len();
+    let insertion = match toml_table(body)?.get(key) {
+        Some(toml::Value::String(named)) if named.is_empty() => {
+            let table = DeTable::parse(body).map_err(|_| not_changed())?;
+            let span = table.get_ref().get(key).map(toml::Spanned::span).ok_or_else(not_changed)?;
+            Insertion { at: start + span.start + 1, text: value.to_owned() }
+        }
+        Some(named) => {
+            let named = named.as_str().map_or_else(|| named.to_string(), str::to_owned);
+            return Ok(UpstreamSetting::Named(named));
+        }
+        None => Insertion { at: start, text: format!("{key} = {}{line_end}", toml::Value::from(value)) },
     };
-    let table = read(insert_all(text, std::slice::from_ref(&insertion)).trim_start_matches(MARK))?;
+    let changed = insert_all(text, std::slice::from_ref(&insertion));
+    let table = toml_table(changed.trim_start_matches(MARK)).map_err(|_| not_changed())?;
     match table.get(key).and_then(toml::Value::as_str) {
         Some(named) if named == value => Ok(UpstreamSetting::Missing(vec![insertion])),
-        _ => Err("cannot be changed without being rewritten".to_owned()),
+        _ => Err(not_changed()),
     }
 }
 
@@ -132,13 +203,14 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<UpstreamSetting, Strin
     };
     let mut rest = path;
     while let Some((key, deeper)) = rest.split_first() {
-        match object
-            .properties
-            .iter()
-            .find(|property| property.name.as_str() == *key)
-            .map(|property| &property.value)
-        {
+        // Of two members of one name the last counts.
+        let mut members = object.properties.iter().rev();
+        match members.find(|property| property.name.as_str() == *key).map(|property| &property.value) {
             Some(Value::Object(inner)) if !deeper.is_empty() => (object, rest) = (inner, deeper),
+            Some(Value::StringLit(named)) if deeper.is_empty() && named.value.is_empty() => {
+                let insertion = Insertion { at: named.range.start + 1, text: value.to_owned() };
+                return Ok(UpstreamSetting::Missing(vec![insertion]));
+            }
             Some(Value::StringLit(named)) if deeper.is_empty() => {
                 return Ok(UpstreamSetting::Named(named.value.to_string()));
             }
@@ -165,172 +237,14 @@ fn json(text: &str, path: &[&str], value: &str) -> Result<UpstreamSetting, Strin
     Ok(UpstreamSetting::Missing(vec![Insertion { at, text }]))
 }
 
-/// One line of a YAML file.
-struct Line<'a> {
-    at: usize,
-    /// Without its end.
-    text: &'a str,
-}
-
-impl<'a> Line<'a> {
-    fn indent(&self) -> usize {
-        self.text.len() - self.text.trim_start_matches(' ').len()
-    }
-
-    /// Whether it says nothing.
-    fn is_empty(&self) -> bool {
-        let text = self.text.trim();
-        text.is_empty() || text.starts_with('#')
-    }
-
-    /// The key and the value, where a mapping's entry begins at `column`.
-    fn entry(&self, column: usize) -> Option<(&'a str, &'a str)> {
-        let (key, value) = self.text.get(column..)?.split_once(':')?;
-        let is_entry = value.is_empty() || value.starts_with([' ', '\t']);
-        let key = key.trim_end();
-        let bare = unquoted(key);
-        let is_key = !bare.is_empty()
-            && (bare.len() < key.len()
-                || !key.starts_with(['-', '?', '{', '[', '&', '*', '!', '|', '>', '%', '@']));
-        (is_entry && is_key).then_some((bare, unquoted(without_comment(value))))
-    }
-}
-
-fn unquoted(text: &str) -> &str {
-    let text = text.trim();
-    for quote in ['"', '\''] {
-        if let Some(inner) = text.strip_prefix(quote).and_then(|text| text.strip_suffix(quote)) {
-            return inner;
-        }
-    }
-    text
-}
-
-fn without_comment(value: &str) -> &str {
-    let value = value.trim();
-    for quote in ['"', '\''] {
-        if let Some((inner, _)) = value.strip_prefix(quote).and_then(|rest| rest.split_once(quote)) {
-            return inner;
-        }
-    }
-    value.split(" #").next().unwrap_or_default()
-}
-
-fn lines(text: &str) -> Vec<Line<'_>> {
-    let mut at = 0;
-    let mut lines = Vec::new();
-    for whole in text.split_inclusive('\n') {
-        lines.push(Line { at, text: whole.trim_end_matches(['\n', '\r']) });
-        at += whole.len();
-    }
-    lines
-}
-
-/// The lines that begin an entry of the root. In a block mapping everything else is indented, but for comments, the
-/// mark of the document's beginning and items of lists.
-fn root_entries<'a>(lines: &'a [Line<'a>]) -> Result<Vec<(&'a Line<'a>, &'a str, &'a str)>, String> {
-    let mut entries = Vec::new();
-    for line in lines.iter().filter(|line| !line.is_empty() && line.indent() == 0) {
-        let is_mark = line.text.trim_end() == "---" && entries.is_empty();
-        let is_item = line.text.starts_with("- ") || line.text == "-";
-        match line.entry(0) {
-            Some((key, value)) => entries.push((line, key, value)),
-            None if is_mark || (is_item && !entries.is_empty()) => {}
-            None => return Err("is not a plain list of YAML keys, so it cannot be changed safely".to_owned()),
-        }
-    }
-    Ok(entries)
-}
-
-fn yaml(text: &str, key: &str, value: &str, line_end: &str) -> Result<UpstreamSetting, String> {
-    let lines = lines(text);
-    let entries = root_entries(&lines)?;
-    if let Some((.., named)) = entries.iter().find(|(_, known, _)| *known == key) {
-        return Ok(UpstreamSetting::Named((*named).to_owned()));
-    }
-    let line = format!("{key}: {value}{line_end}");
-    let insertion = match entries.first() {
-        Some((first, ..)) => Insertion { at: first.at, text: line },
-        None => {
-            let is_ended = text.is_empty() || text.ends_with('\n');
-            Insertion { at: text.len(), text: if is_ended { line } else { format!("{line_end}{line}") } }
-        }
-    };
-    Ok(UpstreamSetting::Missing(vec![insertion]))
-}
-
-fn models(
-    text: &str,
-    [list, provider, key]: [&str; 3],
-    value: &str,
-    line_end: &str,
-) -> Result<UpstreamSetting, String> {
-    let lines = lines(text);
-    let entries = root_entries(&lines)?;
-    let start = entries.iter().find(|(_, known, value)| *known == list && value.is_empty());
-    let start = start.map(|(line, ..)| line.at).ok_or_else(|| format!("has no list of {list}"))?;
-    let end = entries.iter().map(|(line, ..)| line.at).find(|at| *at > start).unwrap_or(text.len());
-    let (mut insertions, mut named) = (Vec::new(), None);
-    for model in items(lines.iter().filter(|line| line.at > start && line.at < end && !line.is_empty())) {
-        let of = |wanted: &str| model.iter().find(|(_, known, _)| *known == wanted);
-        let Some((line, ..)) = of("provider").filter(|(.., value)| *value == provider) else { continue };
-        match of(key) {
-            Some((.., value)) => named = Some((*value).to_owned()),
-            None => {
-                let column = line.column;
-                let at = line.at + line.length;
-                let has_end = text[at..].starts_with(['\r', '\n']);
-                let new = format!("{}{key}: {value}", " ".repeat(column));
-                let at = at + text[at..].find('\n').map_or(0, |end| end + 1);
-                let text = if has_end { format!("{new}{line_end}") } else { format!("{line_end}{new}") };
-                insertions.push(Insertion { at, text });
-            }
-        }
-    }
-    match named {
-        Some(named) => Ok(UpstreamSetting::Named(named)),
-        None if insertions.is_empty() => Err(format!("has no model with the provider {provider}")),
-        None => Ok(UpstreamSetting::Missing(insertions)),
-    }
-}
-
-/// Where an entry of an item is.
-#[derive(Clone, Copy)]
-struct Position {
-    at: usize,
-    length: usize,
-    column: usize,
-}
-
-/// The items of a list of mappings, each with the entries of its own level.
-fn items<'a>(lines: impl Iterator<Item = &'a Line<'a>>) -> Vec<Vec<(Position, &'a str, &'a str)>> {
-    let mut items: Vec<Vec<(Position, &str, &str)>> = Vec::new();
-    let (mut dash, mut column) = (None, 0);
-    for line in lines {
-        let indent = line.indent();
-        let is_item = line.text[indent..].starts_with("- ") && dash.is_none_or(|dash| dash == indent);
-        if is_item {
-            let after = &line.text[indent + 1..];
-            column = indent + 1 + after.len() - after.trim_start().len();
-            dash = Some(indent);
-            items.push(Vec::new());
-        }
-        let begins_here = is_item || indent == column;
-        if let (Some(item), true, Some((key, value))) = (items.last_mut(), begins_here, line.entry(column)) {
-            item.push((Position { at: line.at, length: line.text.len(), column }, key, value));
-        }
-    }
-    items
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const URL: &str = "http://127.0.0.1:4242/v1";
-    const TOML: Form = Form::Toml { key: "openai_base_url" };
+    const TOML: Form = Form::Toml { key: "openai_base_url", provider: "model_provider" };
     const JSON: Form = Form::Json { path: &["provider", "openai", "options", "baseURL"] };
-    const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false };
+    const GOOSE: Form = Form::Yaml { key: "OPENAI_HOST", with_path: false, provider: Some("GOOSE_PROVIDER") };
     const MODELS: Form = Form::Models { list: "models", provider: "openai", key: "apiBase" };
 
     fn changed(form: Form, text: &str) -> String {
@@ -392,6 +306,49 @@ mod tests {
             [("[]", "does not hold an object"), ("{", "is not JSON"), (r#"{"provider": 3}"#, "another kind")]
         {
             assert!(JSON.find(text, URL).unwrap_err().contains(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_filled_and_of_two_equal_members_the_last_counts() {
+        for (form, text, expected) in [
+            (
+                TOML,
+                "a = 1\nopenai_base_url = \"\" # mine\n",
+                "a = 1\nopenai_base_url = \"http://127.0.0.1:4242/v1\" # mine\n",
+            ),
+            (TOML, "openai_base_url = ''\n", "openai_base_url = 'http://127.0.0.1:4242/v1'\n"),
+            (
+                JSON,
+                r#"{"provider": {"openai": {"options": {"baseURL": ""}}}}"#,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:4242/v1"}}}}"#,
+            ),
+            (
+                JSON,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://x"}}}, "provider": {"openai": {"options": {"a": 1}}}}"#,
+                r#"{"provider": {"openai": {"options": {"baseURL": "http://x"}}}, "provider": {"openai": {"options": {"baseURL": "http://127.0.0.1:4242/v1", "a": 1}}}}"#,
+            ),
+        ] {
+            assert_eq!(changed(form, text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_provider_is_the_one_that_the_file_chooses() {
+        for (form, text, expected) in [
+            (TOML, "", None),
+            (TOML, "model_provider = \"azure\"\n", Some("azure")),
+            (
+                TOML,
+                "model_provider = \"azure\"\nprofile = \"p\"\n[profiles.p]\nmodel_provider = \"openai\"\n",
+                Some("openai"),
+            ),
+            (TOML, "profile = \"p\"\n[profiles.q]\nmodel_provider = \"azure\"\n", None),
+            (GOOSE, "GOOSE_PROVIDER: anthropic\n", Some("anthropic")),
+            (GOOSE, "{GOOSE_PROVIDER: openai}\n", Some("openai")),
+            (JSON, "{}", None),
+        ] {
+            assert_eq!(form.provider(text), Ok(expected.map(str::to_owned)), "{text}");
         }
     }
 

@@ -5,16 +5,21 @@ mod agents;
 mod file;
 mod insert;
 mod record;
+mod upstream;
+mod yaml;
 
 pub use self::agents::{AGENTS, Agent, named};
+pub use self::upstream::{NamedUpstream, own_upstream};
 
 use self::file::ConfigFile;
-use self::insert::{UpstreamSetting, insert_all, remove_all};
-use self::record::{Record, Records};
+use self::insert::{Form, Insertion, UpstreamSetting, insert_all, remove_all};
+use self::record::{KeptRecord, Record, Records};
+use self::upstream::{before_file, check_provider, is_same, leads_to, shipped};
 use crate::config::without_secrets;
 use similar::TextDiff;
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs::remove_file;
+use std::path::PathBuf;
 
 /// The question before a file is changed that its user has changed. Returns the answer; `None`: nobody can be asked.
 pub type Ask<'a> = &'a mut dyn FnMut(&str) -> Option<bool>;
@@ -31,47 +36,41 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     let (path, form) = agent.file(base_url, &variable)?;
     let name = agent.name;
     let records = Records::open()?;
+    let kept: Vec<KeptRecord> = records.of(name)?.into_iter().collect::<Result<_, _>>()?;
     let file = ConfigFile::read(&path)?;
     let shown = path.display();
-    let text = file.text.clone().unwrap_or_default();
-    let found = form.find(&text, base_url).map_err(|problem| {
-        format!("{shown}: {problem}; nothing was changed. It has to name {}", form.value(base_url))
-    })?;
-    let insertions = match found {
-        UpstreamSetting::Named(value) if value.trim_end_matches('/') == form.value(base_url) => {
-            let line = match records.of(name)? {
-                Some(_) => {
-                    format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back")
-                }
-                None => format!("{name} was set up by hand already, in {shown}; nothing was changed"),
-            };
-            return Ok(vec![line]);
-        }
-        UpstreamSetting::Named(value) => {
-            let value = without_secrets(&value);
-            return Err(format!(
-                "{shown}: names {value:?} as its upstream already; nothing was changed. Start toolrein with --upstream and \
-                 that address, and write {} there yourself",
-                form.value(base_url)
-            ));
-        }
-        UpstreamSetting::Missing(insertions) => insertions,
+    let kept: Vec<KeptRecord> = kept.into_iter().filter(|kept| kept.record.is_of(&file.path)).collect();
+    let own = kept.last().map(|kept| &kept.record);
+    let wanted = form.value(base_url);
+    let change = change(form, base_url, &file, own).map_err(|problem| format!("{shown}: {problem}"))?;
+    let elsewhere = before_file(agent, Some(&path), &current_folder(), &variable)?;
+    let elsewhere = elsewhere.filter(|found| !is_wanted(&found.value, &wanted)).map(|found| {
+        let (place, value) = (found.place, without_secrets(&found.value));
+        format!("{place} counts before it here, and names {value:?}: it has to name {wanted}")
+    });
+    let Some(Change { before, insertions, folders }) = change else {
+        let line = match own {
+            Some(_) => format!("{name} is set up already, in {shown}; toolrein undo {name} takes it back"),
+            None => format!("{name} was set up by hand already, in {shown}; nothing was changed"),
+        };
+        return Ok([line].into_iter().chain(elsewhere).collect());
     };
     file.check_writable()?;
-    if records.of(name)?.is_some() {
-        // Its line is gone from the file, so there is nothing that it could undo.
-        records.forget(name)?;
-    }
-    let folders = file.missing_folders();
-    let record = Record { path: file.path.clone(), before: file.text.clone(), insertions, folders };
-    records.keep(name, &record)?;
-    let changed = ConfigFile::create_folders(&record.folders)
-        .and_then(|()| file.replace(&insert_all(&text, &record.insertions)));
+    let record = Record { path: file.path.clone(), before, insertions, folders };
+    let new = records.keep(name, record)?;
+    let record = &new.record;
+    let changed =
+        ConfigFile::create_folders(&file.missing_folders()).and_then(|()| file.replace(&record.after()));
     if let Err(problem) = changed {
-        records.forget(name)?;
+        records.forget(&new)?;
         return Err(problem);
     }
-    let mut lines = vec![format!("{name}: its requests now go to {base_url}, by {shown}")];
+    // What they put into the file is not there any more.
+    kept.iter().try_for_each(|kept| records.forget(kept))?;
+    let mut lines = match elsewhere {
+        None => vec![format!("{name}: its requests now go to {base_url}, by {shown}")],
+        Some(elsewhere) => vec![format!("{name}: {shown} now names {wanted}"), elsewhere],
+    };
     lines.extend(record.insertions.first().map(|insertion| format!("  {}", insertion.text.trim())));
     lines.push(format!("toolrein undo {name} takes it back"));
     if !agent.is_installed(&variable) {
@@ -80,53 +79,140 @@ pub fn setup(agent: &Agent, base_url: &str) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// Takes back what [`setup`] did, and returns it in lines. A file that its user has changed since is changed only where
-/// `is_forced`, or where the answer to the question is yes.
+/// What is to be done to a file.
+struct Change {
+    /// The file without toolrein's line.
+    before: Option<String>,
+    insertions: Vec<Insertion>,
+    /// The folders that are or were made for it.
+    folders: Vec<PathBuf>,
+}
+
+/// What is to be done to the file so that it names the proxy at `base_url`. `None`: it does already. `own`: what `setup` did
+/// to it before.
 ///
 /// # Errors
-/// Why nothing was changed, as a sentence.
+/// Why it cannot be changed.
+fn change(
+    form: Form,
+    base_url: &str,
+    file: &ConfigFile,
+    own: Option<&Record>,
+) -> Result<Option<Change>, String> {
+    let wanted = form.value(base_url);
+    let refused = |problem: String| format!("{problem}; nothing was changed. It has to name {wanted}");
+    let text = file.text.as_deref().unwrap_or_default();
+    check_provider(form, text, &variable).map_err(refused)?;
+    let value = match form.find(text, base_url).map_err(refused)? {
+        UpstreamSetting::Missing(insertions) => {
+            let (before, folders) = (file.text.clone(), file.missing_folders());
+            return Ok(Some(Change { before, insertions, folders }));
+        }
+        UpstreamSetting::Named(value) if is_wanted(&value, &wanted) => return Ok(None),
+        UpstreamSetting::Named(value) => value,
+    };
+    let own = own.filter(|own| own.has(&value));
+    if let Some((own, without)) = own.and_then(|own| Some((own, remove_all(text, &own.insertions)?)))
+        && let UpstreamSetting::Missing(insertions) = form.find(&without, base_url).map_err(refused)?
+    {
+        // toolrein's own line, with another address of the proxy.
+        let is_as_before = own.before.as_deref().unwrap_or_default() == without;
+        let before = if is_as_before { own.before.clone() } else { Some(without) };
+        return Ok(Some(Change { before, insertions, folders: own.folders.clone() }));
+    }
+    let is_toolrein = own.is_some() || leads_to(&value, base_url) || leads_to(&value, &shipped());
+    let value = without_secrets(&value);
+    Err(match is_toolrein {
+        true => format!(
+            "names {value:?}, a toolrein, already; nothing was changed. Write {wanted} there yourself"
+        ),
+        false => format!(
+            "names {value:?} as its upstream already; nothing was changed. Start toolrein with --upstream and that address, \
+             and write {wanted} there yourself"
+        ),
+    })
+}
+
+fn is_wanted(value: &str, wanted: &str) -> bool {
+    value.trim_end_matches('/') == wanted || is_same(value, wanted)
+}
+
+fn current_folder() -> PathBuf {
+    std::env::current_dir().unwrap_or_default()
+}
+
+/// Takes back what [`setup`] did to each file of the agent, and returns it in lines. A file that its user has changed since
+/// is changed only where `is_forced`, or where the answer to the question is yes.
+///
+/// # Errors
+/// What was not taken back and why, as sentences, after what was.
 pub fn undo(agent: &Agent, is_forced: bool, ask: Ask<'_>) -> Result<Vec<String>, String> {
     let name = agent.name;
     let records = Records::open()?;
-    let Some(record) = records.of(name)? else {
+    let found = records.of(name)?;
+    if found.is_empty() {
         return Err(format!("{name} was not set up by toolrein, so there is nothing to take back"));
-    };
+    }
+    let (mut lines, mut problems) = (Vec::new(), Vec::new());
+    for kept in found {
+        match kept.and_then(|kept| undo_one(name, &records, &kept, is_forced, ask)) {
+            Ok(done) => lines.extend(done),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(lines),
+        false => Err([lines, problems].concat().join("\n")),
+    }
+}
+
+fn undo_one(
+    name: &str,
+    records: &Records,
+    kept: &KeptRecord,
+    is_forced: bool,
+    ask: Ask<'_>,
+) -> Result<Vec<String>, String> {
+    let record = &kept.record;
     let file = ConfigFile::read(&record.path)?;
     let shown = record.path.display();
-    let (present, after) = (file.text.clone().unwrap_or_default(), record.after());
-    if file.text.as_deref() == Some(&*after) {
+    if file.text.as_deref() == Some(&*record.after()) {
         file.check_writable()?;
-        put_back(&file, &record)?;
-        records.forget(name)?;
+        put_back(&file, record)?;
+        records.forget(kept)?;
         return Ok(vec![format!("{name}: {shown} is as it was before setup")]);
     }
     if file.text == record.before {
-        records.forget(name)?;
+        records.forget(kept)?;
         return Ok(vec![format!("{name}: {shown} is as it was before setup already")]);
     }
-    let without = remove_all(&present, &record.insertions);
-    let question = question(&record, &present, without.is_some());
+    let without = file.text.as_deref().and_then(|present| remove_all(present, &record.insertions));
+    let question = question(record, file.text.as_deref(), without.is_some());
     match if is_forced { Some(true) } else { ask(&question) } {
         Some(true) => {}
         Some(false) => return Err("nothing was changed".to_owned()),
         None => return Err(format!("{question}\nNothing was changed; --force does it")),
     }
     file.check_writable()?;
-    let kept = records.keep_changed(name, &present)?;
-    match &without {
-        Some(without) => file.replace(without)?,
-        None => put_back(&file, &record)?,
+    let copy = file.text.as_deref().map(|present| records.keep_changed(name, present)).transpose()?;
+    let changed = match &without {
+        Some(without) => file.replace(without),
+        None => put_back(&file, record),
+    };
+    if let Err(problem) = changed {
+        // The file itself is unchanged.
+        copy.iter().for_each(|copy| drop(remove_file(copy)));
+        return Err(problem);
     }
-    records.forget(name)?;
+    records.forget(kept)?;
     let what = if without.is_some() {
         "toolrein's line is gone from"
     } else {
         "the copy from before setup is back in"
     };
-    Ok(vec![
-        format!("{name}: {what} {shown}"),
-        format!("The file as you had it is kept in {}", kept.display()),
-    ])
+    let mut lines = vec![format!("{name}: {what} {shown}")];
+    lines.extend(copy.map(|copy| format!("The file as you had it is kept in {}", copy.display())));
+    Ok(lines)
 }
 
 /// The agent's configuration with its requests on the way to the proxy at `base_url`; its file stays as it is. `None`: the
@@ -143,13 +229,21 @@ pub fn changed_configuration(agent: &Agent, base_url: &str) -> Option<String> {
 /// Puts back what was there before setup.
 fn put_back(file: &ConfigFile, record: &Record) -> Result<(), String> {
     match &record.before {
-        Some(before) => file.replace(before),
+        Some(before) => {
+            // The folder may be gone with the file.
+            ConfigFile::create_folders(&file.missing_folders())?;
+            file.replace(before)
+        }
         None => file.remove(&record.folders),
     }
 }
 
 /// The question about a file that was changed since setup, with the difference.
-fn question(record: &Record, present: &str, can_take_out: bool) -> String {
+fn question(record: &Record, present: Option<&str>, can_take_out: bool) -> String {
+    let shown = record.path.display();
+    let Some(present) = present else {
+        return format!("{shown} is not there any more. Put back the copy from before setup?");
+    };
     let after = record.after();
     let difference = TextDiff::from_lines(after.as_str(), present);
     let difference =
@@ -160,7 +254,7 @@ fn question(record: &Record, present: &str, can_take_out: bool) -> String {
             "toolrein's line is not there as it was written. Put back the copy from before setup? The file as it is now is kept"
         }
     };
-    format!("{} has changed since setup:\n{difference}{what}", record.path.display())
+    format!("{shown} has changed since setup:\n{difference}{what}")
 }
 
 /// A line for each agent: whether it is here, and whether its requests go to the proxy at `base_url`.
@@ -172,17 +266,18 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     for agent in &AGENTS {
         let installed = if agent.is_installed(&variable) { "found" } else { "not found" };
-        let state = match agent.file(base_url, &variable) {
-            Err(sentence) => sentence,
-            Ok((path, form)) => match ConfigFile::read(&path) {
-                Err(problem) => problem,
-                Ok(file) => {
-                    let found = form.find(&file.text.unwrap_or_default(), base_url);
-                    let is_ours = records.of(agent.name)?.is_some();
-                    format!("{}, {}", state(found, &form.value(base_url), is_ours), display(&path))
-                }
-            },
-        };
+        let found = agent.file(base_url, &variable);
+        let state = found.and_then(|(path, form)| {
+            let file = ConfigFile::read(&path)?;
+            let kept: Vec<KeptRecord> = records.of(agent.name)?.into_iter().collect::<Result<_, _>>()?;
+            let is_ours = kept.iter().any(|kept| kept.record.is_of(&file.path));
+            let text = file.text.unwrap_or_default();
+            check_provider(form, &text, &variable)
+                .map_err(|problem| format!("{problem}, {}", path.display()))?;
+            let found = form.find(&text, base_url);
+            Ok(format!("{}, {}", state(found, &form.value(base_url), is_ours), path.display()))
+        });
+        let state = state.unwrap_or_else(|sentence| sentence);
         lines.push(format!("{:<9} {installed:<10} {state}", agent.name));
     }
     Ok(lines)
@@ -190,18 +285,10 @@ pub fn list(base_url: &str) -> Result<Vec<String>, String> {
 
 fn state(found: Result<UpstreamSetting, String>, value: &str, is_ours: bool) -> String {
     match found {
-        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value && is_ours => {
-            "set up".to_owned()
-        }
-        Ok(UpstreamSetting::Named(named)) if named.trim_end_matches('/') == value => {
-            "set up by hand".to_owned()
-        }
+        Ok(UpstreamSetting::Named(named)) if is_wanted(&named, value) && is_ours => "set up".to_owned(),
+        Ok(UpstreamSetting::Named(named)) if is_wanted(&named, value) => "set up by hand".to_owned(),
         Ok(UpstreamSetting::Named(named)) => format!("has another upstream ({})", without_secrets(&named)),
         Ok(UpstreamSetting::Missing(_)) => "not set up".to_owned(),
         Err(problem) => problem,
     }
-}
-
-fn display(path: &Path) -> String {
-    path.display().to_string()
 }

@@ -167,13 +167,17 @@ fn a_file_that_is_named_may_change_everything_and_then_the_one_in_the_folder_doe
 }
 
 #[test]
-fn a_folder_or_a_file_of_another_user_is_not_loaded() {
+fn a_folder_a_link_to_nothing_or_a_file_of_another_user_is_not_loaded() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("toolrein.toml");
     std::fs::create_dir(&path).unwrap();
     let said = |folder: &Path| String::from_utf8_lossy(&program(folder, &["check"]).stdout).into_owned();
     assert!(said(folder.path()).contains("since it is not a file"), "{}", said(folder.path()));
     std::fs::remove_dir(&path).unwrap();
+    std::os::unix::fs::symlink("nowhere.toml", &path).unwrap();
+    let dangling = "since it is a symbolic link to a file that is not there";
+    assert!(said(folder.path()).contains(dangling), "{}", said(folder.path()));
+    std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "policy.budget.tool_calls = 5\n").unwrap();
     // Only root can give a file away.
     if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {

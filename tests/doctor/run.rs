@@ -50,6 +50,20 @@ impl Place {
         command
     }
 
+    fn file(&self, path: &str, text: &str) {
+        let path = self.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// A program of this name that asks the proxy for the models by a variable that every command gets.
+    fn agent(&self, name: &str) {
+        let script = "#!/bin/sh\nexec python3 -c \"import os, urllib.request; urllib.request.urlopen(os.environ['OPENAI_BASE_URL'] + '/models')\"\n";
+        self.file(name, script);
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(self.path().join(name), mode).unwrap();
+    }
+
     fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
         let mut command = self.command(&[&["run"], arguments].concat());
         command.envs(variables.iter().copied()).output().unwrap()
@@ -331,4 +345,127 @@ fn a_command_that_was_started_with_signals_ignored_goes_on_ignoring_them() {
     let output = command.current_dir(place.path()).arg("-c").arg(script).output().unwrap();
     assert_eq!(printed(&output), "ready\nalive\n", "{output:?}");
     assert!(output.status.success());
+}
+
+#[test]
+fn the_users_list_of_hosts_without_a_proxy_reaches_the_command_in_both_spellings() {
+    let place = Place::new();
+    let script = "echo $NO_PROXY $no_proxy";
+    let variables = [("http_proxy", "http://127.0.0.1:9"), ("NO_PROXY", ".corp")];
+    let output = place.run(&["--upstream", "demo", "--", "sh", "-c", script], &variables);
+    let hosts = "127.0.0.1,localhost,.corp";
+    assert_eq!(printed(&output), format!("{hosts} {hosts}\n"), "{output:?}");
+}
+
+#[test]
+fn the_command_does_not_get_the_secrets_that_are_toolreins_alone() {
+    let place = Place::new();
+    let file =
+        "upstream.url = \"demo:\"\nupstream.api_key_env = \"OPENAI_API_KEY\"\nadmin.token_env = \"ADMIN\"\n";
+    std::fs::write(place.path().join("mine.toml"), file).unwrap();
+    let token = "a-token-of-more-than-32-characters-0";
+    let variables = [("OPENAI_API_KEY", "sk-real"), ("ADMIN", token), ("OTHER", "stays")];
+    let output = place.run(&["-c", "mine.toml", "--", "env"], &variables);
+    let printed = printed(&output);
+    assert!(printed.contains("OPENAI_API_KEY=held-by-toolrein\n"), "{output:?}");
+    assert!(printed.contains("OTHER=stays\n") && !printed.contains("sk-real"), "{printed}");
+    assert!(!printed.contains("ADMIN="), "{printed}");
+}
+
+#[test]
+fn the_upstream_is_the_one_that_the_agent_is_set_up_for() {
+    let private = Scripted::start(|_, _| Reply::text("hello"));
+    let (url, origin) = (private.base_url(), private.base_url().trim_end_matches("/v1").to_owned());
+    let json = format!("{{\"provider\": {{\"openai\": {{\"options\": {{\"baseURL\": \"{url}\"}}}}}}}}");
+    let toml = format!("openai_base_url = \"{url}\"\n");
+    let (host, base) = (format!("OPENAI_HOST: {origin}\n"), format!("openai-api-base: {url}\n"));
+    let mut requests = 0;
+    for (agent, file, text, variables) in [
+        ("codex", ".codex/config.toml", toml.as_str(), vec![]),
+        ("opencode", ".config/opencode/opencode.json", json.as_str(), vec![]),
+        ("opencode", "opencode.json", json.as_str(), vec![]),
+        ("opencode", "none", "", vec![("OPENCODE_CONFIG_CONTENT", json.as_str())]),
+        ("goose", ".config/goose/config.yaml", host.as_str(), vec![]),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "OPENAI_HOST: http://x\n",
+            vec![("OPENAI_HOST", origin.as_str())],
+        ),
+        ("aider", ".aider.conf.yml", base.as_str(), vec![]),
+    ] {
+        let place = Place::new();
+        place.agent(agent);
+        place.file(file, text);
+        // Which counts for no agent that is set up.
+        let variables = [vec![("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")], variables].concat();
+        let output = place.run(&["--", &format!("./{agent}")], &variables);
+        requests += 1;
+        assert_eq!(private.requests().len(), requests, "{agent}, {file}: {output:?}");
+    }
+}
+
+#[test]
+fn an_agent_whose_upstream_is_not_known_is_not_run_without_one_that_is_named() {
+    for (agent, file, text, sentence) in [
+        ("codex", ".codex/config.toml", "a = [", "is not TOML"),
+        ("codex", ".codex/config.toml", "model_provider = \"azure\"\n", "model_provider is \"azure\""),
+        (
+            "codex",
+            ".codex/config.toml",
+            "openai_base_url = \"http://localhost:4242/v1\"\n",
+            "toolrein is in front of codex already",
+        ),
+        ("opencode", "opencode.json", "{", "is not JSON"),
+        (
+            "opencode",
+            "opencode.json",
+            "{\"provider\": {\"openai\": {\"options\": {\"baseURL\": \"{env:CORP}\"}}}}",
+            "expected a URL with its scheme",
+        ),
+        ("goose", ".config/goose/config.yaml", "a: [1\n", "is not YAML"),
+    ] {
+        let place = Place::new();
+        place.agent(agent);
+        place.file(file, text);
+        let program = format!("./{agent}");
+        let output = place.run(&["--", &program], &[]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let said = said(&output);
+        assert!(
+            said.contains(sentence) && said.contains("--upstream") && said.lines().count() == 1,
+            "{said}"
+        );
+        let output = place.run(&["--upstream", "demo", "--", &program], &[]);
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn toolrein_is_not_put_in_front_of_an_agent_twice() {
+    let place = Place::new();
+    place.agent("codex");
+    place.command(&["setup", "codex", "--listen", "127.0.0.1:5555"]).output().unwrap();
+    let output = place.run(&["--", "./codex"], &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let sentence = "toolrein is in front of codex already, at http://127.0.0.1:5555/v1: start codex without toolrein run";
+    assert!(said(&output).contains(sentence), "{output:?}");
+}
+
+#[test]
+fn what_is_probably_a_mistake_in_the_settings_is_said_at_the_start() {
+    let upstream = Scripted::start(|_, _| Reply::text("hello"));
+    let place = Place::new();
+    let url = upstream.base_url();
+    for (url, sentence) in [
+        (url.trim_end_matches("/v1").to_owned(), "has no path"),
+        (format!("{url}/v1"), "/v1 is doubled"),
+        (format!("{url}/chat/completions"), "ends in /chat/completions"),
+    ] {
+        let output = place.run(&["--upstream", &url, "--", "true"], &[]);
+        let said = said(&output);
+        let first = said.lines().next().unwrap();
+        assert!(first.starts_with("toolrein: upstream.url: ") && first.contains(sentence), "{said}");
+        assert_eq!(said.matches(sentence).count(), 1, "{said}");
+    }
 }

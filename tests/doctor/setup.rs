@@ -6,7 +6,7 @@ use super::support::reply::Reply;
 use super::support::scripted::Scripted;
 use super::terminal::Terminal;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -30,19 +30,27 @@ impl User {
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.home()).current_dir(self.home());
-        command.args(arguments).stdin(Stdio::null()).output().unwrap()
+        self.run_with(&[], arguments)
     }
 
-    /// Asserts the exit code, and returns everything that was printed.
-    fn says(&self, arguments: &[&str], code: i32) -> String {
-        let output = self.run(arguments);
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
-        text
+    fn run_with(&self, variables: &[(&str, &Path)], arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", self.home()).current_dir(self.home());
+        command.envs(variables.iter().copied()).args(arguments).stdin(Stdio::null()).output().unwrap()
     }
+
+    /// See [`said`].
+    fn says(&self, arguments: &[&str], code: i32) -> String {
+        said(&self.run(arguments), code)
+    }
+}
+
+/// Asserts the exit code, and returns everything that was printed.
+fn said(output: &Output, code: i32) -> String {
+    let text = [output.stdout.as_slice(), &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    text
 }
 
 const URL: &str = "http://127.0.0.1:4242/v1";
@@ -255,4 +263,188 @@ fn claude_and_agents_in_editors_are_told_what_to_do() {
     assert!(listed.lines().count() == 7 && listed.contains("not set up, "), "{listed}");
     assert!(fs::read_dir(user.home()).unwrap().all(|entry| entry.unwrap().file_name() == ".local"));
     assert_eq!(user.home().join(".local/state/toolrein").metadata().unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_file_in_yaml_means_the_same_afterwards_and_one_that_is_no_yaml_is_left_alone() {
+    for (agent, file, text, changed) in [
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "  a: 1\n  b: 2\n",
+            "  OPENAI_HOST: http://127.0.0.1:4242\n  a: 1\n  b: 2\n",
+        ),
+        (
+            "aider",
+            ".aider.conf.yml",
+            "\u{feff}---\n# mine\nmodel: gpt-5\n",
+            "\u{feff}---\n# mine\nopenai-api-base: http://127.0.0.1:4242/v1\nmodel: gpt-5\n",
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        user.says(&["setup", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), changed);
+        user.says(&["undo", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        for broken in ["a: [1\n", "a:\n\t- 1\n", "{a: 1}\n", "a: 1\n---\nb: 2\n"] {
+            fs::write(&path, broken).unwrap();
+            let said = user.says(&["setup", agent], 1);
+            assert!(said.contains("nothing was changed. It has to name http://127.0.0.1:4242"), "{said}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), broken);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_user_stays_that_users() {
+    let user = User::new();
+    let path = user.file(".codex/config.toml", "model = \"a\"\n");
+    fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+    // Only root can give a file away.
+    if chown(&path, Some(65_534), Some(65_533)).is_err() {
+        return;
+    }
+    for command in ["setup", "undo"] {
+        user.says(&[command, "codex"], 0);
+        let found = path.metadata().unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (65_534, 65_533, 0o640), "{command}");
+    }
+}
+
+#[test]
+fn files_of_one_agent_in_two_homes_are_undone_both() {
+    let user = User::new();
+    let first = user.file(".codex/config.toml", "model = \"a\"\n");
+    let second = user.file("b/config.toml", "model = \"b\"\n");
+    let other = user.home().join("b");
+    user.says(&["setup", "codex"], 0);
+    said(&user.run_with(&[("CODEX_HOME", &other)], &["setup", "codex"]), 0);
+    assert!(user.says(&["setup", "codex"], 0).contains("is set up already"));
+    let said = user.says(&["undo", "codex"], 0);
+    for (path, text) in [(&first, "model = \"a\"\n"), (&second, "model = \"b\"\n")] {
+        assert_eq!(fs::read_to_string(path).unwrap(), text);
+        assert!(said.contains(&format!("{} is as it was before setup", path.display())), "{said}");
+    }
+    assert!(user.says(&["undo", "codex"], 1).contains("was not set up by toolrein"));
+}
+
+#[test]
+fn a_file_that_is_gone_with_its_folder_comes_back_by_force() {
+    let user = User::new();
+    let path = user.file(".codex/config.toml", "model = \"a\"\n");
+    user.says(&["setup", "codex"], 0);
+    fs::remove_dir_all(path.parent().unwrap()).unwrap();
+    let said = user.says(&["undo", "codex"], 1);
+    assert!(said.contains("is not there any more. Put back the copy from before setup?"), "{said}");
+    assert!(!path.parent().unwrap().exists());
+    user.says(&["undo", "--force", "codex"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"a\"\n");
+    let state = fs::read_dir(user.home().join(".local/state/toolrein/setup")).unwrap();
+    let names: Vec<_> = state.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["lock"], "nothing is left");
+}
+
+#[test]
+fn a_damaged_record_concerns_its_agent_alone_and_is_named() {
+    let damaged = r#"{"path":"/nowhere","before":"a","insertions":[{"at":9,"text":"b"}],"folders":[]}"#;
+    for record in ["", "{", damaged] {
+        let user = User::new();
+        let path = user.file(".local/state/toolrein/setup/codex.json", record);
+        for command in ["setup", "undo"] {
+            let said = user.says(&[command, "codex"], 1);
+            let sentence =
+                format!("{}: this record of what setup did to codex cannot be read", path.display());
+            assert!(said.contains(&sentence), "{said}");
+        }
+        let listed = user.says(&["setup", "--list"], 0);
+        assert!(listed.contains("cannot be read") && listed.lines().count() == 7, "{listed}");
+        user.says(&["setup", "opencode"], 0);
+        user.says(&["undo", "opencode"], 0);
+        assert!(path.exists());
+    }
+}
+
+#[test]
+fn toolreins_own_line_is_written_anew_and_a_toolrein_is_never_named_as_an_upstream() {
+    let user = User::new();
+    let text = "model = \"a\"\n";
+    let path = user.file(".codex/config.toml", text);
+    user.says(&["setup", "codex"], 0);
+    user.says(&["setup", "codex", "--listen", "127.0.0.1:5555"], 0);
+    let changed = format!("openai_base_url = \"http://127.0.0.1:5555/v1\"\n{text}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), changed);
+    fs::write(&path, changed.replace("\"a\"", "\"b\"")).unwrap();
+    user.says(&["setup", "codex"], 0);
+    user.says(&["undo", "codex"], 0);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "model = \"b\"\n", "the user's change stays");
+    assert!(user.says(&["undo", "codex"], 1).contains("was not set up by toolrein"));
+
+    for (url, options, code, sentence) in [
+        ("http://localhost:4242/v1", vec![], 0, "was set up by hand already"),
+        ("http://localhost:4242/v1", vec!["--listen", "127.0.0.1:5555"], 1, "a toolrein, already"),
+        ("http://127.0.0.1:4242", vec![], 1, "a toolrein, already"),
+        ("http://127.0.0.1:11434/v1", vec![], 1, "Start toolrein with --upstream and that address"),
+    ] {
+        fs::write(&path, format!("openai_base_url = \"{url}\"\n")).unwrap();
+        let said = user.says(&[vec!["setup", "codex"], options].concat(), code);
+        assert!(said.contains(sentence), "{url}: {said}");
+        assert_eq!(said.contains("--upstream"), url.contains("11434"), "{url}: {said}");
+    }
+}
+
+#[test]
+fn a_value_that_is_empty_is_given_and_taken_back() {
+    for (agent, file, text, changed) in [
+        ("codex", ".codex/config.toml", "openai_base_url = \"\"\n", format!("openai_base_url = \"{URL}\"\n")),
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            "{\"provider\": {\"openai\": {\"options\": {\"baseURL\": \"\"}}}}",
+            format!("{{\"provider\": {{\"openai\": {{\"options\": {{\"baseURL\": \"{URL}\"}}}}}}}}"),
+        ),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "OPENAI_HOST:\nGOOSE_PROVIDER: openai\n",
+            "OPENAI_HOST: http://127.0.0.1:4242\nGOOSE_PROVIDER: openai\n".to_owned(),
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        user.says(&["setup", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), changed, "{agent}");
+        user.says(&["undo", agent], 0);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "{agent}");
+    }
+}
+
+#[test]
+fn what_else_decides_where_requests_go_is_said() {
+    for (agent, file, text, sentence) in [
+        ("codex", ".codex/config.toml", "model_provider = \"azure\"\n", "model_provider is \"azure\""),
+        (
+            "goose",
+            ".config/goose/config.yaml",
+            "GOOSE_PROVIDER: anthropic\n",
+            "GOOSE_PROVIDER is \"anthropic\"",
+        ),
+    ] {
+        let user = User::new();
+        let path = user.file(file, text);
+        let said = user.says(&["setup", agent], 1);
+        assert!(said.contains(sentence) && said.contains("nothing was changed"), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        assert!(user.says(&["setup", "--list"], 0).contains(sentence));
+    }
+    let user = User::new();
+    let project = user.home().join("project");
+    user.file("project/.aider.conf.yml", "openai-api-base: https://gate.example/v1\n");
+    user.file(".aider.conf.yml", "model: gpt-5\n");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_toolrein"));
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", user.home()).current_dir(&project);
+    let text = said(&command.args(["setup", "aider"]).output().unwrap(), 0);
+    assert!(!text.contains("its requests now go to"), "{text}");
+    assert!(text.contains("counts before it here, and names \"https://gate.example/v1\""), "{text}");
+    assert!(user.says(&["setup", "aider"], 0).contains("is set up already"));
 }
