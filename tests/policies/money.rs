@@ -458,7 +458,8 @@ fn an_answer_without_usage_is_estimated_and_the_cost_agrees_with_the_metric() {
 /// pass a budget before it is used up, where every reply reports `usage`.
 fn passed_with(form: Form, usage: Option<Value>) -> usize {
     let upstream = Scripted::start(move |_, request: &Recorded| {
-        let speech = Speech::text(&"many words ".repeat(500));
+        // One chunk, since the words have no spaces between them.
+        let speech = Speech::text(&"many\nwords\n".repeat(500));
         match (&usage, request.json()["stream"] == true) {
             (usage, false) => {
                 let mut body = speech.whole();
