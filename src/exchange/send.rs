@@ -235,6 +235,10 @@ impl Running {
             return false;
         }
         self.variant = variant;
+        if self.variant.tools == Tools::WithoutChoice {
+            // Without a choice, tools alone ask for no final answer.
+            self.answers_without_tools(core, status, error);
+        }
         true
     }
 
