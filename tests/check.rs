@@ -454,7 +454,7 @@ fn check_says_who_chooses_the_caller_where_requests_name_it_and_refuses_what_nam
         let warning = report.lines().find(|line| line.starts_with("warning: conversation.caller"));
         match expected {
             Some(expected) => {
-                assert!(warning.is_some_and(|line| line.contains(expected)), "{caller}: {report}")
+                assert!(warning.is_some_and(|line| line.contains(expected)), "{caller}: {report}");
             }
             None => assert_eq!(warning, None, "{caller}: {report}"),
         }

@@ -270,8 +270,8 @@ impl Judging {
         if (self.landing && !self.answers.any) || (is_open && !self.judge.owns(name)) {
             return false;
         }
-        // The arguments of any call may hold one that a rule restricts.
-        self.judge.restricts_calls() || self.judge.needs_arguments(choice, name)
+        let may_hold_calls = self.judge.restricts_calls() && wrapper::may_hold_calls(name);
+        may_hold_calls || self.judge.needs_arguments(choice, name)
     }
 
     /// Whether a forced call needs a person's approval. A caller's `tool_choice` says what to call, not that a person

@@ -192,14 +192,12 @@ impl Core {
         self.record.model = Some(model_name.clone());
         self.record.context_window = transcript.context_window;
         let (sent, keeps_exchanges) = self.sent_exchanges(transcript, &histories, &facts, &restored);
-        let explicit = self.identity.explicit.clone();
-        self.record.conversation = Some(explicit.unwrap_or_else(|| conversation.to_hex()));
+        self.record.conversation = self.identity.explicit.clone().or_else(|| Some(conversation.to_hex()));
         self.note_known(facts.repeated, lost, keeps_exchanges);
         self.note_new(transcript, &plan);
         let token = self.asks_approval().then(|| self.token(request_name, now));
         let (caller, remember) = (self.identity.caller, self.shared.config.upstream.remember);
-        let evidence = std::mem::take(&mut facts.model);
-        let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
+        let refusals = ModelRefusals::new(model, caller, std::mem::take(&mut facts.model), remember, now.ms);
         let asks_usage = self.asks_usage(refusals.known());
         let mut length = Length {
             conversation,

@@ -228,7 +228,7 @@ const RESTRICTING: [&str; 2] =
     ["[policy.allow]\nexcept = [\"pay\"]\n", "[policy.confirm]\ntools = [\"pay\"]\n"];
 
 #[test]
-fn a_restricted_call_within_another_is_blocked_whatever_the_outer_tool_is_called() {
+fn a_restricted_call_in_the_arguments_of_a_tool_that_runs_others_is_blocked() {
     let call = json!({"name": "pay", "arguments": {"to": "x"}});
     let list = json!([call]);
     in_both_forms(|form| {
@@ -245,10 +245,6 @@ fn a_restricted_call_within_another_is_blocked_whatever_the_outer_tool_is_called
             ),
             ("run_batch", json!({"calls": list})),
             (
-                "dispatch",
-                json!({"calls": [{"type": "function", "function": {"name": "Pay", "arguments": "{\"to\":\"x\"}"}}]}),
-            ),
-            (
                 "COMPOSIO_MULTI_EXECUTE_TOOL",
                 json!({"tools": [{"tool_slug": "pay", "arguments": {"to": "x"}}]}),
             ),
@@ -257,11 +253,6 @@ fn a_restricted_call_within_another_is_blocked_whatever_the_outer_tool_is_called
                 json!({"server_name": "shop", "tool_name": "pay", "arguments": "{\"to\":\"x\"}"}),
             ),
             ("call_tool", json!({"tool_name": "pay"})),
-            ("proxy_call", json!({"name": "pay", "input": {"to": "x"}})),
-            (
-                "anything",
-                json!({"plan": {"then": {"tool": "mcp__shop__pay", "args": {"to": "x"}}}, "steps": [{"tool": "pay", "args": {}}]}),
-            ),
         ] {
             for settings in RESTRICTING {
                 let got = gets_call(form, settings, (outer, &arguments), &["pay", "look"]);
@@ -287,6 +278,10 @@ fn a_call_whose_arguments_only_mention_a_restricted_tool_goes_out() {
             (
                 "register",
                 json!({"tools": [{"name": "pay", "parameters": {"type": "object", "properties": {"to": {}}}}]}),
+            ),
+            (
+                "update_plan",
+                json!({"plan": {"then": {"tool": "mcp__shop__pay", "args": {"to": "x"}}}, "steps": [{"tool": "pay", "args": {}}]}),
             ),
             ("call_tool", json!({"tool_name": "look", "arguments": {"to": "pay"}})),
             ("batch", json!({"calls": [{"name": "look", "arguments": {"to": "pay"}}]})),

@@ -1,5 +1,5 @@
-//! Calls of tools anywhere in the arguments of another call, by their structure: an object that names a tool beside its
-//! arguments. A client may run those, whatever the outer tool is called. Finds them; decides nothing.
+//! Calls of tools anywhere in the arguments of a call whose tool runs others, by their structure: an object that names a
+//! tool beside its arguments. Finds them; decides nothing.
 
 use super::json_in;
 use serde_json::{Map, Value};
@@ -17,9 +17,6 @@ const PLACE_WORDS: [&str; 4] = ["server", "namespace", "toolkit", "app"];
 /// The names of members that hold arguments, in lower case, without separators and what is trimmed off.
 const ARGUMENT_NAMES: [&str; 9] =
     ["arguments", "args", "argument", "kwargs", "parameters", "params", "input", "inputs", "payload"];
-/// Members of a JSON Schema of an object.
-const SCHEMA_MEMBERS: [&str; 8] =
-    ["type", "properties", "required", "additionalProperties", "description", "title", "strict", "$schema"];
 /// Words in the names of tools that run several calls of others.
 const SEVERAL: [&str; 3] = ["batch", "multi", "parallel"];
 /// Words in the names of tools that run a call of another, together with one of [`OTHERS`].
@@ -32,18 +29,13 @@ pub struct EmbeddedCall {
     pub name: String,
     /// JSON text; `None` where the object has no member with arguments.
     pub arguments: Option<String>,
-    /// It is in a list.
-    pub is_listed: bool,
-    /// What it holds as arguments describes them: it declares a tool.
-    pub declares: bool,
 }
 
-/// All objects in `arguments` that name a tool, also within strings that are JSON; `runs_others`: the outer tool runs calls
-/// of others by its name, so that none of its strings is the text of a file.
-pub fn embedded_calls(arguments: &Value, runs_others: bool) -> Vec<EmbeddedCall> {
-    let mut search = Search { runs_others, found: Vec::new() };
-    search.gather(arguments, 0, false);
-    search.found
+/// All objects in `arguments` that name a tool, also within strings that are JSON.
+pub fn embedded_calls(arguments: &Value) -> Vec<EmbeddedCall> {
+    let mut found = Vec::new();
+    gather(arguments, 0, &mut found);
+    found
 }
 
 /// Whether the tool `name` runs calls of others by its name: several of them, or any one.
@@ -62,42 +54,27 @@ pub enum Others {
     Several,
 }
 
-struct Search {
-    runs_others: bool,
-    found: Vec<EmbeddedCall>,
-}
-
-impl Search {
-    fn gather(&mut self, value: &Value, depth: usize, is_listed: bool) {
-        if depth > DEEPEST || self.found.len() >= MOST_FOUND {
-            return;
-        }
-        match value {
-            Value::Array(items) => items.iter().for_each(|item| self.gather(item, depth + 1, true)),
-            Value::String(text) => {
-                if let Some(inner) = json_in(text) {
-                    self.gather(&inner, depth + 1, is_listed);
-                }
+fn gather(value: &Value, depth: usize, found: &mut Vec<EmbeddedCall>) {
+    if depth > DEEPEST || found.len() >= MOST_FOUND {
+        return;
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| gather(item, depth + 1, found)),
+        Value::String(text) => {
+            if let Some(inner) = json_in(text) {
+                gather(&inner, depth + 1, found);
             }
-            Value::Object(members) => {
-                calls_of(members, is_listed, &mut self.found);
-                let writes_file = !self.runs_others && members.keys().any(|key| names_file(key));
-                let read = members.values().filter(|member| !(writes_file && member.is_string()));
-                read.for_each(|member| self.gather(member, depth + 1, is_listed));
-            }
-            _ => {}
         }
+        Value::Object(members) => {
+            calls_of(members, found);
+            members.values().for_each(|member| gather(member, depth + 1, found));
+        }
+        _ => {}
     }
 }
 
-/// Whether a member names a file, whose text is beside it.
-fn names_file(key: &str) -> bool {
-    let key = plain(key);
-    ["path", "file"].iter().any(|word| key.contains(word))
-}
-
 /// The calls that an object may be: one for each name in it.
-fn calls_of(members: &Map<String, Value>, is_listed: bool, found: &mut Vec<EmbeddedCall>) {
+fn calls_of(members: &Map<String, Value>, found: &mut Vec<EmbeddedCall>) {
     let texts = |words: &'static [&'static str]| {
         let short = members.iter().filter_map(|(key, value)| Some((plain(key), value.as_str()?)));
         short.filter(move |(key, text)| {
@@ -114,9 +91,7 @@ fn calls_of(members: &Map<String, Value>, is_listed: bool, found: &mut Vec<Embed
     names.extend(placed);
     let held = members.iter().filter(|(key, _)| holds_arguments(key)).find_map(|(_, value)| object_in(value));
     let arguments = held.as_ref().map(Value::to_string);
-    let declares = held.as_ref().is_some_and(is_schema);
-    let calls = names.into_iter();
-    found.extend(calls.map(|name| EmbeddedCall { name, arguments: arguments.clone(), is_listed, declares }));
+    found.extend(names.into_iter().map(|name| EmbeddedCall { name, arguments: arguments.clone() }));
 }
 
 /// The arguments that a member holds: an object, also as JSON text, or none.
@@ -127,13 +102,6 @@ fn object_in(value: &Value) -> Option<Value> {
         Value::String(text) => json_in(text).filter(Value::is_object),
         _ => None,
     }
-}
-
-fn is_schema(arguments: &Value) -> bool {
-    let is_known = |key: &String| SCHEMA_MEMBERS.contains(&key.as_str());
-    arguments["type"] == "object"
-        && arguments["properties"].is_object()
-        && arguments.as_object().is_some_and(|members| members.keys().all(is_known))
 }
 
 fn holds_arguments(key: &str) -> bool {
@@ -181,12 +149,11 @@ mod tests {
             json!([{"requests": [{"recipient_name": "pay", "parameters": {"a": 1}}]}]),
             json!(r#"{"functionName": "pay", "argumentsJson": "{\"a\":1}"}"#),
         ] {
-            let found = embedded_calls(&arguments, false);
+            let found = embedded_calls(&arguments);
             let call = found.iter().find(|call| call.name == "pay" && call.arguments.is_some());
             assert_eq!(call.unwrap().arguments.as_deref(), Some(r#"{"a":1}"#), "{arguments}");
         }
-        let placed =
-            embedded_calls(&json!({"server_name": "shop", "tool_name": "pay", "arguments": {}}), false);
+        let placed = embedded_calls(&json!({"server_name": "shop", "tool_name": "pay", "arguments": {}}));
         assert!(placed.iter().any(|call| call.name == "shop.pay"), "{placed:?}");
     }
 
@@ -196,19 +163,11 @@ mod tests {
             json!({"q": "pay", "list": ["pay", {"label": "pay", "arguments": {"a": 1}}]}),
             json!({"text": "call pay with {\"name\":\"pay\",\"arguments\":{}}"}),
         ] {
-            assert_eq!(embedded_calls(&arguments, false), [], "{arguments}");
+            assert_eq!(embedded_calls(&arguments), [], "{arguments}");
         }
-        let file = json!({"path": "a", "content": r#"[{"name": "pay", "arguments": {}}]"#});
-        assert_eq!(embedded_calls(&file, false), []);
-        assert_eq!(embedded_calls(&file, true).len(), 1);
         for arguments in [json!({"name": "pay", "age": 3}), json!({"name": "pay", "input": "x"})] {
-            assert!(
-                embedded_calls(&arguments, false).iter().all(|call| call.arguments.is_none()),
-                "{arguments}"
-            );
+            assert!(embedded_calls(&arguments).iter().all(|call| call.arguments.is_none()), "{arguments}");
         }
-        let declared = json!({"name": "pay", "parameters": {"type": "object", "properties": {}}});
-        assert!(embedded_calls(&declared, false)[0].declares);
     }
 
     #[test]

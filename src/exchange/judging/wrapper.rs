@@ -1,7 +1,7 @@
 //! Wrapper calls: `multi_tool_use.parallel` and batch tools, whose arguments hold the calls that clients run instead
 //! (LiteLLM's client library, the Vercel AI SDK and coding agents do; OpenAI's models write the first now and then). Each
 //! inner call is judged and counted in the wrapper's place, and a blocked one blocks all. So does a call that a rule
-//! restricts anywhere in the arguments of another, whatever that is called.
+//! restricts anywhere in the arguments of a tool that runs others by its name.
 
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
@@ -29,6 +29,11 @@ pub(super) struct Wrapped {
 /// Whether a call of the tool `name` may be a wrapper.
 pub(super) fn is_name(name: &str) -> bool {
     wrapper_kind(name).is_some()
+}
+
+/// Whether the arguments of a call of `name` may hold calls.
+pub(super) fn may_hold_calls(name: &str) -> bool {
+    is_name(name) || is_like_wrapper(name).is_some()
 }
 
 /// Whether clients expand calls of `name` although no request declares such a tool.
@@ -94,8 +99,8 @@ impl Judging {
         Some(wrapped)
     }
 
-    /// The calls in the arguments of `call` that a rule restricts, and that a client may run: those that the outer tool runs
-    /// by its name, those of declared tools, and those in lists.
+    /// The calls in the arguments of `call` that a rule restricts, where the tool runs calls of others by its name. A plan, a
+    /// file or a ticket that another tool writes may describe calls, and nobody runs them.
     fn restricted_within(
         &mut self,
         (choice, now_ms): (u32, u64),
@@ -106,16 +111,11 @@ impl Judging {
         if self.judge.owns(&outer) {
             return Vec::new();
         }
+        let Some(others) = is_like_wrapper(&outer) else { return Vec::new() };
         let Ok(read) = serde_json::from_str::<Value>(arguments) else { return Vec::new() };
-        let others = is_like_wrapper(&outer);
         let mut restricted: Vec<InnerCall> = Vec::new();
-        for EmbeddedCall { name, arguments, is_listed, declares } in embedded_calls(&read, others.is_some()) {
-            let may_run = match (others, &arguments) {
-                (Some(Others::One), _) => true,
-                (_, None) => false,
-                (Some(Others::Several), Some(_)) => true,
-                (None, Some(_)) => !declares && (is_listed || self.judge.declares(&name)),
-            };
+        for EmbeddedCall { name, arguments } in embedded_calls(&read) {
+            let may_run = others == Others::One || arguments.is_some();
             let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
             if may_run && !self.judge.restrictions(choice, &name, &arguments, now_ms).is_empty() {
                 restricted.push(InnerCall::alone(name, arguments));
