@@ -334,7 +334,7 @@ fn a_configuration_from_a_request_reads_no_variable_and_opens_no_file() {
     ] {
         let answer = replay(configuration);
         assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("configuration_refused")));
-        assert!(answer.text().contains("no variables of the environment"), "{}", answer.text());
+        assert!(answer.text().contains("named at the start uses variables"), "{}", answer.text());
         assert!(!answer.text().contains("hunter2"), "{}", answer.text());
     }
     // Whether a file is there, and what it is, makes no difference.
