@@ -65,7 +65,7 @@ pub enum TlsFailure {
     PlainText,
     /// No trusted authority has signed the certificate.
     Untrusted,
-    /// The certificate's time has not begun or is over.
+    /// The certificate is not valid yet, or it has expired.
     OutOfTime,
     /// The certificate is for another name, or the two sides have no version or cipher in common.
     Refused,

@@ -92,8 +92,7 @@ pub fn unusable_proxy(upstream: &config::Upstream) -> Option<String> {
     let (name, read) = named_by_environment().filter(|_| upstream.proxy != ProxyChoice::None)?;
     let why = read.err()?;
     Some(format!(
-        "{name}: {why}; toolrein connects without a proxy. HTTPS_PROXY or upstream.proxy can name an HTTP proxy, and \
-         upstream.proxy = \"none\" wants none"
+        "{name}: {why}; toolrein connects without a proxy. upstream.proxy can name one, or \"none\""
     ))
 }
 

@@ -143,7 +143,7 @@ pub(super) fn are_equal_but_for(one: &[u8], other: &[u8], numbers: &[(i64, i64)]
     true
 }
 
-/// Whether two texts differ in counts of turns alone, each of which goes on by one.
+/// Whether two texts differ in counts of turns alone, and each count is higher by one.
 pub(super) fn differ_in_counts_of_turns(one: &[u8], other: &[u8]) -> bool {
     let mut walk = Walk { one, other, at: (0, 0), marks: 0, numbers: 0, masked_letters: 0 };
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u32>().ok();

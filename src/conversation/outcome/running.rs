@@ -387,7 +387,7 @@ fn has_running_row(text: &str) -> bool {
     has_states && lines.any(|line| words(line).iter().any(|word| is_running(word)))
 }
 
-/// Whether a row of a command line's table counts parts of which some are open, and names a state that goes on:
+/// Whether a row of a command line's table counts parts, some of them open, and names a state that goes on:
 /// `web-1 0/1 Pending 0 10s`.
 fn has_open_row(text: &str) -> bool {
     let is_open = |word: &str| {

@@ -196,7 +196,7 @@ fn entry(line: &str) -> Option<Entry<'_>> {
     is_entry.then(|| Entry { column, is_item, key, value: line.len() - value.trim_start().len() })
 }
 
-/// How many bytes of a value are its anchor and its tag.
+/// How many bytes of a value are its YAML properties: `&name`, `!tag`.
 fn properties(value: &str) -> usize {
     let mut rest = value;
     while rest.starts_with(['&', '!']) {
@@ -212,7 +212,7 @@ fn properties(value: &str) -> usize {
     value.len() - rest.len()
 }
 
-/// Whether a word is an anchor or a tag, and none of a secret's own characters.
+/// Whether a word is a YAML property (`&name`, `!tag`), and none of a secret's own characters.
 fn is_property(word: &str) -> bool {
     let name = word.trim_start_matches(['&', '!']);
     name.len() <= 16 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))

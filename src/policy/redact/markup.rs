@@ -42,7 +42,7 @@ struct Reader<'t> {
     open: Vec<Open<'t>>,
     /// The text of the element that was just closed names a secret, so the next element holds it.
     is_named: bool,
-    /// Nothing after it ends what `<![CDATA[` has begun.
+    /// No `]]>` ends the section that `<![CDATA[` starts.
     is_data_open: bool,
 }
 

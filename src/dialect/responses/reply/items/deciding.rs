@@ -58,7 +58,7 @@ pub fn decide(items: &mut [OutItem], progress: Progress, judging: &mut dyn CallJ
     }
 }
 
-/// Settles calls of which only pieces have come, at the end of the reply. A piece that says a name is a call that a client
+/// Settles calls that came in pieces alone, at the end of the reply. A piece that says a name is a call that a client
 /// may run; without a name pieces are none. OGX sends such pieces for tools that it runs itself.
 pub fn settle_pieces(items: &mut [OutItem]) {
     for item in items.iter_mut().filter(|item| item.done.is_none()) {
