@@ -49,7 +49,7 @@ test: debian clients deploy-tools cargo-deb
 		set -x; cargo test --locked --workspace --tests; \
 	fi
 
-# Every test except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
+# Every test of the program except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
 FAST := $(filter-out clients compose dashboard deploy packages prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
 	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
 
@@ -77,7 +77,7 @@ audit: cargo-deny
 # What is linked into the program, with versions, hashes and licences.
 sbom: cargo-cyclonedx
 	cargo cyclonedx --format json --spec-version 1.5 --no-build-deps --describe crate --quiet
-	@mkdir -p target && mv toolrein.cdx.json target/
+	@mkdir -p target && mv toolrein.cdx.json target/ && rm -f fuzz/*.cdx.json
 
 # PROFILE=dev packages the debug build; TARGET=x86_64-unknown-linux-musl the one that make static built.
 PROFILE ?= release
@@ -188,7 +188,8 @@ fuzz-guided:
 	@rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
 	@cargo fuzz --version >/dev/null 2>&1 || { set -x; CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug cargo-fuzz; }
 	$(FUZZ) seed fuzz/corpus
-	cargo +nightly fuzz build -s none --target-dir target/fuzz-guided --features guided guided
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_STRIP=none \
+		CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true cargo +nightly fuzz build -s none --target-dir target/fuzz-guided --features guided guided
 	for target in $$($(FUZZ) list); do \
 		mkdir -p fuzz/artifacts/$$target; \
 		FUZZ_TARGET=$$target $(GUIDED) -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=25 \

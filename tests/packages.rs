@@ -68,6 +68,14 @@ fn the_images_context_has_what_the_program_is_built_from() {
         kept.map(|it| it.trim_end_matches('/')).any(|it| path == it || path.starts_with(&format!("{it}/")))
     };
     assert!(ignore.starts_with("**\n"), "everything else stays out");
+    let manifest: toml::Table = text_of("Cargo.toml").parse().unwrap();
+    for member in manifest["workspace"]["members"].as_array().unwrap() {
+        let member = member.as_str().unwrap();
+        // Cargo reads the manifest of every member, whatever it builds, and looks for its programs.
+        for part in ["Cargo.toml", "src", "guided"] {
+            assert!(lets_in(&format!("{member}/{part}")), "{member}/{part}");
+        }
+    }
     for (file, included) in included() {
         assert!(lets_in(&included), "{file} includes {included}, which .dockerignore keeps out");
     }
