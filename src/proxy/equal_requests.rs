@@ -3,11 +3,12 @@
 
 use super::error::{ProxyError, repeated_too_often};
 use super::handler::AppState;
+use crate::config::EQUAL_REQUESTS_OF_A_STORM;
 use crate::conversation::identity::Hash;
 use crate::store::equal_requests::{Billed, RequestCount};
 use crate::telemetry::request_record::{On, REJECTED, RequestRecord, STORM};
 
-/// Under which the metrics of actions count storms.
+/// The label `policy` of storms in toolrein_actions_total.
 const POLICY: &str = "equal_requests";
 
 impl AppState {
@@ -22,7 +23,7 @@ impl AppState {
         record: &mut RequestRecord,
     ) -> Result<(), ProxyError> {
         let allowed = self.config.limits.equal_requests;
-        let counted = self.equal_requests.count(request, allowed, now_ms);
+        let counted = self.equal_requests.count(request, allowed, EQUAL_REQUESTS_OF_A_STORM, now_ms);
         // What a repeated request brings is not counted again; these are about the repetition itself.
         if counted.begins_storm {
             warn(&counted, record, counted.is_over && !self.is_observing());
