@@ -23,7 +23,7 @@ pub struct Telemetry {
 }
 
 impl Default for Telemetry {
-    /// As many callers as tools: three series each.
+    /// As many callers as tools: four series each.
     fn default() -> Self {
         Self {
             per_tool: false,

@@ -92,11 +92,10 @@ pub(crate) fn caller_of(
 static SECRET: [HeaderName; 2] = [COOKIE, PROXY_AUTHORIZATION];
 
 /// The caller with this name, as a header or a member of the body gives it; an empty one is that of all who give none.
-/// A name that is one of the request's credentials is not shown.
+/// A name that shows one of the request's credentials is not shown.
 pub(crate) fn caller_named(key: &HashKey, name: &[u8], all: &Credentials<'_>) -> RequestCaller {
     let name = name.trim_ascii();
-    let is_secret = all.iter().any(|credential| credential == name);
-    let shown = if is_secret { CallerName::Unshown } else { CallerName::new(name) };
+    let shown = if all.are_shown_by(name) { CallerName::Unshown } else { CallerName::new(name) };
     RequestCaller { hash: key.hash(Domain::Caller, &[name]), name: Some(shown) }
 }
 

@@ -9,6 +9,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::http::header::AUTHORIZATION;
 use hyper::http::uri::PathAndQuery;
 use hyper::http::{HeaderMap, HeaderName, Uri};
+use memchr::memmem::find;
 use std::borrow::Cow;
 
 /// Headers that carry a key: OpenAI's form, Azure's, Anthropic's, Google's, Azure API Management's, Kong's, LiteLLM's.
@@ -23,6 +24,8 @@ pub(super) static NAMES: [HeaderName; 7] = [
 ];
 /// Query parameters that carry one, besides those with the headers' names; `_` and `-` are equal.
 const PARAMETERS: [&str; 4] = ["key", "access-token", "token", "subscription-key"];
+/// The shortest credential that is searched for within other texts, in bytes: shorter ones are no secrets.
+const LEAST_SECRET: usize = 8;
 /// A scheme that servers remove wherever a key is, some of them more than once.
 const BEARER: &[u8] = b"bearer";
 const BASIC: &[u8] = b"basic";
@@ -70,6 +73,16 @@ impl<'a> Credentials<'a> {
             all.add(value.as_bytes(), *name == AUTHORIZATION);
         }
         all
+    }
+
+    /// Whether a `value` shows one of them: as a header would have it, with a scheme or without, or as a part of another text.
+    pub(crate) fn are_shown_by(&self, value: &[u8]) -> bool {
+        let mut read = Credentials(Vec::new());
+        read.add(value, true);
+        read.add(value, false);
+        let is_within =
+            |credential: &[u8]| credential.len() >= LEAST_SECRET && find(value, credential).is_some();
+        self.iter().any(|credential| is_within(credential) || read.iter().any(|one| one == credential))
     }
 
     /// Each of them once.

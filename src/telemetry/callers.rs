@@ -24,7 +24,7 @@ const NONE: &str = "none";
 pub enum CallerName {
     /// It names nobody.
     Nobody,
-    /// A name that cannot be shown whole: it is too long, or has characters that are invisible.
+    /// A name that cannot be shown: it is too long, has characters that are invisible, or equals a label of several callers.
     Unshown,
     Shown(Arc<str>),
 }
@@ -34,7 +34,7 @@ impl CallerName {
     pub fn new(name: &[u8]) -> Self {
         match std::str::from_utf8(name) {
             Ok("") => Self::Nobody,
-            Ok(name) if is_shown_whole(name, NAME_CHARS) => Self::Shown(name.into()),
+            Ok(name) if is_shown_whole(name, NAME_CHARS) && !is_special(name) => Self::Shown(name.into()),
             _ => Self::Unshown,
         }
     }
@@ -101,9 +101,16 @@ impl Callers {
         })
     }
 
-    /// Gives at most so many callers series of their own; existing series stay.
+    /// Gives at most so many callers series of their own. Existing series stay, unless it is none.
     pub(super) fn bound(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
+        if most == 0 {
+            self.seen.clear();
+            self.count.store(0, Ordering::Relaxed);
+            self.requests.reset();
+            self.tokens.reset();
+            self.cost.reset();
+        }
     }
 
     /// Counts one request whose caller is named.
@@ -190,6 +197,18 @@ mod tests {
     }
 
     #[test]
+    fn a_bound_of_none_forgets_the_callers_that_were_counted() {
+        let callers = callers(3);
+        callers.record(&record("ann"));
+        callers.bound(0);
+        callers.record(&record("ann"));
+        callers.bound(1);
+        callers.record(&record("bob"));
+        let requests = |label: &str| callers.requests.with_label_values(&[label]).get();
+        assert_eq!(["ann", "bob"].map(requests), [0, 1]);
+    }
+
+    #[test]
     fn without_a_bound_or_a_name_nothing_is_counted() {
         let (off, on) = (callers(0), callers(3));
         off.record(&record("ann"));
@@ -199,10 +218,22 @@ mod tests {
 
     #[test]
     fn no_two_names_become_one_label_but_that_of_all_others() {
-        let names = ["a b", "a_b", "A b", "J\u{f6}rg", "Jorg", "王伟", "\"} 1\n", "a\u{0}b", "a\u{200b}b"];
+        let names = [
+            "a b",
+            "a_b",
+            "A b",
+            "J\u{f6}rg",
+            "Jorg",
+            "王伟",
+            "\"} 1\n",
+            "a\u{0}b",
+            "a\u{200b}b",
+            NONE,
+            OTHER,
+        ];
         let labels = names.map(|name| CallerName::new(name.as_bytes()).label().to_owned());
         assert_eq!(labels[..6], names[..6]);
-        assert_eq!(labels[6..], [OTHER, OTHER, OTHER]);
+        assert_eq!(labels[6..], [OTHER; 5]);
         let long = "x".repeat(NAME_CHARS);
         assert_eq!(CallerName::new(long.as_bytes()).label(), long);
         assert_eq!(CallerName::new(format!("{long}x").as_bytes()), CallerName::Unshown);

@@ -94,11 +94,8 @@ impl Callers {
         let fits = is_known || is_special(label) || self.count < self.most;
         let label = if fits { label } else { OTHER };
         self.count += usize::from(fits && !is_known && !is_special(label));
-        let caller = self.by_label.entry(label.to_owned()).or_default();
-        if caller.caller.is_empty() {
-            label.clone_into(&mut caller.caller);
-        }
-        caller
+        let new = || CallerTotals { caller: label.to_owned(), ..CallerTotals::default() };
+        self.by_label.entry(label.to_owned()).or_insert_with(new)
     }
 }
 

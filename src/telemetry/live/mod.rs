@@ -80,7 +80,7 @@ impl Live {
         }
     }
 
-    /// Keeps so much from now on; what is too much is dropped.
+    /// Keeps so much from now on. What is too much is dropped, but for callers, which go only where none is kept.
     pub fn configure(&self, bounds: Bounds) {
         let mut state = self.state();
         state.conversations.bound(bounds.conversations, bounds.with_decisions);
