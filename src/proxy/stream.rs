@@ -47,7 +47,14 @@ pub(super) enum FromUpstream {
     /// Its body, and when its silence becomes too long.
     Reading(Incoming, Instant),
     /// The reply to a re-ask.
-    Asking(Pin<Box<dyn Future<Output = (Option<String>, ReaskReply)> + Send>>),
+    Asking(Pin<Box<dyn Future<Output = Reask> + Send>>),
+}
+
+/// A request in the middle of a stream that was answered, or could not be.
+pub(super) struct Reask {
+    /// The upstream's id of the request, if there is a reply that names it.
+    upstream_id: Option<String>,
+    reply: ReaskReply,
 }
 
 /// The reply to a re-ask.
@@ -228,10 +235,7 @@ impl Streaming {
                 self.step(step);
             }
             FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
-                Ok((id, reply)) => {
-                    self.driver.exchange.record().upstream_request_ids.extend(id);
-                    self.take_reask(reply);
-                }
+                Ok(reask) => self.take_reask(reask),
                 Err(_) => self.silence(),
             },
             FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
@@ -339,8 +343,9 @@ impl Streaming {
         self.driver.give(input);
     }
 
-    fn take_reask(&mut self, reply: ReaskReply) {
+    fn take_reask(&mut self, Reask { upstream_id, reply }: Reask) {
         self.driver.record.mark_idle();
+        self.driver.exchange.record().upstream_request_ids.extend(upstream_id);
         self.from = FromUpstream::Nothing;
         match reply {
             ReaskReply::Stream { body, decoder, ends_by_closing } => {
@@ -377,17 +382,19 @@ impl Streaming {
     }
 }
 
-/// Sends `request` in the middle of a stream, and reads a reply that is not a stream. Gives the upstream's id of the request
-/// too.
-async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> (Option<String>, ReaskReply) {
+/// Sends `request` in the middle of a stream, and reads a reply that is not a stream.
+async fn ask(app: Arc<AppState>, request: hyper::http::Request<UpBody>) -> Reask {
     match app.upstream.send(request).await {
-        Ok(response) => (upstream_id(response.headers()), take(&app, response).await),
-        Err(error) => (None, ReaskReply::Failed(error)),
+        Ok(response) => Reask {
+            upstream_id: upstream_id(response.headers()),
+            reply: read_reask_reply(&app, response).await,
+        },
+        Err(error) => Reask { upstream_id: None, reply: ReaskReply::Failed(error) },
     }
 }
 
-/// What a reply in the middle of a stream is: a stream, or whole.
-async fn take(app: &Arc<AppState>, response: Response<Incoming>) -> ReaskReply {
+/// The reply to a re-ask: a stream that is not read yet, or a whole one.
+async fn read_reask_reply(app: &Arc<AppState>, response: Response<Incoming>) -> ReaskReply {
     let is_events = response.status().is_success() && is_stream(response.headers());
     let decoder = coding::decoder(response.headers(), app.config.limits.reply_bytes);
     if let Ok(decoder) = decoder

@@ -308,9 +308,7 @@ impl Upstream {
                 BodyError::ClientCut | BodyError::UpstreamCut => ProxyError::ClientCut,
             }
         } else if let Some(cause) = find::<rustls::Error>(error) {
-            let is_unnamed =
-                matches!(cause, rustls::Error::InvalidCertificate(rustls::CertificateError::Other(_)));
-            let detail = if is_unnamed { AUTHORITY_AS_SERVER.to_owned() } else { detail };
+            let detail = if presents_authority(cause) { AUTHORITY_AS_SERVER.to_owned() } else { detail };
             ProxyError::UpstreamTls { host, detail, failure: tls_failure(cause) }
         } else if is_connect && self.base.is_https() && broke_off(error) {
             ProxyError::UpstreamTls { host, detail, failure: TlsFailure::BrokenOff }
@@ -394,8 +392,17 @@ fn copy(request: &Request<UpBody>) -> Option<Request<UpBody>> {
     Some(copy)
 }
 
-/// What rustls shows as a value of Rust's.
+/// What a person reads in place of rustls's `Other(OtherError(CaUsedAsEndEntity))`.
 const AUTHORITY_AS_SERVER: &str = "the upstream presents the certificate of an authority as its own";
+
+/// Whether a server presents an authority's certificate as its own: rustls has no name for it, webpki has.
+fn presents_authority(error: &rustls::Error) -> bool {
+    use rustls::{CertificateError, Error};
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(other)) => other.to_string() == "CaUsedAsEndEntity",
+        _ => false,
+    }
+}
 
 /// What a failed handshake means for people.
 fn tls_failure(error: &rustls::Error) -> TlsFailure {
@@ -408,7 +415,6 @@ fn tls_failure(error: &rustls::Error) -> TlsFailure {
             | CertificateError::NotValidYet
             | CertificateError::NotValidYetContext { .. },
         ) => TlsFailure::OutOfTime,
-        // Rustls has no name for a server that presents an authority's certificate as its own.
         rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_),
         ) => TlsFailure::Untrusted,
