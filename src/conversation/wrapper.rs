@@ -4,7 +4,7 @@
 
 mod embedded;
 
-pub use embedded::{EmbeddedCall, Others, embedded_calls, is_like_wrapper};
+pub use embedded::{EmbeddedCall, WrappedCallCount, embedded_calls, wrapped_call_count};
 
 use super::names::RestrictedNames;
 use serde_json::Value;
@@ -81,9 +81,9 @@ impl InnerCall {
     }
 
     /// Writes other arguments, JSON text, into those of its wrapper, as a string where they were one.
-    pub fn rewrite(&self, wrapper: &mut Value, arguments: &str) {
+    pub fn rewrite(&self, wrapper: &mut Value, arguments: &str) -> bool {
         if self.path.is_empty() {
-            return;
+            return false;
         }
         let member = self.arguments_member.unwrap_or(ARGUMENT_MEMBERS[0]);
         change(wrapper, &self.path, &|inner| {
@@ -94,6 +94,7 @@ impl InnerCall {
                 call[member] = value;
             }
         });
+        true
     }
 }
 

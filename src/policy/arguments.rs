@@ -14,7 +14,7 @@
 //! # Why
 //! Models get arguments wrong, and clients fail on them in ways that no model can correct. Schemas are sloppy too: of
 //! 3,922 calls known to be good, strict validation refuses 1.4%, the lenient form 0.1%. The lenient form finds 97% of the
-//! broken calls that it does not accept by design (`tests/arguments_eval.rs`). What cannot be judged passes: no schema,
+//! broken calls that it does not accept by design (`tests/eval/arguments.rs`). What cannot be judged passes: no schema,
 //! one that is too large or refers to another document, arguments that would take too long. The library `jsonschema`
 //! validates by JSON Schema 2020-12, with patterns whose time is linear in the text. Ours are the schema that it is given,
 //! the bound on its work, the lenient form and the messages.

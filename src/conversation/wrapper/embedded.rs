@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 const DEEPEST: usize = 12;
 /// Most calls that are found in the arguments of one.
 const MOST_FOUND: usize = 4_096;
+/// Most names, places and members with arguments of one object.
+const MOST_OF_OBJECT: usize = 8;
 /// The longest value that can name a tool, in bytes.
 const LONGEST_NAME: usize = 256;
 /// Words in the names of members that name a tool.
@@ -31,67 +33,83 @@ pub struct EmbeddedCall {
     pub arguments: Option<String>,
 }
 
-/// All objects in `arguments` that name a tool, also within strings that are JSON.
-pub fn embedded_calls(arguments: &Value) -> Vec<EmbeddedCall> {
+/// All objects in `arguments` that name a tool, also within strings that are JSON. `None` beyond a bound: what else is in
+/// them is not known.
+pub fn embedded_calls(arguments: &Value) -> Option<Vec<EmbeddedCall>> {
     let mut found = Vec::new();
-    gather(arguments, 0, &mut found);
-    found
+    gather(arguments, 0, &mut found).then_some(found)
 }
 
-/// Whether the tool `name` runs calls of others by its name: several of them, or any one.
-pub fn is_like_wrapper(name: &str) -> Option<Others> {
+/// How many calls of others the tool `name` runs by its name; `None`: it runs none.
+pub fn wrapped_call_count(name: &str) -> Option<WrappedCallCount> {
     let words = words_of(name);
     let has = |known: &[&str]| words.iter().any(|word| known.contains(&&**word));
     let calls = has(&VERBS) && has(&OTHERS);
-    (calls || has(&["invoke"])).then_some(Others::One).or_else(|| has(&SEVERAL).then_some(Others::Several))
+    (calls || has(&["invoke"]))
+        .then_some(WrappedCallCount::One)
+        .or_else(|| has(&SEVERAL).then_some(WrappedCallCount::Several))
 }
 
 /// How many calls of others a tool runs at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Others {
+pub enum WrappedCallCount {
     /// One, which may have no arguments.
     One,
     Several,
 }
 
-fn gather(value: &Value, depth: usize, found: &mut Vec<EmbeddedCall>) {
-    if depth > DEEPEST || found.len() >= MOST_FOUND {
-        return;
+/// `false` beyond a bound.
+fn gather(value: &Value, depth: usize, found: &mut Vec<EmbeddedCall>) -> bool {
+    let is_text = value.as_str().is_some_and(|text| json_in(text).is_none());
+    if depth > DEEPEST {
+        return is_text || !(value.is_object() || value.is_array() || value.is_string());
     }
     match value {
-        Value::Array(items) => items.iter().for_each(|item| gather(item, depth + 1, found)),
-        Value::String(text) => {
-            if let Some(inner) = json_in(text) {
-                gather(&inner, depth + 1, found);
-            }
-        }
+        Value::Array(items) => items.iter().all(|item| gather(item, depth + 1, found)),
+        Value::String(text) => json_in(text).is_none_or(|inner| gather(&inner, depth + 1, found)),
         Value::Object(members) => {
-            calls_of(members, found);
-            members.values().for_each(|member| gather(member, depth + 1, found));
+            calls_of(members, found) && members.values().all(|member| gather(member, depth + 1, found))
         }
-        _ => {}
+        _ => true,
     }
 }
 
-/// The calls that an object may be: one for each name in it.
-fn calls_of(members: &Map<String, Value>, found: &mut Vec<EmbeddedCall>) {
-    let texts = |words: &'static [&'static str]| {
-        let short = members.iter().filter_map(|(key, value)| Some((plain(key), value.as_str()?)));
-        short.filter(move |(key, text)| {
-            (1..=LONGEST_NAME).contains(&text.len()) && words.iter().any(|word| key.contains(word))
-        })
-    };
-    let mut names: Vec<String> = texts(&NAME_WORDS).map(|(_, name)| name.to_owned()).collect();
-    if names.is_empty() {
-        return;
+/// Adds the calls that an object may be: one for each name in it, and for each of its members with arguments. `false`
+/// beyond a bound.
+fn calls_of(members: &Map<String, Value>, found: &mut Vec<EmbeddedCall>) -> bool {
+    let has = |key: &str, words: &[&str]| words.iter().any(|word| key.contains(word));
+    let is_short = |text: &&str| (1..=LONGEST_NAME).contains(&text.len());
+    let (mut names, mut places, mut held) = (Vec::new(), Vec::new(), Vec::new());
+    for (key, value) in members {
+        let plain = plain(key);
+        if holds_arguments(&plain) {
+            held.extend(object_in(value).map(|arguments| arguments.to_string()));
+        }
+        // The name may be an object's own, with the arguments beside that object.
+        let inner = value.as_object().into_iter().flatten();
+        let inner = inner.filter(|(key, _)| has(&self::plain(key), &["name"])).map(|(_, name)| name);
+        let texts = std::iter::once(value).chain(inner).filter_map(Value::as_str).filter(is_short);
+        match (has(&plain, &NAME_WORDS), has(&plain, &PLACE_WORDS)) {
+            (true, _) => names.extend(texts.map(str::to_owned)),
+            (false, true) => places.extend(texts.map(str::to_owned)),
+            _ => {}
+        }
+        if names.len().max(places.len()).max(held.len()) > MOST_OF_OBJECT {
+            return false;
+        }
     }
-    let placed =
-        names.iter().flat_map(|name| texts(&PLACE_WORDS).map(move |(_, place)| format!("{place}.{name}")));
-    let placed: Vec<String> = placed.collect();
+    let placed: Vec<String> =
+        names.iter().flat_map(|name| places.iter().map(move |place| format!("{place}.{name}"))).collect();
     names.extend(placed);
-    let held = members.iter().filter(|(key, _)| holds_arguments(key)).find_map(|(_, value)| object_in(value));
-    let arguments = held.as_ref().map(Value::to_string);
-    found.extend(names.into_iter().map(|name| EmbeddedCall { name, arguments: arguments.clone() }));
+    for name in names {
+        let call =
+            |arguments: Option<&String>| EmbeddedCall { name: name.clone(), arguments: arguments.cloned() };
+        if held.is_empty() {
+            found.push(call(None));
+        }
+        found.extend(held.iter().map(|arguments| call(Some(arguments))));
+    }
+    found.len() <= MOST_FOUND
 }
 
 /// The arguments that a member holds: an object, also as JSON text, or none.
@@ -104,9 +122,9 @@ fn object_in(value: &Value) -> Option<Value> {
     }
 }
 
+/// Whether a member of this plain name holds arguments.
 fn holds_arguments(key: &str) -> bool {
-    let key = plain(key);
-    let key = ["tool", "function"].iter().find_map(|start| key.strip_prefix(start)).unwrap_or(&key);
+    let key = ["tool", "function"].iter().find_map(|start| key.strip_prefix(start)).unwrap_or(key);
     let key = ["json", "string"].iter().find_map(|end| key.strip_suffix(end)).unwrap_or(key);
     ARGUMENT_NAMES.contains(&key)
 }
@@ -149,11 +167,12 @@ mod tests {
             json!([{"requests": [{"recipient_name": "pay", "parameters": {"a": 1}}]}]),
             json!(r#"{"functionName": "pay", "argumentsJson": "{\"a\":1}"}"#),
         ] {
-            let found = embedded_calls(&arguments);
+            let found = embedded_calls(&arguments).unwrap();
             let call = found.iter().find(|call| call.name == "pay" && call.arguments.is_some());
             assert_eq!(call.unwrap().arguments.as_deref(), Some(r#"{"a":1}"#), "{arguments}");
         }
-        let placed = embedded_calls(&json!({"server_name": "shop", "tool_name": "pay", "arguments": {}}));
+        let placed =
+            embedded_calls(&json!({"server_name": "shop", "tool_name": "pay", "arguments": {}})).unwrap();
         assert!(placed.iter().any(|call| call.name == "shop.pay"), "{placed:?}");
     }
 
@@ -163,29 +182,58 @@ mod tests {
             json!({"q": "pay", "list": ["pay", {"label": "pay", "arguments": {"a": 1}}]}),
             json!({"text": "call pay with {\"name\":\"pay\",\"arguments\":{}}"}),
         ] {
-            assert_eq!(embedded_calls(&arguments), [], "{arguments}");
+            assert_eq!(embedded_calls(&arguments), Some(Vec::new()), "{arguments}");
         }
         for arguments in [json!({"name": "pay", "age": 3}), json!({"name": "pay", "input": "x"})] {
-            assert!(embedded_calls(&arguments).iter().all(|call| call.arguments.is_none()), "{arguments}");
+            assert!(
+                embedded_calls(&arguments).unwrap().iter().all(|call| call.arguments.is_none()),
+                "{arguments}"
+            );
         }
+    }
+
+    #[test]
+    fn each_member_with_arguments_counts_and_a_name_may_be_in_an_object_of_its_own() {
+        for (arguments, expected) in [
+            (json!({"tool": "pay", "input": {}, "arguments": {"a": 1}}), vec!["{}", r#"{"a":1}"#]),
+            (json!({"tool": {"name": "pay"}, "arguments": {"a": 1}}), vec![r#"{"a":1}"#]),
+        ] {
+            let found = embedded_calls(&arguments).unwrap().into_iter();
+            let of_pay = found.filter(|call| call.name == "pay").filter_map(|call| call.arguments);
+            assert_eq!(of_pay.collect::<Vec<_>>(), expected, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_a_bound_is_not_passed_over() {
+        let call = json!({"name": "look", "arguments": {}});
+        let many = |count: usize| json!({"calls": vec![call.clone(); count]});
+        assert_eq!(embedded_calls(&many(MOST_FOUND)).map(|found| found.len()), Some(MOST_FOUND));
+        assert_eq!(embedded_calls(&many(MOST_FOUND + 1)), None);
+        let deep = |depth: usize| (0..depth).fold(call.clone(), |inner, _| json!([inner]));
+        assert!(embedded_calls(&deep(DEEPEST - 1)).is_some());
+        assert_eq!(embedded_calls(&deep(DEEPEST + 1)), None);
+        let crowded: Map<String, Value> =
+            (0..=MOST_OF_OBJECT).map(|nth| (format!("name{nth}"), json!("pay"))).collect();
+        assert_eq!(embedded_calls(&Value::Object(crowded)), None);
     }
 
     #[test]
     fn names_of_tools_that_run_others_are_known_by_their_words() {
         for (name, others) in [
-            ("run_batch", Some(Others::Several)),
-            ("parallelTools", Some(Others::Several)),
-            ("COMPOSIO_MULTI_SEARCH", Some(Others::Several)),
-            ("COMPOSIO_MULTI_EXECUTE_TOOL", Some(Others::One)),
-            ("use_mcp_tool", Some(Others::One)),
-            ("mcp_call_tool", Some(Others::One)),
-            ("invoke-anything", Some(Others::One)),
-            ("callTool", Some(Others::One)),
+            ("run_batch", Some(WrappedCallCount::Several)),
+            ("parallelTools", Some(WrappedCallCount::Several)),
+            ("COMPOSIO_MULTI_SEARCH", Some(WrappedCallCount::Several)),
+            ("COMPOSIO_MULTI_EXECUTE_TOOL", Some(WrappedCallCount::One)),
+            ("use_mcp_tool", Some(WrappedCallCount::One)),
+            ("mcp_call_tool", Some(WrappedCallCount::One)),
+            ("invoke-anything", Some(WrappedCallCount::One)),
+            ("callTool", Some(WrappedCallCount::One)),
             ("create_user", None),
             ("run_shell", None),
             ("search", None),
         ] {
-            assert_eq!(is_like_wrapper(name), others, "{name}");
+            assert_eq!(wrapped_call_count(name), others, "{name}");
         }
     }
 }

@@ -50,7 +50,7 @@ impl CallJudge for Judging {
 
     fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
         let may_stand_for_others =
-            call.has_other_names() && call.other_names().iter().any(|name| wrapper::is_name(name));
+            call.has_other_names() && call.other_names().iter().any(|name| wrapper::may_hold_calls(name));
         // A call that may be held must be complete first, because it is held as a whole.
         !may_stand_for_others
             && !self.needs_arguments(choice, &call.name())

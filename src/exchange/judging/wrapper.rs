@@ -6,7 +6,8 @@
 use super::{Judged, Judging};
 use crate::conversation::assembled::Assembled;
 use crate::conversation::wrapper::{
-    EmbeddedCall, InnerCall, Others, WrapperKind, embedded_calls, inner_calls, is_like_wrapper, wrapper_kind,
+    EmbeddedCall, InnerCall, WrappedCallCount, WrapperKind, embedded_calls, inner_calls, wrapped_call_count,
+    wrapper_kind,
 };
 use crate::plan::decision::Decision;
 use crate::plan::{Reason, ReasonKind};
@@ -33,7 +34,7 @@ pub(super) fn is_name(name: &str) -> bool {
 
 /// Whether the arguments of a call of `name` may hold calls.
 pub(super) fn may_hold_calls(name: &str) -> bool {
-    is_name(name) || is_like_wrapper(name).is_some()
+    is_name(name) || wrapped_call_count(name).is_some()
 }
 
 /// Whether clients expand calls of `name` although no request declares such a tool.
@@ -84,10 +85,12 @@ impl Judging {
         if !self.judge.restricts_calls() || by_name.as_ref().is_some_and(|known| known.calls.is_empty()) {
             return by_name;
         }
-        let within = self.restricted_within((choice, now_ms), call, arguments);
+        let unwritten = |calls| Wrapped { name: call.name(), arguments: Value::Null, calls };
+        let Some(within) = self.restricted_within((choice, now_ms), call, arguments, is_whole) else {
+            return Some(unwritten(Vec::new()));
+        };
         let Some(mut wrapped) = by_name else {
-            let (name, arguments) = (call.name(), Value::Null);
-            return (!within.is_empty()).then_some(Wrapped { name, arguments, calls: within });
+            return (!within.is_empty()).then(|| unwritten(within));
         };
         let value = |text: &str| serde_json::from_str::<Value>(text).ok();
         let is_same = |one: &InnerCall, other: &InnerCall| {
@@ -99,30 +102,35 @@ impl Judging {
         Some(wrapped)
     }
 
-    /// The calls in the arguments of `call` that a rule restricts, where the tool runs calls of others by its name. A plan, a
-    /// file or a ticket that another tool writes may describe calls, and nobody runs them.
+    /// The calls in the arguments of `call` that a rule restricts, where the tool runs calls of others by one of its names. A
+    /// plan, a file or a ticket that another tool writes may describe calls, and nobody runs them. `None`: the arguments
+    /// cannot be read, or clients differ in what they read.
     fn restricted_within(
         &mut self,
         (choice, now_ms): (u32, u64),
         call: &Assembled,
         arguments: &str,
-    ) -> Vec<InnerCall> {
-        let outer = call.name();
-        if self.judge.owns(&outer) {
-            return Vec::new();
+        is_whole: bool,
+    ) -> Option<Vec<InnerCall>> {
+        let names = std::iter::once(call.name()).chain(call.other_names());
+        let counts = names.filter(|name| !self.judge.owns(name)).filter_map(|name| wrapped_call_count(&name));
+        let counts: Vec<WrappedCallCount> = counts.collect();
+        if counts.is_empty() {
+            return Some(Vec::new());
         }
-        let Some(others) = is_like_wrapper(&outer) else { return Vec::new() };
-        let Ok(read) = serde_json::from_str::<Value>(arguments) else { return Vec::new() };
+        let found = read(arguments).and_then(|read| embedded_calls(&read));
+        // Arguments that are still coming are looked at once more when they are whole.
+        let Some(found) = found else { return (!is_whole).then(Vec::new) };
         let mut restricted: Vec<InnerCall> = Vec::new();
-        for EmbeddedCall { name, arguments } in embedded_calls(&read) {
-            let may_run = others == Others::One || arguments.is_some();
+        for EmbeddedCall { name, arguments } in found {
+            let may_run = arguments.is_some() || counts.contains(&WrappedCallCount::One);
             let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
             if may_run && !self.judge.restrictions(choice, &name, &arguments, now_ms).is_empty() {
                 restricted.push(InnerCall::alone(name, arguments));
             }
         }
         restricted.truncate(MOST_CALLS);
-        restricted
+        Some(restricted)
     }
 
     /// The inner calls of `call`, if it is a wrapper call under one of the names that a client may read. Of a batch tool,
@@ -256,8 +264,7 @@ fn rewrite(arguments: &mut Value, calls: &[InnerCall], rulings: &[Ruling]) -> bo
     let mut is_changed = false;
     for (call, ruling) in calls.iter().zip(rulings) {
         if let Some((_, text)) = &ruling.rewritten {
-            call.rewrite(arguments, text);
-            is_changed = true;
+            is_changed |= call.rewrite(arguments, text);
         }
     }
     is_changed
