@@ -152,7 +152,10 @@ impl Running {
             preface: self.preface(core),
             friendly: core.is_friendly(),
             output_limit: core.request.output_limit,
-            narrows_choice: !(core.plan.hidden.is_empty() || self.variant.undeclares_hidden),
+            narrows_choice: !core.plan.hidden.is_empty()
+                && !self.variant.undeclares_hidden
+                && !self.is_reask()
+                && self.added(core).choice,
         }
     }
 

@@ -243,7 +243,7 @@ impl Running {
     }
 
     /// What toolrein wrote into the request that was refused, beside its messages.
-    fn added(&self, core: &Core) -> Added {
+    pub(super) fn added(&self, core: &Core) -> Added {
         let Core { dialect, body, request, plan, .. } = core;
         let source = Source { body, request, plan, restored: &self.restored };
         let sent = dialect.write(&source, &self.variant).join();

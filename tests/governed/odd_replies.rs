@@ -248,6 +248,27 @@ fn a_call_whose_events_have_other_signs_than_its_item_passes_as_it_came_if_its_t
 }
 
 #[test]
+fn arguments_of_a_tool_that_the_server_runs_pass_beside_an_open_call_and_without_one() {
+    let kind = |end: &str| format!("response.mcp_call_arguments.{end}");
+    let of_server = [
+        json!({"type": kind("delta"), "item_id": "mcp_1", "output_index": 1, "delta": "{\"q\":"}),
+        json!({"type": kind("delta"), "item_id": "mcp_1", "output_index": 1, "delta": "1}"}),
+        json!({"type": kind("done"), "item_id": "mcp_1", "output_index": 1, "arguments": "{\"q\":1}"}),
+    ];
+    let calls = Output::calls(0, &[("c9", "f", SECRET)]).events(&talk(true));
+    let text = Output::text(0, "Hi.").events(&talk(true));
+    for events in [calls, text] {
+        // After the item's beginning, before its end.
+        let events = [&events[..3], &of_server, &events[3..]].concat();
+        let sent: String = events.iter().map(event).collect();
+        for settings in [FORBIDS_G, GENEROUS] {
+            let (got, _) = responses_with(settings, &Reply::stream([sent.as_str()]), &talk(true));
+            assert_eq!(got, sent, "{settings}");
+        }
+    }
+}
+
+#[test]
 fn an_item_of_no_known_type_that_has_a_name_and_arguments_is_a_call() {
     let call = |name: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "c1", "name": name, "arguments": SECRET, "status": "completed"});
     let changes: [Change; 4] = [

@@ -236,6 +236,8 @@ impl Response {
         while items.element()? {
             response.items.push(parse_item(&mut items)?);
         }
+        // The tools of its request are not at hand, so a shell may be the client's.
+        response.items.iter_mut().for_each(|item| item.settle(false));
         response.is_ambiguous |= response.items.iter().any(|item| item.odd || item.call.ambiguous);
         Ok(response)
     }

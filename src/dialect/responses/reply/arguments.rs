@@ -45,6 +45,15 @@ impl<J: CallJudge> ReplyJudge<J> {
         let is_carried = at.is_some_and(|at| self.items[at].kind == ItemKind::Carried);
         let is_of_call = event.is_of_call(&data);
         let is_hosted = is_carried && (!is_of_call || event.type_of(&data).contains("shell_call_command"));
+        if at.is_none() && event.is_of_hosted_call(&data) {
+            // OGX sends these before the item of a tool that it runs, and for calls that are none of the client's. A client
+            // that takes them for its own call must not see them beside one that it does not see.
+            if self.hides_call() && !self.judging.observes() {
+                self.note(Unjudged::Ambiguous);
+                return self.drop_event();
+            }
+            return self.enqueue_of(raw, event, data, None, out);
+        }
         if event.is_of_arguments(&data) && !is_hosted {
             let is_owned = at.is_some_and(|at| self.items[at].call.is_some());
             let open = if is_owned || is_carried { None } else { self.only_open_call() };
@@ -88,6 +97,12 @@ impl<J: CallJudge> ReplyJudge<J> {
             item.end_arguments(&event.arguments.text(data));
         }
         Effect::Adds
+    }
+
+    /// Whether the client does not see a call that was decided on.
+    fn hides_call(&self) -> bool {
+        let decided = |item: &OutItem| item.call.as_ref().is_some_and(|call| call.decision.is_some());
+        self.items.iter().any(|item| decided(item) && !item.is_shown())
     }
 
     /// Leaves out the pieces that no call claimed, once the reply has ended, where the client does not see a call that they

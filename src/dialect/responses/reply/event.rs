@@ -199,6 +199,13 @@ impl Event {
         kind.contains("_call") && names.iter().any(|name| kind.contains(name))
     }
 
+    /// Whether it carries arguments of a call that the provider runs, by its type, and names no tool.
+    pub fn is_of_hosted_call(&self, data: &[u8]) -> bool {
+        self.is_of_arguments(data)
+            && !self.is_of_call(data)
+            && self.tool.is_none_or(|tool| tool.span.is_empty())
+    }
+
     /// Whether it carries arguments of a call, be it one that the provider runs: `response.mcp_call_arguments.done`.
     pub fn is_of_arguments(&self, data: &[u8]) -> bool {
         let kind = self.type_of(data);
