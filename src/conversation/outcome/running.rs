@@ -19,7 +19,7 @@ const END_LINES: usize = 3;
 const DEPTH: usize = 5;
 
 /// Members that hold a state, as parts of their names without separators.
-const STATES: [&str; 18] = [
+const STATES: [&str; 20] = [
     "status",
     "state",
     "phase",
@@ -27,11 +27,13 @@ const STATES: [&str; 18] = [
     "progress",
     "estado",
     "etat",
+    "état",
     "stato",
     "zustand",
     "durum",
     "statut",
     "situacao",
+    "situação",
     "状态",
     "狀態",
     "状態",
@@ -41,6 +43,8 @@ const STATES: [&str; 18] = [
 ];
 /// Members without a value until a process has ended.
 const EXITS: [&str; 3] = ["exitcode", "returncode", "exitstatus"];
+/// Members that are true once a process was ended from outside.
+const ENDED: [&str; 2] = ["timedout", "killed"];
 /// Members that say when to ask again, or how long it takes.
 const WAITS: [&str; 16] = [
     "retryafter",
@@ -217,18 +221,34 @@ fn of_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobSta
 fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
     let name: String =
         key.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    let holds = |names: &[&str]| names.iter().any(|part| name.contains(part));
-    let is = |names: &[&str]| names.contains(&name.as_str());
+    let of_flag = if listed { JobState::Unknown } else { of_flag(&name, value) };
+    if of_flag == JobState::Unknown { of_named_state(&name, value) } else { of_flag }
+}
+
+/// The state that a flag, an exit code, a signal or a sentence says.
+fn of_flag(name: &str, value: &Value) -> JobState {
+    let is = |names: &[&str]| names.contains(&name);
     match value {
-        Value::Bool(true) if !listed && is(&AT_END) => JobState::Over,
-        Value::Bool(false) if !listed && is(&AT_END) => JobState::Running,
-        Value::Bool(true) if !listed && is(&UNTIL_END) => JobState::Running,
-        Value::Null if !listed && is(&EXITS) => JobState::Running,
+        Value::Bool(true) if is(&AT_END) || is(&ENDED) => JobState::Over,
+        Value::Bool(false) if is(&AT_END) => JobState::Running,
+        Value::Bool(true) if is(&UNTIL_END) => JobState::Running,
+        Value::Null if is(&EXITS) => JobState::Running,
+        // A process that a signal ended has no exit code.
+        Value::String(signal) if name == "signal" && !signal.is_empty() => JobState::Over,
+        Value::String(text) if is(&SENTENCES) && says_text(text) => JobState::Running,
+        _ => JobState::Unknown,
+    }
+}
+
+/// The state that a member such as `status`, `progress` or `retry_after` names.
+fn of_named_state(name: &str, value: &Value) -> JobState {
+    let holds = |names: &[&str]| names.iter().any(|part| name.contains(part));
+    match value {
         Value::Number(_) | Value::String(_) if holds(&WAITS) || name == "eta" || name == "etaseconds" => {
             let is_left = amount(value).is_some_and(|amount| amount > 0.0);
             if is_left { JobState::Running } else { JobState::Unknown }
         }
-        Value::Number(_) | Value::String(_) if name.contains("progress") || is_share_done(&name) => {
+        Value::Number(_) | Value::String(_) if name.contains("progress") || is_share_done(name) => {
             of_progress(value)
         }
         // HTTP's "accepted" and "processing".
@@ -239,7 +259,6 @@ fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
             JobState::Unknown if says_so_elsewhere(state) => JobState::Running,
             state => state,
         },
-        Value::String(text) if !listed && is(&SENTENCES) && says_text(text) => JobState::Running,
         _ => JobState::Unknown,
     }
 }

@@ -9,6 +9,8 @@ const LEAST: u64 = 256;
 /// Words before or after the number of a limit.
 const LIMIT: &str = "max|maximum|limit|limited|window|capacity|allowed|allows|accepts|supports|only|available|most|\
     threshold|ceiling|cap|ctx";
+/// Words before a number that is no length: `Error code: 400`.
+const CODES: [&str; 5] = ["code", "status", "error", "http", "statuscode"];
 /// Most words between such a word and the number.
 const MOST_BETWEEN: usize = 4;
 /// Words of what the model is to write.
@@ -36,11 +38,11 @@ fn lengths_of(text: &str) -> NamedLengths {
     let simple = SimpleText::new(text);
     let words: Vec<&str> = simple.words().collect();
     let number = |word: &str| SimpleText::new(word).numbers().next().filter(|number| *number >= LEAST);
-    let numbers: Vec<(usize, u64)> =
-        words.iter().enumerate().filter_map(|(at, word)| Some((at, number(word)?))).collect();
+    let before = |at: usize| at.checked_sub(1).map_or("", |before| words[before]);
+    let lengths = words.iter().enumerate().filter(|(at, _)| !CODES.contains(&before(*at)));
+    let numbers: Vec<(usize, u64)> = lengths.filter_map(|(at, word)| Some((at, number(word)?))).collect();
     let longest = numbers.iter().map(|(_, number)| *number).max();
     let is_limit = |word: &str| LIMIT.split('|').any(|limit| limit == word);
-    let before = |at: usize| at.checked_sub(1).map_or("", |before| words[before]);
     let is_named = |(at, found): &&(usize, u64)| {
         let from = words[..*at].iter().rposition(|word| number(word).is_some()).map_or(0, |other| other + 1);
         let near = &words[from.max(at.saturating_sub(MOST_BETWEEN))..*at];
@@ -48,7 +50,14 @@ fn lengths_of(text: &str) -> NamedLengths {
         let is_sent = numbers.len() > 1 && Some(*found) == longest;
         before(*at) != "by" && !is_sent && near.iter().any(|word| is_limit(word))
     };
-    let compared = numbers.iter().find(|(at, _)| matches!(before(*at), "<" | ">"));
+    let is_compared = |(at, _): &&(usize, u64)| {
+        let is_less = |sign: usize| words.get(sign) == Some(&"<");
+        // "4096 < 5120": the limit is before the sign; "must be < 4096", "5120 > 4096": after it.
+        let is_before = is_less(at + 1) && words.get(at + 2).is_some_and(|word| number(word).is_some());
+        let has_before = at.checked_sub(2).is_some_and(|before| number(words[before]).is_some());
+        is_before || before(*at) == ">" || (before(*at) == "<" && !has_before)
+    };
+    let compared = numbers.iter().find(is_compared);
     let shortest = || numbers.iter().filter(|_| numbers.len() > 1).min_by_key(|(_, number)| *number);
     let limit =
         compared.or_else(|| numbers.iter().find(is_named)).or_else(shortest).map(|(_, number)| *number);
@@ -63,7 +72,7 @@ mod tests {
     /// A refusal, the limit that it names, and the length that it names.
     type Named = (&'static str, Option<u64>, Option<u64>);
 
-    const REFUSALS: [Named; 18] = [
+    const REFUSALS: [Named; 20] = [
         (
             "This model's maximum context length is 8192 tokens. However, your messages resulted in 12577 tokens.",
             Some(8_192),
@@ -124,6 +133,8 @@ mod tests {
         ),
         ("Your request exceeded model token limit: 131072 (requested: 140310)", Some(131_072), Some(140_310)),
         ("the prompt exceeds the limit of 128000. Try using a shorter prompt", Some(128_000), None),
+        ("Error code: 400 - the prompt exceeds the limit of 128000", Some(128_000), None),
+        ("context 4096 < 5120 requested", Some(4_096), Some(5_120)),
         ("Input is too long for requested model.", None, None),
         ("context_length_exceeded", None, None),
     ];
