@@ -173,7 +173,12 @@ pub(super) fn is_foreign_phone(text: &str) -> bool {
 pub(super) fn is_dialled_phone(text: &str) -> bool {
     let groups = || text.split([' ', '/', '-', '.']).map(str::len);
     let is_dump = groups().all(|length| length == 4) || groups().all(|length| length == 2);
-    !is_dump && text.strip_prefix("00").is_some_and(|number| is_foreign_phone(&format!("+{number}")))
+    // A padded number of a row, with a date or an amount after it.
+    let national = text.split_once([' ', '/']).map_or("", |(_, rest)| rest);
+    let is_row = text.contains('.') || is_date(national);
+    !is_dump
+        && !is_row
+        && text.strip_prefix("00").is_some_and(|number| is_foreign_phone(&format!("+{number}")))
 }
 
 /// Whether `text` could be a phone number, where words before it say that it is one.
@@ -312,6 +317,8 @@ mod tests {
         for (text, is) in [
             ("0049 170 1234567", true),
             ("0033 1 23 45 67 89", true),
+            ("0045 2024-01-31", false),
+            ("0045 12.50 1999.00", false),
             ("0020 3031 3233 3435", false),
             ("0080 170 1234567", false),
         ] {

@@ -1,11 +1,11 @@
 //! The detector of values that the model must not read: all rules over each layer of a decoded text, in time linear in its
 //! length. What is found is a list of ranges; what becomes of them is not decided here.
 
-use super::lines::of_lines;
-use super::markup::of_markup;
-use super::members::of_members;
-use super::named::{named, of_commands};
-use super::phrases::{of_cookies, of_phrases};
+use super::lines::find_in_lines;
+use super::markup::find_in_markup;
+use super::members::find_in_members;
+use super::named::{may_name_secret, named, of_commands};
+use super::phrases::{find_after_phrases, find_cookies};
 use super::rules::{Kind, RULES, Rule};
 use crate::plan::placeholders::{Occurrence, merged};
 use crate::wire::decoded::Decoded;
@@ -90,7 +90,7 @@ impl Detector {
                 }
             }
             if layer == 0 && self.kinds.contains(&Kind::Secret) {
-                found.extend(of_members(text));
+                found.extend(find_in_members(text));
             }
             found.append(&mut all);
             all = merged(found, What::of_both);
@@ -111,10 +111,13 @@ impl Detector {
             self.add(private_keys(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(named(text), What::Kind(Kind::Secret), text, &mut found);
             self.add(of_commands(text), What::Kind(Kind::Secret), text, &mut found);
-            self.add(of_phrases(text), What::Kind(Kind::Secret), text, &mut found);
-            self.add(of_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
-            self.add(of_markup(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
-            self.add(of_lines(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            self.add(find_after_phrases(text), What::Kind(Kind::Secret), text, &mut found);
+            self.add(find_cookies(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            // Markup and lines are read for what a name in them calls a secret.
+            if may_name_secret(text) {
+                self.add(find_in_markup(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+                self.add(find_in_lines(text).into_iter(), What::Kind(Kind::Secret), text, &mut found);
+            }
         }
         for rule in RULES.iter().filter(|rule| self.kinds.contains(&rule.kind)) {
             let may_occur = match rule.needs {
@@ -436,9 +439,15 @@ mod tests {
 
     #[test]
     fn lines_and_headers_of_secrets_take_time_linear_in_the_text() {
-        for piece in
-            ["password:\n  a: password=x1\n", "authorization: x1", "- name: password\n  value: x1=\n"]
-        {
+        for piece in [
+            "password:\n  a: password=x1\n",
+            "authorization: x1",
+            "- name: password\n  value: x1=\n",
+            "authorization:aB3dE5gH7/",
+            "passwort:aB3dE5gH7/",
+            "<password><a>aB3dE5gH7</a>",
+            "user,password\nanna,aB3dE5gH7\n",
+        ] {
             crate::plan::work::assert_linear(300, |size| {
                 let _ = all().find(&Decoded::new(&piece.repeat(size)));
             });

@@ -1,7 +1,11 @@
 //! Secrets by the lines that they are in: a line of YAML whose key is on a line above or beside it, and a cell of a table
 //! whose column's heading names a secret. In time linear in the text.
 
-use super::named::{describes_value, holds_secret, holds_value, is_named_value, is_secret_name, value_at};
+use super::named::{
+    describes_value, find_secret_in, holds_secret, holds_value, is_name_of_secrets, is_named_value,
+    is_secret_name, value_at,
+};
+use crate::plan::work::step;
 use std::ops::Range;
 
 /// A longer line heads no table, in bytes.
@@ -55,7 +59,7 @@ struct Entry<'t> {
 }
 
 /// The secrets, in order.
-pub(super) fn of_lines(text: &str) -> Vec<Range<usize>> {
+pub(super) fn find_in_lines(text: &str) -> Vec<Range<usize>> {
     let mut reader = Reader::default();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
@@ -69,6 +73,7 @@ pub(super) fn of_lines(text: &str) -> Vec<Range<usize>> {
 impl<'t> Reader<'t> {
     /// Reads the `line` of `text` that begins at `start`.
     fn read(&mut self, text: &'t str, start: usize, line: &'t str) {
+        step();
         if line.is_empty() {
             self.table = None;
             return;
@@ -93,7 +98,7 @@ impl<'t> Reader<'t> {
             return false;
         }
         if block.is_text {
-            self.found.extend(judged(text, start + indent..start + line.len()));
+            self.found.extend(find_secret_in(text, start + indent..start + line.len()));
             return true;
         }
         let value = match entry {
@@ -114,7 +119,7 @@ impl<'t> Reader<'t> {
         let at = start + entry.value + properties;
         if is_secret_name(entry.key) {
             let is_text = is_text_marker(value);
-            if is_text || value.is_empty() {
+            if (is_text || value.is_empty()) && is_name_of_secrets(entry.key) {
                 self.block = Some(Block { indent: entry.column, is_text });
             } else if properties > 0 {
                 self.found.extend(value_at(text, at, ""));
@@ -156,8 +161,11 @@ impl<'t> Reader<'t> {
             return;
         }
         for column in &table.columns {
+            let written = &line[cells[*column].clone()];
             let cell = trimmed(line, cells[*column].clone());
-            if holds_secret(&line[cell.clone()]) {
+            // A sentence that a comma divides is no row.
+            let is_value = !line[cell.clone()].contains(' ') || written.trim_start().starts_with('"');
+            if is_value && holds_secret(&line[cell.clone()]) {
                 self.found.push(start + cell.start..start + cell.end);
             }
         }
@@ -166,11 +174,6 @@ impl<'t> Reader<'t> {
 
 fn indent(line: &str) -> usize {
     line.len() - line.trim_start_matches(' ').len()
-}
-
-/// The range of a text, if it is a secret.
-fn judged(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    holds_secret(&text[range.clone()]).then_some(range)
 }
 
 /// Whether a line says by its value what the line beside it holds.
@@ -239,8 +242,11 @@ fn heading(line: &str) -> Option<Table> {
         let is_edge = |at: usize| separator == '|' && (at == 0 || at == last);
         let is_heading =
             names.iter().enumerate().all(|(at, name)| is_cell_name(name) || name.is_empty() && is_edge(at));
+        if !is_heading {
+            return None;
+        }
         let is_secret = |at: &usize| is_secret_name(&names[*at].replace(' ', "_"));
-        let columns: Vec<usize> = (0..names.len()).filter(|_| is_heading).filter(is_secret).collect();
+        let columns: Vec<usize> = (0..names.len()).filter(is_secret).collect();
         (!columns.is_empty()).then_some(Table { separator, cells: names.len(), columns })
     })
 }
@@ -297,7 +303,7 @@ mod tests {
             "\"user\";\"api key\"\n\"a;b\";\"@\"",
         ] {
             let text = written.replace('@', S);
-            let found: Vec<&str> = of_lines(&text).into_iter().map(|range| &text[range]).collect();
+            let found: Vec<&str> = find_in_lines(&text).into_iter().map(|range| &text[range]).collect();
             assert_eq!(found, [S], "{text}");
         }
     }
@@ -313,9 +319,12 @@ mod tests {
             "user,password\nanna,none\n\nbob,@\n",
             "token:\n  type: @\n  created: 2026-11-28T16:50:03Z\n",
             "def login(user, password):\n    return a1, @",
+            "Give user, password\nThanks, and see commit @ too",
+            "tokens:\n  - id: @\n",
+            "token:\n  TOKEN_URL: @\n  file: ./secrets/@\n",
         ] {
             let text = written.replace('@', S);
-            assert!(of_lines(&text).is_empty(), "{text}");
+            assert!(find_in_lines(&text).is_empty(), "{text}");
         }
     }
 }

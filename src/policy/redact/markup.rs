@@ -1,7 +1,8 @@
 //! Secrets in markup: the text of an element that a name calls a secret, its own, that of an element around it, or that of
 //! the one before it; and the attribute of an element whose other attribute names a secret. In time linear in the text.
 
-use super::named::{holds_secret, holds_value, is_named_value, is_secret_name};
+use super::named::{find_secret_in, holds_value, is_secret_name};
+use crate::plan::work::step;
 use std::ops::Range;
 
 /// Most bytes of a tag.
@@ -47,7 +48,7 @@ struct Reader<'t> {
 }
 
 /// The secrets, in order.
-pub(super) fn of_markup(text: &str) -> Vec<Range<usize>> {
+pub(super) fn find_in_markup(text: &str) -> Vec<Range<usize>> {
     let mut reader = Reader::default();
     let mut at = 0;
     while let Some(next) = memchr::memchr(b'<', &text.as_bytes()[at..]) {
@@ -88,11 +89,12 @@ impl<'t> Reader<'t> {
     }
 
     fn open(&mut self, text: &'t str, tag: &Tag<'t>) {
-        let (names, value) = read_attributes(text, tag);
-        if let Some(value) = value.filter(|_| names) {
-            self.found.extend(secret(text, value));
+        step();
+        let Attributes { calls_content, names_value, value } = read_attributes(text, tag);
+        if let Some(value) = value.filter(|_| names_value) {
+            self.found.extend(find_secret_in(text, value));
         } else if !tag.is_empty {
-            let is_secret = names || self.is_named || is_secret_name(local(tag.name));
+            let is_secret = calls_content || self.is_named || is_secret_name(local(tag.name));
             if (is_secret || !self.open.is_empty()) && self.open.len() < MOST_OPEN {
                 self.open.push(Open { name: tag.name, is_secret, pending: self.pending.len() });
             }
@@ -116,17 +118,11 @@ impl<'t> Reader<'t> {
         let Some(length) = length else { return start };
         let content = text[start..start + length].trim_end();
         if !self.open.is_empty() {
-            self.pending.extend(secret(text, start..start + content.len()));
+            self.pending.extend(find_secret_in(text, start..start + content.len()));
         }
         self.is_named = matches!(local(tag.name), "key" | "name" | "Key" | "Name") && is_secret_name(content);
         start + length
     }
-}
-
-/// The range of a text, if it is a secret.
-fn secret(text: &str, range: Range<usize>) -> Option<Range<usize>> {
-    let value = &text[range.clone()];
-    (holds_secret(value) && is_named_value(value)).then_some(range)
 }
 
 /// A name without its prefix.
@@ -152,20 +148,33 @@ fn tag_at(text: &str, start: usize) -> Option<Tag<'_>> {
     is_tag.then(|| Tag { range: start..attributes.end + 1, is_end, is_empty, name, attributes })
 }
 
-/// Whether an attribute of a tag names a secret, and where the value of one that holds it is.
-fn read_attributes(text: &str, tag: &Tag<'_>) -> (bool, Option<Range<usize>>) {
-    const NAMES: [&str; 6] = ["name", "key", "id", "type", "field", "property"];
-    let (mut names_secret, mut value) = (false, None);
+/// What the attributes of a tag say of secrets.
+#[derive(Default)]
+struct Attributes {
+    /// One of them calls the content of the element a secret.
+    calls_content: bool,
+    /// One of them calls the value of another attribute a secret.
+    names_value: bool,
+    /// Where that value is.
+    value: Option<Range<usize>>,
+}
+
+fn read_attributes(text: &str, tag: &Tag<'_>) -> Attributes {
+    const OF_CONTENT: [&str; 4] = ["name", "key", "field", "property"];
+    // Anchors and fields have these, and what they contain is text about the secret.
+    const OF_VALUE: [&str; 2] = ["id", "type"];
+    let mut read = Attributes::default();
     let mut at = tag.attributes.start;
     while let Some((name, range)) = next_attribute(text, &mut at, tag.attributes.end) {
-        let written = &text[range.clone()];
-        names_secret |= NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
-            && is_secret_name(written.trim_end_matches(']'));
+        let names_secret = is_secret_name(text[range.clone()].trim_end_matches(']'));
+        let is_one_of = |names: &[&str]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
+        read.calls_content |= names_secret && is_one_of(&OF_CONTENT);
+        read.names_value |= names_secret && (is_one_of(&OF_CONTENT) || is_one_of(&OF_VALUE));
         if holds_value(name) {
-            value = Some(range);
+            read.value = Some(range);
         }
     }
-    (names_secret, value)
+    read
 }
 
 /// The next attribute with a value from `at` on.
@@ -208,7 +217,7 @@ mod tests {
             "<input name=\"user[password]\" value=\"@ with words\">",
         ] {
             let text = markup.replace('@', S);
-            let found: Vec<&str> = of_markup(&text).into_iter().map(|range| &text[range]).collect();
+            let found: Vec<&str> = find_in_markup(&text).into_iter().map(|range| &text[range]).collect();
             assert_eq!(found.len(), 1, "{text}: {found:?}");
             assert!(found[0].starts_with(S) && !found[0].contains(['<', '\n', '"']), "{text}: {found:?}");
         }
@@ -225,8 +234,10 @@ mod tests {
             "let all: Vec<Token> = read(Xq7Zp2Lm9Rt4Vw8K);\nlet x: Option<u8> = None;",
             "<label for=\"password\">Password</label><input id=\"aB3dE5gH7jK9\" value=\"anna\">",
             "<key>Name</key><string>Xq7Zp2Lm9Rt4Vw8K</string>",
+            "<section id=\"access-token\"><p>Read Xq7Zp2Lm9Rt4Vw8K first.</p></section>",
+            "<password><file>./secrets/Xq7Zp2Lm9Rt4Vw8K</file></password>",
         ] {
-            assert!(of_markup(text).is_empty(), "{text}");
+            assert!(find_in_markup(text).is_empty(), "{text}");
         }
     }
 }

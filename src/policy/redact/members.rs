@@ -3,25 +3,27 @@
 
 use super::detect::{Found, What};
 use super::named::{
-    describes_value, holds_secret, holds_value, is_header, is_name_of_more, is_named_value, is_secret_name,
-    value_of_argument,
+    describes_value, holds_secret, holds_value, is_header, is_name_of_secrets, is_named_value,
+    is_secret_name, value_of_argument,
 };
 use super::rules::Kind;
 use crate::wire::decoded::{Decoded, Group, JsonString};
 
-/// What is known of a list or an object.
+/// What the names in and around a list or an object say of its strings.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct Secrecy {
     /// The name of a member around it, or its own, calls all of it a secret.
     is_secret: bool,
     /// One of its strings names a secret, whose value is another one.
     names_secret: bool,
+    /// That string is the name of a header.
+    names_header: bool,
 }
 
 /// The strings of documents that are secrets by their place, and the arguments of commands that are.
-pub(super) fn of_members<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Found> + 'a {
+pub(super) fn find_in_members<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Found> + 'a {
     let (first, strings) = (text.layer(0), text.strings());
-    let known = known_groups(text);
+    let known = secrecy_of_groups(text);
     let secret = strings.iter().enumerate().filter_map(move |(at, string)| {
         let value = &first[string.range.clone()];
         let before = at.checked_sub(1).map(|before| &strings[before]);
@@ -29,7 +31,7 @@ pub(super) fn of_members<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Foun
             Some(start) if start < value.len() => start,
             _ if before.is_some_and(|before| names_next(first, before, string)) => 0,
             _ => {
-                let known = string.within.map_or(Known::default(), |group| known[group]);
+                let known = string.within.map_or(Secrecy::default(), |group| known[group]);
                 let groups = text.groups();
                 secret_start(first, string, known, string.within.map(|group| &groups[group]))?
             }
@@ -41,7 +43,7 @@ pub(super) fn of_members<'a>(text: &'a Decoded<'_>) -> impl Iterator<Item = Foun
 }
 
 /// Where the secret begins in a string that is one by its place.
-fn secret_start(first: &str, string: &JsonString, known: Known, group: Option<&Group>) -> Option<usize> {
+fn secret_start(first: &str, string: &JsonString, known: Secrecy, group: Option<&Group>) -> Option<usize> {
     if string.is_name {
         return None;
     }
@@ -55,7 +57,7 @@ fn secret_start(first: &str, string: &JsonString, known: Known, group: Option<&G
         known.is_secret && (is_list || !name.is_some_and(describes_value)) && is_named_value(value);
     let is_beside = known.names_secret && (is_list || name.is_some_and(holds_value));
     let is_one = name.is_some_and(is_secret_name) || is_below || is_beside;
-    is_one.then(|| if is_beside { after_scheme("authorization", value) } else { 0 })
+    is_one.then(|| if is_beside && known.names_header { after_scheme("authorization", value) } else { 0 })
 }
 
 /// Where the secret begins in the value of a header: after the scheme, such as `Bearer`.
@@ -69,16 +71,15 @@ fn after_scheme(header: &str, value: &str) -> usize {
     }
 }
 
-/// What is known of each list and object, in the order of [`Decoded::groups`].
-fn known_groups(text: &Decoded<'_>) -> Vec<Known> {
+/// The secrecy of each list and object, in the order of [`Decoded::groups`].
+fn secrecy_of_groups(text: &Decoded<'_>) -> Vec<Secrecy> {
     let first = text.layer(0);
-    let mut known: Vec<Known> = Vec::with_capacity(text.groups().len());
+    let mut known: Vec<Secrecy> = Vec::with_capacity(text.groups().len());
     for group in text.groups() {
         let around = group.within.is_some_and(|around| known[around].is_secret);
         let name = group.name.clone().map(|name| &first[name]);
-        let is_secret = around
-            || name.is_some_and(|name| is_secret_name(name) && !(group.is_list && is_name_of_more(name)));
-        known.push(Known { is_secret, names_secret: false });
+        let is_secret = around || name.is_some_and(is_name_of_secrets);
+        known.push(Secrecy { is_secret, ..Secrecy::default() });
     }
     let mut is_first = vec![true; known.len()];
     for string in text.strings() {
@@ -93,6 +94,7 @@ fn known_groups(text: &Decoded<'_>) -> Vec<Known> {
             _ => false,
         };
         known[group].names_secret |= names_secret;
+        known[group].names_header |= names_secret && is_header(value());
     }
     known
 }

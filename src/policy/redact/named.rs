@@ -13,8 +13,7 @@ use std::sync::LazyLock;
 pub(super) const NAMES: &str = r"(?:api[_-]?key|secret[_-]?key|access[_-]?key(?:[_-]?id)?|private[_-]?key|encryption[_-]?key|client[_-]?secret|(?:auth|access|refresh|session|bot|api)[_-]?token|secret|password|passwd|passphrase|pwd|token)s?";
 /// What comes between a name and its value: quotes, with the backslashes of documents in documents, the sign of an
 /// assignment, and the beginning of a list.
-const ASSIGNED: &str =
-    r#"[\x22'\\]{0,8}(?:\s\([a-z ]{1,24}\))?\s{0,4}(?::=|=>|->|=|:)\s{0,4}(?:\[\s{0,4}|-\s{1,4})?"#;
+const ASSIGNED: &str = r#"[\x22'\\]{0,8}(?:\s\([a-z ]{1,24}\))?(?:\s{0,4}(?::=|=>|=|:)|\s{1,4}->\s)\s{0,4}(?:\[\s{0,4}|-\s{1,4})?"#;
 /// A name as the option of a command, and what comes before its value: blanks, or a comma between words in quotes.
 const OPTION: &str = r#"--?(?:[a-z0-9]{1,16}[_-]){0,3}"#;
 const OF_OPTION: &str = r#"(?:\s{1,4}|[\x22'\\]{1,8}\s{0,4},\s{0,4})"#;
@@ -45,6 +44,10 @@ pub(super) static NEXT_VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::
 /// A name alone.
 pub(super) static NAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&format!("(?i){NAMES}$")).ok());
 
+/// What every name of a secret has.
+pub(super) static NAME_PART: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new("(?i-u)key|secret|token|pass|pwd").ok());
+
 /// A longer name is none, in bytes.
 const LONGEST_NAME: usize = 128;
 /// A shorter value is none, in bytes.
@@ -56,6 +59,11 @@ const JUDGED: usize = 256;
 const LEAST_BITS: f64 = 3.0;
 /// Most characters of quotes before a value, with the backslashes of a document in a document.
 const MOST_QUOTES: usize = 8;
+
+/// Whether a name of a secret may be in the text.
+pub(super) fn may_name_secret(text: &str) -> bool {
+    NAME_PART.as_ref().is_none_or(|part| part.is_match(text))
+}
 
 /// Whether the member of a document with this name has a secret as its value.
 pub(super) fn is_secret_name(name: &str) -> bool {
@@ -70,9 +78,10 @@ pub(super) fn is_header(name: &str) -> bool {
     HEADERS.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether the list with this name holds what is counted or traded, and no secrets.
-pub(super) fn is_name_of_more(name: &str) -> bool {
-    name.eq_ignore_ascii_case("tokens")
+/// Whether everything in a list or an object with this name is a secret. What is only called tokens is counted, traded
+/// or drawn with.
+pub(super) fn is_name_of_secrets(name: &str) -> bool {
+    is_secret_name(name) && !name.eq_ignore_ascii_case("tokens")
 }
 
 /// Whether a member below a secret says what the secret is, by the last word of its name.
@@ -96,9 +105,11 @@ pub(super) fn describes_value(name: &str) -> bool {
         "contract",
         "format",
     ];
-    let start = name.rfind(|letter: char| !letter.is_ascii_lowercase()).unwrap_or(0);
-    let word = name[start..].trim_start_matches(['_', '-', '.']).to_ascii_lowercase();
-    WORDS.contains(&&*word)
+    let last = name.rsplit(['_', '-', '.']).next().unwrap_or(name);
+    // `tokenUrl`, but `TOKEN_URL`.
+    let has_small = last.bytes().any(|byte| byte.is_ascii_lowercase());
+    let start = last.rfind(|letter: char| has_small && letter.is_ascii_uppercase()).unwrap_or(0);
+    WORDS.contains(&&*last[start..].to_ascii_lowercase())
 }
 
 /// Whether a member or an attribute with this name holds the value of what is described beside it.
@@ -119,10 +130,18 @@ pub(super) fn holds_value(name: &str) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a value below a name that calls it a secret may be one: it is no time.
+/// Whether a value below a name that calls it a secret may be one: it is no time, and no reference to something else.
 pub(super) fn is_named_value(value: &str) -> bool {
+    let is_reference =
+        value.contains("://") || ["/", "./", "../", "#/", "^"].iter().any(|start| value.starts_with(start));
     let is_of_time = |byte: u8| byte.is_ascii_digit() || b"-:.TZ+ ".contains(&byte);
-    !(value.as_bytes().get(4) == Some(&b'-') && value.bytes().all(is_of_time))
+    !(is_reference || (value.as_bytes().get(4) == Some(&b'-') && value.bytes().all(is_of_time)))
+}
+
+/// The range of a text, if all of it is a secret below a name that calls it one.
+pub(super) fn find_secret_in(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let value = &text[range.clone()];
+    (holds_secret(value) && is_named_value(value)).then_some(range)
 }
 
 /// Where the value begins in a string of a document that is an argument of a command: after `--password=`; the end of

@@ -3,7 +3,8 @@
 
 use super::expressions::is_words;
 use super::named::{NAMES, is_secret, value_at};
-use regex::Regex;
+use crate::plan::work::step;
+use regex::{Captures, Regex};
 use std::ops::Range;
 use std::sync::LazyLock;
 
@@ -14,9 +15,9 @@ const PART: &str = r#"\bname=[\x22'\\]{1,4}(?:[a-z0-9]{1,16}[\[_.-]){0,3}"#;
 const OF_PART: &str = r#"\]?[\x22'\\]{1,4}[^\n]{0,80}?\r?\n(?:[^\r\n]{1,80}\r?\n){0,2}\r?\n"#;
 /// Instructions that set a secret: of container files and shells, of files of logins, of databases.
 const SETS: &str = r"(?m:^)\s{0,16}(?:env|arg|setx)\s{1,4}(?:[a-z0-9]{1,16}_){0,4}";
-const INSTRUCTIONS: &str = r"\blogin\s{1,4}\S{1,64}\s{1,4}password\s{1,4}|\bidentified\s{1,4}(?:with\s{1,4}\S{1,40}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?|\bwith\s{1,4}(?:encrypted\s{1,4})?password\s{1,4}|\b(?:pwd|password)\s?=\s?\{";
+const INSTRUCTIONS: &str = r"\blogin\s{1,4}\S{1,64}\s{1,4}password\s{1,4}|\b(?:user|role|to)\s{1,4}\S{1,64}\s{1,4}identified\s{1,4}(?:with\s{1,4}\S{1,40}\s{1,4})?(?:by|as)\s{1,4}(?:password\s{1,4})?|\bwith\s{1,4}(?:encrypted\s{1,4})?password\s{1,4}|\b(?:pwd|password)\s?=\s?\{";
 /// Words for a password in other languages, and what says that a value follows.
-const SENTENCES: &str = r"\b(?:password|passphrase|passcode|secret|api key|access key|token)\s{1,2}(?:is|was)\s?:?\s{1,2}|(?:passwort|kennwort|mot de passe|contraseña|contrasena|senha|wachtwoord|hasło|пароль|密码|密碼|口令|密钥|パスワード|비밀번호|şifre|lösenord|salasana|jelszó|heslo)\s{0,2}(?:[:：=]|(?:ist|lautet|est|es|é|это|是|为|は)\s?:?)\s{0,3}";
+const SENTENCES: &str = r"\b(?:password|passphrase|passcode|secret|api key|access key|token)\s{1,2}(?:is|was)\s?:?\s{1,2}|(?:\b(?:passwort|kennwort|mot de passe|contraseña|contrasena|senha|wachtwoord|hasło|пароль|şifre|lösenord|salasana|jelszó|heslo)|密码|密碼|口令|密钥|パスワード|비밀번호)(?:\s{0,2}[:：=]|\s{1,2}(?:ist|lautet|est|es|é|это)\b\s?:?|\s{0,2}(?:是|为|は)\s?:?)\s{0,3}";
 
 /// Where a cookie's header begins.
 const COOKIE: &str = r#"(?i)\b(?:set-)?cookie[\x22'\\]{0,4}\s{0,2}:\s{0,2}"#;
@@ -33,50 +34,64 @@ pub(super) static PHRASES: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 pub(super) static COOKIES: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(COOKIE).ok());
 
-/// The secrets, in order.
-pub(super) fn of_phrases(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
-    let phrases = PHRASES.as_ref().into_iter().flat_map(|pattern| pattern.captures_iter(text));
-    phrases.filter_map(|phrase| {
-        let whole = phrase.get(0)?;
-        let at = whole.end();
-        if phrase.name("header").is_some() {
-            return of_header(text, at);
+/// The secrets, in order. A value is never looked at for a further phrase, so that the time is linear.
+pub(super) fn find_after_phrases(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let phrase = PHRASES.as_ref()?.captures_at(text, from)?;
+            step();
+            from = phrase.get(0)?.end();
+            if let Some(value) = find_value(text, &phrase) {
+                from = from.max(value.end);
+                return Some(value);
+            }
         }
-        if whole.as_str().ends_with('{') {
-            let length = text[at..].bytes().take(256).position(|byte| matches!(byte, b'}' | b'\n'))?;
-            // A name in braces is a variable.
-            return is_secret(&text[at - 1..at + length + 1], true).then(|| at..at + length);
-        }
-        let value = value_at(text, at, "")?;
-        if phrase.name("sentence").is_none() {
-            return Some(value);
-        }
-        let word = text[value.clone()].trim_end_matches(['.', '!', '?', ':', '*']);
-        (!is_words(word)).then(|| value.start..value.start + word.len())
     })
 }
 
+/// The secret that a phrase announces, if what follows it is one.
+fn find_value(text: &str, phrase: &Captures<'_>) -> Option<Range<usize>> {
+    let whole = phrase.get(0)?;
+    let at = whole.end();
+    if phrase.name("header").is_some() {
+        return find_in_header(text, at);
+    }
+    if whole.as_str().ends_with('{') {
+        let length = text[at..].bytes().take(256).position(|byte| matches!(byte, b'}' | b'\n'))?;
+        // A name in braces is a variable.
+        return is_secret(&text[at - 1..at + length + 1], true).then(|| at..at + length);
+    }
+    let value = value_at(text, at, "")?;
+    if phrase.name("sentence").is_none() {
+        return Some(value);
+    }
+    let word = text[value.clone()].trim_end_matches(['.', '!', '?', ':', '*']);
+    (!is_words(word)).then(|| value.start..value.start + word.len())
+}
+
 /// The secret in a header's value: the first word, or the one after a scheme.
-fn of_header(text: &str, at: usize) -> Option<Range<usize>> {
+fn find_in_header(text: &str, at: usize) -> Option<Range<usize>> {
     if let Some(value) = value_at(text, at, "") {
         let scheme = text[value.clone()].split(' ').next().unwrap_or_default();
         let is_scheme = scheme.len() < value.len() && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
         return Some(if is_scheme { value.start + scheme.len() + 1..value.end } else { value });
     }
-    let begins = &text[at..text.floor_char_boundary(at + 48)];
+    let window = text.floor_char_boundary(at + 48);
+    let begins = &text[at..window];
     let begins = begins.trim_start_matches(['"', '\'', '\\']);
     let (scheme, rest) = begins.split_once([' ', '\t'])?;
     let is_scheme =
         !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let blanks = rest.len() - rest.trim_start_matches(' ').len();
-    let start = at + (text.floor_char_boundary(at + 48) - at) - rest.len() + blanks;
+    let start = window - rest.len() + blanks;
     let is_end = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\'' | '\\' | ',' | '`');
     let length = text[start..].find(is_end).unwrap_or(text.len() - start);
     (is_scheme && is_secret(&text[start..start + length], false)).then(|| start..start + length)
 }
 
 /// The values of cookies that let their sender in, in order.
-pub(super) fn of_cookies(text: &str) -> Vec<Range<usize>> {
+pub(super) fn find_cookies(text: &str) -> Vec<Range<usize>> {
     let Some(pattern) = COOKIES.as_ref() else { return Vec::new() };
     let (mut found, mut from) = (Vec::new(), 0);
     while let Some(header) = pattern.find_at(text, from) {
@@ -108,8 +123,8 @@ mod tests {
     const S: &str = "Xq7Zp2Lm9Rt4Vw8K";
 
     fn found(text: &str) -> Vec<&str> {
-        let cookies = of_cookies(text);
-        of_phrases(text).chain(cookies).map(|range| &text[range]).collect()
+        let cookies = find_cookies(text);
+        find_after_phrases(text).chain(cookies).map(|range| &text[range]).collect()
     }
 
     #[test]
@@ -158,6 +173,9 @@ mod tests {
             "ENV BUILD_ID Xq7Zp2Lm9Rt4Vw8K",
             "PWD={password_1}",
             "Passwort: bitte_eingeben2",
+            "It was identified as CVE-2024-30941 by them.",
+            "A resource is identified by 3f2504e0-4f89-41d3-9a0c-0305e82c3301.",
+            "Des Passwortes3dE5gH7jK9 wegen",
         ] {
             assert_eq!(found(text), [""; 0], "{text}");
         }

@@ -162,6 +162,6 @@ mod tests {
     fn every_pattern_compiles() {
         assert_eq!(RULES.len(), WRITTEN.len());
         assert!(named::PATTERN.is_some() && named::NAME.is_some() && named::NEXT_VALUE.is_some());
-        assert!(named::COMMAND.is_some());
+        assert!(named::COMMAND.is_some() && named::ARGUMENT.is_some() && named::NAME_PART.is_some());
     }
 }
