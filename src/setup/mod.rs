@@ -215,14 +215,17 @@ fn undo_one(
     Ok(lines)
 }
 
-/// The agent's configuration with its requests on the way to the proxy at `base_url`; its file stays as it is. `None`: the
-/// file names an upstream already, or cannot be read.
+/// The agent's configuration with its requests on the way to the proxy at `base_url`, also where it names another upstream;
+/// its file stays as it is. `None`: it cannot be read, or has no place for an address.
 pub fn changed_configuration(agent: &Agent, base_url: &str) -> Option<String> {
     let (path, form) = agent.file(base_url, &variable).ok()?;
     let text = ConfigFile::read(&path).ok()?.text?;
     match form.find(&text, base_url).ok()? {
         UpstreamSetting::Missing(insertions) => Some(insert_all(&text, &insertions)),
-        UpstreamSetting::Named(_) => None,
+        // The copy is for one run: its address is replaced.
+        UpstreamSetting::Named(named) => {
+            Some(text.replace(&named, base_url)).filter(|changed| *changed != text)
+        }
     }
 }
 

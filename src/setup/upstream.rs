@@ -107,9 +107,9 @@ pub(super) fn before_file(
     let Way::File { form, stronger, .. } = agent.way else { return Ok(None) };
     for (place, held) in places(&stronger, own, folder, variable) {
         let value = match held {
-            Held::Value(value) => Ok(Some(value)),
-            Held::Text(text) => form.named(&text).map_err(|problem| format!("{place}: {problem}")),
-            Held::File(path) => ConfigFile::read(&path).and_then(|file| {
+            PlaceContent::Value(value) => Ok(Some(value)),
+            PlaceContent::Text(text) => form.named(&text).map_err(|problem| format!("{place}: {problem}")),
+            PlaceContent::File(path) => ConfigFile::read(&path).and_then(|file| {
                 let named = file.text.map(|text| form.named(&text)).transpose();
                 named.map(Option::flatten).map_err(|problem| format!("{place}: {problem}"))
             }),
@@ -122,7 +122,7 @@ pub(super) fn before_file(
 }
 
 /// What a place holds.
-enum Held {
+enum PlaceContent {
     Value(String),
     Text(String),
     File(PathBuf),
@@ -134,24 +134,24 @@ fn places(
     own: Option<&Path>,
     folder: &Path,
     variable: Variables<'_>,
-) -> Vec<(String, Held)> {
+) -> Vec<(String, PlaceContent)> {
     let set = |name: Option<&'static str>| {
         let value = variable(name?)?.to_string_lossy().into_owned();
         (!value.trim().is_empty()).then(|| (name.unwrap_or_default().to_owned(), value))
     };
     let mut places = Vec::new();
-    places.extend(set(stronger.text).map(|(name, text)| (name, Held::Text(text))));
-    places.extend(set(stronger.value).map(|(name, value)| (name, Held::Value(value))));
+    places.extend(set(stronger.text).map(|(name, text)| (name, PlaceContent::Text(text))));
+    places.extend(set(stronger.value).map(|(name, value)| (name, PlaceContent::Value(value))));
     for folder in folder.ancestors() {
         let files = stronger.files.iter().map(|file| folder.join(file));
         let files = files.filter(|file| Some(file.as_path()) != own && file.is_file());
-        places.extend(files.map(|file| (file.display().to_string(), Held::File(file))));
+        places.extend(files.map(|file| (file.display().to_string(), PlaceContent::File(file))));
         if folder.join(".git").exists() {
             break;
         }
     }
     let path = set(stronger.path).map(|(_, path)| PathBuf::from(path));
-    places.extend(path.map(|path| (path.display().to_string(), Held::File(path))));
+    places.extend(path.map(|path| (path.display().to_string(), PlaceContent::File(path))));
     places
 }
 

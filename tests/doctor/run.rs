@@ -245,6 +245,13 @@ fn continue_gets_a_copy_of_its_file_with_the_proxys_address_and_the_file_stays_a
     let given = given.strip_prefix("--config\n").and_then(|rest| rest.strip_suffix("hi\n")).unwrap();
     assert!(given.contains("\n    apiBase: http://127.0.0.1:") && given.contains("model: gpt-5"), "{given}");
     assert_eq!(std::fs::read_to_string(folder.join("config.yaml")).unwrap(), mine);
+    // An address in the file is the upstream, and the copy has the proxy's in its place.
+    let upstream = Scripted::start(|_, request| Reply::speech(request, &Speech::text("Hello.")));
+    let named = format!("{mine}    apiBase: {}\n", upstream.base_url());
+    std::fs::write(folder.join("config.yaml"), &named).unwrap();
+    let given = printed(&place.run(&["--", cn.to_str().unwrap(), "hi"], &[]));
+    assert!(given.starts_with("--config\n") && given.contains("apiBase: http://127.0.0.1:"), "{given}");
+    assert!(!given.contains(&upstream.base_url()), "{given}");
 }
 
 #[test]

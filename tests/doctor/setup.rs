@@ -301,8 +301,9 @@ fn a_file_of_another_user_stays_that_users() {
     let user = User::new();
     let path = user.file(".codex/config.toml", "model = \"a\"\n");
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-    // Only root can give a file away.
-    if chown(&path, Some(65_534), Some(65_533)).is_err() {
+    if let Err(refused) = chown(&path, Some(65_534), Some(65_533)) {
+        // Only root can give a file away.
+        assert_ne!(user.home().metadata().unwrap().uid(), 0, "{refused}");
         return;
     }
     for command in ["setup", "undo"] {
