@@ -12,6 +12,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::conversation::message::Message;
+use toolrein::conversation::tokens::estimate_json;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::responses::reply::convert::stream_of_response;
 use toolrein::exchange::dialect_of;
@@ -145,6 +146,23 @@ fn talk() -> impl Strategy<Value = Talk> {
     )
 }
 
+/// Two objects with a further member each, so that their estimates of tokens are equal.
+fn of_one_size(one: &Value, other: &Value) -> [Value; 2] {
+    const LETTERS: usize = 40;
+    const MARKS: usize = 12;
+    let padded = |object: &Value, letters: usize, marks: usize| {
+        let mut object = object.clone();
+        object["pad"] = format!("{}{}", "a".repeat(letters), "+".repeat(marks)).into();
+        object
+    };
+    let size = |object: &Value| estimate_json(object.to_string().as_bytes());
+    let all = || (0..LETTERS).flat_map(|letters| (0..MARKS).map(move |marks| (letters, marks)));
+    let pads = all().flat_map(|first| all().map(move |second| (first, second)));
+    let mut sized =
+        pads.map(|(first, second)| [padded(one, first.0, first.1), padded(other, second.0, second.1)]);
+    sized.find(|[one, other]| size(one) == size(other)).expect("two pads of one size")
+}
+
 fn is_custom(call: &Call) -> bool {
     call.tool == CUSTOM
 }
@@ -184,9 +202,9 @@ impl Talk {
             }
         }
         let mut chat =
-            json!({"model": "m", "messages": messages, "tools": self.tools(), "stream": self.stream});
+            json!({"model": "m", "messages": messages, "tools": Self::tools(true), "stream": self.stream});
         let mut responses =
-            json!({"model": "m", "input": input, "tools": self.tools(), "stream": self.stream});
+            json!({"model": "m", "input": input, "tools": Self::tools(false), "stream": self.stream});
         let (of_chat, of_responses) = match self.choice {
             1 => (json!("required"), json!("required")),
             2 => (
@@ -200,21 +218,26 @@ impl Talk {
         [chat, responses].map(|body| body.to_string().into())
     }
 
-    /// The declarations, in a form that both protocols read: the estimate of their tokens depends on how they are written, and
-    /// a policy acts where a sum of tokens passes a limit.
-    fn tools(&self) -> Vec<Value> {
-        let declared = TOOLS[..5].iter().map(|name| {
-            let parameters = json!({"type": "object", "properties": {"q": {"type": "integer"}, "limit": {"type": "integer"}}});
-            let (kind, inner) = if *name == CUSTOM {
-                ("custom", json!({"name": name}))
-            } else {
-                ("function", json!({"name": name, "parameters": parameters}))
-            };
-            let mut tool = inner.clone();
-            (tool["type"], tool[kind]) = (kind.into(), inner);
-            tool
+    /// The declarations of a protocol. Their estimates are equal in both, by a member that neither reads: a policy acts where a
+    /// sum of tokens passes a limit.
+    fn tools(chat: bool) -> &'static [Value] {
+        static BOTH: OnceLock<[Vec<Value>; 2]> = OnceLock::new();
+        let both = BOTH.get_or_init(|| {
+            let pairs = TOOLS[..5].iter().map(|name| {
+                let parameters = json!({"type": "object", "properties": {"q": {"type": "integer"}, "limit": {"type": "integer"}}});
+                let (kind, inner) = if *name == CUSTOM {
+                    ("custom", json!({"name": name}))
+                } else {
+                    ("function", json!({"name": name, "parameters": parameters}))
+                };
+                let mut flat = inner.clone();
+                flat["type"] = kind.into();
+                of_one_size(&json!({"type": kind, kind: inner}), &flat)
+            });
+            let (of_chat, of_responses) = pairs.map(|[one, other]| (one, other)).unzip();
+            [of_chat, of_responses]
         });
-        declared.collect()
+        &both[usize::from(!chat)]
     }
 
     /// What the model said at the step `at`, as a chat message.
