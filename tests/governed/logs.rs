@@ -76,7 +76,7 @@ fn the_line_lists_the_upstreams_ids_of_all_its_requests() {
         Scripted::start(move |nth, request| calls(nth, request).header("x-request-id", &format!("up-{nth}")));
     let toolrein = Toolrein::before(&upstream, &budget(2));
     for (nth, stream) in BOTH.into_iter().enumerate() {
-        Request::post(&toolrein.chat_url(), &after_groups(&[&["one", "two"]], stream)).send();
+        Request::post(&toolrein.chat_url(), after_groups(&[&["one", "two"]], stream)).send();
         let line = log_line(&toolrein, nth);
         let expected = [format!("up-{}", 2 * nth), format!("up-{}", 2 * nth + 1)];
         assert_eq!(line["upstream_request_ids"], json!(expected), "streamed {stream}: {line}");

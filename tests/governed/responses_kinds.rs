@@ -200,7 +200,7 @@ fn an_approval_request_is_handed_out_as_it_came_and_the_clients_answer_to_it_is_
         assert!(question.said().contains("`shop.pay`"), "{said}: {}", question.text());
         go_on(&mut talk, &question);
         let approved = talk.say("yes").ask(&toolrein);
-        assert_eq!(approved.items(), [asks.clone()], "{said}: {}", approved.text());
+        assert_eq!(approved.items(), std::slice::from_ref(&asks), "{said}: {}", approved.text());
         assert_eq!(upstream.requests().len(), 1, "{said}: the model was not asked");
         go_on(&mut talk, &approved);
         let answer =

@@ -196,6 +196,6 @@ fn only_the_member_counts_whoever_has_the_key_and_the_upstream_gets_it_as_it_cam
     );
     assert_eq!(ask("Bearer sk-two", r#","user":"Jörg""#), OVER);
     assert_eq!(ask("Bearer sk-one", r#","user":"ann""#), SERVED);
-    let sent = String::from_utf8(upstream.request(0).body.clone()).unwrap();
+    let sent = String::from_utf8(upstream.request(0).body).unwrap();
     assert!(sent.ends_with(r#","user":"J\u00f6rg"}"#), "{sent}");
 }
