@@ -1,10 +1,10 @@
 //! The log: one structured line for each client request, and a few other lines. Decides the level of a line; `request`
 //! defines a request's fields, `line` formats a line, and `queue` writes it.
 //!
-//! A request's line always has `request_id`, `method`, `path`, `endpoint`, `route`, `mode`, `status`, `request_bytes`,
-//! `reply_bytes`, `total_ms` and `overhead_ms`. Every other field is there only where it has information: no empty
-//! text, no zero, no `false`. Names and meanings of fields are stable; new ones may be added. Never a body, an argument
-//! or a credential.
+//! A request's line begins with `request_id`, and always has `method`, `path`, `endpoint`, `route`, `mode`, `status`,
+//! `request_bytes`, `reply_bytes`, `total_ms` and `overhead_ms`. Every other field is there only where it has
+//! information: no empty text, no zero, no `false`. Names and meanings of fields are stable; new ones may be added.
+//! Never a body, an argument or a credential.
 
 use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
@@ -107,7 +107,7 @@ impl Log {
         let level = if failed { Level::Warn } else { Level::Info };
         let Some(open) = self.at(level) else { return };
         match open.form {
-            Form::Json => open.write(level, "request", RequestLine::from(record)),
+            Form::Json => open.push(level, "request", Some(&record.request_id), RequestLine::from(record)),
             Form::Text => {
                 let mut line = short_line(record).into_bytes();
                 line.push(b'\n');
@@ -199,7 +199,11 @@ pub struct Configured<'a> {
 
 impl Open {
     fn write(&self, level: Level, message: &str, fields: impl Serialize) {
-        self.queue.push(&line(self.form, SystemTime::now(), level, message, fields));
+        self.push(level, message, None, fields);
+    }
+
+    fn push(&self, level: Level, message: &str, request_id: Option<&str>, fields: impl Serialize) {
+        self.queue.push(&line(self.form, SystemTime::now(), level, message, request_id, fields));
     }
 }
 
@@ -286,6 +290,15 @@ mod tests {
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         });
         assert_eq!(lines(json_at(Level::Info), |log| log.request(&rich())), [expected]);
+    }
+
+    #[test]
+    fn the_line_of_a_request_begins_with_its_id() {
+        let sink = Sink::default();
+        let log = Log::open(json_at(Level::Info), sink.clone());
+        log.request(&rich());
+        log.finish();
+        assert!(sink.text().starts_with(r#"{"request_id":"req-1","timestamp":""#), "{}", sink.text());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The fields of a request's log line, made from the request record. Every list and every external text is bounded;
+//! The fields of a request's log line after its id, made from the request record. Every list and every external text is bounded;
 //! `line` formats them.
 
 use super::bounded;
@@ -14,7 +14,6 @@ const ID_CHARS: usize = 64;
 /// The fields, in the order in which they are written. Fields without information are left out.
 #[derive(Serialize)]
 pub(super) struct RequestLine<'a> {
-    request_id: Cow<'a, str>,
     #[serde(skip_serializing_if = "is_nothing")]
     conversation: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -207,7 +206,6 @@ impl<'a> From<&'a RequestRecord> for RequestLine<'a> {
         let lengths =
             [record.actions.len(), record.judged.len(), record.results.len(), record.usage_of_limits.len()];
         Self {
-            request_id: text(&record.request_id),
             conversation: record.conversation.as_deref().map(text),
             caller: record.caller.as_deref(),
             model: record.model.as_deref().map(text),
