@@ -581,6 +581,24 @@ fn check_refuses_whatever_stops_the_start_and_serve_says_the_same() {
 }
 
 #[test]
+fn an_audit_log_to_a_pipe_that_no_program_reads_is_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("audit.pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let settings =
+        format!("listen = {{ proxy = \"127.0.0.1:0\", admin = \"127.0.0.1:0\" }}\naudit.file = {pipe:?}\n");
+    for (command, code) in [("check", 2), ("serve", 1)] {
+        let (ended, said) = run(command, &settings, &[]);
+        assert!(said.contains("it is a pipe that no program reads"), "{command}: {said}");
+        assert_eq!(ended, Some(code), "{command}: {said}");
+    }
+    let reader = std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let (ended, said) = run("check", &settings, &[]);
+    assert_eq!(ended, Some(0), "{said}");
+    drop(reader);
+}
+
+#[test]
 fn check_names_all_that_stops_the_start_at_once_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let audit = folder.path().join("audit.jsonl");

@@ -6,6 +6,13 @@ use std::io;
 use std::path::Path;
 
 #[cfg(unix)]
+use rustix::fs::{OFlags, fcntl_setfl};
+#[cfg(unix)]
+use rustix::io::Errno;
+#[cfg(unix)]
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+
+#[cfg(unix)]
 const DIR_MODE: u32 = 0o700;
 #[cfg(unix)]
 const FILE_MODE: u32 = 0o600;
@@ -26,9 +33,25 @@ pub(crate) fn create_dir(path: &Path) -> io::Result<()> {
 /// the permissions of its directory.
 ///
 /// # Errors
-/// Those of the disk.
+/// Those of the disk; a named pipe that no program reads, which would otherwise be waited for.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    if std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
+        return open_pipe(path);
+    }
     options().create(true).open(path)
+}
+
+/// Opens a named pipe without waiting for a reader; writing to it then waits, as to any file.
+#[cfg(unix)]
+fn open_pipe(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let pipe = options().custom_flags(flags).open(path).map_err(|error| {
+        let is_unread = Errno::from_io_error(&error) == Some(Errno::NXIO);
+        if is_unread { io::Error::other("it is a pipe that no program reads") } else { error }
+    })?;
+    fcntl_setfl(&pipe, OFlags::APPEND)?;
+    Ok(pipe)
 }
 
 /// Makes a new file for appending, never through a link that somebody has put there.
@@ -43,7 +66,7 @@ fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.append(true);
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, FILE_MODE);
+    options.mode(FILE_MODE);
     options
 }
 
