@@ -89,10 +89,12 @@ fn calls_of(members: &Map<String, Value>, found: &mut Vec<EmbeddedCall>) -> bool
         let inner = value.as_object().into_iter().flatten();
         let inner = inner.filter(|(key, _)| has(&self::plain(key), &["name"])).map(|(_, name)| name);
         let texts = std::iter::once(value).chain(inner).filter_map(Value::as_str).filter(is_short);
-        match (has(&plain, &NAME_WORDS), has(&plain, &PLACE_WORDS)) {
-            (true, _) => names.extend(texts.map(str::to_owned)),
-            (false, true) => places.extend(texts.map(str::to_owned)),
-            _ => {}
+        // `server_name` is both.
+        if has(&plain, &NAME_WORDS) {
+            names.extend(texts.clone().map(str::to_owned));
+        }
+        if has(&plain, &PLACE_WORDS) {
+            places.extend(texts.map(str::to_owned));
         }
         if names.len().max(places.len()).max(held.len()) > MOST_OF_OBJECT {
             return false;
