@@ -104,6 +104,33 @@ fn a_whole_reply_in_an_envelope_or_with_json_in_strings_hands_out_no_forbidden_c
     }
 }
 
+/// A chunk with a piece of one call.
+fn piece(name: &str, arguments: &str) -> String {
+    let call = json!({"index": 0, "id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}});
+    let choice = json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": null});
+    format!("data: {}\n", json!({"id": "x", "object": "chat.completion.chunk", "choices": [choice]}))
+}
+
+/// Clients that read events as the standard says see nothing of one with two chunks in it, and those that go by lines see both.
+#[test]
+fn a_call_with_pieces_in_events_that_clients_read_differently_is_refused_where_its_tool_is_forbidden() {
+    let settings = format!("{FORBIDS_G}undeclared = \"pass\"\n");
+    let finish = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"tool_calls\"}]}\n";
+    let (x, g) = (piece("x", ""), piece("g", SECRET));
+    for sent in [
+        format!("data: [DONE]\n{x}\n{g}\n{finish}\n{DONE}"),
+        format!("{finish}{x}\n{g}\n{finish}\n{DONE}"),
+        format!("{g}\n{x}{finish}\n{DONE}"),
+        format!("{x}{x}\n{g}{finish}\n{DONE}"),
+    ] {
+        let (text, _) = chat_with(&settings, &Reply::stream([sent.as_str()]), true);
+        assert!(!text.contains("secret"), "{sent}: {text}");
+    }
+    let by_line = format!("{}{}{finish}data: [DONE]\n", piece("f", ""), piece("", "{}"));
+    let (text, _) = chat_with(&settings, &Reply::stream([by_line.as_str()]), true);
+    assert_eq!(text, by_line, "an engine that writes no blank lines");
+}
+
 #[test]
 fn an_empty_list_in_a_stream_is_a_heartbeat() {
     for list in ["[]", "[ ]"] {

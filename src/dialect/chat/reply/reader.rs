@@ -34,6 +34,22 @@ pub(super) enum Kind {
     Unread(Unjudged),
 }
 
+impl Event {
+    fn may_hold_calls(&self) -> bool {
+        matches!(&self.kind, Kind::Chunk(chunk) if chunk.reply.may_hold_calls())
+    }
+}
+
+impl CallsByFraming {
+    /// Notes an event with calls, and whether it was read line by line; true if clients may now read another call than
+    /// toolrein.
+    fn differ_after(&mut self, by_line: bool) -> bool {
+        let differ = self.by_line || (by_line && self.whole);
+        *if by_line { &mut self.by_line } else { &mut self.whole } = true;
+        differ
+    }
+}
+
 impl Kind {
     /// The kind of an event by the result of parsing its `data`, which is at `place`; `is_error`: clients may find an
     /// error in it.
@@ -60,6 +76,16 @@ pub(super) struct Chunk {
     pub(super) shows_error: bool,
 }
 
+/// In which events the calls of a stream were. Clients that go by lines read each line of an event as a chunk; the others read
+/// nothing of such an event, and so a call of other pieces.
+#[derive(Clone, Copy, Default)]
+struct CallsByFraming {
+    /// In events that are one chunk.
+    whole: bool,
+    /// In events that were read line by line.
+    by_line: bool,
+}
+
 /// See the file's head.
 pub(super) struct Reader {
     client: Form,
@@ -67,6 +93,8 @@ pub(super) struct Reader {
     /// Events with lines that only some clients see are not read.
     strict: bool,
     framing: Framing,
+    /// Of the stream so far.
+    calls: CallsByFraming,
     /// Parsed events, oldest first.
     ready: VecDeque<Event>,
     /// The upstream's last event has no end.
@@ -94,7 +122,7 @@ struct Body {
 impl Reader {
     pub(super) fn new(client: Form, limits: Limits, strict: bool) -> Self {
         let (framing, ready) = (Framing::Ended, VecDeque::new());
-        Self { client, limits, strict, framing, ready, is_open: false }
+        Self { client, limits, strict, framing, calls: CallsByFraming::default(), ready, is_open: false }
     }
 
     /// A reply of this form and HTTP status follows.
@@ -106,6 +134,7 @@ impl Reader {
             _ => Framing::Body(Body { form, status, pieces: Vec::new(), size: 0, is_over: false }),
         };
         self.ready.clear();
+        self.calls = CallsByFraming::default();
         self.is_open = false;
     }
 
@@ -198,7 +227,15 @@ impl Reader {
 
     /// Parses one event of a stream. If it is several, the further ones are ready next.
     pub(super) fn event(&mut self, raw: Bytes) -> Event {
-        read_event(raw, self.strict, &mut self.ready)
+        let before = self.ready.len();
+        let first = read_event(raw.clone(), self.strict, &mut self.ready);
+        let further = self.ready.iter().skip(before);
+        let has_calls = std::iter::once(&first).chain(further).any(Event::may_hold_calls);
+        if self.strict && has_calls && self.calls.differ_after(self.ready.len() > before) {
+            self.ready.truncate(before);
+            return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
+        }
+        first
     }
 
     /// Parses a reply that has ended.
