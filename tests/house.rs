@@ -3,9 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+#[path = "house/costs.rs"]
+mod costs;
 #[path = "house/source.rs"]
 mod source;
 
+use costs::costs;
 use source::{Source, root, rust_files, shipped, words};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -441,6 +444,24 @@ fn the_map_of_the_house_stays_a_page_that_one_reads() {
     for path in tracked().iter().filter(|path| path.ends_with("ARCHITECTURE.md")) {
         let lines = std::fs::read_to_string(root().join(path)).unwrap_or_default().lines().count();
         assert!(lines <= 200, "{} has {lines} lines", path.display());
+    }
+}
+
+/// The table is written by `UPDATE_DOCS=1 cargo test --test house`.
+#[test]
+fn the_costs_of_change_are_those_that_the_map_of_the_house_states() {
+    const HEAD: &str = "| cost | how it is counted | today | aim |\n| --- | --- | --- | --- |\n";
+    let row =
+        |cost: costs::Cost| format!("| {} | {} | {} | {} |\n", cost.name, cost.meaning, cost.count, cost.aim);
+    let made: String = costs(&shipped()).into_iter().map(row).collect();
+    let text = text_of("ARCHITECTURE.md");
+    let (before, rest) = text.split_once(HEAD).expect("ARCHITECTURE.md has the table of costs");
+    let end = rest.find("\n\n").map_or(rest.len(), |at| at + 1);
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        let text = format!("{before}{HEAD}{made}{}", &rest[end..]);
+        std::fs::write(root().join("ARCHITECTURE.md"), text).unwrap();
+    } else {
+        assert_eq!(&rest[..end], made, "UPDATE_DOCS=1 cargo test --test house");
     }
 }
 
