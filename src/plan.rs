@@ -307,24 +307,6 @@ impl Plan {
         self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
     }
 
-    /// Whether it drops, clears or cuts more of the conversation than `other` does. What is cleared in a turn that is
-    /// dropped saves nothing more.
-    pub fn leaves_out_more_than(&self, other: &Self) -> bool {
-        let left_out = |plan: &Self| {
-            let cleared = plan.cleared().filter(|edit| !plan.drops(edit.message));
-            let cut: usize = plan
-                .edits
-                .iter()
-                .filter_map(|edit| match &edit.change {
-                    Change::Shorten { gone_chars, .. } => Some(gone_chars),
-                    _ => None,
-                })
-                .sum();
-            (plan.dropped.len(), cleared.count(), cut)
-        };
-        left_out(self) > left_out(other)
-    }
-
     /// The edits that count: without a cut that is in reserve for the pointer planned after it.
     pub fn effective_edits(&self) -> impl Iterator<Item = &Edit> {
         let is_reserve =
@@ -490,25 +472,5 @@ mod tests {
         assert!(!plan.is_empty());
         plan.change_nothing();
         assert!(plan.is_empty());
-    }
-
-    #[test]
-    fn clearing_a_result_in_a_dropped_turn_removes_nothing_more() {
-        // Turns of two messages.
-        let plan = |dropped: usize, cleared: &[usize]| {
-            let mut plan = Plan::default();
-            (0..dropped).for_each(|turn| plan.drop_turns(2 * turn..2 * turn + 2));
-            cleared.iter().for_each(|message| plan.clear(*message, 0, "".into(), 1));
-            plan
-        };
-        for (now, before, is_more) in [
-            (plan(0, &[1, 2]), plan(0, &[1]), true),
-            (plan(1, &[1]), plan(1, &[]), false),
-            (plan(1, &[1, 2]), plan(1, &[1]), true),
-            (plan(2, &[]), plan(1, &[2]), true),
-            (plan(0, &[1]), plan(0, &[1]), false),
-        ] {
-            assert_eq!(now.leaves_out_more_than(&before), is_more, "{now:?}");
-        }
     }
 }

@@ -92,10 +92,7 @@ impl Running {
         if !self.fallbacks.may_shorten() {
             return false;
         }
-        let plan = self.plan_that_fits(core, error);
-        if !plan.leaves_out_more_than(&core.plan) {
-            return false;
-        }
+        let Some(plan) = self.shorter_plan(core, error) else { return false };
         note_shortened(core, &plan);
         self.fallbacks.shorten(&plan);
         self.try_next(core, &[Fallback::Overflow]);
@@ -108,8 +105,9 @@ impl Running {
         true
     }
 
-    /// The policies' plan for the shorter request, with its longest results cut where it is still too long.
-    fn plan_that_fits(&mut self, core: &Core, error: &UpstreamError) -> Plan {
+    /// The policies' plan for the shorter request, with its longest results cut where it is still too long; `None` where it
+    /// would not be shorter.
+    fn shorter_plan(&mut self, core: &Core, error: &UpstreamError) -> Option<Plan> {
         let mut plan = core.shortened(&self.length, &self.restored);
         let refused = self.sizes(core, &core.plan).tokens;
         let window = core.record.context_window.map(u64::from);
@@ -124,7 +122,7 @@ impl Running {
             self.length.most_chars = Some(chars);
             plan = core.shortened(&self.length, &self.restored);
         }
-        plan
+        (self.sizes(core, &plan).tokens < refused).then_some(plan)
     }
 
     /// The sizes of the request as it is sent with this plan.
