@@ -33,5 +33,7 @@ use proptest::test_runner::Config;
 /// Runs a law with this many cases, or with those that the variable `LAWS_CASES` asks for.
 fn with_cases(usual: u32) -> Config {
     let asked = std::env::var("LAWS_CASES").ok().and_then(|cases| cases.parse().ok());
-    Config::with_cases(asked.unwrap_or(usual))
+    let cases: u32 = asked.unwrap_or(usual);
+    // Generated cases that a law leaves out: proptest allows the same number however many cases it runs.
+    Config { max_global_rejects: cases.saturating_mul(20).max(1024), ..Config::with_cases(cases) }
 }
