@@ -184,7 +184,7 @@ impl Policy for Compact {
             return;
         }
         state.settle(plan);
-        let forced = reaches(&mut state.overflows, event.message());
+        let forced = reaches(&mut state.overflows, event);
         if forced || matches!(event, Event::Assistant(_)) {
             // A request ended here: its decision is made again.
             let why = if forced { Why::Forced } else { Why::History };

@@ -205,9 +205,14 @@ impl Context {
     }
 }
 
-/// Takes those of `places`, the next one last, that are at or before `message`; returns whether there were any.
-pub fn reaches(places: &mut Vec<usize>, message: usize) -> bool {
+/// Takes those of `places`, the next one last, that are at or before the message of `event`; returns whether there were any.
+/// Hidden exchanges belong to the request that ended there, so the reply after them reaches the place: its request is decided
+/// on once.
+pub fn reaches(places: &mut Vec<usize>, event: &Event<'_>) -> bool {
+    if matches!(event, Event::Hidden { .. }) {
+        return false;
+    }
     let known = places.len();
-    places.retain(|place| *place > message);
+    places.retain(|place| *place > event.message());
     places.len() < known
 }

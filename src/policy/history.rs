@@ -154,7 +154,7 @@ impl Policy for History {
         // This comes before the estimate includes what was cleared for the same reason.
         let before = state.context.tokens();
         state.settle(plan);
-        let forced = reaches(&mut state.overflows, event.message());
+        let forced = reaches(&mut state.overflows, event);
         if forced || matches!(event, Event::Assistant(_)) {
             // A request ended here: its decision is made again.
             let most = if forced { Most::half_of(before) } else { self.most(state) };
