@@ -54,6 +54,8 @@ mod unix {
 
     /// How long the command may take to end after the first signal, before a second one kills it.
     const GRACE: Duration = Duration::from_secs(5);
+    /// How many signals of the terminal within that time say that the command should have ended.
+    const INSISTS: usize = 3;
     /// To which the number of a signal is added.
     const BY_SIGNAL: i32 = 128;
 
@@ -116,13 +118,15 @@ mod unix {
     }
 
     /// Waits for the command's end, and passes signals on. A second signal kills a command that has not ended [`GRACE`] after
-    /// the first one; a third one kills it at once.
+    /// the first one; a third one kills it at once. What is typed at the terminal reaches the command without toolrein, and
+    /// many programs go on after it; where it is typed again and again, a sentence says how to end the command.
     ///
     /// # Errors
     /// Those of the system.
     pub async fn wait(child: &mut Child, signals: &mut Signals, name: &str) -> io::Result<ExitStatus> {
         let Signals { child_ended, passed_on } = signals;
         let (mut first, mut kill_at): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut typed: Vec<Instant> = Vec::new();
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
@@ -134,10 +138,13 @@ mod unix {
                     child.kill()?;
                     kill_at = None;
                 }
-                // The terminal has sent it to the command too, which may use it for something else.
-                signal = next(passed_on) => if !is_of_terminal(signal) {
-                    pass_on(child, signal);
+                signal = next(passed_on) => {
                     let now = Instant::now();
+                    if is_of_terminal(signal) {
+                        insist(&mut typed, now, name, child.id());
+                        continue;
+                    }
+                    pass_on(child, signal);
                     let since = *first.get_or_insert(now);
                     if since != now {
                         kill_at = Some(if kill_at.is_some() { now } else { now.max(since + GRACE) });
@@ -146,6 +153,16 @@ mod unix {
                     }
                 }
             }
+        }
+    }
+
+    /// Notes a signal of the terminal at `now`; after [`INSISTS`] of them, says how the command can be ended.
+    fn insist(typed: &mut Vec<Instant>, now: Instant, name: &str, id: u32) {
+        typed.retain(|at| now - *at < GRACE);
+        typed.push(now);
+        if typed.len() == INSISTS {
+            typed.clear();
+            let _ = writeln!(io::stderr(), "toolrein: {name} has not ended; `kill -9 {id}` ends it");
         }
     }
 

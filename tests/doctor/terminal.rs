@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use tempfile::TempDir;
 
-/// Runs a program at a terminal of its own, types what its second argument says after the text that its first one says,
-/// and copies what it prints.
+/// Runs a program at a terminal of its own, types what its second argument says after the text that its first one says, a
+/// character whenever something is printed, and copies what it prints.
 const TERMINAL: &str = r#"
-import os, pty, signal, sys
+import os, pty, signal, sys, time
 signal.alarm(60)
 pid, terminal = pty.fork()
 if pid == 0:
@@ -26,8 +26,9 @@ while True:
         break
     seen += data
     if sys.argv[2] and sys.argv[1].encode() in seen:
-        os.write(terminal, sys.argv[2].encode())
-        sys.argv[2] = ""
+        time.sleep(0.05)
+        os.write(terminal, sys.argv[2][0].encode())
+        sys.argv[2] = sys.argv[2][1:]
     sys.stdout.buffer.write(data)
     sys.stdout.flush()
 "#;
@@ -143,4 +144,16 @@ fn an_interrupt_of_the_terminal_reaches_the_command_once_and_it_decides() {
     let mut terminal = Terminal::start("\u{3}", &["run", "--upstream", "demo", "--", "sh", "-c", script]);
     assert!(terminal.line("total ").ends_with("total 1"));
     assert!(terminal.line("toolrein: ").contains("no model request came"));
+}
+
+#[test]
+fn after_three_interrupts_in_vain_a_line_says_how_to_end_the_command() {
+    let script = "trap '' INT; echo ready; while :; do sleep 0.05; echo tick; done";
+    let mut terminal =
+        Terminal::start("\u{3}\u{3}\u{3}", &["run", "--upstream", "demo", "--", "sh", "-c", script]);
+    let line = terminal.line("has not ended");
+    let id = line.split("`kill -9 ").nth(1).and_then(|rest| rest.strip_suffix("` ends it"));
+    let killed = Command::new("kill").args(["-9", id.expect(&line)]).status().unwrap();
+    assert!(killed.success() && line.contains("toolrein: sh has not ended"), "{line}");
+    assert!(terminal.line("no model request came").contains("toolrein: "));
 }
