@@ -79,7 +79,7 @@ pub fn whole_number_or_skip(scanner: &mut Scanner<'_>) -> Result<Option<u64>, Fa
 
 /// Whether a member called `key`, which is none of `names` or has a `value` of another kind, could still be taken for
 /// one of them: an object where a list is expected or the other way round, unless it is empty, and names that differ in
-/// case alone (Go's `encoding/json` ignores case).
+/// case alone (Go's `encoding/json` ignores case; mappers of Java, C# and TypeScript know `toolCalls` as `tool_calls`).
 pub fn may_be_read_as(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
     let holds_anything = match value {
         [b'{' | b'[', inner @ .., _] => !inner.trim_ascii().is_empty(),
@@ -104,8 +104,34 @@ pub fn may_be_text_of(key: &[u8], value: &[u8], names: &[&[u8]]) -> bool {
     }
 }
 
-/// Whether `key` is one of `names` but for the case of its letters.
+/// Whether `key` is one of `names` but for the case of its letters and the underscores that camel case leaves out.
 pub fn differs_in_case(key: &[u8], names: &[&[u8]]) -> bool {
     let is_odd = key.len() <= 32 && key.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-    is_odd && names.contains(&&*in_one_case(key))
+    let is_letter = |byte: &&u8| **byte != b'_';
+    is_odd && {
+        let key = in_one_case(key);
+        names.iter().any(|name| name.iter().filter(is_letter).eq(key.iter().filter(is_letter)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_another_case_or_in_camel_case_is_known() {
+        for (key, is_known) in [
+            ("toolCalls", true),
+            ("ToolCalls", true),
+            ("TOOL_CALLS", true),
+            ("Tool_calls", true),
+            ("tool_calls", false),
+            ("toolcalls", false),
+            ("toolCall", false),
+            ("Name", true),
+            ("tool_call\u{17f}", true),
+        ] {
+            assert_eq!(differs_in_case(key.as_bytes(), &[b"tool_calls", b"name"]), is_known, "{key}");
+        }
+    }
 }

@@ -93,6 +93,8 @@ fn a_whole_reply_in_an_envelope_or_with_json_in_strings_hands_out_no_forbidden_c
         json!({"response": [whole]}),
         with(json!({"role": "assistant", "tool_calls": calls})),
         with(json!({"role": "assistant", "function_call": function.to_string()})),
+        with(json!({"role": "assistant", "toolCalls": whole["choices"][0]["message"]["tool_calls"]})),
+        with(json!({"role": "assistant", "functionCall": function})),
         with(
             json!({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function.to_string()}]}),
         ),
