@@ -45,6 +45,8 @@ pub struct Options {
     pub output_limit: Option<u64>,
     /// toolrein wrote a list of the tools that the model may call into the request.
     pub narrows_choice: bool,
+    /// The id of the client's request, for errors of toolrein's own.
+    pub request_id: String,
 }
 
 impl Options {
@@ -134,8 +136,8 @@ pub trait Reply<J>: Send {
     /// The event that reports an upstream's refusal, of this status and with this body, in the client's stream.
     fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes;
 
-    /// The event that reports toolrein's own error in the client's stream, with the id of the client's request.
-    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes;
+    /// The event that reports toolrein's own error in the client's stream.
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes;
 
     /// The heartbeat that keeps the client of a stream waiting.
     fn heartbeat(&mut self) -> Bytes;

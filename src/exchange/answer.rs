@@ -156,6 +156,7 @@ impl Running {
                 && !self.variant.undeclares_hidden
                 && !self.is_reask()
                 && self.added(core).choice,
+            request_id: core.record.request_id.clone(),
         }
     }
 

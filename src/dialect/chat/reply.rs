@@ -233,8 +233,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         write_event(&error_data(status, body))
     }
 
-    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
-        write_event(own_error(message, code, request_id, []).as_bytes())
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
+        write_event(own_error(message, code, &self.options.request_id, []).as_bytes())
     }
 
     fn heartbeat(&mut self) -> Bytes {

@@ -386,8 +386,8 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
         self.failed(&event)
     }
 
-    fn own_error_event(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
-        self.failed_by_us(message, code, request_id)
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
+        self.failed_by_us(message, code)
     }
 
     fn heartbeat(&mut self) -> Bytes {

@@ -46,8 +46,7 @@ impl Replies {
             return core.answer_error(error);
         }
         if self.judge.at_boundary() {
-            let id = &core.record.request_id;
-            let event = self.judge.own_error_event(&error.public_message(), error.code(), id);
+            let event = self.judge.own_error_event(&error.public_message(), error.code());
             core.outputs.push_back(Output::Emit(event));
         }
         error.note_in(&mut core.record);

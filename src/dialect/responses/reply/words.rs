@@ -102,16 +102,16 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// The same for an error of toolrein's own, with the id of the client's request.
-    pub(super) fn failed_by_us(&mut self, message: &str, code: &str, request_id: &str) -> Bytes {
+    pub(super) fn failed_by_us(&mut self, message: &str, code: &str) -> Bytes {
         let mut error = json!({"type": "error", "code": code, "param": null, "message": message});
-        if !request_id.is_empty() {
-            error["request_id"] = request_id.into();
+        if !self.options.request_id.is_empty() {
+            error["request_id"] = self.options.request_id.as_str().into();
         }
         self.failed(format!("data: {error}\n\n").as_bytes())
     }
 
     /// The events for an upstream that broke off before its last event.
     pub(super) fn cut_event(&mut self) -> Bytes {
-        self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut", "")
+        self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut")
     }
 }
