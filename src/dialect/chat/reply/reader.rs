@@ -40,16 +40,6 @@ impl Event {
     }
 }
 
-impl CallsByFraming {
-    /// Notes an event with calls, and whether it was read line by line; true if clients may now read another call than
-    /// toolrein.
-    fn differ_after(&mut self, by_line: bool) -> bool {
-        let differ = self.by_line || (by_line && self.whole);
-        *if by_line { &mut self.by_line } else { &mut self.whole } = true;
-        differ
-    }
-}
-
 impl Kind {
     /// The kind of an event by the result of parsing its `data`, which is at `place`; `is_error`: clients may find an
     /// error in it.
@@ -84,6 +74,16 @@ struct CallsByFraming {
     whole: bool,
     /// In events that were read line by line.
     by_line: bool,
+}
+
+impl CallsByFraming {
+    /// Notes an event with calls, and whether it was read line by line; true if clients may now read another call than
+    /// toolrein.
+    fn differ_after(&mut self, by_line: bool) -> bool {
+        let differ = self.by_line || (by_line && self.whole);
+        *if by_line { &mut self.by_line } else { &mut self.whole } = true;
+        differ
+    }
 }
 
 /// See the file's head.
@@ -227,11 +227,14 @@ impl Reader {
 
     /// Parses one event of a stream. If it is several, the further ones are ready next.
     pub(super) fn event(&mut self, raw: Bytes) -> Event {
+        if !self.strict {
+            return read_event(raw, false, &mut self.ready);
+        }
         let before = self.ready.len();
-        let first = read_event(raw.clone(), self.strict, &mut self.ready);
+        let first = read_event(raw.clone(), true, &mut self.ready);
         let further = self.ready.iter().skip(before);
         let has_calls = std::iter::once(&first).chain(further).any(Event::may_hold_calls);
-        if self.strict && has_calls && self.calls.differ_after(self.ready.len() > before) {
+        if has_calls && self.calls.differ_after(self.ready.len() > before) {
             self.ready.truncate(before);
             return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
         }
