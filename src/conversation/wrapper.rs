@@ -80,7 +80,8 @@ impl InnerCall {
         Self { name, arguments, path: Vec::new(), index: 0, arguments_member: None, is_ambiguous: false }
     }
 
-    /// Writes other arguments, JSON text, into those of its wrapper, as a string where they were one.
+    /// Writes other arguments, JSON text, into those of its wrapper, as a string where they were one. `false`: they are not
+    /// within a wrapper's, and nothing is written.
     pub fn rewrite(&self, wrapper: &mut Value, arguments: &str) -> bool {
         if self.path.is_empty() {
             return false;

@@ -181,31 +181,31 @@ pub(super) fn in_json(text: &str) -> Option<bool> {
         return None;
     }
     let value: Value = serde_json::from_str(text).ok()?;
-    Some(of_value(&value, DEPTH, false) == JobState::Running)
+    Some(read_value(&value, DEPTH, false) == JobState::Running)
 }
 
 /// `listed`: within a list, where flags and sentences are data.
-fn of_value(value: &Value, depth: usize, listed: bool) -> JobState {
+fn read_value(value: &Value, depth: usize, listed: bool) -> JobState {
     let Some(depth) = depth.checked_sub(1) else { return JobState::Unknown };
     match value {
-        Value::Object(members) => of_object(members, depth, listed),
+        Value::Object(members) => read_object(members, depth, listed),
         Value::Array(items) => {
-            let is_running = |item| of_value(item, depth, true) == JobState::Running;
+            let is_running = |item| read_value(item, depth, true) == JobState::Running;
             if items.iter().any(is_running) { JobState::Running } else { JobState::Unknown }
         }
         // What tools return as text within JSON.
         Value::String(text) if text.trim_start().starts_with('{') => {
-            serde_json::from_str(text).map_or(JobState::Unknown, |value| of_value(&value, depth, listed))
+            serde_json::from_str(text).map_or(JobState::Unknown, |value| read_value(&value, depth, listed))
         }
         _ => JobState::Unknown,
     }
 }
 
 /// A state that is over counts for everything below it: the steps of a failed job may still be marked as pending.
-fn of_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobState {
+fn read_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobState {
     let mut found = JobState::Unknown;
     for (key, value) in members {
-        match of_member(key, value, listed) {
+        match read_member(key, value, listed) {
             JobState::Over => return JobState::Over,
             JobState::Running => found = JobState::Running,
             JobState::Unknown => {}
@@ -214,19 +214,19 @@ fn of_object(members: &Map<String, Value>, depth: usize, listed: bool) -> JobSta
     if found == JobState::Running || has_part_done(members) || is_active_since(members) {
         return JobState::Running;
     }
-    let is_running = |value| of_value(value, depth, listed) == JobState::Running;
+    let is_running = |value| read_value(value, depth, listed) == JobState::Running;
     if members.values().any(is_running) { JobState::Running } else { JobState::Unknown }
 }
 
-fn of_member(key: &str, value: &Value, listed: bool) -> JobState {
+fn read_member(key: &str, value: &Value, listed: bool) -> JobState {
     let name: String =
         key.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    let of_flag = if listed { JobState::Unknown } else { of_flag(&name, value) };
-    if of_flag == JobState::Unknown { of_named_state(&name, value) } else { of_flag }
+    let by_flag = if listed { JobState::Unknown } else { read_flag(&name, value) };
+    if by_flag == JobState::Unknown { read_named_state(&name, value) } else { by_flag }
 }
 
 /// The state that a flag, an exit code, a signal or a sentence says.
-fn of_flag(name: &str, value: &Value) -> JobState {
+fn read_flag(name: &str, value: &Value) -> JobState {
     let is = |names: &[&str]| names.contains(&name);
     match value {
         Value::Bool(true) if is(&AT_END) || is(&ENDED) => JobState::Over,
@@ -241,7 +241,7 @@ fn of_flag(name: &str, value: &Value) -> JobState {
 }
 
 /// The state that a member such as `status`, `progress` or `retry_after` names.
-fn of_named_state(name: &str, value: &Value) -> JobState {
+fn read_named_state(name: &str, value: &Value) -> JobState {
     let holds = |names: &[&str]| names.iter().any(|part| name.contains(part));
     match value {
         Value::Number(_) | Value::String(_) if holds(&WAITS) || name == "eta" || name == "etaseconds" => {
@@ -249,7 +249,7 @@ fn of_named_state(name: &str, value: &Value) -> JobState {
             if is_left { JobState::Running } else { JobState::Unknown }
         }
         Value::Number(_) | Value::String(_) if name.contains("progress") || is_share_done(name) => {
-            of_progress(value)
+            read_progress(value)
         }
         // HTTP's "accepted" and "processing".
         Value::Number(code) if holds(&STATES) && matches!(code.as_u64(), Some(102 | 202)) => {
@@ -264,7 +264,7 @@ fn of_named_state(name: &str, value: &Value) -> JobState {
 }
 
 /// How far a job is: a share below the whole, or the name of a state.
-fn of_progress(value: &Value) -> JobState {
+fn read_progress(value: &Value) -> JobState {
     match amount(value) {
         Some(share) if (0.0..100.0).contains(&share) && share != 1.0 => JobState::Running,
         Some(_) => JobState::Unknown,

@@ -60,11 +60,9 @@ pub enum WrappedCallCount {
 
 /// `false` beyond a bound.
 fn gather(value: &Value, depth: usize, found: &mut Vec<EmbeddedCall>) -> bool {
-    let is_text = value.as_str().is_some_and(|text| json_in(text).is_none());
-    if depth > DEEPEST {
-        return is_text || !(value.is_object() || value.is_array() || value.is_string());
-    }
     match value {
+        Value::Array(_) | Value::Object(_) if depth > DEEPEST => false,
+        Value::String(text) if depth > DEEPEST => json_in(text).is_none(),
         Value::Array(items) => items.iter().all(|item| gather(item, depth + 1, found)),
         Value::String(text) => json_in(text).is_none_or(|inner| gather(&inner, depth + 1, found)),
         Value::Object(members) => {
