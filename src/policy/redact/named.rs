@@ -132,8 +132,11 @@ pub(super) fn holds_value(name: &str) -> bool {
 
 /// Whether a value below a name that calls it a secret may be one: it is no time, and no reference to something else.
 pub(super) fn is_named_value(value: &str) -> bool {
-    let is_reference =
-        value.contains("://") || ["/", "./", "../", "#/", "^"].iter().any(|start| value.starts_with(start));
+    // A secret in Base64 may begin with a slash too; a path has more of them.
+    let is_path = value.strip_prefix('/').is_some_and(|rest| rest.contains('/'));
+    let is_reference = is_path
+        || value.contains("://")
+        || ["./", "../", "#/", "^"].iter().any(|start| value.starts_with(start));
     let is_of_time = |byte: u8| byte.is_ascii_digit() || b"-:.TZ+ ".contains(&byte);
     !(is_reference || (value.as_bytes().get(4) == Some(&b'-') && value.bytes().all(is_of_time)))
 }
@@ -348,6 +351,26 @@ fn without_punctuation(mut value: &str) -> &str {
         match value.strip_suffix(')').filter(|_| surplus > 0) {
             Some(shorter) => (value, surplus) = (shorter, surplus - 1),
             None => return value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_below_a_secret_may_be_one_unless_it_is_a_time_or_leads_elsewhere() {
+        for (value, may_be) in [
+            ("Xq7Zp2Lm9Rt4Vw8K", true),
+            ("/Xq7Zp2Lm9Rt4Vw8K+aB3dE5gH7jK9==", true),
+            ("/run/secrets/Xq7Zp2Lm9Rt4Vw8K", false),
+            ("./Xq7Zp2Lm9Rt4Vw8K", false),
+            ("#/definitions/Xq7Zp2Lm9Rt4Vw8K", false),
+            ("https://example.com/Xq7Zp2Lm9Rt4Vw8K", false),
+            ("2026-11-28T20:00:00Z", false),
+        ] {
+            assert_eq!(is_named_value(value), may_be, "{value}");
         }
     }
 }
