@@ -44,7 +44,7 @@ pub(crate) fn costs(sources: &[Source]) -> Vec<Cost> {
         },
         Cost {
             name: "lines of chat",
-            meaning: "without tests and blank lines",
+            meaning: "without tests and blank lines, to the nearest hundred",
             count: dialect("chat"),
             aim: 2_200,
         },
@@ -148,7 +148,10 @@ fn trait_methods(code: &str) -> usize {
 fn dialect_lines(sources: &[Source], name: &str) -> usize {
     let folder = ["dialect".to_owned(), name.to_owned()];
     let own = sources.iter().filter(|source| source.module.starts_with(&folder));
-    own.map(|source| source.code.lines().filter(|line| !line.trim().is_empty()).count()).sum()
+    let lines: usize =
+        own.map(|source| source.code.lines().filter(|line| !line.trim().is_empty()).count()).sum();
+    // Small edits must not change the table.
+    (lines + 50) / 100 * 100
 }
 
 /// The largest set of files of one folder each of which imports each other, directly or by way of others.
