@@ -10,14 +10,17 @@ if ! rustup target add "$target"; then
     echo "make static: Rust's target $target cannot be installed here, so that nothing was built; the release workflow builds it"
     exit 0
 fi
+# The crate getrandom else looks its system call up by name, which a static program cannot, and then wants /dev/random, which an
+# empty root has not: maps with random keys would end in a panic.
+random='--cfg getrandom_backend="linux_getrandom"'
 case $target in
     *-gnu)
-        RUSTFLAGS="-C target-feature=+crt-static" \
+        RUSTFLAGS="-C target-feature=+crt-static $random" \
             cargo build --locked --profile "$profile" --target "$target" --bin toolrein
         ;;
     *)
         [ -x .venv/bin/cargo-zigbuild ] || make .venv/bin/cargo-zigbuild
         . .venv/bin/activate
-        cargo zigbuild --locked --profile "$profile" --target "$target" --bin toolrein
+        RUSTFLAGS="$random" cargo zigbuild --locked --profile "$profile" --target "$target" --bin toolrein
         ;;
 esac

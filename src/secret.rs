@@ -3,6 +3,7 @@
 
 use crate::conversation::identity::HashKey;
 use hyper::http::HeaderValue;
+use ring::rand::{SecureRandom as _, SystemRandom};
 use std::collections::BTreeSet;
 
 /// A shorter bearer token could be guessed.
@@ -62,19 +63,20 @@ fn repeats(token: &[u8]) -> bool {
     kinds < LEAST_KINDS || (1..=MOST_REPEATED).any(is_of)
 }
 
-/// A fresh key. A system without randomness ends the process: any substitute could be guessed.
+/// A fresh key, as [`random_bytes`].
 pub fn random_key() -> HashKey {
     HashKey::of(random_bytes())
 }
 
-/// A fresh token of 32 hexadecimal digits, as [`random_key`].
+/// A fresh token of 32 hexadecimal digits, as [`random_bytes`].
 pub fn random_token() -> String {
     format!("{:032x}", u128::from_le_bytes(random_bytes()))
 }
 
-fn random_bytes<const N: usize>() -> [u8; N] {
+/// Random bytes of the operating system. A system without them ends the process: any substitute could be guessed.
+pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    if getrandom::fill(&mut bytes).is_err() {
+    if SystemRandom::new().fill(&mut bytes).is_err() {
         std::process::abort();
     }
     bytes

@@ -1,6 +1,7 @@
 //! The id of a client's request: on its reply, in the body of an error of toolrein's own, and in every line about it. A
 //! client's own id is kept.
 
+use crate::secret::random_bytes;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +13,7 @@ pub(super) static COMMON_REQUEST_ID: HeaderName = HeaderName::from_static("x-req
 /// The longest id of a client's that is kept.
 const MAX_BYTES: usize = 128;
 /// Distinguishes the ids of this process from those of others, in hexadecimal.
-static PROCESS: LazyLock<String> = LazyLock::new(|| {
-    let mut random = [0; 4];
-    // Without random bytes, ids are unique in this process alone.
-    let _ = getrandom::fill(&mut random);
-    format!("{:08x}", u32::from_be_bytes(random))
-});
+static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:08x}", u32::from_be_bytes(random_bytes())));
 
 /// Puts the request's id into its own headers, where everything else finds it, and returns it. It does not reach the
 /// upstream, since no `x-toolrein-*` does.
