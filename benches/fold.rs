@@ -8,12 +8,12 @@ mod bodies;
 
 use divan::Bencher;
 use divan::counter::BytesCount;
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::{Memo, NoMemo};
+use policies::REGISTRY;
+use policies::set::PolicySet;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::{Memo, NoMemo};
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::PolicySet;
 use toolrein::store::memory::MemoCache;
 
 fn main() {

@@ -8,9 +8,9 @@ mod bodies;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::BytesCount;
+use model::plan::{Change, Edit, Plan};
 use toolrein::dialect::variant::{Placement, Source, Variant};
-use toolrein::plan::{Change, Edit, Plan};
-use toolrein::wire::escaped_text::EscapedText;
+use wire::escaped_text::EscapedText;
 
 fn main() {
     divan::main();

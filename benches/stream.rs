@@ -9,15 +9,15 @@ mod bodies;
 use bytes::Bytes;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use policies::REGISTRY;
+use policies::set::PolicySet;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
 use toolrein::exchange::judging::{AnswerTools, Judging};
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::PolicySet;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 

@@ -14,13 +14,13 @@ use toolrein::cli::{
     UndoArgs, completions, for_terminal, man_report, policies_report, tried_report,
 };
 use toolrein::config::{Config, LogFormat, Overrides, OwnToken, Source};
-use toolrein::policy::REGISTRY;
+use policies::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::secret::random_token;
 use toolrein::serve::Running;
 use toolrein::serve::trial::Trial;
 use toolrein::serve::watch::Watch;
-use toolrein::{demo, doctor, setup};
+use toolrein::{doctor, setup};
 
 /// Uses less memory for many streams than glibc's allocator, and less time (docs/performance.md).
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -263,12 +263,12 @@ async fn demonstrate(
     let Some((args, model)) = demonstration.zip(running.model()) else {
         return std::future::pending().await;
     };
-    let addresses = demo::Addresses { direct: model.address, proxied: running.address() };
-    demo::run(addresses, &model.upstream, &mut io::stdout()).await?;
+    let addresses = mock::Addresses { direct: model.address, proxied: running.address() };
+    mock::run(addresses, &model.upstream, &mut io::stdout()).await?;
     if args.once {
         return Ok(());
     }
-    writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", demo::curl_line(running.address()))?;
+    writeln!(io::stdout(), "\nStill serving. Try it:\n\n{}\n", mock::curl_line(running.address()))?;
     writeln!(io::stdout(), "{}", dashboard_line(running, &token.unwrap_or_default()))?;
     writeln!(io::stdout(), "Metrics:   http://{}/metrics. Ctrl-C ends it.", running.admin_address())?;
     std::future::pending().await

@@ -1,8 +1,8 @@
 //! Secrets: random keys and tokens from the operating system, and those that the environment holds, with the forms that
 //! they must have. Keeps none of them.
 
-use crate::conversation::identity::HashKey;
 use hyper::http::HeaderValue;
+use model::identity::HashKey;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use std::collections::BTreeSet;
 

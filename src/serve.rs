@@ -19,9 +19,7 @@ use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, OwnToken, Target};
-use crate::conversation::identity::HashKey;
-use crate::conversation::memo::Memo;
-use crate::policy::REGISTRY;
+use crate::exchange;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::forward_proxy::{ForwardProxy, unusable_proxy};
@@ -45,9 +43,11 @@ use crate::telemetry::log::{Configured, Level, Log, Started};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans;
 use crate::telemetry::trace::{Filter, forward};
-use crate::{demo, exchange};
 use arc_swap::ArcSwap;
 use hyper::http::Uri;
+use model::identity::HashKey;
+use model::memo::Memo;
+use policies::REGISTRY;
 use serde_json::json;
 use std::io;
 use std::net::SocketAddr;
@@ -176,7 +176,7 @@ pub struct Running {
 /// The simulated model of the upstream `demo:`.
 pub struct SimulatedModel {
     pub address: SocketAddr,
-    pub upstream: Arc<demo::Upstream>,
+    pub upstream: Arc<mock::Upstream>,
     /// Stops it when dropped.
     _stop: oneshot::Sender<()>,
 }
@@ -342,12 +342,12 @@ async fn upstream_of(config: &Config) -> Result<(Uri, Option<SimulatedModel>), S
     }
     let listener = listen("upstream.url = \"demo:\"", SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let address = listener.local_addr().unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let upstream = Arc::new(demo::Upstream::new(DEMO_PACE));
+    let upstream = Arc::new(mock::Upstream::new(DEMO_PACE));
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         let _ = stopped.await;
     };
-    tokio::spawn(demo::serve(listener, Arc::clone(&upstream), shutdown));
+    tokio::spawn(mock::serve(listener, Arc::clone(&upstream), shutdown));
     let model = SimulatedModel { address, upstream, _stop: stop };
     Ok((model.base(), Some(model)))
 }

@@ -6,10 +6,10 @@
 mod found;
 
 use clap::{CommandFactory as _, Parser as _};
+use policies::REGISTRY;
 use std::path::PathBuf;
 use toolrein::cli::{Cli, Command, check_report, completions, policies_report};
 use toolrein::config::{Overrides, Source};
-use toolrein::policy::REGISTRY;
 
 fn parse(line: &str) -> Result<Command, clap::Error> {
     Cli::try_parse_from(line.split_whitespace()).map(Cli::into_command)

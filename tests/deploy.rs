@@ -11,6 +11,7 @@ mod compose;
 mod helm;
 mod support;
 
+use policies::REGISTRY;
 use serde_json::Value;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -22,7 +23,6 @@ use support::program::Toolrein;
 use support::reply::Reply;
 use support::scripted::Scripted;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::policy::REGISTRY;
 
 /// The longest stream that a shutdown must let finish.
 const STREAM: Duration = Duration::from_secs(600);

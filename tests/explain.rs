@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,6 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::explain::{Form, Options, Which, run};
-use toolrein::policy::REGISTRY;
 use toolrein::replay::Enforced;
 
 /// Runs a command of `toolrein` in the folder of replay's data, with `input` on standard input.

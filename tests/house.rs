@@ -9,11 +9,11 @@ mod costs;
 mod source;
 
 use costs::costs;
+use policies::REGISTRY;
 use source::{Source, root, rust_files, shipped, words};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
-use toolrein::policy::REGISTRY;
 
 /// Which module may import which: a module imports modules of lower layers, and of its own layer if no cycle arises.
 const RUNGS: &[&[&str]] = &[

@@ -3,12 +3,12 @@
 
 mod support;
 
+use mock::strict::violations;
 use serde_json::json;
 use support::client::{Connection, Request, get, post};
 use support::http1::Framing;
 use support::reply::{Gate, Reply, Speech};
 use support::scripted::Scripted;
-use support::strict::violations;
 
 fn chat(upstream: &Scripted) -> String {
     format!("{}/chat/completions", upstream.base_url())

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
 
+use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::policy::REGISTRY;
 use toolrein::replay::{Enforced, Options, run};
 
 /// Runs `toolrein replay` in the folder of the test's data, with `input` on standard input.

@@ -5,19 +5,19 @@ use super::bodies::{Api, Body, conversation};
 use super::plot::Plot;
 use super::subject::Subject;
 use super::{load, upstream};
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::{Memo, NoMemo};
+use model::released::{NOTHING_HIDDEN, Release};
+use policies::REGISTRY;
+use policies::set::PolicySet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::{Memo, NoMemo};
-use toolrein::conversation::released::{NOTHING_HIDDEN, Release};
 use toolrein::dialect::prefix::read_request;
 use toolrein::dialect::variant::{Placement, Source as Written, Variant};
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::PolicySet;
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
 use toolrein::store::{Ask, ModelKeys, News, StateStore as _};
 
@@ -115,7 +115,7 @@ fn store() -> Plot {
         refusals: hour,
     };
     let key = HashKey::fixed(1);
-    let name = |at: u64| key.hash(toolrein::conversation::identity::Domain::Call, &[&at.to_le_bytes()]);
+    let name = |at: u64| key.hash(model::identity::Domain::Call, &[&at.to_le_bytes()]);
     let memory = Memory::new(&bounds);
     let before = resident_mb();
     let (mut known, mut times, mut held) = (0, Vec::new(), Vec::new());

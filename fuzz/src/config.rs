@@ -3,10 +3,10 @@
 
 use crate::world::identity;
 use bytes::Bytes;
+use model::Transcript;
+use model::memo::NoMemo;
+use policies::REGISTRY;
 use toolrein::config::{Config, Overrides, Problems, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::memo::NoMemo;
-use toolrein::policy::REGISTRY;
 
 const BODY: &str = r#"{"model":"gpt-4.1","messages":[{"role":"system","content":"s"},{"role":"user","content":"please look"},{"role":"assistant","content":"I look?","tool_calls":[{"id":"a","type":"function","function":{"name":"searchAll","arguments":"{\"q\":1}"}}]},{"role":"tool","tool_call_id":"a","content":"[]"},{"role":"assistant","content":"Well."},{"role":"user","content":"more"}],"tools":[{"type":"function","function":{"name":"searchAll","parameters":{"type":"object"}}}]}"#;
 

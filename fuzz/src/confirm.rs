@@ -3,13 +3,13 @@
 
 use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
+use model::identity::{Hash, HashKey};
+use model::plan::approval::Confirmation;
 use serde_json::{Value, json};
-use toolrein::conversation::identity::{Hash, HashKey};
 use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::{events, reply};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Form, Limits, Options, Reply as _, ShownChoice};
-use toolrein::plan::approval::Confirmation;
 
 /// Everything on, and a history in which `pay_bill` is declared and only the approval is missing.
 const SETTING: u8 = 14;

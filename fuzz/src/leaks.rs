@@ -1,9 +1,9 @@
 //! Target: a reply's bytes, whole or as a stream, judged where some tools are forbidden. The tolerant reader of
 //! `tests/support`, which counts as a call whatever any client might, finds no forbidden call in what the client gets.
 
-use crate::tolerant::{Call, calls_in_reply, calls_in_stream};
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
+use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use toolrein::exchange::judging::Judging;

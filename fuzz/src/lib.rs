@@ -26,10 +26,6 @@ pub mod seeds;
 mod sse;
 mod store;
 mod stream;
-#[path = "../../tests/support/strict.rs"]
-mod strict;
-#[path = "../../tests/support/tolerant.rs"]
-mod tolerant;
 mod world;
 
 /// One thing that is fuzzed.

@@ -3,13 +3,13 @@
 
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
+use model::plan::decision::Decision;
 use serde_json::Value;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::completion::Reply;
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _, ShownChoice};
 use toolrein::exchange::judging::Judging;
-use toolrein::plan::decision::Decision;
 
 /// How often the model is asked again before the final-answer request.
 const PATIENCE: usize = 3;

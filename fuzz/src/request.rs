@@ -2,18 +2,18 @@
 //! policy touched is unchanged; what a strict provider accepts it still accepts; JSON stays JSON; nothing grows without
 //! bound; and the same request gives the same bytes, whatever is cached of it.
 
-use crate::strict::violations;
 use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
 use bytes::Bytes;
+use mock::strict::violations;
+use model::Transcript;
+use model::identity::Hash;
+use model::memo::{Derived, Memo, NoMemo};
+use model::plan::Plan;
+use model::request::Request;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::Hash;
-use toolrein::conversation::memo::{Derived, Memo, NoMemo};
-use toolrein::conversation::request::Request;
 use toolrein::dialect::prefix::read_request;
 use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
-use toolrein::plan::Plan;
 
 /// A hidden exchange of an earlier reply, restored before the messages that the input chooses.
 const ROUND: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"w1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"w1","content":"{\"ok\":false}"}"#;

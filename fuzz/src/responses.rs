@@ -4,15 +4,15 @@
 
 use crate::world::{NOW_MS, SETS, choices, identity, is_json, judging_by, lossy, policies};
 use bytes::Bytes;
+use model::Transcript;
+use model::memo::NoMemo;
 use serde_json::Value;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::memo::NoMemo;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
 use toolrein::dialect::responses::rounds::{read, write};
 use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;
-use toolrein::wire::sse::{Piece, Splitter, parse_fields};
+use wire::sse::{Piece, Splitter, parse_fields};
 
 /// A hidden exchange of an earlier reply.
 const ROUND: &str = r#"{"reply":"resp_1"},{"shown":{"type":"reasoning","id":"rs_1","summary":[]}},{"hidden":{"type":"function_call","call_id":"w1","name":"look","arguments":"{}"}},{"result":{"type":"function_call_output","call_id":"w1","output":"no"}}"#;
@@ -86,7 +86,7 @@ pub fn rounds(input: &[u8]) -> bool {
     let at = usize::from(at) % request.messages.len();
     let is_all_json = is_json(&body) && is_json(&[b"[", exchange.as_ref(), b"]"].concat());
     let restored = [(at, exchange)];
-    let plan = toolrein::plan::Plan::default();
+    let plan = model::plan::Plan::default();
     let source = Source { body: &body, request: &request, plan: &plan, restored: &restored };
     for form in [0, 3, 9] {
         let out = RESPONSES.write(&source, &variant_of(form, Placement::System)).join();

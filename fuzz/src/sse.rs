@@ -3,7 +3,7 @@
 
 use crate::world::{choices, lossy};
 use bytes::Bytes;
-use toolrein::wire::sse::{Piece, Splitter, data_lines, parse_fields, write_event};
+use wire::sse::{Piece, Splitter, data_lines, parse_fields, write_event};
 
 pub fn run(input: &[u8]) -> bool {
     let (bound, input) = choices(input);

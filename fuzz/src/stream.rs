@@ -9,7 +9,7 @@ use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use toolrein::exchange::judging::{Judged, Judging};
-use toolrein::wire::sse::{Piece, Splitter, parse_fields};
+use wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
 const MOST_ROUNDS: usize = 200;

@@ -1,17 +1,17 @@
 //! Fixtures shared by the targets: configurations, a caller, histories to judge replies by. Knows no target.
 
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::request::Request;
+use policies::REGISTRY;
+use policies::pattern::Pattern;
+use policies::set::{Judge, PolicySet};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::request::Request;
 use toolrein::exchange::judging::{AnswerTools, Judging};
-use toolrein::policy::REGISTRY;
-use toolrein::policy::pattern::Pattern;
-use toolrein::policy::set::{Judge, PolicySet};
 use toolrein::replay::Enforced;
 
 /// Now, in every target: ms since the epoch.

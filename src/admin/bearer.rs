@@ -1,10 +1,10 @@
 //! The bearer token of the admin server: its required form, and whether a request carries it. The configuration
 //! supplies it, and the routes decide what it protects.
 
-use crate::conversation::identity::{Domain, HashKey};
 use crate::secret::{check_token, random_key};
 use hyper::http::Request;
 use hyper::http::header::AUTHORIZATION;
+use model::identity::{Domain, HashKey};
 
 const SCHEME: &str = "bearer ";
 

@@ -4,8 +4,8 @@
 use super::Admin;
 use super::answer::Answer;
 use super::code::Code;
-use crate::policy::REGISTRY;
 use axum::extract::State;
+use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,15 +2,14 @@
 
 use super::EXIT_REFUSED;
 use crate::config::{Config, Overrides, Profile, Source, shipped};
-use crate::policy;
-use crate::policy::set::PolicySet;
 use crate::serve::trial::Trial;
 use humantime::format_rfc3339_seconds;
+use policies::set::PolicySet;
 use std::fmt::Write as _;
 
 /// The output of `toolrein check`, with the exit code: what is in effect and 0, or every problem and 2; without what only
 /// a trial of the start finds.
-pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> (String, u8) {
+pub fn check_report(source: Source, overrides: &Overrides, registry: &[policies::Entry]) -> (String, u8) {
     tried_report(source, overrides, registry, |_| Trial::default())
 }
 
@@ -19,7 +18,7 @@ pub fn check_report(source: Source, overrides: &Overrides, registry: &[policy::E
 pub fn tried_report(
     source: Source,
     overrides: &Overrides,
-    registry: &[policy::Entry],
+    registry: &[policies::Entry],
     start: impl FnOnce(&Config) -> Trial,
 ) -> (String, u8) {
     let mut config = match Config::load(source, overrides, registry) {
@@ -36,7 +35,7 @@ pub fn tried_report(
 }
 
 /// The output of `toolrein policies`, or of `toolrein policies NAME`, with the exit code.
-pub fn policies_report(registry: &[policy::Entry], name: Option<&str>) -> (String, u8) {
+pub fn policies_report(registry: &[policies::Entry], name: Option<&str>) -> (String, u8) {
     let Some(name) = name else {
         let width = name_width(registry);
         let lines = registry.iter().map(|entry| format!("{:width$}  {}\n", entry.name, entry.summary));
@@ -51,7 +50,7 @@ pub fn policies_report(registry: &[policy::Entry], name: Option<&str>) -> (Strin
 }
 
 /// The texts of a policy, as a table of its own in which each can be replaced.
-fn texts_report(entry: &policy::Entry) -> String {
+fn texts_report(entry: &policies::Entry) -> String {
     if entry.texts.is_empty() {
         return String::new();
     }
@@ -65,7 +64,7 @@ fn texts_report(entry: &policy::Entry) -> String {
     report
 }
 
-fn good_report(name: &str, config: &Config, registry: &[policy::Entry]) -> String {
+fn good_report(name: &str, config: &Config, registry: &[policies::Entry]) -> String {
     let mut report = format!("{name}: good\n\n");
     let mode = serde_json::to_value(config.mode).unwrap_or_default();
     for (what, value) in [
@@ -163,6 +162,6 @@ fn put(report: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = report.write_fmt(text);
 }
 
-fn name_width(registry: &[policy::Entry]) -> usize {
+fn name_width(registry: &[policies::Entry]) -> usize {
     registry.iter().map(|entry| entry.name.len()).max().unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 //! Text for a terminal: whatever a command prints, characters from outside cannot move the cursor, turn the direction of
 //! text or hide in it. They are written as escapes, which JSON reads as the same characters.
 
-use crate::wire::unseen::{is_unseen, push_escape};
 use std::borrow::Cow;
 use std::io::{self, Write};
+use wire::unseen::{is_unseen, push_escape};
 
 /// `text` of several lines with every other unseen character as an escape.
 pub fn for_terminal(text: &str) -> Cow<'_, str> {

@@ -97,7 +97,7 @@ pub(super) fn problems(file: &File) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::config::{Config, Overrides, Source};
-    use crate::policy::REGISTRY;
+    use policies::REGISTRY;
 
     fn load(text: &str) -> Result<Config, String> {
         let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };

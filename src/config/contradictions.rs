@@ -1,10 +1,10 @@
 //! Policies that contradict each other: settings of one that have no effect because of another. Each is allowed but
 //! probably a mistake, so it is reported as a warning. Knows the settings' names; the policies define their meaning.
 
-use super::policies::{Layer, ShippedTool};
+use super::policy_tables::{Layer, ShippedTool};
 use super::profiles::{Profile, Profiles};
 use super::tables::Reask;
-use crate::policy::about::exact_names;
+use policies::about::exact_names;
 use serde_json::{Map, Value};
 
 /// The most names in a warning.

@@ -3,7 +3,7 @@
 
 use super::direction::{Direction, direction};
 use super::document::quoted_key;
-use super::policies::Layer;
+use super::policy_tables::Layer;
 use serde_json::{Map, Value};
 
 /// What a change of a setting means.

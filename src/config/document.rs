@@ -5,7 +5,7 @@ use super::error::{Problem, reworded};
 use super::shipped;
 use super::slips::{self, Misfit};
 use super::variables::{self, ValueOf};
-use crate::policy::{BuildError, ConfigError};
+use policies::{BuildError, ConfigError};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, ValueDeserializer};

@@ -5,11 +5,10 @@ use super::differences::{Difference, Effect, of_policies};
 use super::document::Document;
 use super::error::{Problem, Problems};
 use super::file::{self, Base, File};
-use super::policies::{Builder, Layer};
+use super::policy_tables::{Builder, Layer};
 use super::shipped;
 use super::source::Source;
 use super::variables;
-use crate::policy;
 use serde_json::Value;
 use std::fs::Metadata;
 use std::io;
@@ -24,7 +23,7 @@ const MOST_NAMED: usize = 4;
 
 /// The source of the configuration where none is named: the file in the current folder, else the shipped one, and a
 /// warning about a file there that is not loaded. `settings`: what variables set (`TOOLREIN__...`), with and without it.
-pub(super) fn find(registry: &[policy::Entry], settings: &[(String, String)]) -> (Source, Option<String>) {
+pub(super) fn find(registry: &[policies::Entry], settings: &[(String, String)]) -> (Source, Option<String>) {
     let found = match Path::new(NAME).metadata() {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -43,7 +42,7 @@ pub(super) fn find(registry: &[policy::Entry], settings: &[(String, String)]) ->
 /// The text of the file, where it may be loaded, else why not.
 fn read(
     found: &Metadata,
-    registry: &[policy::Entry],
+    registry: &[policies::Entry],
     settings: &[(String, String)],
 ) -> Result<String, String> {
     if !found.is_file() {
@@ -106,7 +105,7 @@ fn not_loaded(reason: &str) -> String {
 /// Its problems.
 pub(super) fn differences(
     text: &str,
-    registry: &[policy::Entry],
+    registry: &[policies::Entry],
     settings: &[(String, String)],
     value_of: variables::ValueOf<'_>,
 ) -> Result<Vec<Difference>, Vec<Problem>> {

@@ -19,7 +19,7 @@ mod found;
 mod kept;
 mod needs;
 mod origin;
-mod policies;
+mod policy_tables;
 mod prices;
 mod profiles;
 mod record;
@@ -72,17 +72,16 @@ pub use upstream::{
     Unjudged, Upstream,
 };
 
-use crate::plan::ModelEndpoint;
-use crate::policy;
-use crate::policy::approvals::Webhook;
-use crate::policy::pattern::{Pattern, best_match};
-use crate::policy::set::PolicySet;
 use crate::secret;
 use contradictions::contradictions;
 use document::Document;
 use file::{Base, File, Overriding, Written};
+use model::plan::ModelEndpoint;
 use origin::Origin;
-use policies::{Builder, Layer};
+use policies::approvals::Webhook;
+use policies::pattern::{Pattern, best_match};
+use policies::set::PolicySet;
+use policy_tables::{Builder, Layer};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -142,7 +141,11 @@ impl Config {
     ///
     /// # Errors
     /// All problems at once. Where the text is not TOML, nothing beyond that is checked.
-    pub fn load(source: Source, overrides: &Overrides, registry: &[policy::Entry]) -> Result<Self, Problems> {
+    pub fn load(
+        source: Source,
+        overrides: &Overrides,
+        registry: &[policies::Entry],
+    ) -> Result<Self, Problems> {
         if source != Source::Folder {
             return Self::read(source, overrides, registry, None);
         }
@@ -167,7 +170,7 @@ impl Config {
         &self,
         source: Source,
         overrides: &Overrides,
-        registry: &[policy::Entry],
+        registry: &[policies::Entry],
     ) -> Result<Self, Problems> {
         // A file that was found is not looked for again: it may have been changed by the program that is governed.
         let source = if source == Source::Folder { self.origin.source() } else { source };
@@ -177,7 +180,7 @@ impl Config {
     fn read(
         source: Source,
         overrides: &Overrides,
-        registry: &[policy::Entry],
+        registry: &[policies::Entry],
         running: Option<&Self>,
     ) -> Result<Self, Problems> {
         let overriding = Overriding::read(overrides);

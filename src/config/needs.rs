@@ -7,8 +7,8 @@ use super::file::File;
 use super::profiles::Profiles;
 use super::tiers::{AUTH, GUEST, is_built_in};
 use super::units::write_span;
-use crate::policy::about::Confirming;
-use crate::policy::set::PolicySet;
+use policies::about::Confirming;
+use policies::set::PolicySet;
 use std::time::Duration;
 
 /// The problems of the policies outside of profiles, and of each profile.

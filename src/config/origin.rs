@@ -3,7 +3,6 @@
 
 use super::error::Problems;
 use super::{Config, Overrides, Source, found};
-use crate::policy;
 use std::path::Path;
 
 /// See the module's documentation. Never shown: the text may hold secrets.
@@ -62,7 +61,7 @@ impl Config {
     }
 
     /// The keys, dotted, in which the file differs from the shipped one.
-    pub fn changed_keys(&self, registry: &[policy::Entry]) -> Vec<String> {
+    pub fn changed_keys(&self, registry: &[policies::Entry]) -> Vec<String> {
         let Some(Source::Text { text, .. }) = &self.origin.text else { return Vec::new() };
         let environment: &dyn Fn(&str) -> Option<String> = &|name| std::env::var(name).ok();
         // It was read before, so it has no problems.
@@ -74,7 +73,7 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::load`].
-    pub fn in_file(&self, registry: &[policy::Entry]) -> Option<Result<Self, Problems>> {
+    pub fn in_file(&self, registry: &[policies::Entry]) -> Option<Result<Self, Problems>> {
         self.file()?;
         let source = self.origin.source.clone()?;
         Some(Self::load(source, &self.origin.overrides, registry))
@@ -84,7 +83,7 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::load`], where the environment has changed.
-    pub fn again(&self, registry: &[policy::Entry]) -> Result<Self, Problems> {
+    pub fn again(&self, registry: &[policies::Entry]) -> Result<Self, Problems> {
         let text = self.origin.text.clone().unwrap_or(Source::Shipped);
         Self::load(text, &self.origin.overrides, registry)
     }

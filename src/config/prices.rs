@@ -4,7 +4,7 @@
 use super::tables::Model;
 use super::units::{optional_rate, rate};
 use crate::dialect::usage::Usage;
-use crate::policy::pattern::{Pattern, best_match};
+use policies::pattern::{Pattern, best_match};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};

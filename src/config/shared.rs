@@ -2,8 +2,8 @@
 //! the file. Reads no environment variables: a check may run without the secret.
 
 use super::tables::StateStore;
-use crate::policy::endpoint::is_variable;
 use hyper::http::Uri;
+use policies::endpoint::is_variable;
 
 /// The longest prefix of keys, in characters.
 const MOST_PREFIX: usize = 64;

@@ -2,7 +2,7 @@
 
 use super::traces::Traces;
 use super::units::patterns;
-use crate::policy::pattern::{Pattern, any_fits};
+use policies::pattern::{Pattern, any_fits};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 use super::document::Document;
 use super::file::{self, File};
 use super::*;
-use crate::policy::REGISTRY;
+use policies::REGISTRY;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -90,11 +90,11 @@ fn a_default_that_is_off_and_takes_several_lines_is_read_whole() {
 }
 
 /// The keys that a policy accepts, from its error about an unknown one.
-fn known_keys(entry: &policy::Entry) -> BTreeSet<String> {
+fn known_keys(entry: &policies::Entry) -> BTreeSet<String> {
     let text = "[x]\n\"no such key\" = 1";
     let mut root = toml::de::DeTable::parse(text).unwrap();
     let table = root.get_mut().remove("x").unwrap();
-    let Err(policy::BuildError::Read(error)) = (entry.build)(table.into()) else { panic!("{}", entry.name) };
+    let Err(policies::BuildError::Read(error)) = (entry.build)(table.into()) else { panic!("{}", entry.name) };
     error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }
 

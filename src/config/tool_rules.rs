@@ -5,13 +5,13 @@
 use super::Config;
 use super::error::nearest;
 use super::file::File;
-use super::policies::{Layer, ShippedTool};
+use super::policy_tables::{Layer, ShippedTool};
 use super::profiles::Profiles;
 use super::tables::Reask;
-use crate::conversation::names::RestrictedNames;
-use crate::policy::about::NamedTool;
-use crate::policy::pattern::Pattern;
-use crate::policy::set::PolicySet;
+use model::names::RestrictedNames;
+use policies::about::NamedTool;
+use policies::pattern::Pattern;
+use policies::set::PolicySet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

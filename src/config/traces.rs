@@ -2,8 +2,8 @@
 //! a check may run without the secrets.
 
 use super::units::{share, span};
-use crate::policy::endpoint::is_variable;
 use hyper::http::{HeaderName, Uri};
+use policies::endpoint::is_variable;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -57,7 +57,7 @@ pub(super) fn write_size(bytes: u64) -> String {
 /// `#[serde(with)]` of a [`Duration`].
 pub(super) mod span {
     use super::{Duration, write_span};
-    use crate::policy::period::Period;
+    use policies::period::Period;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(span: &Duration, out: S) -> Result<S::Ok, S::Error> {
@@ -298,7 +298,7 @@ pub(super) mod ask_usage {
 
 /// `#[serde(with)]` of names or patterns with `*`.
 pub(super) mod patterns {
-    use crate::policy::pattern::Pattern;
+    use policies::pattern::Pattern;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     pub(crate) fn serialize<S: Serializer>(patterns: &[Pattern], out: S) -> Result<S::Ok, S::Error> {

@@ -137,7 +137,7 @@ pub enum ErrorIn200 {
 }
 
 /// What happens to a request or a reply that cannot be judged, where a policy that restricts calls is on: see
-/// [`Policy::RESTRICTS_CALLS`](crate::policy::Policy::RESTRICTS_CALLS). Without such a policy it passes.
+/// [`Policy::RESTRICTS_CALLS`](policies::Policy::RESTRICTS_CALLS). Without such a policy it passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unjudged {

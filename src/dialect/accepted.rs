@@ -2,9 +2,9 @@
 //! occur once. The dialects write the calls; the arguments' form is in `repair`.
 
 use super::judge::CallJudge;
-use crate::conversation::assembled::Assembled;
-use crate::wire::json::{escaped, quote};
 use memchr::memmem::find_iter;
+use model::assembled::Assembled;
+use wire::json::{escaped, quote};
 
 /// The longest name that OpenAI and Amazon Bedrock accept in a history.
 const LONGEST_NAME: usize = 64;

@@ -1,8 +1,8 @@
 //! The parser of content: a string, or a list of parts. The dialects differ in what is a part with text.
 
-use crate::conversation::call::Arguments;
-use crate::conversation::message::{Content, Part};
-use crate::wire::body::{Fault, Kind, Scanner, Span};
+use model::call::Arguments;
+use model::message::{Content, Part};
+use wire::body::{Fault, Kind, Scanner, Span};
 
 /// Most parts and most calls of one message that are read. OpenAI accepts 128 calls.
 pub const MOST_PARTS: usize = 8 * 1024;

@@ -1,23 +1,23 @@
 //! Request edits that all dialects share, as splices: changed texts, dropped turns, members of the top object. The
 //! spans of texts are the same whatever the protocol.
 
-use crate::conversation::call::Arguments;
-use crate::conversation::message::{Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::variant::{Placement, Source};
-use crate::plan::placeholders::Redaction;
-use crate::plan::texts::{TextChange, settle, settled_calls, settled_values};
-use crate::plan::{Change, Edit, Plan};
-use crate::wire::body::{Span, Str};
-use crate::wire::escaped_text::EscapedText;
-use crate::wire::hidden_unicode::strip;
-use crate::wire::json::{decode, decode_bytes, escaped, in_one_case};
-use crate::wire::json_strings::raw_ranges;
-use crate::wire::members::Member;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::call::Arguments;
+use model::message::{Message, Role};
+use model::plan::placeholders::Redaction;
+use model::plan::texts::{TextChange, settle, settled_calls, settled_values};
+use model::plan::{Change, Edit, Plan};
+use model::request::Request;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use wire::body::{Span, Str};
+use wire::escaped_text::EscapedText;
+use wire::hidden_unicode::strip;
+use wire::json::{decode, decode_bytes, escaped, in_one_case};
+use wire::json_strings::raw_ranges;
+use wire::members::Member;
+use wire::splice::Splices;
 
 /// The notice to a model whose tools were removed.
 const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does not support them. Answer from what you \

@@ -7,12 +7,12 @@
 pub mod friendly;
 mod sanitised;
 
-use crate::wire::members::Member;
 use memchr::memmem;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::sync::LazyLock;
+use wire::members::Member;
 
 /// How much of an error body is read; real ones are a few hundred bytes, HTML pages some KiB.
 const READ_BYTES: usize = 64 * 1024;

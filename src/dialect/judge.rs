@@ -1,13 +1,13 @@
 //! The interface of the tool call judge: reply readers report how much of a call has come, and receive the decision on
 //! it. The exchange implements it with the policies.
 
-use crate::conversation::assembled::Assembled;
 use crate::dialect::markup::ToolNames;
-use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
-use crate::plan::decision::{Decision, Known};
-use crate::wire::sse::write_comment;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unasked};
+use model::plan::decision::{Decision, Known};
 use std::sync::Arc;
+use wire::sse::write_comment;
 
 /// What the comment says that keeps the client of a stream waiting.
 pub const WAITS: &str = "toolrein waits";

@@ -1,9 +1,9 @@
 //! Irregular event framing: several events without a blank line between them, and data that is spread over lines.
 //! Regroups bytes; does not interpret them.
 
-use crate::wire::sse::{Fields, data_lines, parse_fields};
 use bytes::Bytes;
 use memchr::{memmem, memrchr2};
+use wire::sse::{Fields, data_lines, parse_fields};
 
 /// The events of an engine that writes no blank line between them: each line is JSON on its own, and the whole is not.
 /// Clients that go by lines see the calls in them. `reads`: whether data is a part of a reply.

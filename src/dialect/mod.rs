@@ -32,15 +32,15 @@ pub mod variant;
 
 use self::reply::{Form, Limits, Options, Reply};
 use self::variant::{Repairs, Source, Variant};
-use crate::conversation::checkpoint::Checkpoint;
-use crate::conversation::identity::{Domain, Hash, HashKey};
-use crate::conversation::message::Message;
-use crate::conversation::request::Request;
-use crate::plan::approval::Confirmation;
-use crate::wire::body::Fault;
-use crate::wire::splice::Rope;
 use bytes::Bytes;
+use model::checkpoint::Checkpoint;
+use model::identity::{Domain, Hash, HashKey};
+use model::message::Message;
+use model::plan::approval::Confirmation;
+use model::request::Request;
 use std::sync::Arc;
+use wire::body::Fault;
+use wire::splice::Rope;
 
 /// The kinds of items that the model or its provider made and that no client runs.
 pub const CARRIED: [&str; 11] = [

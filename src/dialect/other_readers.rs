@@ -2,9 +2,9 @@
 //! members that occur twice, deep nesting, comments, trailing commas, single quotes, something after the object.
 //! Decides whether a server may find a request in such a body; nothing else is taken from it.
 
-use crate::wire::body::{BYTE_ORDER_MARK, Fault, Scanner};
-use crate::wire::json::{decode_bytes, in_one_case, unescape};
 use std::borrow::Cow;
+use wire::body::{BYTE_ORDER_MARK, Fault, Scanner};
+use wire::json::{decode_bytes, in_one_case, unescape};
 
 /// Whether a lenient parser may find a request in `body`, which toolrein cannot read for this `fault`: an object with
 /// the member `named`, or what `parses`. An incomplete text, or one that is no object, is a request for no parser.

@@ -3,12 +3,12 @@
 //! the shell stores.
 
 use super::Dialect;
-use crate::conversation::checkpoint::Checkpoint;
-use crate::conversation::identity::{Domain, Hash, HashKey, RunningHash};
-use crate::conversation::memo::{Derived, Memo};
-use crate::conversation::request::Request;
-use crate::wire::body::Fault;
+use model::checkpoint::Checkpoint;
+use model::identity::{Domain, Hash, HashKey, RunningHash};
+use model::memo::{Derived, Memo};
+use model::request::Request;
 use std::sync::Arc;
+use wire::body::Fault;
 
 /// Parsing a shorter body takes less time than looking up its prefixes.
 const LEAST_BYTES: usize = 8 * 1024;

@@ -1,8 +1,8 @@
 //! The request that asks another model about a call, as bytes. What it is about is data: one user message that holds
 //! nothing else. Sends nothing and decides nothing.
 
-use crate::plan::ModelQuestion;
 use bytes::Bytes;
+use model::plan::ModelQuestion;
 use serde_json::json;
 
 /// The body of the request: a chat completion, with the most likely answer.

@@ -13,17 +13,17 @@ mod pictures;
 pub use names::accepted_name;
 pub use pictures::{PartsForm, move_pictures};
 
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::{Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
-use crate::plan::enveloped;
-use crate::wire::body::Scanner;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
+use model::call::{Arguments, ToolCall};
+use model::message::{Message, Role};
+use model::plan::enveloped;
+use model::request::Request;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
+use wire::body::Scanner;
+use wire::json::{decode, quote};
+use wire::splice::Splices;
 
 /// How a result without a call is named in the text that it becomes.
 pub const UNKNOWN_CALL: &str = "a call that is not in this conversation";

@@ -1,14 +1,14 @@
 //! The reply interface of a dialect: the upstream's bytes go in, the client's come out, and every call is judged on the
 //! way.
 
-use crate::conversation::assembled::Assembled;
-use crate::conversation::request::Request;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
-use crate::plan::approval::{ApprovalDecision, Question};
-use crate::plan::decision::{Decision, Next};
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::plan::approval::{ApprovalDecision, Question};
+use model::plan::decision::{Decision, Next};
+use model::request::Request;
 use std::sync::Arc;
 
 /// The form of the client's reply, or of one reply of the upstream.

@@ -1,10 +1,10 @@
 //! Short forms of the texts of a hidden exchange, for a request that would be too long for the model otherwise: what a call
 //! was and that it was not run stays, the rest goes.
 
-use crate::plan::enveloped;
-use crate::plural::counted;
-use crate::wire::json::quote;
+use model::plan::enveloped;
 use serde_json::{Value, json};
+use wire::json::quote;
+use wire::plural::counted;
 
 /// The most characters of a text that are kept.
 const MOST_CHARS: usize = 200;

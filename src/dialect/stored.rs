@@ -1,9 +1,9 @@
 //! What upstreams store, as any client may read it: the calls in it, in both APIs, and a stored chat completion without
 //! them. Decides nothing on a call. A stored response is read by `responses::stored`.
 
-use crate::wire::json::in_one_case;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use wire::json::in_one_case;
 
 /// A call in stored JSON.
 pub struct StoredCall {

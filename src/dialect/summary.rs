@@ -1,16 +1,16 @@
 //! The summary request for old results, and its answer, as bytes. The results are data in the request: JSON between two
 //! tags that nothing in it can forge. Sends nothing and decides nothing.
 
-use crate::conversation::Transcript;
 use crate::dialect::usage::Usage;
-use crate::plan::{Plan, SummaryWanted};
-use crate::plural::counted;
-use crate::wire::first_characters::first_characters;
-use crate::wire::hidden_unicode::strip;
 use bytes::Bytes;
+use model::Transcript;
+use model::plan::{Plan, SummaryWanted};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
+use wire::first_characters::first_characters;
+use wire::hidden_unicode::strip;
+use wire::plural::counted;
 
 /// How much of one result is included, in characters.
 const MOST_CHARS: usize = 1_000;
@@ -113,10 +113,10 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::identity::{Hash, HashKey, Identity};
-    use crate::conversation::memo::NoMemo;
+    use model::identity::{Hash, HashKey, Identity};
+    use model::memo::NoMemo;
 
-    use crate::plan::{Frame, ModelEndpoint, SummaryBlank, SummaryTerms};
+    use model::plan::{Frame, ModelEndpoint, SummaryBlank, SummaryTerms};
     use std::time::Duration;
 
     fn said(text: &str) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! Token usage and cost of a reply, from every recorded form of `usage`. Providers count cache reads and reasoning within
 //! or beside the prompt and the completion: here they are always within.
 
-use crate::wire::body::{Fault, Kind, Scanner};
 use serde_json::Value;
+use wire::body::{Fault, Kind, Scanner};
 
 /// The most tokens of one reply that are plausible: a hundred times what the largest model takes (10 million), and few
 /// enough that no counter overflows. A larger number is a fault of the upstream (2^64 - 1 from an unsigned -1), and

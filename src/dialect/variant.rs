@@ -1,9 +1,9 @@
 //! The variants of a request: with or without its tools, with the history as text or repaired, without streaming, as a
 //! re-ask after blocked calls. Data; the dialects write it.
 
-use crate::conversation::request::Request;
-use crate::plan::Plan;
 use bytes::Bytes;
+use model::plan::Plan;
+use model::request::Request;
 
 /// How notices are placed in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

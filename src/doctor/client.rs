@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::config::{Overrides, Source};
     use crate::doctor::Outcome;
-    use crate::policy::REGISTRY;
+    use policies::REGISTRY;
 
     fn config(listen: &str) -> Config {
         let overrides = Overrides { listen: Some(listen.to_owned()), ..Overrides::default() };

@@ -2,7 +2,6 @@
 
 use super::{Finding, connection, get};
 use crate::config::{Config, UnfittedRule};
-use crate::plural::counted;
 use crate::proxy::upstream::UpstreamSettings;
 use hyper::http::{StatusCode, Uri};
 use serde::Deserialize;
@@ -10,6 +9,7 @@ use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use wire::plural::counted;
 
 /// How long a toolrein on this machine may take to answer.
 const SOON: Duration = Duration::from_secs(1);

@@ -8,16 +8,16 @@ pub(super) use spending::Bill;
 
 use super::store::{Facts, News};
 use crate::config::Price;
-use crate::conversation::Transcript;
-use crate::conversation::account::{
-    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
-};
-use crate::conversation::histories::beginnings;
-use crate::conversation::identity::{Hash, Identity};
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
-use crate::plan::{Announced, Plan};
-use crate::policy::about::Accounting;
+use model::Transcript;
+use model::account::{
+    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
+};
+use model::histories::beginnings;
+use model::identity::{Hash, Identity};
+use model::plan::{Announced, Plan};
+use policies::about::Accounting;
 use std::sync::Arc;
 
 /// How many of the newest replies are tried: clients that split a reply over messages, and replies that broke off,
@@ -348,70 +348,54 @@ fn approval(transcript: &Transcript<'_>) -> Option<Pin> {
     Some(Pin { messages, history, by: "".into(), text: "".into() })
 }
 
-impl Carried {
-    fn begin_turn(&mut self) {
-        let turn = Scope::Turn as usize;
-        self.turn = Sums::default();
-        (self.marks[turn], self.bought[turn]) = (Marks::default(), 0);
-        self.final_answer = false;
-    }
-
-    /// Takes over what earlier tries of the same request were billed and have placed. The calls of a retry count once.
-    fn take_in(&mut self, tried: &Self, is_same: bool, is_retry: bool) {
-        (self.marks, self.day) = (tried.marks, tried.day);
-        self.pins.clone_from(&tried.pins);
-        self.left.clone_from(&tried.left);
-        if !is_same {
-            return;
-        }
-        let calls =
-            |own: &Sums, tried: &Sums| if is_retry { own.get(Kind::Calls) } else { tried.get(Kind::Calls) };
-        self.turn = tried.turn.with(Kind::Calls, calls(&self.turn, &tried.turn));
-        self.conversation =
-            tried.conversation.with(Kind::Calls, calls(&self.conversation, &tried.conversation));
-        self.at_ms = tried.at_ms.max(self.at_ms);
-        self.final_answer |= tried.final_answer;
-    }
-
-    fn after(&self, spent: &Spent, now_ms: u64) -> Self {
-        Self {
-            turn: self.turn.plus(&spent.sums),
-            conversation: self.conversation.plus(&spent.sums),
-            at_ms: now_ms,
-            bought: std::array::from_fn(|scope| self.bought[scope].saturating_add(spent.bought[scope])),
-            once: Once::default(),
-            ..self.clone()
-        }
+/// The sums after a request that used `spent`.
+fn add_spent(carried: &Carried, spent: &Spent, now_ms: u64) -> Carried {
+    Carried {
+        turn: carried.turn.plus(&spent.sums),
+        conversation: carried.conversation.plus(&spent.sums),
+        at_ms: now_ms,
+        bought: std::array::from_fn(|scope| carried.bought[scope].saturating_add(spent.bought[scope])),
+        once: Once::default(),
+        ..carried.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::identity::HashKey;
-    use crate::conversation::memo::NoMemo;
-    use crate::conversation::uses::uses_at;
-    use crate::policy::REGISTRY;
-    use crate::policy::cases::{built, turn};
-    use crate::policy::set::PolicySet;
+    use model::identity::HashKey;
+    use model::memo::NoMemo;
+    use model::uses::uses_at;
+    use policies::REGISTRY;
+    use model::testing::{Item, SampleRequest, call, reply, result, user};
+    use policies::set::PolicySet;
     use proptest::prelude::*;
 
     const MINUTE: u64 = 60_000;
     const WINDOW_MS: u64 = 120 * MINUTE;
-    const QUOTA: &str = "limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }\nnotify = 2";
+    const QUOTA: &str = "{ limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }, notify = 2 }";
 
     /// What the store has of a request as it came, and of its newest reply.
     type Known = [Option<Arc<Carried>>; 2];
+
+    /// A turn in which `calls` images were made.
+    fn turn(calls: usize) -> Vec<Item> {
+        let steps = (0..calls).flat_map(|nth| {
+            let id = format!("c{nth}");
+            [reply([call(&id, "image", &format!("{{\"n\":{nth}}}"))]), result(&id, &format!("r{nth}"))]
+        });
+        std::iter::once(user("q")).chain(steps).collect()
+    }
 
     /// The notices of the `nth` request, each with the index of its message, and what the store has then: of the request as
     /// it came, and of its reply.
     fn asked(nth: usize, now_ms: u64, spent: &[u64], known: &Known) -> (Vec<(usize, String)>, Known) {
         let entry = REGISTRY.iter().find(|entry| entry.name == "quota").unwrap();
-        let policies = PolicySet::new(vec![built(entry, QUOTA)]);
-        let body = turn("image", nth);
-        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let table = toml::de::ValueDeserializer::parse(QUOTA).unwrap();
+        let policies = PolicySet::new(vec![(entry.build)(table).unwrap()]);
+        let sample = SampleRequest::new(&turn(nth));
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        let mut transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let mut transcript = sample.transcript(&identity);
         let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));
         let keys = AccountKeys { own: Hash(1), replies: reply.into_iter().collect(), named: None, day: None };
         let facts = Facts { carried: known.to_vec(), ..Facts::default() };

@@ -18,8 +18,8 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::Judging;
-use crate::wire::sniff;
 use bytes::Bytes;
+use wire::sniff;
 
 /// The client's reply, and the upstream's replies that it is made of.
 pub(super) struct Replies {

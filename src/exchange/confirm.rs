@@ -6,14 +6,14 @@ pub mod held;
 mod open_markup;
 mod shown;
 
-use crate::conversation::Transcript;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::Hash;
-use crate::conversation::message::{Content, Role};
 use crate::exchange::restore::{HiddenPosition, text_key_of, text_of};
-use crate::plan::Extends;
-use crate::plan::approval::{Question, Unaskable};
-use crate::policy::about::Confirming;
+use model::Transcript;
+use model::assembled::Assembled;
+use model::identity::Hash;
+use model::message::{Content, Role};
+use model::plan::Extends;
+use model::plan::approval::{Question, Unaskable};
+use policies::about::Confirming;
 use shown::{fenced, is_plain_name, pretty};
 
 pub use open_markup::leaves_markup_open;

@@ -4,8 +4,8 @@
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
 use crate::dialect::error::own_error;
-use crate::plan::{Reason, details};
 use crate::telemetry::request_record::RequestRecord;
+use model::plan::{Reason, details};
 
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -435,7 +435,7 @@ impl std::error::Error for ProxyError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::ReasonKind;
+    use model::plan::ReasonKind;
 
     /// One of each.
     fn every() -> Vec<ProxyError> {

@@ -8,8 +8,6 @@ mod repairs;
 pub use facts::learned;
 
 use crate::config::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
-use crate::conversation::message::Role;
-use crate::conversation::request::{Choice, Request};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{
     Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
@@ -17,9 +15,11 @@ use crate::dialect::refusal::{
 };
 use crate::dialect::variant::{Added, Placement, Tools, Variant};
 use crate::exchange::store::ModelFacts;
-use crate::plan::Plan;
-use crate::policy::pattern::Pattern;
 use crate::telemetry::request_record::Fallback;
+use model::message::Role;
+use model::plan::Plan;
+use model::request::{Choice, Request};
+use policies::pattern::Pattern;
 
 /// The most fallbacks of one client request, whatever their reasons: clients retry too, and the tries multiply.
 const MOST: u32 = 3;
@@ -65,7 +65,7 @@ impl Fallbacks {
     /// Everything that may be tried for `request`.
     pub fn new(request: &Request, subject: Subject) -> Self {
         let is_history = |role| role == Role::Tool;
-        let calls = |message: &crate::conversation::message::Message| !message.calls.is_empty();
+        let calls = |message: &model::message::Message| !message.calls.is_empty();
         Self {
             left: MOST,
             // Nothing is changed in a body whose structure parsers read differently, and no history is repaired that such a

@@ -1,8 +1,8 @@
 //! Hidden values in hidden exchanges. A call may be blocked after the values were put back into it, for example
 //! because a person declined it. It is then sent to the model with the placeholders again.
 
-use crate::plan::placeholders::Placeholders;
 use bytes::Bytes;
+use model::plan::placeholders::Placeholders;
 
 /// `exchange`, JSON objects joined by commas, with placeholders for the `values` hidden from a message up to `message`
 /// on, also within arguments, which are JSON in a string.

@@ -5,16 +5,16 @@ use super::account::AccountKeys;
 use super::error::ProxyError;
 use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
 use super::{Core, Now, Output, Phase, Shared, StoreQuery};
-use crate::conversation::histories::Histories;
-use crate::conversation::identity::{Domain, Hash};
-use crate::conversation::uses::request_key;
-use crate::conversation::{Known as KnownConversation, Stopped, Transcript};
 use crate::exchange::confirm::{Answer, answer};
 use crate::exchange::restore::{HiddenPosition, hidden_positions, names};
-use crate::policy::about::Counted;
-use crate::policy::pattern::any_concerns;
 use crate::telemetry::request_record::{On, UNKNOWN};
 use bytes::Bytes;
+use model::histories::Histories;
+use model::identity::{Domain, Hash};
+use model::uses::request_key;
+use model::{Known as KnownConversation, Stopped, Transcript};
+use policies::about::Counted;
+use policies::pattern::any_concerns;
 use std::sync::Arc;
 
 /// What is known of the conversation before the store's answer.

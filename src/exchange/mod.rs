@@ -40,24 +40,24 @@ use self::look_up::Sought;
 use self::plan::{Planned, Summarising};
 use self::running::Running;
 use crate::config::{Config, InFlight, Mode};
-use crate::conversation::identity::{HashKey, Identity};
-use crate::conversation::memo::Memo;
-use crate::conversation::request::Request;
-use crate::conversation::summaries::Summaries;
 use crate::dialect::Dialect;
 use crate::dialect::chat::Chat;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
-use crate::plan::Plan;
-use crate::policy::set::PolicySet;
 use crate::telemetry::request_record::{JudgedCall, On, RequestRecord};
-use crate::wire::body::{Fault, Scanner};
-use crate::wire::json::decode_bytes;
 use bytes::Bytes;
+use model::identity::{HashKey, Identity};
+use model::memo::Memo;
+use model::plan::Plan;
+use model::request::Request;
+use model::summaries::Summaries;
+use policies::set::PolicySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wire::body::{Fault, Scanner};
+use wire::json::decode_bytes;
 
 /// What all exchanges share under one configuration.
 pub struct Shared {

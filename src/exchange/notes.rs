@@ -3,20 +3,20 @@
 
 use super::Core;
 use crate::config::cost_of;
-use crate::conversation::message::Role;
-use crate::conversation::outcome::{NothingElse, has_failed, is_empty};
-use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD};
-use crate::conversation::{ToolResult, Transcript, View};
 use crate::dialect::reply::Unjudged;
 use crate::dialect::usage::Usage as Billed;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
-use crate::plan::decision::Decision;
-use crate::plan::texts::{added_tokens, removed_tokens};
-use crate::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
 use crate::telemetry::request_record::{
     Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
     Said, Verdict,
 };
+use model::message::Role;
+use model::outcome::{NothingElse, has_failed, is_empty};
+use model::plan::decision::Decision;
+use model::plan::texts::{added_tokens, removed_tokens};
+use model::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
+use model::tokens::{Estimate, MESSAGE_OVERHEAD};
+use model::{ToolResult, Transcript, View};
 use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.

@@ -3,9 +3,9 @@
 
 use super::store::{Facts, News, StoreQuery};
 use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
-use crate::conversation::identity::Hash;
-use crate::conversation::summaries::{Pin, Summaries};
 use bytes::Bytes;
+use model::identity::Hash;
+use model::summaries::{Pin, Summaries};
 
 /// Takes the place of the state store.
 pub trait Known {

@@ -10,24 +10,24 @@ use super::store::{Facts, ModelFacts, NewPins, News, Overflow, SentExchanges};
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
 use super::{Core, Now, Output, Phase};
 use crate::config::AskUsage;
-use crate::conversation::account::Account;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::histories::Histories;
-use crate::conversation::identity::{Domain, Hash};
-use crate::conversation::pins::Pinned;
-use crate::conversation::tokens::Estimate;
-use crate::conversation::{LengthCut, Transcript};
 use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, token};
 use crate::exchange::restore::restored;
 use crate::exchange::sent::Sent;
-use crate::plan::approval::Confirmation;
-use crate::plan::{BatchSummaries, Plan, Refusal};
-use crate::policy::set::Judge;
 use crate::telemetry::request_record::{
     ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult,
 };
 use bytes::Bytes;
+use model::account::Account;
+use model::assembled::Assembled;
+use model::histories::Histories;
+use model::identity::{Domain, Hash};
+use model::pins::Pinned;
+use model::plan::approval::Confirmation;
+use model::plan::{BatchSummaries, Plan, Refusal};
+use model::tokens::Estimate;
+use model::{LengthCut, Transcript};
+use policies::set::Judge;
 use std::sync::Arc;
 
 /// The name under which the user's answer to a question is recorded.

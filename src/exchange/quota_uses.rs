@@ -3,12 +3,12 @@
 
 use super::Core;
 use super::store::Spent;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::calls::canonical_hash;
-use crate::conversation::identity::Hash;
-use crate::conversation::uses::{Use, free_calls, use_key};
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::wrapper::made_of;
+use model::assembled::Assembled;
+use model::calls::canonical_hash;
+use model::identity::Hash;
+use model::uses::{Use, free_calls, use_key};
 use std::collections::BTreeMap;
 
 /// What is used of the quotas that count calls of one request.

@@ -3,8 +3,8 @@
 
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::variant::Asking;
-use crate::plan::decision::Next;
 use bytes::Bytes;
+use model::plan::decision::Next;
 
 /// See the file's head.
 #[derive(Debug, Default)]

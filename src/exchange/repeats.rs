@@ -3,12 +3,12 @@
 
 use super::Core;
 use super::running::Running;
-use crate::conversation::identity::Hash;
-use crate::conversation::message::Role;
 use crate::dialect::reply::{ShownChoice, next_of};
 use crate::exchange::judging::Judging;
-use crate::plan::decision::{Decision, Next};
 use bytes::Bytes;
+use model::identity::Hash;
+use model::message::Role;
+use model::plan::decision::{Decision, Next};
 
 /// A call as it is recognised: the tool that it means, and its canonical arguments.
 type CallName = (String, Hash);

@@ -2,18 +2,18 @@
 //! before a message of the client. An exchange that cannot be distinguished from another conversation's is not put
 //! back. The state store keeps the exchanges.
 
-use crate::conversation::Transcript;
-use crate::conversation::calls::{Call, arguments_hash};
-use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::ids::is_random;
-use crate::conversation::memo::Memo;
-use crate::conversation::message::{Message, Role};
-use crate::conversation::released::{Hidden, Release, Releases, hidden_before, hidden_digest};
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
-use crate::wire::json::decode;
 use bytes::Bytes;
+use model::Transcript;
+use model::calls::{Call, arguments_hash};
+use model::identity::{Hash, Identity};
+use model::ids::is_random;
+use model::memo::Memo;
+use model::message::{Message, Role};
+use model::released::{Hidden, Release, Releases, hidden_before, hidden_digest};
+use wire::json::decode;
 
 /// The position of an assistant message before which a hidden exchange may belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -259,13 +259,13 @@ pub(crate) fn text_of(message: &Message, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::assembled::Assembled;
-    use crate::conversation::identity::HashKey;
-    use crate::conversation::memo::NoMemo;
-    use crate::plan::approval::Question;
-    use crate::plan::decision::Next;
-    use crate::wire::json::escape_into;
+    use model::assembled::Assembled;
+    use model::identity::HashKey;
+    use model::memo::NoMemo;
+    use model::plan::approval::Question;
+    use model::plan::decision::Next;
     use serde_json::Value;
+    use wire::json::escape_into;
 
     struct Shown(Assembled);
 
@@ -297,9 +297,7 @@ mod tests {
         fn is_wholly_blocked(&self) -> bool {
             false
         }
-        fn hidden_calls(
-            &self,
-        ) -> Vec<(&crate::conversation::assembled::Assembled, &crate::plan::decision::Decision)> {
+        fn hidden_calls(&self) -> Vec<(&model::assembled::Assembled, &model::plan::decision::Decision)> {
             Vec::new()
         }
 

@@ -5,14 +5,14 @@
 
 use super::Core;
 use super::running::Running;
-use crate::conversation::Transcript;
-use crate::conversation::message::Role;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{NamedLengths, named_lengths};
 use crate::dialect::variant::Source;
-use crate::plan::{Change, Plan};
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
-use crate::wire::json::decode;
+use model::Transcript;
+use model::message::Role;
+use model::plan::{Change, Plan};
+use wire::json::decode;
 
 /// The share of the limit, in percent, that a request may fill by the upstream's own count.
 const MOST_PERCENT: u64 = 95;

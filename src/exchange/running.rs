@@ -13,8 +13,6 @@ use super::refused_reask::ExchangeForm;
 use super::store::{News, SentExchanges};
 use super::{ApprovalRequest, AskedModel, Core, Input, Now, Output};
 use crate::config::Tell;
-use crate::conversation::calls::arguments_hash;
-use crate::conversation::identity::{Domain, Hash};
 use crate::dialect::Handed;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::question::written;
@@ -24,12 +22,14 @@ use crate::exchange::confirm::plain_words;
 use crate::exchange::judging::Judging;
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
-use crate::plan::ModelQuestion;
-use crate::plan::approval::{ApprovalDecision, Decided, HeldCall};
-use crate::policy::about::Confirming;
-use crate::policy::pattern::any_concerns;
 use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Said, Verdict};
 use bytes::Bytes;
+use model::calls::arguments_hash;
+use model::identity::{Domain, Hash};
+use model::plan::ModelQuestion;
+use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
+use policies::about::Confirming;
+use policies::pattern::any_concerns;
 use std::sync::Arc;
 
 /// The line to the person where a model does not support tools.

@@ -13,7 +13,6 @@ use super::running::{Replying, Running};
 use super::store::{News, Overflow, RefusalEntry, ReplyContext};
 use super::{Core, Output};
 use crate::config::Unjudged;
-use crate::conversation::request::Choice;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
 use crate::dialect::reply::{Reply, ShownChoice};
@@ -23,12 +22,13 @@ use crate::exchange::judging::{AnswerTools, Judging};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
-use crate::plan::decision::Next;
-use crate::plan::{Plan, tokens_of};
-use crate::policy::set::Judge;
 use crate::telemetry::refusals::RefusalNote;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
+use model::plan::decision::Next;
+use model::plan::{Plan, tokens_of};
+use model::request::Choice;
+use policies::set::Judge;
 
 impl Core {
     /// Notes what is left out from the start, because the model is known to refuse it.

@@ -1,10 +1,10 @@
 //! A digest of the hidden exchanges that a history was sent with, so that a later request shows whether it is sent with
 //! the same ones. Compares; stores nothing.
 
-use crate::conversation::Transcript;
-use crate::conversation::histories::Histories;
-use crate::conversation::identity::Domain;
 use bytes::Bytes;
+use model::Transcript;
+use model::histories::Histories;
+use model::identity::Domain;
 
 /// A request with the hidden exchanges that are put back, each before one of its messages.
 #[derive(Clone, Copy)]
@@ -40,8 +40,8 @@ impl Sent<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::identity::{Hash, HashKey, Identity};
-    use crate::conversation::memo::NoMemo;
+    use model::identity::{Hash, HashKey, Identity};
+    use model::memo::NoMemo;
 
     #[test]
     fn a_prefix_is_kept_only_if_it_is_sent_with_the_same_hidden_exchanges() {

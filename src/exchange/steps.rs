@@ -3,11 +3,11 @@
 use super::error::ProxyError;
 use super::send::Outgoing;
 use super::store::{Facts, News, StoreQuery};
-use crate::conversation::identity::Hash;
-use crate::plan::approval::{Decided, HeldCall};
-use crate::plan::{ModelTerms, SummaryWanted};
-use crate::policy::approvals::Webhook;
 use bytes::Bytes;
+use model::identity::Hash;
+use model::plan::approval::{Decided, HeldCall};
+use model::plan::{ModelTerms, SummaryWanted};
+use policies::approvals::Webhook;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,24 +2,24 @@
 //! means is decided here in the core.
 
 mod calls;
-mod model;
+mod model_facts;
 mod update;
 
 pub use calls::CallNames;
-pub use model::{
+pub use model_facts::{
     Evidence, KnownEvidence, MOST_EVIDENCE, ModelFacts, ModelKeys, REFUSALS, RefusalEntry, add_evidence,
 };
 pub use update::ReplyContext;
 
 use super::Now;
-use crate::conversation::account::{Carried, Tally};
-use crate::conversation::identity::{CallKey, Hash};
-use crate::conversation::pins::Pinned;
-use crate::conversation::released::{Release, Releases};
-use crate::conversation::uses::Use;
-use crate::conversation::{LengthCut, Stopped};
-use crate::plan::approval::Confirmation;
 use bytes::Bytes;
+use model::account::{Carried, Tally};
+use model::identity::{CallKey, Hash};
+use model::pins::Pinned;
+use model::plan::approval::Confirmation;
+use model::released::{Release, Releases};
+use model::uses::Use;
+use model::{LengthCut, Stopped};
 use std::sync::Arc;
 use std::time::Instant;
 

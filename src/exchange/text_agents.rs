@@ -1,9 +1,9 @@
 //! Agents that write tool calls and their results as text (smolagents, ReAct prompts): no policy that reads the history
 //! sees them. Recognises such requests, so that they are counted; does not read their calls.
 
-use crate::conversation::Transcript;
-use crate::conversation::message::Role;
 use crate::exchange::restore::text_of;
+use model::Transcript;
+use model::message::Role;
 use serde_json::Value;
 
 /// Why such a request is counted as unjudged.

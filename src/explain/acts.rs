@@ -2,12 +2,12 @@
 //! Reads the plan; `plan::texts` decides which change of a text applies.
 
 use super::facts::Act;
-use crate::conversation::View;
-use crate::conversation::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
 use crate::dialect::variant::Placement;
-use crate::plan::texts::settle;
-use crate::plan::{Change, Dropped, Edit, Plan};
-use crate::plural::{counted, is_one};
+use model::View;
+use model::plan::texts::settle;
+use model::plan::{Change, Dropped, Edit, Plan};
+use model::tokens::{Estimate, MESSAGE_OVERHEAD, estimate_text};
+use wire::plural::{counted, is_one};
 
 /// A recorded message, whose texts are counted.
 pub(super) struct Text<'a> {

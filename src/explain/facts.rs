@@ -1,8 +1,8 @@
 //! The explanation of one conversation as plain data: each message before and after, what was done to it, by whom and
 //! why, and the totals. Neither collects nor formats them. Its JSON form is that of `--json`.
 
-use crate::plan::ReasonKind;
 use crate::replay::live::LiveCounts;
+use model::plan::ReasonKind;
 use serde::Serialize;
 
 /// One conversation, explained.

@@ -3,8 +3,8 @@
 
 use super::facts::Explained;
 use super::visible::{grouped_noun, one_line};
-use crate::plural::{counted, is_one};
 use crate::replay::live::LiveCounts;
+use wire::plural::{counted, is_one};
 
 /// In one sentence, how the conversation went, or would have gone.
 pub(super) fn headline(explained: &Explained) -> String {

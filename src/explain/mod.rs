@@ -15,7 +15,6 @@ mod text;
 mod visible;
 
 use self::facts::Explained;
-use crate::plural::counted;
 pub use crate::replay::live::LiveCounts;
 pub use crate::replay::one::Which;
 use crate::replay::one::{Chosen, choose};
@@ -25,6 +24,7 @@ use serde_json::Value;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
+use wire::plural::counted;
 
 /// What to explain, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

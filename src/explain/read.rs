@@ -8,20 +8,20 @@ use super::facts::{
 use super::live;
 use super::ruled::Rulings;
 use crate::config::Config;
-use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::memo::NoMemo;
-use crate::conversation::message::{Content, Role};
-use crate::conversation::outcome::has_failed;
-use crate::conversation::request::Choice;
-use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
-use crate::conversation::{Transcript, View};
 use crate::dialect::variant::Placement;
-use crate::plan::{Change, Plan};
-use crate::policy::REGISTRY;
 use crate::replay::live::LiveCounts;
 use crate::replay::one::{Chosen, Observations};
 use crate::secret::random_key;
-use crate::wire::json::decode;
+use model::identity::{Hash, Identity};
+use model::memo::NoMemo;
+use model::message::{Content, Role};
+use model::outcome::has_failed;
+use model::plan::{Change, Plan};
+use model::request::Choice;
+use model::tokens::{TOOL_SCHEMA, estimate_json};
+use model::{Transcript, View};
+use policies::REGISTRY;
+use wire::json::decode;
 
 /// The explanation of the conversation.
 pub(super) fn explain(
@@ -208,7 +208,7 @@ impl Pairing<'_> {
 
 /// The content of a message: its texts, and other parts as JSON.
 fn pieces_of(view: View<'_>) -> Vec<(Kind, String)> {
-    let raw = |span: crate::wire::body::Span| String::from_utf8_lossy(span.of(view.body)).into_owned();
+    let raw = |span: wire::body::Span| String::from_utf8_lossy(span.of(view.body)).into_owned();
     match &view.message.content {
         Content::Absent | Content::Null(_) => Vec::new(),
         Content::Text(text) => vec![(Kind::Text, decode(*text, view.body).into_owned())],

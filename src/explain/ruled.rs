@@ -1,13 +1,13 @@
 //! The decision on each recorded call, looked up in the replay's observations. Makes no decisions.
 
 use super::facts::{Made, Objection, Ruled};
-use crate::conversation::View;
 use crate::exchange::judging::Judged;
-use crate::plan::decision::Decision;
-use crate::plan::envelope;
 use crate::replay::one::Observations;
-use crate::wire::json::decode;
+use model::View;
+use model::plan::decision::Decision;
+use model::plan::envelope;
 use std::collections::HashMap;
+use wire::json::decode;
 
 /// The result of a call that neither the client nor the model sees.
 const DROPPED: &str = "dropped: the model had been asked for a final answer";

@@ -5,9 +5,9 @@ use super::facts::{Act, Explained, Fate, Kind, Made, Piece, Ruled, Shown};
 use super::headline::{counts, headline, replayed_blocks};
 use super::marks::{Mark, compare};
 use super::visible::{abridged, grouped, grouped_noun, grouped_signed, one_line, saved_in_words, visible};
-use crate::plural::counted;
 use clap::builder::styling::{AnsiColor, Style};
 use std::io::{self, Write};
+use wire::plural::counted;
 
 /// The colours in use.
 struct Paint {

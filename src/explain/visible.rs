@@ -1,11 +1,11 @@
 //! Sanitising of outside text for display: control and invisible characters as signs, long texts as head and tail,
 //! numbers with thousands separators. Its output cannot move a cursor or change the direction of a line.
 
-pub(super) use crate::plural::grouped;
-use crate::plural::noun_after;
-use crate::wire::unseen::is_unseen;
 use std::borrow::Cow;
 use std::fmt::Write as _;
+pub(super) use wire::plural::grouped;
+use wire::plural::noun_after;
+use wire::unseen::is_unseen;
 
 /// Characters of an abridged run that are shown at its head and at its tail.
 const HEAD: usize = 700;

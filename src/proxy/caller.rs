@@ -5,15 +5,15 @@ use super::credential::{Credentials, carries};
 use super::error::ProxyError;
 use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
-use crate::conversation::identity::{Domain, Hash, HashKey, Identity};
-use crate::conversation::request::Request;
 use crate::telemetry::callers::CallerName;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, is_named};
-use crate::wire::members::members_of;
 use hyper::http::header::{COOKIE, PROXY_AUTHORIZATION};
 use hyper::http::{HeaderMap, HeaderName};
+use model::identity::{Domain, Hash, HashKey, Identity};
+use model::request::Request;
 use std::borrow::Cow;
+use wire::body::{Scanner, Span};
+use wire::json::{decode, decode_bytes, is_named};
+use wire::members::members_of;
 
 /// The header with the client's own id for its conversation; also sent back in replies.
 pub(crate) static CONVERSATION: HeaderName = HeaderName::from_static("x-toolrein-conversation");
@@ -211,8 +211,8 @@ fn member(body: &[u8], object: Span, name: &str) -> Option<Span> {
 mod tests {
     use super::*;
     use crate::config::{Overrides, Source};
-    use crate::policy::REGISTRY;
     use hyper::http::HeaderValue;
+    use policies::REGISTRY;
 
     fn settings() -> Conversation {
         Conversation {

@@ -1,7 +1,7 @@
 //! The conversation lock: one request at a time for each conversation that has an id, where that is configured. Other
 //! requests wait in order of arrival or are refused; the handler answers them.
 
-use crate::conversation::identity::Hash;
+use model::identity::Hash;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -20,8 +20,6 @@ use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::config::Mode;
-use crate::conversation::identity::Hash;
-use crate::conversation::summaries::Pin;
 use crate::exchange::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use crate::store::{Claim, Facts};
 use crate::telemetry::metrics::StreamGuard;
@@ -30,6 +28,8 @@ use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::response::Parts;
 use hyper::http::{HeaderValue, Response, Version};
+use model::identity::Hash;
+use model::summaries::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 

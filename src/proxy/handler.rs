@@ -24,10 +24,6 @@ use super::{
     ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
 };
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
-use crate::conversation::identity::{HashKey, Identity};
-use crate::conversation::memo::Memo;
-use crate::conversation::request::Request;
-use crate::conversation::uses::request_key;
 use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
@@ -42,6 +38,10 @@ use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::Response;
 use hyper::http::request::Parts;
+use model::identity::{HashKey, Identity};
+use model::memo::Memo;
+use model::request::Request;
+use model::uses::request_key;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,10 +4,10 @@
 use super::handler::AppState;
 use super::webhooks::Notification;
 use crate::exchange::{ApprovalRequest, Exchange, Input};
-use crate::plan::approval::{ApprovalDecision, Decided};
-use crate::policy::approvals::Webhook;
 use crate::store::held::{End, HeldCalls, Pause, Shown, Ticket};
 use crate::telemetry::spans::{Child, StepKind};
+use model::plan::approval::{ApprovalDecision, Decided};
+use policies::approvals::Webhook;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

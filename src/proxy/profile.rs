@@ -4,8 +4,8 @@
 use super::credential::Credentials;
 use super::error::ProxyError;
 use crate::config::{Config, Mode, Profile, Profiles};
-use crate::conversation::request::Request;
 use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use model::request::Request;
 use std::sync::Arc;
 
 /// The header in which the client names a profile.
@@ -72,7 +72,7 @@ pub(super) fn tier(profiles: &Profiles, credentials: &Credentials<'_>) -> Arc<st
 mod tests {
     use super::*;
     use crate::config::{KeyHash, Overrides, Source};
-    use crate::policy::REGISTRY;
+    use policies::REGISTRY;
 
     fn config(top: &str) -> Config {
         let key = KeyHash::of(b"sk-free").unwrap();

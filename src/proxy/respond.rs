@@ -69,8 +69,8 @@ const RETRY_AFTER_SECONDS: &str = "5";
 mod tests {
     use super::super::error::TlsFailure;
     use super::*;
-    use crate::plan::Reason;
     use http_body_util::BodyExt;
+    use model::plan::Reason;
     use serde_json::Value;
 
     /// As a client gets it, that is on this machine or not.
@@ -146,7 +146,7 @@ mod tests {
     async fn the_error_for_a_used_up_limit_says_when_to_retry() {
         let numbers = vec![("remaining", 0), ("retry_after_ms", 41_200)];
         let reason =
-            Reason::new(crate::plan::ReasonKind::RateLimit, "No.").with(numbers).at("reset_at", 60_000);
+            Reason::new(model::plan::ReasonKind::RateLimit, "No.").with(numbers).at("reset_at", 60_000);
         let error = ProxyError::Exhausted { code: "quota_exhausted", reason: Box::new(reason) };
         let response = answered(&error, true);
         assert_eq!(response.status(), 429);

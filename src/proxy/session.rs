@@ -5,10 +5,10 @@ use super::caller::{CONVERSATION, caller_named, caller_of, identify};
 use super::credential::Credentials;
 use super::profile;
 use crate::config::{Caller, Config};
-use crate::conversation::identity::{Hash, HashKey, Identity};
-use crate::conversation::request::Request;
 use hyper::http::header::AUTHORIZATION;
 use hyper::http::{HeaderMap, HeaderValue, Uri};
+use model::identity::{Hash, HashKey, Identity};
+use model::request::Request;
 use std::sync::Arc;
 
 /// The digits of a caller's hash, as logs show it.

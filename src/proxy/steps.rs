@@ -3,10 +3,10 @@
 
 use super::handler::AppState;
 use crate::exchange::{Admission, Input, Output};
-use crate::plan::approval::{ApprovalDecision, Decided};
 use crate::telemetry::request_record::RequestRecord;
 use crate::telemetry::spans::{Step, StepKind, Trace};
 use hyper::http::HeaderValue;
+use model::plan::approval::{ApprovalDecision, Decided};
 
 /// The attribute with the outcome of a step.
 const OUTCOME: &str = "toolrein.outcome";

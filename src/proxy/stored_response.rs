@@ -14,7 +14,6 @@ use super::stored_judge::StoredReply as ToJudge;
 use super::whole::Read;
 use super::{coding, profile, spelling, stream, ungoverned};
 use crate::config::{Mode, Unjudged};
-use crate::conversation::identity::Identity;
 use crate::dialect::responses::{
     StoredReply, is_ended, own_reply, read_stored, record_blocked, request_of, stream_of_response,
     upstream_id,
@@ -27,6 +26,7 @@ use hyper::http::header::CONTENT_TYPE;
 use hyper::http::request::Parts as RequestParts;
 use hyper::http::uri::{Parts, PathAndQuery};
 use hyper::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri};
+use model::identity::Identity;
 use std::ops::Range;
 
 /// The reason why calls of a stored response count as not judged.

@@ -7,7 +7,6 @@ use super::handler::AppState;
 use super::memory::{Pool, Reserved};
 use super::record::Record;
 use super::{coding, stream};
-use crate::wire::sniff;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt as _, StreamExt as _, stream as streams};
 use http_body_util::BodyExt as _;
@@ -17,6 +16,7 @@ use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use std::time::Duration;
 use tokio::time::timeout;
+use wire::sniff;
 
 /// A reply, read as far as its bounds allow. Boxed wherever it goes, since it is moved often.
 pub(crate) struct Read {

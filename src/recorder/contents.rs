@@ -4,20 +4,20 @@
 
 use super::{ReplyCopy, Taken};
 use crate::config::Record;
-use crate::conversation::call::ToolCall;
-use crate::conversation::identity::HashKey;
-use crate::conversation::message::{Content, Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::RecordedReply;
-use crate::policy::redact::Redactor;
 use crate::telemetry::request_record::{JudgedCall, RequestRecord};
 use crate::telemetry::spans::{CallContents, Contents, ResultContents};
-use crate::wire::json::decode;
 use bytes::Bytes;
+use model::call::ToolCall;
+use model::identity::HashKey;
+use model::message::{Content, Message, Role};
+use model::request::Request;
+use policies::redact::Redactor;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use wire::json::decode;
 
 /// The longest text, in characters.
 const MOST_CHARS: usize = 4_000;

@@ -2,11 +2,11 @@
 //! are replaced whatever else is redacted. Credentials in the request's head are never recorded at all.
 
 use crate::exchange::AnyDialect;
-use crate::wire::body::Span;
-use crate::wire::json::{decode, quote};
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use wire::body::Span;
+use wire::json::{decode, quote};
+use wire::members::members_of;
+use wire::splice::Splices;
 
 /// Members of a declared tool that hold credentials.
 const CREDENTIALS: [&str; 2] = ["authorization", "headers"];

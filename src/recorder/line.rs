@@ -3,11 +3,11 @@
 
 use super::Taken;
 use super::credentials::without_credentials;
-use crate::conversation::identity::HashKey;
 use crate::exchange::treatment::{Objection, TreatedCall};
-use crate::policy::redact::Redactor;
 use crate::telemetry::request_record::{Action, LimitUse, RequestRecord, Tokens};
 use bytes::Bytes;
+use model::identity::HashKey;
+use policies::redact::Redactor;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;

@@ -13,14 +13,14 @@ pub use contents::TraceContents;
 pub use copy::ReplyCopy;
 
 use crate::config::Record;
-use crate::conversation::identity::{Domain, HashKey};
 use crate::exchange::AnyDialect;
 use crate::exchange::treatment::Treatment;
-use crate::policy::redact::Redactor;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::request_record::RequestRecord;
 use bytes::Bytes;
+use model::identity::{Domain, HashKey};
+use policies::redact::Redactor;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -7,12 +7,12 @@ use super::live::Live;
 use super::recording::LABELS;
 use crate::dialect::RecordedReply;
 use crate::exchange::dialect_of;
-use crate::wire::body::Fault;
-use crate::wire::json::quote;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
+use wire::body::Fault;
+use wire::json::quote;
+use wire::splice::Splices;
 
 /// Bytes of conversations that are known by the id of their last reply; beyond, the oldest are forgotten.
 const MOST_BYTES: usize = 256 << 20;

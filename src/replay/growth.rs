@@ -5,11 +5,11 @@ use super::exchange_lines::UPSTREAM;
 use super::input::{Flaw, Line};
 use super::live::MOST_LIVE;
 use super::recording::Labels;
-use crate::conversation::message::Role;
 use crate::exchange::dialect_of;
-use crate::wire::body::Span;
 use bytes::Bytes;
+use model::message::Role;
 use std::collections::VecDeque;
+use wire::body::Span;
 
 /// Lines held back until it is known whether another one continues them: so many conversations may be recorded at the
 /// same time.

@@ -4,7 +4,6 @@
 use super::document::{self, Content};
 use super::live::Live;
 use crate::dialect::exports::{Exports, NoConversation, Unpacked};
-use crate::wire::body::Fault;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::fmt;
@@ -12,6 +11,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wire::body::Fault;
 
 /// A file's name for standard input.
 const STDIN: &str = "-";

@@ -1,19 +1,19 @@
 //! The live treatment of a request, from a recording of toolrein's own: the verdicts, the hidden exchanges with the
 //! results that the model read, and what the model did next. Read leniently; nothing is decided again.
 
-use crate::conversation::Transcript;
-use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::memo::NoMemo;
-use crate::conversation::message::Role;
-use crate::conversation::request::Request;
 use crate::exchange::AnyDialect;
 use crate::secret::random_key;
 use crate::telemetry::request_record::Verdict;
-use crate::wire::json::decode;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::{Hash, Identity};
+use model::memo::NoMemo;
+use model::message::Role;
+use model::request::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use wire::json::decode;
+use wire::splice::Splices;
 
 /// Requests of one conversation whose live treatment is kept, the newest.
 pub(super) const MOST_LIVE: usize = 1_000;

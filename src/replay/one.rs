@@ -10,8 +10,8 @@ use super::{Enforced, Options};
 use crate::dialect::variant::Placement;
 use crate::exchange::Outgoing;
 use crate::exchange::judging::Judged;
-use crate::plan::{Plan, Refusal, Usage};
 use bytes::Bytes;
+use model::plan::{Plan, Refusal, Usage};
 use std::path::Path;
 
 /// Which conversation of a file.

@@ -4,24 +4,24 @@
 use super::live::Live;
 use super::tally::ToolUse;
 use super::times::parse_ms;
-use crate::conversation::Transcript;
-use crate::conversation::call::ToolCall;
-use crate::conversation::identity::Identity;
-use crate::conversation::memo::NoMemo;
-use crate::conversation::message::{Message, Role};
-use crate::conversation::names::DeclaredNames;
-use crate::conversation::request::Request;
-use crate::conversation::tokens::{TOOL_SCHEMA, estimate_json};
 use crate::exchange::{AnyDialect, dialect_of};
-use crate::wire::body::{Fault, Scanner, Span, Str};
-use crate::wire::json::decode;
-use crate::wire::members::{Member, members_of};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::Transcript;
+use model::call::ToolCall;
+use model::identity::Identity;
+use model::memo::NoMemo;
+use model::message::{Message, Role};
+use model::names::DeclaredNames;
+use model::request::Request;
+use model::tokens::{TOOL_SCHEMA, estimate_json};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use wire::body::{Fault, Scanner, Span, Str};
+use wire::json::decode;
+use wire::members::{Member, members_of};
+use wire::splice::Splices;
 
 /// Members that a recorder adds to a line; no request has them.
 pub(super) const LABELS: [&str; 5] = ["source", "id", "ref", "reward", "usage"];

@@ -4,9 +4,9 @@
 use super::input::{Flaw, InputPosition};
 use super::report::{LiveSums, Report, source_of};
 use super::tally::{After, Conversation, Figures, Group, PolicySum, share};
-use crate::plural::{grouped, noun_after};
-use crate::wire::unseen::is_unseen;
 use std::io::{self, Write};
+use wire::plural::{grouped, noun_after};
+use wire::unseen::is_unseen;
 
 /// Limits that are shown, the fullest first.
 const MOST_LIMITS: usize = 10;

@@ -3,12 +3,12 @@
 
 use crate::admin::saved_usd;
 use crate::config::{Config, Mode};
-use crate::plural::{counted, grouped, noun_after};
 use crate::telemetry::live::conversations::{CallDecision, Conversation};
 use crate::telemetry::live::{Live, Snapshot, VERDICTS};
 use crate::telemetry::request_record::Verdict;
 use crate::telemetry::short_line::first_sentence;
 use std::collections::BTreeSet;
+use wire::plural::{counted, grouped, noun_after};
 
 /// Policies whose reasons are given, each on a line.
 const MOST_REASONS: usize = 2;

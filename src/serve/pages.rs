@@ -3,11 +3,7 @@
 
 use crate::admin::{Pages, Review};
 use crate::config::Config;
-use crate::conversation::identity::HashKey;
 use crate::explain::LiveCounts;
-use crate::plural::counted;
-use crate::policy::REGISTRY;
-use crate::policy::redact::Redactor;
 use crate::proxy::body::{BodyError, ReplyBody};
 use crate::proxy::{ResponseFuture, Service};
 use crate::replay::Enforced;
@@ -20,8 +16,12 @@ use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, BodyStream, Collected};
 use hyper::body::{Body as _, Incoming};
 use hyper::http::{Request, Response};
+use model::identity::HashKey;
+use policies::REGISTRY;
+use policies::redact::Redactor;
 use serde_json::Value;
 use std::sync::Arc;
+use wire::plural::counted;
 
 /// See the module's documentation.
 pub(super) struct AdminService(pub(super) ArcSwap<Pages>);

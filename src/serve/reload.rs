@@ -7,7 +7,6 @@ use super::{Running, SimulatedModel, StartError, bearer_of, body_timeout, config
 use crate::admin::{Admin, Pages, StopScope};
 use crate::config::{Certificates, Change, Config, Overrides, Source, Target};
 use crate::exchange::Shared;
-use crate::policy;
 use crate::proxy::handler::AppState;
 use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
@@ -21,7 +20,7 @@ impl Running {
     /// Reads the configuration again, from the same source and with the same overrides as at the start. Running
     /// requests keep the configuration with which they began; the next request gets the new one. The result is logged
     /// and counted; `false`: the new one was refused and everything stays as it was.
-    pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policy::Entry]) -> bool {
+    pub fn reload(&self, source: &Source, overrides: &Overrides, registry: &[policies::Entry]) -> bool {
         let log = &self.telemetry.log;
         let read = self.handler.0.load_full().config.reload(source.clone(), overrides, registry);
         let refused = match read {

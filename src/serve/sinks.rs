@@ -2,8 +2,6 @@
 
 use super::StartError;
 use crate::config::{self, Config, LogFormat};
-use crate::conversation::identity::HashKey;
-use crate::policy::pattern::exact_among;
 use crate::proxy::collector::CollectorClient;
 use crate::proxy::recording::Keepers;
 use crate::proxy::upstream::UpstreamSettings;
@@ -16,6 +14,8 @@ use crate::telemetry::log::{Format, Level, Log, Settings};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::spans::{self, Collector, Spans};
 use crate::telemetry::tools::OwnSeries;
+use model::identity::HashKey;
+use policies::pattern::exact_among;
 use std::sync::Arc;
 use std::time::SystemTime;
 

@@ -2,12 +2,12 @@
 //! hashing names. Reads environment variables; never shows an address or a secret.
 
 use crate::config::{self, Config, KeyHash};
-use crate::conversation::identity::HashKey;
 use crate::secret::{UNSET, random_key};
 use crate::store::StateStore;
 use crate::store::memory::{Bounds, Memory};
 use crate::store::redis::{AddressError, ConnectError, Redis, Settings};
 use crate::telemetry::metrics::Metrics;
+use model::identity::HashKey;
 use std::sync::Arc;
 use std::time::Duration;
 

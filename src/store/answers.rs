@@ -2,7 +2,7 @@
 //! evicted is only asked for again.
 
 use super::cache::{Cache, ENTRY_BYTES, weighed};
-use crate::conversation::identity::Hash;
+use model::identity::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! LRU caches with a weight limit and a time to live, by moka, keyed by hashes. Knows nothing of their values.
 
-use crate::conversation::identity::Hash;
+use model::identity::Hash;
 use moka::ops::compute::Op;
 use moka::policy::EvictionPolicy;
 use std::hash::{BuildHasherDefault, Hasher};

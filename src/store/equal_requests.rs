@@ -2,7 +2,7 @@
 //! of this process alone, bounded.
 
 use super::recent::Recent;
-use crate::conversation::identity::Hash;
+use model::identity::Hash;
 
 /// How long equal requests are counted together, from the first of them on. After a pause of this length between two of
 /// them the next one begins a storm of its own.

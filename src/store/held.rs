@@ -3,8 +3,8 @@
 //! keeps and delivers answers; who may answer, and what follows, is decided elsewhere. Lives in the process that holds
 //! the clients' connections.
 
-use crate::conversation::identity::Domain;
 use crate::secret::random_key;
+use model::identity::Domain;
 use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,15 +8,15 @@ use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
 use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota, StateStore, Stop};
-use crate::conversation::account::{Carried, Tally};
-use crate::conversation::identity::Hash;
-use crate::conversation::memo::{Derived, Memo};
-use crate::conversation::pins::{MOST_PINS, Pinned};
-use crate::conversation::released::{Releases, with};
-use crate::conversation::uses::Use;
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
-use crate::plan::approval::Confirmation;
 use bytes::Bytes;
+use model::account::{Carried, Tally};
+use model::identity::Hash;
+use model::memo::{Derived, Memo};
+use model::pins::{MOST_PINS, Pinned};
+use model::plan::approval::Confirmation;
+use model::released::{Releases, with};
+use model::uses::Use;
 use moka::Entry;
 use moka::ops::compute::Op;
 use std::future::{Future, ready};
@@ -345,10 +345,10 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::released::{NOTHING_HIDDEN, Release};
     use crate::exchange::store::MOST_EVIDENCE;
     use crate::store::{ModelFacts, ModelKeys, Spent};
     use futures_util::FutureExt as _;
+    use model::released::{NOTHING_HIDDEN, Release};
 
     fn store() -> Memory {
         Memory::new(&Bounds {

@@ -21,8 +21,8 @@ pub use crate::exchange::store::{
 };
 
 use self::stops::{Listed, StopError};
-use crate::conversation::identity::Hash;
 use bytes::Bytes;
+use model::identity::Hash;
 use std::future::Future;
 use std::pin::Pin;
 

@@ -2,7 +2,7 @@
 //! approval is decided before it comes here.
 
 use super::Claim;
-use crate::plan::approval::Confirmation;
+use model::plan::approval::Confirmation;
 use std::sync::Arc;
 
 /// Two equal requests within this time were sent in parallel and are not a retry: clients wait longer before they
@@ -59,7 +59,7 @@ impl PendingApproval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::identity::Hash;
+    use model::identity::Hash;
 
     fn pending() -> PendingApproval {
         let confirmation = Confirmation { expires_ms: 1000, ..Confirmation::default() };

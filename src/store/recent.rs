@@ -5,7 +5,7 @@
 //! seen (docs/performance.md).
 
 use super::cache::IdentityHasher;
-use crate::conversation::identity::Hash;
+use model::identity::Hash;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::mem::swap;

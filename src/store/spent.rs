@@ -1,13 +1,13 @@
 //! Quota accounting: which calls were handed out to a caller, as a set that replicas merge. They report in any order; there is
 //! one entry for each use, and the highest value of every number counts. Counts; allows and forbids nothing.
 
-use crate::conversation::identity::Hash;
-use crate::conversation::uses::Use;
 use crate::exchange::store::Spent;
+use model::identity::Hash;
+use model::uses::Use;
 use std::collections::BTreeMap;
 
 /// The most uses kept of one quota: the largest quota that the configuration allows fits.
-pub(super) const MOST_USES: usize = crate::policy::about::MOST_COUNTED;
+pub(super) const MOST_USES: usize = policies::about::MOST_COUNTED;
 
 /// The uses of one quota that a process knows, by the call and how often it was counted before.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ impl Uses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::uses::{AGAIN_WITHIN_MS, free_calls};
+    use model::uses::{AGAIN_WITHIN_MS, free_calls};
 
     const HOUR: u64 = 3_600_000;
 

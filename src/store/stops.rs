@@ -3,7 +3,7 @@
 //! itself.
 
 use super::Stop;
-use crate::conversation::Stopped;
+use model::Stopped;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

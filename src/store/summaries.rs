@@ -3,9 +3,9 @@
 //! Sends no requests. A summary that was evicted only breaks one cached prefix.
 
 use super::cache::{Cache, ENTRY_BYTES, weighed};
-use crate::conversation::identity::Hash;
-use crate::conversation::summaries::{Pin, Summaries};
-use crate::plan::SummaryWanted;
+use model::identity::Hash;
+use model::plan::SummaryWanted;
+use model::summaries::{Pin, Summaries};
 use std::sync::Arc;
 use std::time::Duration;
 

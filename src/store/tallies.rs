@@ -2,9 +2,9 @@
 //! the sum is that of all parts. So reports may be repeated, and arrive in any order. Adds; limits nothing.
 
 use super::cache::{Cache, counted, update};
-use crate::conversation::account::Tally;
-use crate::conversation::identity::{Domain, Hash, HashKey};
 use crate::secret::random_key;
+use model::account::Tally;
+use model::identity::{Domain, Hash, HashKey};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(super) fn sum(parts: impl Iterator<Item = Part>) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::account::{Kind, Sums};
+    use model::account::{Kind, Sums};
     use proptest::prelude::*;
 
     fn calls(count: u64) -> Tally {

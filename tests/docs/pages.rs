@@ -112,7 +112,7 @@ fn the_readme_is_read_in_a_minute_and_counts_the_policies() {
     let readme = page("README.md".to_owned());
     let lines = readme.text.lines().count();
     assert!(lines <= 150, "README.md has {lines} lines");
-    let counted = format!("{} policies", toolrein::policy::REGISTRY.len());
+    let counted = format!("{} policies", policies::REGISTRY.len());
     assert!(readme.text.contains(&counted), "README.md does not say: {counted}");
     let clients = page("docs/clients.md".to_owned());
     let table = readme.text.split("| --- | --- |\n").nth(1).unwrap();

@@ -3,11 +3,11 @@
 
 use super::pages::{Page, page, pages, root};
 use super::sandbox::Sandbox;
+use policies::{Entry, REGISTRY};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use toolrein::cli::policies_report;
-use toolrein::policy::{Entry, REGISTRY};
 
 const KEYS: &str = "<!-- made from toolrein policies NAME: UPDATE_DOCS=1 cargo test --test docs -->\n";
 const METRICS: &str = "<!-- made from the program's metrics: UPDATE_DOCS=1 cargo test --test docs -->\n";

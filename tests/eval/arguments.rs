@@ -2,16 +2,16 @@
 //! on purpose, how many are found. The sample in `tests/data/calls` always; the whole corpus where
 //! `TOOLREIN_CORPUS` names its folder. Prints the table; asserts the bounds of the lenient form.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use policies::REGISTRY;
+use policies::set::{PolicySet, Rule};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{PolicySet, Rule};
 
 /// Broken calls that the lenient form passes by design: the tools behind them take them.
 const HARMLESS: [&str; 3] = ["enum_unknown", "numeric_string_for_number", "json_string_for_array"];

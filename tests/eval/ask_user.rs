@@ -2,15 +2,15 @@
 //! for which reason, and what it costs. The sample in `tests/data` always; `TOOLREIN_CORPUS=FOLDER make eval` runs over
 //! the whole corpus and prints the table.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::plan::Change;
+use policies::REGISTRY;
+use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::plan::Change;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::PolicySet;
 
 /// Of so many solved conversations fewer than one may get a notice.
 const ONE_IN: usize = 200;

@@ -6,15 +6,15 @@ mod runaways;
 
 use crate::world::{Facts, NOW_MS, identity, read, shipped};
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::Hash;
+use model::memo::NoMemo;
+use model::plan::texts::settle;
+use model::released::{NOTHING_HIDDEN, Release, Releases, with};
+use model::tokens::estimate_json;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::Hash;
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::released::{NOTHING_HIDDEN, Release, Releases, with};
-use toolrein::conversation::tokens::estimate_json;
-use toolrein::plan::texts::settle;
 
 /// One call every two seconds: faster than any recorded agent.
 const PACE_MS: u64 = 2_000;
@@ -160,7 +160,7 @@ fn cuts(talk: &Value, tally: &mut Tally) {
     for (&(message, text), change) in &settle(&reading.plan) {
         let Some(by) = change.by() else { continue };
         let place = reading.request.messages[message].content.texts().nth(text).unwrap();
-        let original = toolrein::wire::json::decode(place, &reading.body);
+        let original = wire::json::decode(place, &reading.body);
         if is_document(&original) {
             assert!(is_document(by), "{by}");
         }

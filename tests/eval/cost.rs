@@ -6,14 +6,14 @@
 //! messages, counts as cached, as do the tools.
 
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::plan::Plan;
+use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
 use toolrein::dialect::variant::{Placement, Source as Written, Variant};
-use toolrein::plan::Plan;
-use toolrein::policy::REGISTRY;
 use toolrein::store::memory::MemoCache;
 
 /// The price of a cached token as a share of an uncached one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer
@@ -97,8 +97,8 @@ impl Biller {
             for edit in &plan.edits {
                 *bill.edits.entry((edit.policy, edit.change.word().into_owned())).or_default() += 1;
             }
-            if out != body && crate::strict::violations(&body).is_empty() {
-                assert_eq!(crate::strict::violations(&out), Vec::<String>::new(), "{}", talk["id"]);
+            if out != body && mock::strict::violations(&body).is_empty() {
+                assert_eq!(mock::strict::violations(&out), Vec::<String>::new(), "{}", talk["id"]);
             }
             before = messages;
         }

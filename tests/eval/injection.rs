@@ -3,16 +3,16 @@
 //! its transcripts where `TOOLREIN_CORPUS` names its folder; the files named in the list `TOOLREIN_FILES`, one path
 //! a line, as if a tool had read them. Prints the tables; asserts the bounds.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use policies::REGISTRY;
+use policies::set::{PolicySet, Rule};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{PolicySet, Rule};
 
 /// Kinds of attacks that are explicit.
 const PLAIN: [&str; 6] = [

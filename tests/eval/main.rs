@@ -20,11 +20,7 @@ mod recorded;
 mod recordings;
 mod redact;
 mod states_model;
-#[path = "../support/strict.rs"]
-mod strict;
 mod tokens;
-#[path = "../support/tolerant.rs"]
-mod tolerant;
 mod tutor_model;
 #[path = "../laws/world.rs"]
 #[allow(dead_code, reason = "the laws use the rest")]

@@ -6,6 +6,7 @@
 use crate::recordings::{Kind, Recording, of_corpus, of_responses, own};
 use crate::world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 use bytes::Bytes;
+use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use toolrein::dialect::chat::reply::ReplyJudge;
@@ -13,7 +14,6 @@ use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
 use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;
-use toolrein::policy::set::PolicySet;
 
 fn recordings(kind: Kind) -> Vec<Recording> {
     let found: Vec<_> = own().into_iter().chain(of_corpus()).filter(|one| one.kind == kind).collect();
@@ -48,8 +48,8 @@ fn unit(recording: &Recording) -> String {
 /// A request that declares the tools which a client finds in `reply`.
 fn declaring(reply: &Recording) -> Bytes {
     let calls = match reply.kind {
-        Kind::Stream => crate::tolerant::calls_in_stream(&reply.bytes),
-        _ => crate::tolerant::calls_in_reply(&reply.bytes),
+        Kind::Stream => mock::tolerant::calls_in_stream(&reply.bytes),
+        _ => mock::tolerant::calls_in_reply(&reply.bytes),
     };
     let names: BTreeSet<String> = calls.into_iter().map(|call| call.name).collect();
     let tools = names.iter().map(|name| json!({"type": "function", "function": {"name": name}}));

@@ -3,16 +3,16 @@
 //! where `TOOLREIN_SHOW` is set; asserts that few results of coding and browsing agents, which hold ids, dates, hashes and
 //! numbers of every kind, are taken for cards, accounts and phones.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::plan::Change;
+use policies::REGISTRY;
+use policies::set::{PolicySet, Rule};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::plan::Change;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{PolicySet, Rule};
 
 /// Examples of each kind that are printed.
 const SHOWN: usize = 40;

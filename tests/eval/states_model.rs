@@ -1,16 +1,16 @@
 //! The states of a conversation against a plain machine of the test's own: random machines, random conversations,
 //! the same states, the same verdicts, the same notices. The reference knows steps of a conversation, no JSON.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::plan::Change;
+use policies::REGISTRY;
+use policies::set::{Judge, PolicySet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::plan::Change;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{Judge, PolicySet};
 
 /// No two of these names differ by only one letter.
 const TOOLS: [&str; 3] = ["alpha", "bravo", "charlie"];

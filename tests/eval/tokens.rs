@@ -1,13 +1,13 @@
 //! How far the token estimate of whole prompts is off their bills, model by model: of the corpus, where `TOOLREIN_CORPUS`
 //! names its folder. Prints the table; asserts the bounds.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::tokens::Estimate;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::tokens::Estimate;
 
 /// Smaller prompts are mostly constants of the provider's.
 const SMALL_PROMPT: u64 = 200;

@@ -2,14 +2,14 @@
 //! no verdict ever lets through a second award for a card, a skip, or an award for another card than the one on the
 //! table; what the plain tutor would do passes. The reference knows steps of a lesson, no JSON and no states.
 
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use policies::REGISTRY;
+use policies::set::{Judge, PolicySet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{Judge, PolicySet};
 
 /// What a student writes. The last says nothing, but it is a message.
 const ANSWERS: [&str; 4] = ["A cat.", "It sleeps, I think?", "猫", "?"];

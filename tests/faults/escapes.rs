@@ -6,7 +6,7 @@ use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
 use crate::support::scripted::{Recorded, Scripted};
-use crate::tolerant::{calls_in_reply, calls_in_stream};
+use mock::tolerant::{calls_in_reply, calls_in_stream};
 use serde_json::{Value, json};
 
 /// The tool that must not be called.

@@ -12,8 +12,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/tolerant.rs"]
-mod tolerant;
 
 mod bombs;
 mod crowds;

@@ -6,8 +6,8 @@ use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::responses::Output;
 use crate::support::scripted::{Recorded, Scripted};
-use crate::support::{strict, strict_responses};
 use crate::talk::{BOTH, chat};
+use mock::{strict, strict_responses};
 use serde_json::{Value, json};
 
 /// An upstream that refuses what some provider refuses, and else answers by `script`.

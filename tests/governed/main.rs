@@ -11,8 +11,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../support/tolerant.rs"]
-mod tolerant;
 
 mod accepted;
 mod audit;

@@ -8,7 +8,7 @@ use crate::support::reply::{Reply, Speech};
 use crate::support::responses::{Output, event};
 use crate::support::scripted::{Recorded, Scripted};
 use crate::talk::{bytes_of, chat, log_line, question};
-use crate::tolerant::{Call, calls_in_reply, calls_in_stream};
+use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
 use serde_json::{Value, json};
 
 /// `read` may be called after `open` alone, and `open` is judged by its arguments.

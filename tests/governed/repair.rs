@@ -6,8 +6,8 @@ use crate::support::program::Toolrein;
 use crate::support::reply::Reply;
 use crate::support::responses::{Output, flaws};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::support::strict_responses::violations;
 use crate::talk::BOTH;
+use mock::strict_responses::violations;
 use serde_json::{Value, json};
 
 const STREAMS: &str = "ValidationException: This model doesn't support tool use in streaming mode.";

@@ -3,14 +3,14 @@
 //! the strictest provider, and finds the hidden exchanges again however the client writes our reply.
 
 use super::repetition::respell;
-use super::strict::violations;
 use super::world::{Facts, NOW_MS, Reading, identity, lossy, low, messages_of, read};
 use bytes::Bytes;
+use mock::strict::violations;
+use model::memo::NoMemo;
+use model::released::with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::released::with;
 use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::reply::{NO_ANSWER, ReplyJudge};
 use toolrein::dialect::reply::ShownChoice;

@@ -4,16 +4,16 @@
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::own_transcripts;
 use super::world::{Facts, Reading, SETS, STEADY, identity, lossy, making_room, messages_of, policies, read};
+use model::Transcript;
+use model::memo::NoMemo;
+use model::released::{Release, hidden_digest, with};
+use policies::set::PolicySet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::released::{Release, hidden_digest, with};
 use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::restore::{hidden_positions, text_key_of};
 use toolrein::exchange::store::HiddenExchange;
-use toolrein::policy::set::PolicySet;
 
 proptest! {
     #![proptest_config(crate::with_cases(80))]

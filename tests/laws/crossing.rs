@@ -5,11 +5,11 @@
 
 use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
+use model::Transcript;
+use model::memo::NoMemo;
+use model::released::{Release, hidden_digest, with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::released::{Release, hidden_digest, with};
 use toolrein::exchange::restore::{hidden_positions, text_key_of};
 use toolrein::exchange::store::HiddenExchange;
 

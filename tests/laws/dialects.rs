@@ -4,6 +4,11 @@
 
 use super::world::{Facts, NOW_MS, Reading, SETS, lossy, policies, read, ruled, set_of};
 use bytes::Bytes;
+use model::message::Message;
+use model::plan::decision::Decision;
+use model::tokens::estimate_json;
+use policies::REGISTRY;
+use policies::set::PolicySet;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use serde_json::{Value, json};
@@ -11,15 +16,10 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::message::Message;
-use toolrein::conversation::tokens::estimate_json;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::responses::reply::convert::stream_of_response;
 use toolrein::exchange::dialect_of;
 use toolrein::exchange::judging::Judged;
-use toolrein::plan::decision::Decision;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::PolicySet;
 use toolrein::replay::{self, Enforced};
 
 /// Policies that the other sets do not have.
@@ -490,7 +490,7 @@ fn a_body_is_read_in_the_dialect_that_it_is_written_in() {
 }
 
 /// The definitions of tools are written in another form in each dialect, and so their sizes differ.
-fn without_sizes(mut plan: toolrein::plan::Plan) -> toolrein::plan::Plan {
+fn without_sizes(mut plan: model::plan::Plan) -> model::plan::Plan {
     plan.definition_tokens = 0;
     plan
 }

@@ -3,9 +3,9 @@
 
 use super::spelling::{LONE, NUL, Spelling};
 use bytes::Bytes;
+use model::message::Role;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::conversation::message::Role;
 
 /// A request whose messages are known one by one.
 #[derive(Clone)]

@@ -3,15 +3,15 @@
 //! every way in which readers were found to differ.
 
 use super::recordings::{Kind, own_of};
-use super::tolerant::{Call, calls_in_reply, calls_in_stream};
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
+use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
 use toolrein::exchange::judging::Judging;
-use toolrein::policy::set::PolicySet;
 
 /// The tools whose calls must never be seen.
 const FORBIDDEN: &str = "evil";

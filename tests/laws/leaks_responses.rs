@@ -1,15 +1,15 @@
 //! Leaks on the Responses API: no client finds a call that was not judged, however a server numbers and names the parts of
 //! its stream. Checked with a second reader, which goes by indexes and by every id.
 
-use super::tolerant::{Call, calls_in_response, calls_in_response_stream};
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use mock::tolerant::{Call, calls_in_response, calls_in_response_stream};
+use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;
-use toolrein::policy::set::PolicySet;
 
 /// Tools whose calls must never be seen: by name, by a person's approval, and beside policies that need arguments. The
 /// last set forbids arguments.

@@ -19,12 +19,6 @@ mod repair;
 mod repetition;
 mod sequence;
 mod spelling;
-#[path = "../support/strict.rs"]
-mod strict;
-#[path = "../support/strict_responses.rs"]
-mod strict_responses;
-#[path = "../support/tolerant.rs"]
-mod tolerant;
 mod transparency;
 mod world;
 

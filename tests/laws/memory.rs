@@ -4,12 +4,12 @@
 use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
 use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
+use model::Transcript;
+use model::memo::NoMemo;
+use model::released::{NOTHING_HIDDEN, Release, with};
+use policies::set::PolicySet;
 use proptest::prelude::*;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::memo::NoMemo;
-use toolrein::conversation::released::{NOTHING_HIDDEN, Release, with};
 use toolrein::dialect::variant::{Placement, Variant};
-use toolrein::policy::set::PolicySet;
 
 proptest! {
     #![proptest_config(crate::with_cases(150))]

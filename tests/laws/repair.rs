@@ -1,13 +1,13 @@
 //! Laws of repaired histories: whatever a client sends, the repaired request passes the strictest validators, a healthy
 //! one keeps its bytes, and what was repaired stays as it was when the conversation goes on.
 
-use super::{strict, strict_responses};
 use bytes::Bytes;
+use mock::{strict, strict_responses};
+use model::plan::Plan;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::dialect::variant::{Placement, Repairs, Source, Variant};
 use toolrein::dialect::{chat, responses};
-use toolrein::plan::Plan;
 
 /// One message of a history, whatever its form.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use super::spelling::Spelling;
 use super::world::{
     Facts, KeepAll, SETS, STEADY, by_tokens, identity, low, policies, read, read_as, redacting,
 };
+use model::Transcript;
+use model::identity::Hash;
+use model::memo::NoMemo;
 use proptest::prelude::*;
 use serde_json::Value;
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::Hash;
-use toolrein::conversation::memo::NoMemo;
 use toolrein::dialect::variant::Variant;
 
 proptest! {

@@ -4,16 +4,16 @@
 use super::causality::{hidden_exchanges, recorded};
 use super::generate::{Conversation, orderly};
 use super::recordings::own_transcripts;
-use super::strict::violations;
 use super::world::{Facts, NOW_MS, SETS, STEADY, forms, lossy, low, policies, read};
 use bytes::Bytes;
+use mock::strict::violations;
+use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::ShownChoice;
 use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
 use toolrein::dialect::variant::Placement;
-use toolrein::policy::set::PolicySet;
 
 #[test]
 fn a_request_that_a_strict_provider_accepts_is_accepted_in_every_form() {

@@ -5,11 +5,11 @@ use super::generate::{Conversation, any_order, orderly};
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, shipped};
 use bytes::Bytes;
+use model::message::Content;
+use model::plan::Change;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use toolrein::conversation::message::Content;
 use toolrein::dialect::variant::{Placement, Variant};
-use toolrein::plan::Change;
 
 const PLACEMENTS: [Placement; 3] = [Placement::System, Placement::Suffix, Placement::Leading];
 
@@ -40,7 +40,7 @@ proptest! {
         for edit in &reading.plan.edits {
             let Change::Shorten { text, by, gone_chars } = &edit.change else { continue };
             let place = reading.request.messages[edit.message].content.texts().nth(*text).unwrap();
-            let original = toolrein::wire::json::decode(place, &reading.body);
+            let original = wire::json::decode(place, &reading.body);
             prop_assert!(by.chars().count() <= 300 && *gone_chars > 0);
             let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
             if is_json(&original) {

@@ -2,25 +2,25 @@
 //! as the program does it. Knows no law.
 
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::{Derived, Memo, NoMemo};
+use model::plan::Plan;
+use model::released::Releases;
+use model::request::Request;
+use model::summaries::{Pin, Summaries};
+use policies::REGISTRY;
+use policies::set::{Judge, PolicySet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::memo::{Derived, Memo, NoMemo};
-use toolrein::conversation::released::Releases;
-use toolrein::conversation::request::Request;
-use toolrein::conversation::summaries::{Pin, Summaries};
 use toolrein::dialect::prefix::read_request;
 use toolrein::dialect::variant::{Asking, Placement, Tools, Variant};
 use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::exchange::restore::{hidden_positions, names, restored};
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::exchange::{AnyDialect, dialect_of};
-use toolrein::plan::Plan;
-use toolrein::policy::REGISTRY;
-use toolrein::policy::set::{Judge, PolicySet};
-use toolrein::wire::splice::Rope;
+use wire::splice::Rope;
 
 /// Now, in every law: ms since the epoch.
 pub const NOW_MS: u64 = 1_790_000_000_000;

@@ -5,8 +5,8 @@ use crate::support::client::{Request, post};
 use crate::support::program::Toolrein;
 use crate::support::reply::{Gate, Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
-use crate::support::strict::violations;
 use crate::talk::{Form, Talk, in_both_forms, search, text};
+use mock::strict::violations;
 use serde_json::{Value, json};
 
 const PAIRS: &str = "An assistant message with 'tool_calls' must be followed by tool messages responding to each \

@@ -123,7 +123,7 @@ fn calls_and_results_that_need_each_other_are_repaired_whatever_the_words() {
         json!({"role": "user", "content": "Well?"}),
     ];
     repaired("pairs", &history, |body, _| {
-        let sound = crate::support::strict::violations(body.to_string().as_bytes());
+        let sound = mock::strict::violations(body.to_string().as_bytes());
         sound.is_empty()
     });
 }
@@ -153,7 +153,7 @@ fn names_that_are_refused_are_replaced_and_their_results_stay_paired() {
     repaired("names", &history, |body, _| {
         let name = |call: &Value| call["function"]["name"].as_str().unwrap().to_owned();
         let are_accepted = calls(body).iter().all(|call| is_accepted_text(&name(call), 64));
-        let violations = crate::support::strict::violations(body.to_string().as_bytes());
+        let violations = mock::strict::violations(body.to_string().as_bytes());
         assert!(!are_accepted || violations.is_empty(), "{violations:?}");
         are_accepted
     });

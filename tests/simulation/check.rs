@@ -5,14 +5,14 @@ use super::client::Client;
 use super::driver::Passed;
 use super::model::Call;
 use super::reference::{Counts, Reference, calls_of, canonical, text_of};
-use super::support::strict::violations;
 use bytes::Bytes;
+use mock::strict::violations;
+use model::plan::decision::Decision;
+use model::plan::{Change, Edit};
 use serde_json::{Value, json};
 use toolrein::dialect::chat::reply::NO_ANSWER;
 use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::judging::Judged;
-use toolrein::plan::decision::Decision;
-use toolrein::plan::{Change, Edit};
 
 /// The result of a check: an error says what is wrong.
 pub type Found = Result<(), String>;

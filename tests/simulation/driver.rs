@@ -7,9 +7,12 @@ use super::process::Process;
 use super::upstream::Refused;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use model::plan::approval::Confirmation;
+use model::plan::{Plan, Usage};
+use model::request::Choice;
+use policies::pattern::any_fits;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::conversation::request::Choice;
 use toolrein::dialect::chat::reply::NO_ANSWER;
 use toolrein::dialect::error::own_error_body;
 use toolrein::dialect::judge::CallJudge;
@@ -17,12 +20,9 @@ use toolrein::dialect::variant::Variant;
 use toolrein::exchange::error::ProxyError;
 use toolrein::exchange::judging::Judged;
 use toolrein::exchange::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
-use toolrein::plan::approval::Confirmation;
-use toolrein::plan::{Plan, Usage};
-use toolrein::policy::pattern::any_fits;
 use toolrein::store::{Claim, News, StateStore as _};
 use toolrein::telemetry::request_record::{Fallback, PrefixBreak, RequestRecord};
-use toolrein::wire::sse::write_event;
+use wire::sse::write_event;
 
 /// The most bytes of a stream that arrive at once.
 const PIECE: usize = 700;

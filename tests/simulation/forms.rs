@@ -5,13 +5,13 @@ use super::check::{Found, lossy};
 use super::client::Client;
 use super::driver::Passed;
 use super::reference::{Reference, text_of};
-use super::support::strict::violations;
 use super::upstream::{Dislike, Refused};
 use bytes::Bytes;
+use mock::strict::violations;
+use model::plan::decision::Decision;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use toolrein::dialect::variant::Tools;
-use toolrein::plan::decision::Decision;
 use toolrein::telemetry::request_record::Fallback;
 
 /// The most retries of one request in another form.

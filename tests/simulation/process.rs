@@ -7,15 +7,15 @@ use super::numbers::Numbers;
 use super::summaries::Summaries;
 use super::upstream::Upstream;
 use bytes::Bytes;
+use model::Transcript;
+use model::identity::{Hash, HashKey, Identity};
+use model::request::Request;
+use policies::REGISTRY;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source};
-use toolrein::conversation::Transcript;
-use toolrein::conversation::identity::{Hash, HashKey, Identity};
-use toolrein::conversation::request::Request;
 use toolrein::dialect::prefix::read_request;
 use toolrein::exchange::{Arrived, CHAT, Now, Shared};
-use toolrein::policy::REGISTRY;
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
 
 const BOUNDS: Bounds = Bounds {

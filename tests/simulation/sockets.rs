@@ -7,10 +7,10 @@ use super::support::client;
 use super::support::program::Toolrein;
 use super::support::reply::Reply;
 use super::support::scripted::{Recorded, Scripted};
-use super::support::strict::violations;
 use super::upstream::{Dislike, Refused, Upstream};
 use super::{check, forms};
 use bytes::Bytes;
+use mock::strict::violations;
 use std::sync::{Arc, Mutex};
 use toolrein::dialect::error::parse_in_200;
 

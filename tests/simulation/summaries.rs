@@ -2,11 +2,11 @@
 //! does not have to wait; asserts nothing.
 
 use super::numbers::Numbers;
+use model::identity::Hash;
+use model::plan::SummaryWanted;
+use model::summaries::{Pin, Summaries as _};
 use std::sync::Arc;
 use std::time::Duration;
-use toolrein::conversation::identity::Hash;
-use toolrein::conversation::summaries::{Pin, Summaries as _};
-use toolrein::plan::SummaryWanted;
 use toolrein::store::summaries::Pins;
 
 /// For how long decisions are kept: longer than any run.

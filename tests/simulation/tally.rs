@@ -3,9 +3,9 @@
 use super::check::is_fallback;
 use super::client::Client;
 use super::driver::Passed;
+use model::plan::decision::Decision;
 use std::collections::BTreeMap;
 use toolrein::dialect::variant::{Tools, Variant};
-use toolrein::plan::decision::Decision;
 use toolrein::telemetry::request_record::Fallback;
 
 /// See the file's head.

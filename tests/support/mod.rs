@@ -22,8 +22,6 @@ pub mod program;
 pub mod reply;
 pub mod responses;
 pub mod scripted;
-pub mod strict;
-pub mod strict_responses;
 
 use std::time::{Duration, Instant};
 

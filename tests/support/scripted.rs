@@ -1,10 +1,11 @@
 //! A scripted upstream: it answers by a script and records every request byte for byte. Each connection has a thread;
-//! requests on it are served one after the other. It notes what OpenAI would refuse ([`super::strict`] and
-//! [`super::strict_responses`]) but answers as the script says: the test asserts that nothing was noted.
+//! requests on it are served one after the other. It notes what OpenAI would refuse ([`mock::strict`] and
+//! [`mock::strict_responses`]) but answers as the script says: the test asserts that nothing was noted.
 
 use super::http1::{Framing, Head};
 use super::reply::{Piece, Reply};
-use super::{PATIENCE, strict, strict_responses, until};
+use super::{PATIENCE, until};
+use mock::{strict, strict_responses};
 use serde_json::Value;
 use std::io::{self, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

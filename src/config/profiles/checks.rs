@@ -5,7 +5,7 @@ use super::draft::{Draft, Reader};
 use crate::config::document::MOST_PROBLEMS;
 use crate::config::error::{Problem, suggestion};
 use crate::config::file::File;
-use crate::config::policies::Builder;
+use crate::config::policy_tables::Builder;
 use crate::config::tiers::{KeyHash, is_built_in};
 use std::collections::HashMap;
 

@@ -7,7 +7,7 @@ use super::{Chosen, Profile, Profiles};
 use crate::config::document::{Entry, MOST_PROBLEMS, in_order, read_as};
 use crate::config::error::Problem;
 use crate::config::file::{File, is_table, not_a_table};
-use crate::config::policies::{Builder, Layer};
+use crate::config::policy_tables::{Builder, Layer};
 use crate::config::tiers::{AUTH, GUEST};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! operator is warned of a laxer one.
 
 use crate::config::differences::{Effect, of_policy};
-use crate::config::policies::Layer;
+use crate::config::policy_tables::Layer;
 
 /// What `profile` allows beyond `base`: policies that are off in it, and settings that allow more. Policies that only
 /// change texts are left out. In the order of the registry.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::config::{Config, Overrides, Problems, Source};
-use crate::policy::REGISTRY;
+use policies::REGISTRY;
 
 fn load(text: &str) -> Result<Config, Problems> {
     let source = Source::Text { name: "proxy.toml".to_owned(), text: text.to_owned() };

@@ -2,13 +2,13 @@
 //! shown; their ids are new, since the model's history has the blocked call under the old id and some providers refuse
 //! an id that occurs twice.
 
-use crate::conversation::assembled::Assembled;
 use crate::dialect::Handed;
 use crate::dialect::reply::Form;
-use crate::plan::approval::Confirmation;
-use crate::wire::json::{quote, unescape};
-use crate::wire::sse::write_event;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::plan::approval::Confirmation;
+use wire::json::{quote, unescape};
+use wire::sse::write_event;
 
 /// The usage of a reply that was not billed.
 const NO_USAGE: &str = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;

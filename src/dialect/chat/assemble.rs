@@ -1,10 +1,10 @@
 //! The assembler of streamed tool calls: it finds the call that a delta belongs to, under every recorded quirk of
 //! indexes, ids and names. Keeps the pieces as they were written; judges nothing and writes nothing.
 
-use crate::conversation::assembled::{Assembled, total};
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::wire::body::{Kind, Scanner, Span};
-use crate::wire::json::{decode_bytes, escape_into, unescape};
+use model::assembled::{Assembled, total};
+use model::call::{Arguments, ToolCall};
+use wire::body::{Kind, Scanner, Span};
+use wire::json::{decode_bytes, escape_into, unescape};
 
 /// Most bytes of the pieces of a name that clients may join; a name in one piece may be longer. OpenAI accepts names of
 /// 64 characters.
@@ -215,13 +215,6 @@ impl Assembler {
         // id, it is the repetition that some providers put into every delta.
         let renamed = other_name || (id.is_none() && call.id.is_empty() && !call.name.is_empty());
         renamed && call.is_whole()
-    }
-}
-
-impl Assembled {
-    /// Whether `delta` may be a part of it at all.
-    fn is_joined_by(&self, delta: &ToolCall) -> bool {
-        self.legacy == delta.legacy && !self.beside
     }
 }
 

@@ -1,11 +1,11 @@
 //! The parser of one tool call, or of one delta of a call: name, arguments, id and index in every recorded form.
 //! Reports where two JSON parsers may see different calls.
 
-use crate::conversation::call::{Arguments, ToolCall};
 use crate::dialect::content::parse_arguments;
-use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::decode_bytes;
-use crate::wire::members::{SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
+use model::call::{Arguments, ToolCall};
+use wire::body::{Fault, Kind, Scanner, Span};
+use wire::json::decode_bytes;
+use wire::members::{SeenMembers, differs_in_case, may_be_read_as, string_or_skip};
 
 /// Reads the value of the deprecated `function_call` member of a message; null is none.
 pub fn parse_legacy_call(scanner: &mut Scanner<'_>) -> Result<Option<ToolCall>, Fault> {

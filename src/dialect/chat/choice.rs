@@ -6,18 +6,18 @@ mod deciding;
 pub use self::deciding::AddedCall;
 
 use self::deciding::{Counts, Mark, Repeats};
-use crate::conversation::assembled::Assembled;
-use crate::conversation::call::ToolCall;
-use crate::conversation::message::Content;
 use crate::dialect::chat::approved::written;
 use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta};
 use crate::dialect::chat::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::reply::ShownChoice;
-use crate::plan::approval::{Question, Unasked};
-use crate::plan::decision::{Decision, Next};
-use crate::wire::json::{escape_into, unescape};
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::call::ToolCall;
+use model::message::Content;
+use model::plan::approval::{Question, Unasked};
+use model::plan::decision::{Decision, Next};
+use wire::json::{escape_into, unescape};
 
 /// The approximate memory of a call or a choice besides its text.
 const CALL_BYTES: usize = 256;

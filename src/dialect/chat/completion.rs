@@ -4,17 +4,17 @@
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
 use super::message::parse_part;
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::Content;
 use crate::dialect::content::parse_content;
 use crate::dialect::stray::CallSigns;
-use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode_bytes, in_one_case};
-use crate::wire::members::{
+use memchr::memmem;
+use model::call::{Arguments, ToolCall};
+use model::message::Content;
+use serde_json::{Map, Value, json};
+use wire::body::{Fault, Kind, Scanner, Span, Str};
+use wire::json::{decode_bytes, in_one_case};
+use wire::members::{
     Member, SeenMembers, differs_in_case, may_be_read_as, may_be_text_of, members_of, string_or_skip,
 };
-use memchr::memmem;
-use serde_json::{Map, Value, json};
 
 /// The signs of calls of chat completions outside of the list of choices: a reply that holds some within another.
 pub const CALLS: CallSigns =

@@ -1,19 +1,19 @@
 //! Request edits as splices: the plan's edits, restored hidden exchanges, and the changes for variants (without tools,
 //! for a final answer, with hidden exchanges appended).
 
-use crate::conversation::message::{Message, Role};
-use crate::conversation::request::{Choice, Request, Tool};
 use crate::dialect::chat::notice::place;
 use crate::dialect::edit::{change_messages, notices, set_member, without};
 use crate::dialect::variant::Placement;
-use crate::plan::{Declared, Plan};
-use crate::wire::json::decode;
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::message::{Message, Role};
+use model::plan::{Declared, Plan};
+use model::request::{Choice, Request, Tool};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use wire::json::decode;
+use wire::members::members_of;
+use wire::splice::Splices;
 
 /// The members that are removed together for a model without tool support; some servers refuse a request that keeps one
 /// of them.

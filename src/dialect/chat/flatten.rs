@@ -1,12 +1,12 @@
 //! Flattening of the tool history to plain text, for upstreams that refuse it: calls become lines of the assistant's
 //! text, results become user messages. The order stays; nothing else changes.
 
-use crate::conversation::message::{Content, Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::names_by_id::NamesById;
-use crate::wire::body::Span;
-use crate::wire::json::{decode, escape_into};
-use crate::wire::splice::Splices;
+use model::message::{Content, Message, Role};
+use model::request::Request;
+use wire::body::Span;
+use wire::json::{decode, escape_into};
+use wire::splice::Splices;
 
 /// Rewrites every call and result of `request`; true if there was any.
 pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) -> bool {

@@ -2,13 +2,13 @@
 //! re-ask and for every later request. Writes JSON; decides nothing.
 
 use super::flatten::flatten;
-use crate::conversation::assembled::Assembled;
 use crate::dialect::repair::{harmless_arguments, is_object};
 use crate::dialect::short::{short_arguments, short_result, short_text};
-use crate::wire::json::escape_into;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::assembled::Assembled;
 use serde_json::Value;
+use wire::json::escape_into;
+use wire::splice::Splices;
 
 /// A call that the client was not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ fn write_result(blocked: &Blocked, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Reason, ReasonKind, envelope};
+    use model::plan::{Reason, ReasonKind, envelope};
     use serde_json::Value;
 
     fn blocked(arguments: &str) -> Blocked {

@@ -2,12 +2,12 @@
 //! shapes of these members. Keeps no text.
 
 use super::call::{parse_call, parse_legacy_call};
-use crate::conversation::call::ToolCall;
-use crate::conversation::message::{Calls, Content, Message, Part, Role};
 use crate::dialect::content::{MOST_PARTS, parse_content};
-use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, string_or_skip};
+use model::call::ToolCall;
+use model::message::{Calls, Content, Message, Part, Role};
+use wire::body::{Fault, Kind, Scanner, Span};
+use wire::json::{decode, decode_bytes, in_one_case};
+use wire::members::{SeenMembers, string_or_skip};
 
 /// Whether its role is `developer`, which newer models know instead of `system`.
 pub fn is_developer(message: &Message, body: &[u8]) -> bool {

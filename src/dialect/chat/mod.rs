@@ -24,14 +24,14 @@ use super::other_readers::may_read;
 use super::reply::{Form, Limits, Options, Reply};
 use super::variant::{Repairs, Source, Variant};
 use super::{Dialect, Handed, RecordedReply};
-use crate::conversation::checkpoint::Checkpoint;
-use crate::conversation::message::Message;
-use crate::conversation::request::Request;
-use crate::plan::approval::Confirmation;
-use crate::wire::body::Fault;
-use crate::wire::splice::Rope;
 use bytes::Bytes;
+use model::checkpoint::Checkpoint;
+use model::message::Message;
+use model::plan::approval::Confirmation;
+use model::request::Request;
 use std::sync::Arc;
+use wire::body::Fault;
+use wire::splice::Rope;
 
 /// See the file's head.
 #[derive(Debug)]

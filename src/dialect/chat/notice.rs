@@ -2,12 +2,12 @@
 //! leading system message. Never between a call and its results.
 
 use super::message::is_developer;
-use crate::conversation::message::{Content, Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::variant::Placement;
-use crate::wire::json::{escape_into, escaped};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::message::{Content, Message, Role};
+use model::request::Request;
+use wire::json::{escape_into, escaped};
+use wire::splice::Splices;
 
 /// Places `text` at the message `index`. Nothing is placed in a message that must not be edited.
 pub fn place(

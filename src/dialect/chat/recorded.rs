@@ -1,9 +1,9 @@
 //! Recorded replies, for replays: written again as an upstream would have sent them, and read as it sent them.
 
 use super::reply::whole_of;
-use crate::conversation::message::Message;
 use crate::dialect::RecordedReply;
 use bytes::Bytes;
+use model::message::Message;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;

@@ -3,19 +3,19 @@
 //! the results. The rest of the history keeps its bytes.
 
 use super::flatten::flat_results;
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::Message;
-use crate::conversation::request::Request;
 use crate::dialect::names_by_id::NamesById;
 use crate::dialect::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
 };
 use crate::dialect::variant::Repairs;
-use crate::wire::body::Span;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
+use model::call::{Arguments, ToolCall};
+use model::message::Message;
+use model::request::Request;
+use wire::body::Span;
+use wire::json::{decode, quote};
+use wire::splice::{Rope, Splices};
 
 /// Calls and results of chat completions: those of the deprecated form have no ids and need no other.
 pub struct Pairs;

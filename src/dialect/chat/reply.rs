@@ -26,12 +26,12 @@ use crate::dialect::judge::{CallJudge, WAITS, settle_all};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
-use crate::plan::approval::ApprovalDecision;
-use crate::plan::decision::Decision;
-use crate::wire::sse::{write_comment, write_event};
 use bytes::Bytes;
+use model::plan::approval::ApprovalDecision;
+use model::plan::decision::Decision;
 use serde_json::Value;
 use std::sync::Arc;
+use wire::sse::{write_comment, write_event};
 
 /// The default status of a reply.
 const OK: u16 = 200;

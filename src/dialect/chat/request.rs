@@ -2,12 +2,12 @@
 //! if its prefix was parsed before. Finds the members that matter; decides nothing.
 
 use super::message::parse_message;
-use crate::conversation::checkpoint::{Checkpoint, Head, List};
-use crate::conversation::request::{Choice, Request, Tool};
-use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, string_or_skip, whole_number_or_skip};
+use model::checkpoint::{Checkpoint, Head, List};
+use model::request::{Choice, Request, Tool};
 use std::sync::Arc;
+use wire::body::{Fault, Kind, Scanner, Span, Str};
+use wire::json::{decode, decode_bytes, in_one_case};
+use wire::members::{Member, SeenMembers, string_or_skip, whole_number_or_skip};
 
 /// Reads a request body.
 ///
@@ -327,8 +327,8 @@ fn is_member_true(text: &[u8], span: Span, name: &[u8]) -> Result<bool, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::call::Arguments;
-    use crate::conversation::message::{Content, Role};
+    use model::call::Arguments;
+    use model::message::{Content, Role};
 
     fn read_str(body: &str) -> Request {
         parse(body.as_bytes()).unwrap()

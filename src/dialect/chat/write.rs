@@ -9,8 +9,8 @@ use crate::dialect::chat::flatten::flatten;
 use crate::dialect::chat::repair::repaired;
 use crate::dialect::edit::{annotate_tools, ask_whole, plan_without_tools};
 use crate::dialect::variant::{Source, Tools, Variant};
-use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
+use wire::splice::{Rope, Splices};
 
 /// The bytes of the request in this variant; slices of the original wherever nothing changes.
 pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
@@ -84,7 +84,7 @@ fn flattened(body: &Bytes) -> Option<Rope> {
 mod tests {
     use super::*;
     use crate::dialect::variant::{Asking, Placement};
-    use crate::plan::{Change, Edit, Plan};
+    use model::plan::{Change, Edit, Plan};
 
     fn written(body: &str, variant: &Variant, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
         written_as(body, variant, (Plan::default(), hidden), restored)

@@ -4,9 +4,9 @@
 use super::sanitised::{sanitised, sanitised_text};
 use super::{UpstreamError, parse};
 use crate::dialect::refusal::{Refusal, classify, overflows};
-use crate::wire::sse::{parse_fields, write_event};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use wire::sse::{parse_fields, write_event};
 
 /// The kinds of errors that a person can do something about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

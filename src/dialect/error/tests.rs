@@ -5,7 +5,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::sse::{Piece, Splitter, parse_fields};
+use wire::sse::{Piece, Splitter, parse_fields};
 
 const ERRORS: &str = include_str!("../../../tests/data/refusals/error_in_200.jsonl");
 const HEALTHY: &str = include_str!("../../../tests/data/refusals/healthy_200.jsonl");

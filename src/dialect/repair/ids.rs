@@ -3,14 +3,14 @@
 //! one gets an id of its own, and its result the same.
 
 use super::Pairing;
-use crate::conversation::message::Role;
-use crate::conversation::request::Request;
 use crate::dialect::variant::Repairs;
-use crate::wire::body::Str;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
+use model::message::Role;
+use model::request::Request;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
+use wire::body::Str;
+use wire::json::{decode, quote};
+use wire::splice::Splices;
 
 /// The longest id of a call that OpenAI's chat completions accept.
 const LONGEST: usize = 40;

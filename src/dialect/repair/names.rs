@@ -2,11 +2,11 @@
 //! other characters than letters, digits, `_` and `-`. Results that name their tool follow.
 
 use super::Pairing;
-use crate::conversation::message::Role;
-use crate::conversation::request::Request;
-use crate::wire::body::Str;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
+use model::message::Role;
+use model::request::Request;
+use wire::body::Str;
+use wire::json::{decode, quote};
+use wire::splice::Splices;
 
 /// The longest name that OpenAI and Bedrock accept.
 const LONGEST: usize = 64;

@@ -1,10 +1,10 @@
 //! Results that hold more than text, such as a screenshot, for upstreams that take only text in them: the text stays in
 //! the result, and the pictures go into a user's message after the group of results, or a note takes their place.
 
-use crate::conversation::message::{Content, Message, Part, Role};
-use crate::conversation::request::Request;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
+use model::message::{Content, Message, Part, Role};
+use model::request::Request;
+use wire::json::{decode, quote};
+use wire::splice::Splices;
 
 /// The note in a result whose picture follows.
 const FOLLOWS: &str = "[an image, which is in the user's message after the results]";

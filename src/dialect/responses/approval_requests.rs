@@ -6,10 +6,10 @@
 use super::item::{CallKind, Item, ItemKind};
 use super::restore::items_of;
 use crate::dialect::variant::{Source, Variant};
-use crate::wire::json::decode;
-use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
 use memchr::memmem::find;
+use wire::json::decode;
+use wire::splice::{Rope, Splices};
 
 /// Whether toolrein adds an approval request to the request, or an item that may be the second of its id.
 pub fn are_added(source: &Source<'_>, variant: &Variant) -> bool {

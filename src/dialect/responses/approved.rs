@@ -5,12 +5,12 @@ use super::OWN_ID;
 use super::item::CallKind;
 use super::reply::convert::stream_of_response;
 use super::reply::written::{judged_call, message};
-use crate::conversation::assembled::Assembled;
-use crate::conversation::message::Message;
 use crate::dialect::Handed;
 use crate::dialect::reply::Form;
-use crate::plan::approval::Confirmation;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::message::Message;
+use model::plan::approval::Confirmation;
 use serde_json::{Value, json};
 
 /// A reply with the approved calls, whole or as a stream. The calls are those that were shown, with the members that the

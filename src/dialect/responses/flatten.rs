@@ -1,12 +1,12 @@
 //! Flattening of the tool history to plain text, for upstreams that refuse it: the calls of a reply become an
 //! assistant's message, their results a user's message, and the reasoning before them goes.
 
-use crate::conversation::message::{Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::names_by_id::NamesById;
-use crate::wire::body::Span;
-use crate::wire::json::{decode, quote};
-use crate::wire::splice::Splices;
+use model::message::{Message, Role};
+use model::request::Request;
+use wire::body::Span;
+use wire::json::{decode, quote};
+use wire::splice::Splices;
 
 /// Rewrites every call and result of `request`.
 pub fn flatten(request: &Request, body: &[u8], splices: &mut Splices) {
@@ -48,11 +48,11 @@ fn line(result: &Message, names: &mut NamesById, body: &[u8]) -> String {
     format!("[result of {name}]\n{}", texts.join("\n"))
 }
 
-fn name(call: &crate::conversation::call::ToolCall, body: &[u8]) -> String {
+fn name(call: &model::call::ToolCall, body: &[u8]) -> String {
     call.full_name(body).unwrap_or_default().into_owned()
 }
 
-fn text(string: Option<crate::wire::body::Str>, body: &[u8]) -> String {
+fn text(string: Option<wire::body::Str>, body: &[u8]) -> String {
     string.map_or(String::new(), |string| decode(string, body).into_owned())
 }
 

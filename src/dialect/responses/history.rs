@@ -3,16 +3,16 @@
 //! out, so that the cost of a request does not grow with the length of the chain.
 
 use super::item::{Item, ItemKind, parse_item};
-use crate::conversation::message::{Content, Role};
-use crate::conversation::request::{Request, UpstreamHistory};
-use crate::plural::counted;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, escaped, quote};
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::message::{Content, Role};
+use model::request::{Request, UpstreamHistory};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use wire::body::{Scanner, Span};
+use wire::json::{decode, escaped, quote};
+use wire::members::members_of;
+use wire::plural::counted;
+use wire::splice::Splices;
 
 /// Most bytes of items that are kept: those of some hundred calls with short results.
 const MOST_BYTES: usize = 128 * 1024;
@@ -207,7 +207,7 @@ pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
     let start = at + prefix.len();
     let span = Span::new(start, start + items.len() + comma.len());
     let mut whole = super::parse(&all).ok()?;
-    let is_known = |message: &&crate::conversation::message::Message| message.span.start < span.end;
+    let is_known = |message: &&model::message::Message| message.span.start < span.end;
     let messages = whole.messages.iter().take_while(is_known).count();
     let continues = whole.value(&all, "previous_response_id").map(|id| id.of(&all).to_vec());
     let alias = serde_json::to_vec(&known.upstream_id).ok().filter(|id| continues.as_ref() != Some(id));
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::dialect::responses::write;
     use crate::dialect::variant::{Placement, Source, Variant};
-    use crate::plan::Plan;
+    use model::plan::Plan;
     use serde_json::{Value, json};
 
     const CALL: &str =

@@ -1,12 +1,12 @@
 //! The parser of one item of the Responses API: of the input of a request, or of the output of a reply. Finds what an
 //! item is, and the call in it; keeps no text.
 
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::{Content, Part, Role};
 use crate::dialect::content::{MOST_PARTS, parse_arguments, parse_content_of};
-use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{Member, SeenMembers, members_of, string_or_skip};
+use model::call::{Arguments, ToolCall};
+use model::message::{Content, Part, Role};
+use wire::body::{Fault, Kind, Scanner, Span, Str};
+use wire::json::{decode, decode_bytes, in_one_case};
+use wire::members::{Member, SeenMembers, members_of, string_or_skip};
 
 /// What an item is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub struct Item {
     pub tools: Option<Span>,
     /// It has a string that parsers read differently: it is never edited.
     pub odd: bool,
-    /// See [`Message::seals`](crate::conversation::message::Message::seals).
+    /// See [`Message::seals`](model::message::Message::seals).
     pub seals: bool,
     /// Its status says that the reply was cut within it.
     pub is_marked_cut: bool,

@@ -1,12 +1,12 @@
 //! Notice placement in a request of the Responses API: after an item as a `developer` message of its own, or at the end
 //! of the item's text. Never between a call and its results, or between reasoning and the item after it.
 
-use crate::conversation::message::{Content, Message, Role};
-use crate::conversation::request::Request;
 use crate::dialect::variant::Placement;
-use crate::wire::json::{escaped, quote};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::message::{Content, Message, Role};
+use model::request::Request;
+use wire::json::{escaped, quote};
+use wire::splice::Splices;
 
 /// Places `text` at the message `index`. Returns the item to be appended to the input, where the input is a text that
 /// no item can follow yet. Nothing is placed in an item that must not be edited.

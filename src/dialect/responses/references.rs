@@ -3,13 +3,13 @@
 
 use super::item::{Item, ItemKind, parse_item};
 use super::request::is_reference;
-use crate::conversation::request::{ReferencedItems, Request};
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::decode;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::request::{ReferencedItems, Request};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use wire::body::{Scanner, Span};
+use wire::json::decode;
+use wire::splice::Splices;
 
 /// The request with the items that it refers to in their places, and the body of both.
 pub fn with_items(body: &Bytes, request: &Request, known: &[Box<RawValue>]) -> Option<(Bytes, Request)> {

@@ -7,20 +7,20 @@
 use super::item::{CallKind, ItemKind, parse_item};
 use super::reply::written::synthetic_result;
 use super::write::is_stateful;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::{Content, Message};
-use crate::conversation::request::Request;
 use crate::dialect::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
 };
 use crate::dialect::variant::Repairs;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::quote;
-use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
 use memchr::memmem::find;
+use model::assembled::Assembled;
+use model::call::{Arguments, ToolCall};
+use model::message::{Content, Message};
+use model::request::Request;
+use wire::body::{Scanner, Span};
+use wire::json::quote;
+use wire::splice::{Rope, Splices};
 
 /// Calls and results of the Responses API, by what the items of this body are.
 struct Pairs<'a>(&'a [u8]);
@@ -154,12 +154,12 @@ fn as_text(result: &Message, body: &[u8]) -> String {
     match &result.content {
         Content::Parts { parts: own, .. } => {
             parts.extend(own.iter().map(|part| match part.text {
-                Some(said) => text(&crate::wire::json::decode(said, body)),
+                Some(said) => text(&wire::json::decode(said, body)),
                 None => String::from_utf8_lossy(part.span.of(body)).into_owned(),
             }));
         }
         Content::Text(said) => {
-            parts = vec![text(&format!("{heading}{}", crate::wire::json::decode(*said, body)))];
+            parts = vec![text(&format!("{heading}{}", wire::json::decode(*said, body)))];
         }
         _ => {}
     }

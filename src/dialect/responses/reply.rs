@@ -29,17 +29,17 @@ use self::markup::{Cleaner, no_calls_with_a_list};
 use self::shown::Shown;
 use self::stream::Held;
 use self::writer::Numbers;
-use crate::conversation::request::Request;
 use crate::dialect::error::{parse, parse_in_200};
 use crate::dialect::judge::{CallJudge, WAITS};
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
-use crate::plan::approval::ApprovalDecision;
-use crate::wire::sse::{Piece, Splitter, write_comment};
 use bytes::Bytes;
+use model::plan::approval::ApprovalDecision;
+use model::request::Request;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use wire::sse::{Piece, Splitter, write_comment};
 
 const OK: u16 = 200;
 

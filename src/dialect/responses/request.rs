@@ -3,17 +3,15 @@
 //! nothing.
 
 use super::item::{Item, ItemKind, is_container, parse_item};
-use crate::conversation::call::ToolCall;
-use crate::conversation::checkpoint::{Checkpoint, Head, List};
-use crate::conversation::message::{Calls, Content, Message, Part, Role};
-use crate::conversation::request::{Choice, Request, Tool};
-use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{
-    Member, SeenMembers, differs_in_case, members_of, string_or_skip, whole_number_or_skip,
-};
+use model::call::ToolCall;
+use model::checkpoint::{Checkpoint, Head, List};
+use model::message::{Calls, Content, Message, Part, Role};
+use model::request::{Choice, Request, Tool};
 use serde_json::Value;
 use std::sync::Arc;
+use wire::body::{Fault, Kind, Scanner, Span, Str};
+use wire::json::{decode, decode_bytes, in_one_case};
+use wire::members::{Member, SeenMembers, differs_in_case, members_of, string_or_skip, whole_number_or_skip};
 
 /// Most items and tools that are read: see the limits of chat completions.
 const MOST_ITEMS: usize = 64 * 1024;

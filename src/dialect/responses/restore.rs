@@ -3,13 +3,13 @@
 
 use super::item::{CallKind, Item, ItemKind, parse_item};
 use super::rounds::{Element, read};
-use crate::conversation::message::Content;
-use crate::conversation::request::Request;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::decode;
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::message::Content;
+use model::request::Request;
+use wire::body::{Scanner, Span};
+use wire::json::decode;
+use wire::members::members_of;
+use wire::splice::Splices;
 
 /// Puts `exchange` back among those of `items`, all of the input, that are in the message `span`.
 pub fn restore(items: &[Item], body: &[u8], span: Span, exchange: &[u8], splices: &mut Splices) {

@@ -4,12 +4,12 @@
 
 use super::item::parse_item;
 use crate::dialect::short::{short_arguments, short_result, short_text};
-use crate::wire::body::Scanner;
-use crate::wire::json::{decode, quote};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use wire::body::Scanner;
+use wire::json::{decode, quote};
 
 /// One element of a hidden exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]

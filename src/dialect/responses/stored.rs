@@ -7,14 +7,14 @@ use super::item::{Item, ItemKind, parse_item};
 use super::reply::convert::whole_of;
 use super::reply::written::{message, result_of};
 use crate::dialect::RecordedReply;
-use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode, decode_bytes, in_one_case, quote};
-use crate::wire::members::{Member, members_of};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use wire::body::{Fault, Kind, Scanner, Span};
+use wire::json::{decode, decode_bytes, in_one_case, quote};
+use wire::members::{Member, members_of};
+use wire::splice::Splices;
 
 /// What to do with a stored response.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -8,18 +8,18 @@ use super::references::put_back;
 use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, items as sent_items, read};
-use crate::conversation::request::{Choice, Request, Tool, UpstreamHistory};
 use crate::dialect::edit::{
     annotate_tools, ask_whole, change_messages, notices, plan_without_tools, set_member, without,
 };
 use crate::dialect::variant::{Asking, Source, Tools, Variant};
-use crate::plan::Plan;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{decode, quote};
-use crate::wire::members::members_of;
-use crate::wire::splice::{Rope, Splices};
 use bytes::Bytes;
+use model::plan::Plan;
+use model::request::{Choice, Request, Tool, UpstreamHistory};
 use serde_json::{Value, json};
+use wire::body::{Scanner, Span};
+use wire::json::{decode, quote};
+use wire::members::members_of;
+use wire::splice::{Rope, Splices};
 
 /// The members that are removed together for a model without tool support.
 const TOOL_MEMBERS: [&str; 4] = ["tools", "tool_choice", "parallel_tool_calls", "max_tool_calls"];

@@ -3,14 +3,14 @@
 
 use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
 use crate::config::cost_of;
-use crate::conversation::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
-use crate::conversation::identity::{Hash, Identity};
-use crate::conversation::tokens::estimate_text;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::restore::RequestContext;
 use crate::exchange::store::News;
+use model::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
+use model::identity::{Hash, Identity};
+use model::tokens::estimate_text;
 use std::sync::Arc;
 
 /// The upstream's replies to one client request so far, as what they cost is computed from them.
@@ -91,7 +91,7 @@ impl OpenAccount {
         }
         let passed = self.now_ms.saturating_sub(self.carried.at_ms);
         let spent = Spent { sums: spent.sums.with(Kind::Millis, passed), ..spent };
-        let after = self.carried.after(&spent, self.now_ms);
+        let after = super::add_spent(&self.carried, &spent, self.now_ms);
         let once = Once {
             calls: self.before.calls.max(spent.sums.get(Kind::Calls)),
             bought: std::array::from_fn(|scope| self.before.bought[scope].max(spent.bought[scope])),

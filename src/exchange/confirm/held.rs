@@ -1,8 +1,8 @@
 //! The text of a held call for the person who decides on it. Makes the text; the shell asks the person.
 
 use super::shown::{is_plain_name, pretty_text};
-use crate::plan::approval::Unaskable;
-use crate::policy::about::Confirming;
+use model::plan::approval::Unaskable;
+use policies::about::Confirming;
 
 /// The text that a person is shown of a call.
 ///

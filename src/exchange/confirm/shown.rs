@@ -1,10 +1,10 @@
 //! Pretty-printed arguments for approvals: every value in full, one per line, nothing invisible. Writes text to read;
 //! the call that runs is never parsed from it.
 
-use crate::conversation::assembled::Assembled;
-use crate::wire::body::Scanner;
-use crate::wire::json::{quote, unescape};
+use model::assembled::Assembled;
 use unicode_normalization::char::is_combining_mark;
+use wire::body::Scanner;
+use wire::json::{quote, unescape};
 
 /// Spaces per level.
 const INDENT: usize = 2;

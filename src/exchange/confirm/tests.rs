@@ -1,13 +1,13 @@
 //! Tests of the question, of what counts as an approval, and of what is then handed out.
 
 use super::*;
-use crate::conversation::identity::HashKey;
 use crate::dialect::Handed;
 use crate::dialect::chat::approved::{events, reply};
-use crate::plan::approval::Confirmation;
-use crate::wire::json::escape_into;
+use model::identity::HashKey;
+use model::plan::approval::Confirmation;
 use proptest::prelude::*;
 use serde_json::Value;
+use wire::json::escape_into;
 
 fn call(name: &str, arguments: &str) -> Assembled {
     let mut call = Assembled { id: b"call_0123456789".to_vec(), ..Assembled::default() };
@@ -200,8 +200,7 @@ fn a_persons_words_are_one_line_that_cannot_pass_for_toolreins_own() {
 #[test]
 fn approval_tokens_are_short_and_avoid_ambiguous_characters() {
     for seed in 0..200 {
-        let token =
-            token(HashKey::fixed(seed).hash(crate::conversation::identity::Domain::Confirmation, &[]));
+        let token = token(HashKey::fixed(seed).hash(model::identity::Domain::Confirmation, &[]));
         assert_eq!(token.len(), 6);
         assert!(!token.contains(['0', 'O', '1', 'I', 'L', '2', 'Z', '5', 'S', '8', 'B']), "{token}");
     }

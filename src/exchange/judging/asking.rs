@@ -2,12 +2,12 @@
 //! made, and judged once more when the answer is known. Holds data; asks nobody.
 
 use super::{Judging, RewordedCall};
-use crate::conversation::account::SCOPES;
-use crate::conversation::assembled::Assembled;
 use crate::dialect::judge::CallJudge as _;
-use crate::plan::ModelQuestion;
-use crate::plan::decision::{Decision, Known};
-use crate::policy::set::Ruling;
+use model::account::SCOPES;
+use model::assembled::Assembled;
+use model::plan::ModelQuestion;
+use model::plan::decision::{Decision, Known};
+use policies::set::Ruling;
 use std::sync::Arc;
 
 /// A call that waits.
@@ -86,8 +86,8 @@ impl Judging {
 mod tests {
     use super::*;
     use crate::exchange::judging::holding_tests::judging;
-    use crate::plan::approval::ApprovalDecision;
-    use crate::wire::json::escape_into;
+    use model::plan::approval::ApprovalDecision;
+    use wire::json::escape_into;
 
     const ASKED: &str = "[rewrite_query]\nmodel.model = \"small\"\n";
     const LONG: &str = r#"{"query":"how a washing machine gets clean"}"#;

@@ -2,16 +2,16 @@
 
 use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
-use crate::conversation::assembled::Assembled;
 use crate::dialect::accepted::has_id;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::markup::ToolNames;
 use crate::exchange::confirm::{ask, leaves_markup_open};
-use crate::plan::Reason;
-use crate::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
-use crate::plan::decision::{Decision, Known};
-use crate::policy::set::Ruling;
 use crate::telemetry::request_record::actions_header;
+use model::assembled::Assembled;
+use model::plan::Reason;
+use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
+use model::plan::decision::{Decision, Known};
+use policies::set::Ruling;
 use std::sync::Arc;
 
 impl CallJudge for Judging {

@@ -3,16 +3,16 @@
 
 use super::asking::AskedCall;
 use super::{Judged, Judging};
-use crate::conversation::account::SCOPES;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::Hash;
 use crate::exchange::confirm::held::shown;
 use crate::exchange::confirm::plain_words;
-use crate::plan::Reason;
-use crate::plan::approval::{ApprovalDecision, HeldCall};
-use crate::plan::decision::Decision;
-use crate::policy::about::Confirming;
-use crate::policy::set::{Ruling, longest_wait};
+use model::account::SCOPES;
+use model::assembled::Assembled;
+use model::identity::Hash;
+use model::plan::Reason;
+use model::plan::approval::{ApprovalDecision, HeldCall};
+use model::plan::decision::Decision;
+use policies::about::Confirming;
+use policies::set::{Ruling, longest_wait};
 
 /// The held calls, and the earlier decisions in this client request.
 #[derive(Default)]

@@ -2,10 +2,10 @@
 //! may assemble for a call whose name comes in pieces.
 
 use super::{Judged, Judging};
-use crate::conversation::assembled::Assembled;
-use crate::plan::decision::Decision;
-use crate::plan::{Reason, ReasonKind};
-use crate::policy::set::Ruling;
+use model::assembled::Assembled;
+use model::plan::decision::Decision;
+use model::plan::{Reason, ReasonKind};
+use policies::set::Ruling;
 
 /// The result of the last check whether any tool is open to a choice.
 pub(super) struct OpenTool {
@@ -52,7 +52,7 @@ impl Judging {
         name: &str,
         arguments: Option<&str>,
         now_ms: u64,
-    ) -> Vec<(&'static str, crate::plan::Reason)> {
+    ) -> Vec<(&'static str, model::plan::Reason)> {
         if self.landing || self.answers.is_by_name(name) {
             return Vec::new();
         }

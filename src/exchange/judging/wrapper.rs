@@ -4,15 +4,15 @@
 //! restricts anywhere in the arguments of a tool that runs others by its name.
 
 use super::{Judged, Judging};
-use crate::conversation::assembled::Assembled;
-use crate::conversation::wrapper::{
+use model::assembled::Assembled;
+use model::plan::decision::Decision;
+use model::plan::{Reason, ReasonKind};
+use model::wrapper::{
     EmbeddedCall, InnerCall, WrappedCallCount, WrapperKind, embedded_calls, inner_calls, wrapped_call_count,
     wrapper_kind,
 };
-use crate::plan::decision::Decision;
-use crate::plan::{Reason, ReasonKind};
-use crate::policy::conditions::is_certain;
-use crate::policy::set::Ruling;
+use policies::conditions::is_certain;
+use policies::set::Ruling;
 use serde_json::Value;
 
 /// Most calls in a wrapper: as many as OpenAI allows in a message.

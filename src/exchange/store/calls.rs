@@ -3,10 +3,10 @@
 //! No I/O.
 
 use super::{Facts, MOST_LOOKED_UP, News, Overflow};
-use crate::conversation::Transcript;
-use crate::conversation::histories::history;
-use crate::conversation::identity::{CallKey, Hash};
-use crate::conversation::released::{NOTHING_HIDDEN, Release, Releases};
+use model::Transcript;
+use model::histories::history;
+use model::identity::{CallKey, Hash};
+use model::released::{NOTHING_HIDDEN, Release, Releases};
 
 /// See the file's head.
 pub struct CallNames {

@@ -2,13 +2,13 @@
 //! exchanges. A pure function of the reply's choices.
 
 use super::News;
-use crate::conversation::identity::Identity;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::{
     RequestContext, joined, keys_without_ids, release, released_keys, remembered,
 };
-use crate::plan::approval::Confirmation;
+use model::identity::Identity;
+use model::plan::approval::Confirmation;
 
 /// What a reply belongs to: the request, its caller, and the re-asks.
 pub struct ReplyContext<'a> {

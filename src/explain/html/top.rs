@@ -3,8 +3,8 @@
 use super::super::facts::{Explained, Fate, Shown};
 use super::super::headline::{counts, headline, replayed_blocks};
 use super::super::visible::{grouped, grouped_noun, one_line};
-use crate::plural::{counted, noun_after};
 use maud::{Markup, html};
+use wire::plural::{counted, noun_after};
 
 /// The roles that have a colour.
 const ROLES: [&str; 5] = ["system", "user", "assistant", "tool", "other"];

@@ -3,11 +3,11 @@
 use super::*;
 use crate::config::{Overrides, Source};
 use crate::dialect::variant::{Source as Sent, Variant};
-use crate::plan::{Dropped, Edit, Frame};
 use crate::replay::one::{Which, choose};
-use crate::wire::escaped_text::EscapedText;
 use bytes::Bytes;
+use model::plan::{Dropped, Edit, Frame};
 use std::io::Write as _;
+use wire::escaped_text::EscapedText;
 
 const TALK: &str = r#"{"model":"m","messages":[
 {"role":"system","content":"s"},

@@ -2,7 +2,6 @@
 //! caller's credentials, or an operator's address and key. A caller's credential never goes to an operator's address.
 
 use crate::config::{Config, without_secrets};
-use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use crate::proxy::credential::carries;
 use crate::proxy::upstream::{Upstream, UpstreamSettings, UpstreamSetupError};
@@ -12,6 +11,7 @@ use bytes::Bytes;
 use hyper::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::http::request::Parts;
 use hyper::http::{HeaderName, HeaderValue, Method, Request, Uri};
+use model::plan::ModelEndpoint;
 use std::collections::HashMap;
 
 /// Headers that name the account to bill, where the caller's credential may speak for several.
@@ -114,9 +114,9 @@ fn key(table: &str, name: &str) -> Result<HeaderValue, ModelEndpointError> {
 mod tests {
     use super::*;
     use crate::config::{KeyHeader, Overrides, Source};
-    use crate::policy::REGISTRY;
     use crate::proxy::forward_proxy::ForwardProxy;
     use crate::proxy::upstream_key::UpstreamKey;
+    use policies::REGISTRY;
     use std::time::Duration;
 
     #[test]

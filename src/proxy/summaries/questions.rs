@@ -5,10 +5,10 @@
 use super::{AppState, NoReply};
 use crate::dialect::summary::{Answer, answer};
 use crate::exchange::AskedModel;
-use crate::plan::ModelEndpoint;
 use crate::proxy::body::UpBody;
 use hyper::http::Request;
 use hyper::http::request::Parts;
+use model::plan::ModelEndpoint;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;

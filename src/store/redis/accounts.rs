@@ -3,10 +3,10 @@
 
 use super::names::Names;
 use super::records::{Kind, Record};
-use crate::conversation::account::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums, Tally};
-use crate::conversation::identity::Hash;
 use crate::store::tallies::{MOST_PARTS, Part};
 use ::redis::Pipeline;
+use model::account::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums, Tally};
+use model::identity::Hash;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn all_states_of_a_part_except_the_latest_are_outdated() {
         let part = |of: u128, calls: u64| {
-            let sums = Sums::default().with(crate::conversation::account::Kind::Calls, calls);
+            let sums = Sums::default().with(model::account::Kind::Calls, calls);
             Part { of: Hash(of), tally: Tally { sums, ..Tally::default() } }
         };
         let found = [part(1, 5), part(2, 3), part(1, 7), part(1, 6), part(3, 7)];

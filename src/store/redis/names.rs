@@ -2,7 +2,7 @@
 //! reveals a caller, a conversation or a tool.
 
 use super::records::{Kind, Seals};
-use crate::conversation::identity::{Hash, HashKey};
+use model::identity::{Hash, HashKey};
 use std::time::Duration;
 
 /// See the module's documentation.

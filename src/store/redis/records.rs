@@ -5,22 +5,22 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its key and its body, and
 //! the body.
 
-use crate::conversation::Stopped;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::{Domain, Hash, HashKey};
-use crate::conversation::pins::Pinned;
-use crate::conversation::released::Release;
-use crate::conversation::uses::Use;
 use crate::dialect::responses::rounds::read as read_elements;
 use crate::exchange::store::{HiddenExchange, REFUSALS};
-use crate::plan::Extends;
-use crate::plan::approval::Confirmation;
 use crate::store::{Evidence, ModelFacts, Overflow, SentExchanges, Stop};
-use crate::wire::body::Scanner;
 use bytes::Bytes;
+use model::Stopped;
+use model::assembled::Assembled;
+use model::identity::{Domain, Hash, HashKey};
+use model::pins::Pinned;
+use model::plan::Extends;
+use model::plan::approval::Confirmation;
+use model::released::Release;
+use model::uses::Use;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
+use wire::body::Scanner;
 
 /// The version of the format. Replicas of different versions cannot read each other's records.
 const VERSION: u8 = b'3';

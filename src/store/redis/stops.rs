@@ -4,11 +4,11 @@
 
 use super::Redis;
 use super::records::Kind;
-use crate::conversation::identity::Hash;
 use crate::store::stops::{Listed, MOST_STOPS, StopError};
 use crate::store::{Ask, Facts, Stop};
 use crate::telemetry::store::StoreOp;
 use ::redis::{FromRedisValue as _, Pipeline, Value, pipe};
+use model::identity::Hash;
 use std::time::Duration;
 
 /// The key of the set.

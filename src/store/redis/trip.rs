@@ -5,18 +5,18 @@ use super::accounts::ask_for_parts;
 use super::names::Names;
 use super::records::{Kind, Record, SeenMarker};
 use super::stops::STOPS;
-use crate::conversation::account::Carried;
-use crate::conversation::identity::Hash;
-use crate::conversation::pins::{MOST_PINS, Pinned};
-use crate::conversation::released::{MOST_RELEASES, Release};
-use crate::conversation::uses::{MOST_TRIES, Use};
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
-use crate::plan::approval::Confirmation;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
 use crate::store::tallies::Part;
 use crate::store::{Ask, Evidence, KnownEvidence, Overflow, SentExchanges};
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
+use model::account::Carried;
+use model::identity::Hash;
+use model::pins::{MOST_PINS, Pinned};
+use model::plan::approval::Confirmation;
+use model::released::{MOST_RELEASES, Release};
+use model::uses::{MOST_TRIES, Use};
 use std::sync::Arc;
 
 /// How many entries of a quota are read, the newest first: enough for all of its calls, and one more for the present

@@ -3,12 +3,12 @@
 
 use super::{PACE_MS, body, paced};
 use crate::world::{Facts, NOW_MS, read, set_of, shipped};
+use model::plan::Change;
+use model::plan::texts::settle;
+use model::tokens::{estimate_json, estimate_text};
+use policies::set::PolicySet;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolrein::conversation::tokens::{estimate_json, estimate_text};
-use toolrein::plan::Change;
-use toolrein::plan::texts::settle;
-use toolrein::policy::set::PolicySet;
 
 /// The shipped policies before patterns and `empty_block`, by their settings. What the code has learned since about equal
 /// results helps them too, so that they seem better than they were.

@@ -2,14 +2,14 @@
 //! the one that was judged. The judge decides which calls are allowed.
 
 use super::{ChoiceState, is_released};
-use crate::conversation::assembled::Assembled;
-use crate::conversation::call::ToolCall;
 use crate::dialect::accepted::AcceptedForm;
 use crate::dialect::chat::assemble::Added;
 use crate::dialect::judge::CallJudge;
-use crate::plan::approval::Question;
-use crate::plan::decision::{Decision, Known};
-use crate::wire::json::{decode, unescape};
+use model::assembled::Assembled;
+use model::call::ToolCall;
+use model::plan::approval::Question;
+use model::plan::decision::{Decision, Known};
+use wire::json::{decode, unescape};
 
 /// The finish reasons of replies that the model has finished, without their separators. By any other (`length`, `sensitive`,
 /// `network_error`, `abort`) it was cut; there are too many for a list, and new ones come.

@@ -4,20 +4,20 @@
 use super::Form;
 use super::queue::Said;
 use super::reader::Chunk;
-use crate::conversation::call::{Arguments, ToolCall};
-use crate::conversation::message::Content;
 use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::chat::completion::{Choice, Delta, Reply, is_named};
 use crate::dialect::lines::one_line;
 use crate::dialect::reply::ShownChoice;
-use crate::plan::decision::Decision;
-use crate::wire::body::{Scanner, Span};
-use crate::wire::json::{quote, unescape};
-use crate::wire::members::Member;
-use crate::wire::splice::Splices;
-use crate::wire::sse::write_event;
 use bytes::Bytes;
+use model::call::{Arguments, ToolCall};
+use model::message::Content;
+use model::plan::decision::Decision;
 use serde_json::Value;
+use wire::body::{Scanner, Span};
+use wire::json::{quote, unescape};
+use wire::members::Member;
+use wire::splice::Splices;
+use wire::sse::write_event;
 
 /// The values that all replies to one client request share, as the first one wrote them.
 #[derive(Clone, Debug, Default)]

@@ -6,8 +6,8 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::Reply as _;
 use crate::exchange::judging::Judging;
 use crate::exchange::judging::holding_tests::judging;
-use crate::plan::approval::ApprovalDecision;
 use bytes::Bytes;
+use model::plan::approval::ApprovalDecision;
 use serde_json::json;
 
 const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";

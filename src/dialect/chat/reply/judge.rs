@@ -7,16 +7,16 @@ use super::queue::{Held, Said};
 use super::reader::{Chunk, Event, Kind, whole_event};
 use super::writer::framed;
 use super::{Form, OK, Phase, Refusal, ReplyJudge, Unjudged};
-use crate::conversation::call::ToolCall;
 use crate::dialect::chat::choice::{AddedCall, ChoiceState};
 use crate::dialect::chat::completion::{Choice, Reply};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::error::friendly::friendly_event;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::reply::Reply as _;
-use crate::wire::json::{decode, quote};
 use bytes::Bytes;
+use model::call::ToolCall;
 use std::collections::BTreeSet;
+use wire::json::{decode, quote};
 
 impl<J: CallJudge> ReplyJudge<J> {
     /// Judges the complete events.

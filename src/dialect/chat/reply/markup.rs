@@ -3,10 +3,10 @@
 
 use crate::dialect::chat::completion::{Choice, Reply};
 use crate::dialect::markup::{Markup, ToolNames};
-use crate::wire::json::{decode, escaped};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
 use std::sync::Arc;
+use wire::json::{decode, escaped};
+use wire::splice::Splices;
 
 /// The filters of one reply's choices.
 #[derive(Debug)]

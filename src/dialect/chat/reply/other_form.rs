@@ -1,17 +1,17 @@
 //! Conversion between streamed and whole replies, since some servers answer a re-ask in the form that they prefer.
 //! Judges nothing.
 
-use crate::conversation::assembled::Assembled;
 use crate::dialect::chat::assemble::Assembler;
 use crate::dialect::chat::completion::{Choice, Delta, Form, Reply};
 use crate::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
-use crate::wire::body::BYTE_ORDER_MARK;
-use crate::wire::json::decode_bytes;
-use crate::wire::members::{Member, members_of};
-use crate::wire::splice::Splices;
-use crate::wire::sse::{Piece, Splitter, parse_fields, write_event};
 use bytes::Bytes;
+use model::assembled::Assembled;
 use serde_json::{Value, json};
+use wire::body::BYTE_ORDER_MARK;
+use wire::json::decode_bytes;
+use wire::members::{Member, members_of};
+use wire::splice::Splices;
+use wire::sse::{Piece, Splitter, parse_fields, write_event};
 
 /// The members of a delta that are collected one by one.
 const READ: [&[u8]; 4] = [b"role", b"content", b"tool_calls", b"function_call"];

@@ -3,13 +3,13 @@
 
 use super::other_form::{error_data, stream_of, whole_of};
 use super::{Form, Limits, Unjudged};
-use crate::dialect::chat::completion::{self as wire, CALLS, Reply, may_be_reply};
+use crate::dialect::chat::completion::{self, CALLS, Reply, may_be_reply};
 use crate::dialect::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
 use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
-use crate::wire::body::{Fault, Span};
-use crate::wire::sse::{Piece, Splitter, other_lines, parse_fields, write_event};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use wire::body::{Fault, Span};
+use wire::sse::{Piece, Splitter, other_lines, parse_fields, write_event};
 
 /// One event of a stream, or a whole body.
 pub(super) struct Event {
@@ -324,7 +324,7 @@ pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) 
 
 /// Parses a whole reply that came with this status.
 pub(super) fn whole_event(raw: Bytes, status: u16) -> Event {
-    let read = Reply::read(&raw, wire::Form::Whole);
+    let read = Reply::read(&raw, completion::Form::Whole);
     let is_success = is_success(status);
     let (may_hold_calls, may_be_error) = match &read {
         Ok(reply) => (reply.may_hold_calls(), !is_success || may_be_in_200(&reply.members, &raw)),

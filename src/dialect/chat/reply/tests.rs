@@ -2,17 +2,17 @@
 //! compared byte for byte.
 
 use super::*;
-use crate::conversation::Transcript;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::identity::{Hash, HashKey, Identity};
-use crate::conversation::memo::NoMemo;
-use crate::conversation::request::Request;
 use crate::dialect::chat::completion::MOST_CALLS;
 use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::{AnswerTools, Judging};
-use crate::plan::{Proposed, Reason, ReasonKind, Verdict};
-use crate::policy::set::{PolicySet, Rule, RuleOf};
-use crate::policy::{ConfigError, Policy};
+use model::Transcript;
+use model::assembled::Assembled;
+use model::identity::{Hash, HashKey, Identity};
+use model::memo::NoMemo;
+use model::plan::{Proposed, Reason, ReasonKind, Verdict};
+use model::request::Request;
+use policies::set::{PolicySet, Rule, RuleOf};
+use policies::{ConfigError, Policy};
 use proptest::prelude::*;
 use serde_json::json;
 use std::sync::Arc;

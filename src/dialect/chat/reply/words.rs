@@ -6,8 +6,8 @@ use super::{Form, Phase, ReplyJudge};
 use crate::dialect::chat::completion::Choice;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
-use crate::wire::json::quote;
 use bytes::Bytes;
+use wire::json::quote;
 
 pub use crate::dialect::edit::NO_ANSWER;
 

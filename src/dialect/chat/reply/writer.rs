@@ -8,9 +8,9 @@ use crate::dialect::chat::choice::ChoiceState;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::lines::one_line;
 use crate::dialect::reply::Reply as _;
-use crate::wire::body::Span;
-use crate::wire::sse::write_event;
 use bytes::Bytes;
+use wire::body::Span;
+use wire::sse::write_event;
 
 impl<J: CallJudge> ReplyJudge<J> {
     /// Whether everything goes out unchanged.

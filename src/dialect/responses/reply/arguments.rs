@@ -5,12 +5,12 @@ use super::ReplyJudge;
 use super::event::Event;
 use super::items::{OutItem, Veil};
 use super::owner::Owner;
-use crate::conversation::call::Arguments;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::Unjudged;
 use crate::dialect::responses::item::ItemKind;
-use crate::wire::json::decode;
 use bytes::Bytes;
+use model::call::Arguments;
+use wire::json::decode;
 
 /// What becomes of an event with arguments of a call.
 enum Effect {

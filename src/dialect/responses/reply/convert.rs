@@ -6,11 +6,11 @@ use super::last::Last;
 use super::written::{call_events, message_events};
 use crate::dialect::error::parse;
 use crate::dialect::responses::item::{ItemKind, parse_item};
-use crate::wire::body::{Kind, MAX_DEPTH, Scanner};
-use crate::wire::json::decode;
-use crate::wire::sse::{Piece, Splitter, parse_fields};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use wire::body::{Kind, MAX_DEPTH, Scanner};
+use wire::json::decode;
+use wire::sse::{Piece, Splitter, parse_fields};
 
 /// The whole reply in a stream; `None` if it has none.
 pub fn whole_of(stream: &Bytes) -> Option<Bytes> {

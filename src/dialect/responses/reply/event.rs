@@ -1,15 +1,15 @@
 //! The parser of one event of a stream of the Responses API. Goes by the members of an event and not by its type alone:
 //! a client may read a call from any event that holds one.
 
-use crate::conversation::call::Arguments;
 use crate::dialect::chat::call::parse_index;
 use crate::dialect::content::parse_arguments;
 use crate::dialect::responses::item::{Item, parse_item};
-use crate::wire::body::{Fault, Kind, Scanner, Span, Str};
-use crate::wire::json::{decode, decode_bytes, in_one_case};
-use crate::wire::members::{SeenMembers, may_be_read_as, members_of, string_or_skip};
+use model::call::Arguments;
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use wire::body::{Fault, Kind, Scanner, Span, Str};
+use wire::json::{decode, decode_bytes, in_one_case};
+use wire::members::{SeenMembers, may_be_read_as, members_of, string_or_skip};
 
 /// The spans of one event, within its data.
 #[derive(Clone, Debug, Default)]

@@ -3,19 +3,19 @@
 
 use super::items::{Call, OutItem};
 use super::written::{judged_call, synthetic_result};
-use crate::conversation::assembled::Assembled;
 use crate::dialect::accepted::{AcceptedForm, accepted_name, is_accepted_name};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::repair::{harmless_arguments, is_object};
 use crate::dialect::responses::item::CallKind;
 use crate::dialect::responses::restore::without_id;
 use crate::dialect::responses::rounds::Element;
-use crate::plan::decision::Decision;
-use crate::wire::body::Span;
-use crate::wire::json::{decode_bytes, escape_into, escaped};
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::plan::decision::Decision;
+use wire::body::Span;
+use wire::json::{decode_bytes, escape_into, escaped};
+use wire::members::members_of;
+use wire::splice::Splices;
 
 /// The elements of the reply `id` with these items.
 pub fn elements(

@@ -7,15 +7,15 @@ mod deciding;
 pub use self::deciding::{Progress, block_by_name, decide, release_rest, set, settle_pieces};
 
 use super::event::Index;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::call::holds_nothing;
-use crate::conversation::message::Role;
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
-use crate::plan::decision::Decision;
-use crate::wire::json::{decode, decode_bytes, escape_into, in_one_case, unescape};
-use crate::wire::members::members_of;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::call::holds_nothing;
+use model::message::Role;
+use model::plan::decision::Decision;
 use serde::de::IgnoredAny;
+use wire::json::{decode, decode_bytes, escape_into, in_one_case, unescape};
+use wire::members::members_of;
 
 /// The number of the only choice.
 pub const CHOICE: u32 = 0;

@@ -4,13 +4,13 @@
 
 use super::shown::Shown;
 use super::{Form, Phase, ReplyJudge};
-use crate::conversation::request::Request;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::history::{Known, continued_by};
 use crate::dialect::responses::in_conversation;
 use crate::dialect::responses::item::{CallKind, ItemKind};
 use crate::dialect::responses::restore::{kind_of, without_id};
 use bytes::Bytes;
+use model::request::Request;
 
 /// What is known of the replies of one client request as the upstream keeps them.
 #[derive(Default)]

@@ -10,11 +10,11 @@ use crate::dialect::CARRIED;
 use crate::dialect::error::may_be_in_200;
 use crate::dialect::judge::{CallJudge, remark};
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
-use crate::wire::body::{Fault, Kind, Scanner, Span};
-use crate::wire::json::{decode_bytes, in_one_case, quote};
-use crate::wire::members::{Member, all_members, may_be_read_as, members_of};
-use crate::wire::splice::Splices;
 use bytes::Bytes;
+use wire::body::{Fault, Kind, Scanner, Span};
+use wire::json::{decode_bytes, in_one_case, quote};
+use wire::members::{Member, all_members, may_be_read_as, members_of};
+use wire::splice::Splices;
 
 /// The members that later replies repeat from the first one: clients know the response by them.
 const HEAD: [&[u8]; 10] = [

@@ -12,13 +12,13 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::markup::{Markup, ToolNames};
 use crate::dialect::responses::item::{Item, ItemKind};
-use crate::wire::body::{Scanner, Span, Str};
-use crate::wire::json::{decode, decode_bytes, escaped};
-use crate::wire::members::members_of;
-use crate::wire::splice::Splices;
-use crate::wire::sse::parse_fields;
 use bytes::Bytes;
 use std::sync::Arc;
+use wire::body::{Scanner, Span, Str};
+use wire::json::{decode, decode_bytes, escaped};
+use wire::members::members_of;
+use wire::splice::Splices;
+use wire::sse::parse_fields;
 
 /// The filters of one reply's texts.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::items::OutItem;
 use super::last::Last;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{Item, ItemKind};
-use crate::wire::json::decode;
+use wire::json::decode;
 
 /// The item that an event belongs to, by its index in the list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

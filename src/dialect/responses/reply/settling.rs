@@ -4,9 +4,9 @@
 use super::ReplyJudge;
 use super::items::{self, set};
 use crate::dialect::judge::{CallJudge, settle_all};
-use crate::plan::approval::ApprovalDecision;
-use crate::plan::decision::Decision;
 use bytes::Bytes;
+use model::plan::approval::ApprovalDecision;
+use model::plan::decision::Decision;
 use std::sync::Arc;
 
 impl<J: CallJudge> ReplyJudge<J> {

@@ -5,17 +5,17 @@ use super::hidden::{elements, results};
 use super::items::{CHOICE, OutItem, Veil};
 use super::last::Last;
 use super::written;
-use crate::conversation::assembled::Assembled;
-use crate::conversation::message::Content;
 use crate::dialect::judge::CallJudge;
 use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::item::{ItemKind, parse_item};
 use crate::dialect::responses::rounds::{Element, write};
-use crate::plan::approval::{Question, Unasked};
-use crate::plan::decision::{Decision, Next, dropped_result};
-use crate::wire::body::Scanner;
-use crate::wire::json::decode;
 use bytes::Bytes;
+use model::assembled::Assembled;
+use model::message::Content;
+use model::plan::approval::{Question, Unasked};
+use model::plan::decision::{Decision, Next, dropped_result};
+use wire::body::Scanner;
+use wire::json::decode;
 
 /// See the file's head.
 #[derive(Default)]

@@ -14,9 +14,9 @@ use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use crate::dialect::reply::{Form, Refusal};
 use crate::dialect::responses::item::{Item, ItemKind};
-use crate::wire::json::decode;
-use crate::wire::sse::{Piece, parse_fields};
 use bytes::Bytes;
+use wire::json::decode;
+use wire::sse::{Piece, parse_fields};
 
 /// An event that waits.
 pub struct Held {
@@ -440,7 +440,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 }
 
 fn id_of(response: &[u8]) -> Option<String> {
-    let members = response_members(crate::wire::body::Span::new(0, response.len()), response);
+    let members = response_members(wire::body::Span::new(0, response.len()), response);
     let (_, id) = members.into_iter().find(|(key, _)| key == b"id")?;
     serde_json::from_slice(&id).ok()
 }

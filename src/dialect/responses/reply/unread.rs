@@ -4,12 +4,12 @@
 use super::event::Event;
 use crate::dialect::responses::item::{Item, parse_item};
 use crate::dialect::stray::CallSigns;
-use crate::wire::body::Scanner;
-use crate::wire::json::{decode_bytes, in_one_case};
-use crate::wire::members::{Member, members_of};
 use memchr::memmem::find;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
+use wire::body::Scanner;
+use wire::json::{decode_bytes, in_one_case};
+use wire::members::{Member, members_of};
 
 /// The signs of calls of the Responses API.
 const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };

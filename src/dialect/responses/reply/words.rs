@@ -83,7 +83,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// An error event, and the event that ends the response as failed, under the id that the client knows.
     pub(super) fn failed(&mut self, error: &[u8]) -> Bytes {
-        let data = crate::wire::sse::parse_fields(error).data.into_owned();
+        let data = wire::sse::parse_fields(error).data.into_owned();
         let said: Value = serde_json::from_slice(&data).unwrap_or_default();
         self.numbers.rewrite();
         let error = self.own_event(said.clone());

@@ -5,10 +5,10 @@ use super::ReplyJudge;
 use super::event::{Event, Index};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::one_line;
-use crate::wire::splice::Splices;
-use crate::wire::sse::parse_fields;
 use bytes::Bytes;
 use serde_json::Value;
+use wire::splice::Splices;
+use wire::sse::parse_fields;
 
 /// See the file's head.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! Items that toolrein writes: calls as they were judged, its own messages, and synthetic results of blocked calls. All
 //! as JSON, with the events that a stream needs for them.
 
-use crate::conversation::assembled::Assembled;
 use crate::dialect::responses::item::CallKind;
 use bytes::Bytes;
+use model::assembled::Assembled;
 use serde_json::{Value, json};
 
 /// The call as it was judged, from the item `done` that held it: members that no policy looks at stay.

@@ -1,16 +1,16 @@
 //! Tests of held calls: what each decision does to them, and how limits count them.
 
 use super::*;
-use crate::conversation::Transcript;
-use crate::conversation::identity::{HashKey, Identity};
-use crate::conversation::memo::NoMemo;
 use crate::dialect::judge::CallJudge;
 use crate::exchange::judging::AnswerTools;
 use crate::exchange::judging::names::OpenTool;
-use crate::plan::decision::Known;
-use crate::policy::REGISTRY;
-use crate::policy::set::PolicySet;
-use crate::wire::json::escape_into;
+use model::Transcript;
+use model::identity::{HashKey, Identity};
+use model::memo::NoMemo;
+use model::plan::decision::Known;
+use policies::REGISTRY;
+use policies::set::PolicySet;
+use wire::json::escape_into;
 
 /// A judge by the policies of `tables`, with a person who can be asked.
 pub(crate) fn judging(tables: &str) -> Judging {
@@ -218,7 +218,7 @@ fn a_choice_with_all_tools_used_up_does_not_close_those_of_another_choice() {
     let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
     judging.open_tools.push(OpenTool { choice: 0, nth: 0, is_any: false });
     let final_to = |choice: u32, judging: &mut Judging| {
-        let reason = Reason::new(crate::plan::ReasonKind::RateLimit, "x");
+        let reason = Reason::new(model::plan::ReasonKind::RateLimit, "x");
         judging.shown(choice, &reason, 0).is_final
     };
     assert_eq!([final_to(0, &mut judging), final_to(1, &mut judging)], [true, false]);

@@ -4,8 +4,8 @@
 use super::tests::judging;
 use super::*;
 use crate::dialect::judge::CallJudge;
-use crate::plan::decision::Known;
-use crate::wire::json::escape_into;
+use model::plan::decision::Known;
+use wire::json::escape_into;
 
 /// One call in two seconds; a client request waits for at most five.
 const SLOW: &str = "[rate_limit]\ndefault = { calls = 1, per = \"2s\" }\nwait = \"5s\"\n";

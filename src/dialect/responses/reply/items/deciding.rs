@@ -3,8 +3,8 @@
 use super::{CHOICE, Call, OutItem};
 use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::ItemKind;
-use crate::plan::decision::{Decision, Known};
-use crate::wire::json::escape_into;
+use model::plan::decision::{Decision, Known};
+use wire::json::escape_into;
 
 /// How far a reply has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,194 @@
+//! The keys of a conversation's histories. Under these keys the state store finds the hidden exchanges of each
+//! history, and which histories were refused for their length. Computes hashes; stores nothing.
+
+use super::Transcript;
+use super::identity::{Domain, Hash, RunningHash};
+use crate::message::{Message, Role};
+
+/// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off,
+/// leave the last one unknown.
+pub const MOST_EARLIER: usize = 3;
+/// Bytes of each message's beginning and of its end that go into a key. With its length they are 64, which the hasher
+/// takes without copying them.
+const SAMPLE_BYTES: usize = 28;
+
+/// The keys of a conversation's histories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histories {
+    /// All its messages.
+    pub whole: Hash,
+    /// The messages before each of the last replies, the newest first: how many they are, and their key.
+    pub earlier: Vec<(usize, Hash)>,
+}
+
+impl Histories {
+    /// Computes the keys of the histories of `transcript` as they are sent to `model`.
+    ///
+    /// Of each message the length, the beginning and the end are hashed, together with the caller, the conversation and
+    /// the tools.
+    pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
+        let prefix = KeyPrefix::of(transcript, model);
+        let name =
+            |name: Hash| transcript.identity.key.hash(Domain::History, &[prefix.bytes(), &bytes_of(name)]);
+        let NamedMessages { hash, earlier } = named_messages(transcript);
+        let earlier = earlier.iter().rev().map(|(count, before)| (*count, name(*before))).collect();
+        Self { whole: name(hash.hash()), earlier }
+    }
+}
+
+/// The key of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
+pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
+    let mut hash = transcript.identity.key.running_hash(Domain::History);
+    transcript
+        .request
+        .messages
+        .get(..count)?
+        .iter()
+        .for_each(|message| add(&mut hash, message, transcript.body));
+    let name = bytes_of(hash.hash());
+    Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
+}
+
+/// The digests of the first messages of `transcript`, one for each number in `counts`; `None` where there are fewer
+/// messages. The digests depend on the caller and the conversation, and not on the model or the tools.
+pub fn beginnings(transcript: &Transcript<'_>, counts: &[usize]) -> Vec<Option<Hash>> {
+    let messages = &transcript.request.messages;
+    let mut hash = transcript.identity.key.running_hash(Domain::Account);
+    hash.add(&bytes_of(transcript.calls.root));
+    let most = counts.iter().copied().filter(|count| *count <= messages.len()).max().unwrap_or(0);
+    let mut found = vec![None; counts.len()];
+    for count in 0..=most {
+        for (at, _) in counts.iter().enumerate().filter(|(_, wanted)| **wanted == count) {
+            found[at] = Some(hash.hash());
+        }
+        if let Some(message) = messages.get(count) {
+            add(&mut hash, message, transcript.body);
+        }
+    }
+    found
+}
+
+/// The messages hashed so far.
+struct NamedMessages {
+    hash: RunningHash,
+    /// The last replies, oldest first: how many messages are before each, and their hash.
+    earlier: Vec<(usize, Hash)>,
+}
+
+/// Hashes all messages.
+fn named_messages(transcript: &Transcript<'_>) -> NamedMessages {
+    let mut named =
+        NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
+    let messages = &transcript.request.messages;
+    let replies = messages.iter().enumerate().skip(1).filter(|(_, message)| message.role == Role::Assistant);
+    let first = replies.rev().nth(MOST_EARLIER - 1).map_or(1, |(index, _)| index);
+    for (index, message) in messages.iter().enumerate() {
+        if index >= first && message.role == Role::Assistant {
+            named.earlier.push((index, named.hash.hash()));
+        }
+        add(&mut named.hash, message, transcript.body);
+    }
+    named
+}
+
+/// Adds the sample of a message.
+fn add(hash: &mut RunningHash, message: &Message, body: &[u8]) {
+    let (length, start, end) = sample(message.span.of(body));
+    let mut sampled = [0; size_of::<u64>() + 2 * SAMPLE_BYTES];
+    let (front, back) = sampled.split_at_mut(length.len() + SAMPLE_BYTES);
+    front[..length.len()].copy_from_slice(&length);
+    front[length.len()..][..start.len()].copy_from_slice(start);
+    back[..end.len()].copy_from_slice(end);
+    hash.add(&sampled);
+}
+
+/// The first part of the keys: the caller, the model and the tools.
+struct KeyPrefix {
+    bytes: [u8; KEY_PREFIX_BYTES],
+    filled: usize,
+}
+
+/// Two hashes, and the length, the beginning and the end of the tools.
+const KEY_PREFIX_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
+
+impl KeyPrefix {
+    fn of(transcript: &Transcript<'_>, model: Hash) -> Self {
+        let (request, body) = (transcript.request, transcript.body);
+        let tools = request.tools.first().zip(request.tools.last());
+        let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
+        let (length, start, end) = sample(body.get(tools).unwrap_or_default());
+        let mut prefix = Self { bytes: [0; KEY_PREFIX_BYTES], filled: 0 };
+        for part in [&bytes_of(transcript.calls.root)[..], &bytes_of(model), &length, start, end] {
+            prefix.bytes[prefix.filled..][..part.len()].copy_from_slice(part);
+            prefix.filled += part.len();
+        }
+        prefix
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.filled]
+    }
+}
+
+fn bytes_of(name: Hash) -> [u8; 16] {
+    name.0.to_le_bytes()
+}
+
+/// The length of `bytes`, their beginning and their end.
+fn sample(bytes: &[u8]) -> ([u8; 8], &[u8], &[u8]) {
+    let (start, rest) = bytes.split_at(bytes.len().min(SAMPLE_BYTES));
+    let end = &rest[rest.len().saturating_sub(SAMPLE_BYTES)..];
+    ((bytes.len() as u64).to_le_bytes(), start, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{HashKey, Identity};
+    use crate::testing::{Item, SampleRequest, assistant, user};
+
+    fn identity() -> Identity {
+        Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None }
+    }
+
+    fn histories(request: &SampleRequest, model: u128) -> Histories {
+        Histories::read(&request.transcript(&identity()), Hash(model))
+    }
+
+    #[test]
+    fn the_hash_of_a_history_prefix_equals_the_hash_of_the_request_that_sent_it() {
+        let messages = [user("q"), assistant("a"), Item::of_another_role()];
+        let first = |count: usize| SampleRequest::new(&messages[..count]);
+        let (all, identity) = (first(3), identity());
+        let transcript = all.transcript(&identity);
+        for count in 1..=3 {
+            assert_eq!(history(&transcript, Hash(9), count), Some(histories(&first(count), 9).whole));
+        }
+        assert_eq!(history(&transcript, Hash(9), 4), None);
+        assert_ne!(history(&transcript, Hash(8), 2), history(&transcript, Hash(9), 2));
+    }
+
+    #[test]
+    fn earlier_requests_are_found_as_prefixes_of_a_later_history() {
+        let messages = [user("q"), assistant("a"), user("q"), assistant("a"), user("q")];
+        let of = |count: usize, model| histories(&SampleRequest::new(&messages[..count]), model);
+        let first = of(1, 1);
+        assert_eq!(first.earlier, []);
+        let next = of(3, 1);
+        assert_eq!(next.earlier, [(1, first.whole)]);
+        assert_eq!(of(5, 1).earlier, [(3, next.whole), (1, first.whole)]);
+        assert_ne!(of(1, 2).whole, first.whole, "another model");
+    }
+
+    #[test]
+    fn different_messages_or_tools_give_a_different_history_hash() {
+        let of = |content: &str, tool: &str| {
+            histories(&SampleRequest::new(&[user(content)]).declaring(tool, "{}"), 1).whole
+        };
+        let long = "x".repeat(200);
+        assert_eq!(of(&long, "f"), of(&long, "f"));
+        assert_ne!(of(&long, "f"), of(&long, "g"));
+        assert_ne!(of(&long, "f"), of(&"x".repeat(201), "f"));
+        assert_ne!(of(&long, "f"), of(&format!("{}y", "x".repeat(199)), "f"));
+    }
+}

@@ -1,0 +1,514 @@
+//! The conversation of one request: its events in order, its calls paired with their results, its turns, its
+//! identity. Reads; decides nothing and writes nothing.
+
+pub mod account;
+pub mod assembled;
+pub mod call;
+pub mod calls;
+pub mod checkpoint;
+mod context;
+pub mod histories;
+pub mod identity;
+pub mod ids;
+pub mod memo;
+pub mod message;
+pub mod names;
+pub mod outcome;
+pub mod pins;
+pub mod plan;
+pub mod released;
+pub mod request;
+pub mod summaries;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod tokens;
+pub mod uses;
+pub mod wrapper;
+
+use crate::account::Account;
+use crate::call::Arguments;
+use crate::checkpoint::Note;
+use crate::message::{Content, Message, Role};
+use crate::request::Request;
+use bytes::Bytes;
+use calls::{Call, PairedCalls};
+use identity::{Domain, Hash, Identity};
+use memo::{Derived, Memo};
+use pins::Pinned;
+use released::{Releases, times};
+use std::borrow::Cow;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use summaries::Summaries;
+use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
+use uses::Use;
+use wire::body::{Span, Str};
+use wire::json::decode;
+
+/// The conversation of one request.
+pub struct Transcript<'a> {
+    pub request: &'a Request,
+    pub body: &'a [u8],
+    pub memo: &'a dyn Memo,
+    pub identity: &'a Identity,
+    known: Known,
+}
+
+#[derive(Default)]
+/// What is known of a conversation in addition to its bytes.
+pub struct Known {
+    pub calls: PairedCalls,
+    /// A factor on the class estimate of tokens for this family of models, in percent.
+    pub token_factor: u32,
+    /// The model's context window in tokens, where that is known.
+    pub context_window: Option<u32>,
+    /// The upstream has refused this request because it exceeds the context window.
+    pub overflowed: bool,
+    /// How many messages earlier requests had that were too long and were accepted in a shorter form; ascending.
+    pub overflows: Vec<usize>,
+    /// How the results of such requests are cut.
+    pub length_cuts: Vec<LengthCut>,
+    /// The tier of the caller, as the operator named it.
+    pub tier: Option<Arc<str>>,
+    /// What a person has stopped.
+    pub stopped: Option<Stopped>,
+    /// Summaries of what was cleared, where they are kept.
+    pub summaries: Option<Arc<dyn Summaries>>,
+    /// When the request came, in ms since the epoch. Used only by what is counted.
+    pub now_ms: u64,
+    /// Hidden exchanges, each with the index of the assistant message after it, in order.
+    pub hidden_exchanges: Vec<(usize, Bytes)>,
+    /// The calls of each counted thing that were handed out to the caller, in any conversation.
+    pub spent: Vec<Vec<Use>>,
+    /// The state store that replicas share does not answer, or accepts no writes, so what is known of other
+    /// conversations may be incomplete.
+    pub store_away: bool,
+    /// The definitions of tools that were seen before, the first seen first.
+    pub pinned: Vec<Pinned>,
+    /// What was used and billed, where a policy limits that.
+    pub account: Option<Arc<Account>>,
+    /// The bytes of `body` where they are shared.
+    pub shared_body: Option<Bytes>,
+    last_assistant: Option<usize>,
+    notes: Notes,
+}
+
+/// A cut of all results of a request that was too long without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthCut {
+    /// How many messages the request had.
+    pub messages: usize,
+    /// How many characters are left of each text of a result.
+    pub most_chars: usize,
+}
+
+/// Values derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
+#[derive(Default)]
+struct Notes(Vec<Note>);
+
+impl Notes {
+    fn of_messages(request: &Request) -> Self {
+        let new = known_notes(request).len()..request.messages.len();
+        Self(new.map(|_| Note::default()).collect())
+    }
+
+    fn of<'a>(&'a self, request: &'a Request, message: usize) -> &'a Note {
+        let known = known_notes(request);
+        known.get(message).unwrap_or_else(|| &self.0[message - known.len()])
+    }
+}
+
+fn known_notes(request: &Request) -> &[Note] {
+    request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes)
+}
+
+impl Known {
+    /// A conversation with what was known of it.
+    pub fn of<'a>(
+        self,
+        (request, body): (&'a Request, &'a [u8]),
+        identity: &'a Identity,
+        memo: &'a dyn Memo,
+    ) -> Transcript<'a> {
+        Transcript { request, body, memo, identity, known: self }
+    }
+}
+
+impl Deref for Transcript<'_> {
+    type Target = Known;
+
+    fn deref(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl DerefMut for Transcript<'_> {
+    fn deref_mut(&mut self) -> &mut Known {
+        &mut self.known
+    }
+}
+
+/// What a person has stopped at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stopped {
+    /// The conversation of the request.
+    Conversation,
+    /// All conversations of its caller.
+    Caller,
+}
+
+/// A message with the bytes that contain it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its index in `messages`.
+    pub index: usize,
+    pub message: &'a Message,
+    pub body: &'a [u8],
+    pub memo: &'a dyn Memo,
+    pub identity: &'a Identity,
+    /// See [`Transcript::token_factor`].
+    pub token_factor: u32,
+    /// Values derived from it. Counts are of hundredths of a token.
+    note: &'a Note,
+}
+
+/// So many bytes of a long text are counted where no exact count is needed.
+const COUNTED: usize = 4 << 10;
+
+/// A message of fewer bytes is not looked up in the memo.
+const LEAST_NAMED: usize = 1 << 10;
+
+impl<'a> View<'a> {
+    /// The strings of text in the message, decoded.
+    pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
+        self.message.content.texts().map(|text| decode(text, self.body))
+    }
+
+    /// The estimated tokens of the whole message, calls included. Of equal long messages one is counted.
+    pub fn tokens(&self) -> Estimate {
+        if let Some(known) = self.counted_tokens() {
+            return known;
+        }
+        let count = || self.count_tokens(estimate_json);
+        if self.message.span.len() < LEAST_NAMED {
+            return self.note_count(count());
+        }
+        let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
+    }
+
+    /// Stores the count.
+    fn note_count(&self, counted: Estimate) -> Estimate {
+        self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
+        counted.scaled(self.token_factor)
+    }
+
+    /// The stored count.
+    pub fn counted_tokens(&self) -> Option<Estimate> {
+        let counted = self.note.counted.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
+    }
+
+    /// A rough estimate of its tokens: of a long text, only the beginning is counted and scaled.
+    pub fn about_tokens(&self) -> Estimate {
+        let about = |raw: &[u8]| match raw.split_at_checked(COUNTED) {
+            Some((beginning, _)) => estimate_json(beginning).in_proportion(raw.len(), COUNTED),
+            None => estimate_json(raw),
+        };
+        self.counted_tokens().unwrap_or_else(|| self.count_tokens(about).scaled(self.token_factor))
+    }
+
+    /// An upper bound of its tokens. Where they have not been counted, it takes a tenth of the time of a count.
+    pub fn most_tokens(&self) -> Estimate {
+        self.counted_tokens().unwrap_or_else(|| {
+            let known = self.note.most.load(Ordering::Relaxed).checked_sub(1).map(Estimate::of_hundredths);
+            let most = known.unwrap_or_else(|| self.count_tokens(most_json));
+            self.note.most.store(most.hundredths() + 1, Ordering::Relaxed);
+            most.scaled(self.token_factor)
+        })
+    }
+
+    /// A hash of the text `place` of its own, equal for texts written with equal bytes.
+    pub fn text_digest(&self, place: Str) -> Hash {
+        let name = || self.digest_of(place.span);
+        let is_only = matches!(self.message.content, Content::Text(_));
+        if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
+    }
+
+    /// As [`Self::text_digest`], for a text anywhere in the request.
+    pub fn digest_of(&self, text: Span) -> Hash {
+        self.identity.key.hash(Domain::Text, &[text.of(self.body)])
+    }
+
+    /// The estimated tokens of one of its strings of text.
+    pub fn tokens_of(&self, text: Str) -> Estimate {
+        self.counted(b"json", text.raw(self.body), estimate_json)
+    }
+
+    /// The estimated tokens of a hidden exchange, as JSON.
+    pub fn tokens_of_round(&self, round: &[u8]) -> Estimate {
+        self.counted(b"json", round, estimate_json)
+    }
+
+    /// The estimated tokens of a text that replaces one of its own.
+    pub fn tokens_of_other(&self, text: &str) -> Estimate {
+        self.counted(b"text", text.as_bytes(), |_| estimate_text(text))
+    }
+
+    fn counted(&self, form: &[u8], bytes: &[u8], count: impl Fn(&[u8]) -> Estimate) -> Estimate {
+        let key = self.identity.key.hash(Domain::Tokens, &[form, bytes]);
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count(bytes)));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count(bytes) };
+        counted.scaled(self.token_factor)
+    }
+
+    fn count_tokens(&self, count: impl Fn(&[u8]) -> Estimate) -> Estimate {
+        let raw = |text: Option<Str>| text.map_or(Estimate::ZERO, |text| count(text.raw(self.body)));
+        let texts: Estimate = self.message.content.texts().map(|text| raw(Some(text))).sum();
+        let calls: Estimate = self
+            .message
+            .calls
+            .iter()
+            .map(|call| {
+                raw(call.name)
+                    + match call.arguments {
+                        Arguments::Text(text) => raw(Some(text)),
+                        Arguments::Value(span) => count(span.of(self.body)),
+                        Arguments::Absent | Arguments::Null(_) => Estimate::ZERO,
+                    }
+            })
+            .sum();
+        MESSAGE_OVERHEAD + texts + calls
+    }
+
+    /// Bytes of text, escapes as written.
+    pub fn text_bytes(&self) -> usize {
+        self.message.content.text_bytes()
+    }
+}
+
+/// A tool's result and the call it answers, if that call is known.
+#[derive(Clone, Copy)]
+pub struct ToolResult<'a> {
+    pub view: View<'a>,
+    pub call: Option<&'a Call>,
+    /// From the call's release to now, in ms, where the result is new in this request and the release is known.
+    pub took_ms: Option<u64>,
+}
+
+impl ToolResult<'_> {
+    /// The tool's name; empty where the call it answers is unknown.
+    pub fn tool(&self) -> &str {
+        self.call.map_or("", |call| &call.name)
+    }
+}
+
+/// One event of a conversation, in the order in which the model saw them.
+#[derive(Clone, Copy)]
+pub enum Event<'a> {
+    /// A user message begins a turn; the message itself follows as [`Event::User`].
+    TurnBegins(View<'a>),
+    System(View<'a>),
+    User(View<'a>),
+    /// An assistant's message; its calls follow one by one.
+    Assistant(View<'a>),
+    /// A hidden exchange, its messages joined by commas, before the assistant's message `message`.
+    Hidden {
+        message: usize,
+        round: &'a Bytes,
+    },
+    /// A call. Of a wrapper call, each of the calls within it, and not the wrapper.
+    Call(&'a Call),
+    Result(ToolResult<'a>),
+    /// Every call of one reply is answered; the view is the result that completed the group.
+    ResultsComplete(View<'a>),
+}
+
+impl Event<'_> {
+    /// The index of the message that it belongs to.
+    pub fn message(&self) -> usize {
+        match self {
+            Self::TurnBegins(view)
+            | Self::System(view)
+            | Self::User(view)
+            | Self::Assistant(view)
+            | Self::ResultsComplete(view) => view.index,
+            Self::Hidden { message, .. } => *message,
+            Self::Call(call) => call.message,
+            Self::Result(result) => result.view.index,
+        }
+    }
+
+    /// Whether it is a message across which no context is shortened, see [`Message::seals`](message::Message::seals).
+    pub fn seals(&self) -> bool {
+        match self {
+            Self::System(view) | Self::User(view) | Self::Assistant(view) => view.message.seals,
+            Self::Result(result) => result.view.message.seals,
+            Self::TurnBegins(_) | Self::Hidden { .. } | Self::Call(_) | Self::ResultsComplete(_) => false,
+        }
+    }
+}
+
+impl<'a> Transcript<'a> {
+    /// Reads the conversation in `request`, which was read from `body`.
+    pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
+        let notes = Notes::of_messages(request);
+        let calls = PairedCalls::read((request, &notes), body, identity, memo);
+        let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
+        let known = Known { calls, token_factor: 100, last_assistant, notes, ..Known::default() };
+        known.of((request, body), identity, memo)
+    }
+
+    /// Takes what is known of the conversation, to continue with it later.
+    pub fn keep(self) -> Known {
+        self.known
+    }
+
+    /// The estimated tokens of the request's instructions outside of its messages.
+    pub fn instructions_tokens(&self) -> Estimate {
+        self.request.instructions.map_or(Estimate::ZERO, |text| {
+            (MESSAGE_OVERHEAD + estimate_json(text.raw(self.body))).scaled(self.token_factor)
+        })
+    }
+
+    /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.
+    pub fn definition_tokens(&self) -> Estimate {
+        let count = || {
+            let tools = self.request.tools.iter();
+            tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
+        };
+        if self.request.tools.is_empty() {
+            return Estimate::ZERO;
+        }
+        let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
+        let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
+        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
+        counted.scaled(self.token_factor)
+    }
+
+    /// The newest `most` calls, the newest first.
+    pub fn newest_calls(&self, most: usize) -> impl Iterator<Item = &Call> {
+        self.calls.calls.iter().rev().take(most)
+    }
+
+    /// Stores when the newest calls were handed out, from all known releases of each call, in the order of
+    /// [`newest_calls`](Self::newest_calls). `now_ms`: when the request came, in ms since the epoch.
+    pub fn learn_releases(&mut self, releases: &[Option<Releases>], now_ms: u64) {
+        self.now_ms = now_ms;
+        for (call, releases) in self.calls.calls.iter_mut().rev().zip(releases) {
+            if let Some((earliest_ms, latest_ms)) = releases.as_ref().and_then(|known| times(call, known)) {
+                call.learn_release(earliest_ms, latest_ms);
+            }
+        }
+    }
+
+    /// Every event, oldest first.
+    pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
+        let mut turns = TurnTracker::default();
+        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+    }
+
+    /// The results among the messages from `first` on.
+    pub fn results_from(&'a self, first: usize) -> impl Iterator<Item = ToolResult<'a>> {
+        let tools = (first..self.request.messages.len())
+            .filter(|index| self.request.messages[*index].role == Role::Tool);
+        tools.map(|index| self.result(index))
+    }
+
+    fn result(&'a self, index: usize) -> ToolResult<'a> {
+        let call = self.calls.answered_by(index);
+        let is_new = self.last_assistant.is_none_or(|last| last < index);
+        let released_ms = call.and_then(|call| call.released_ms).filter(|_| is_new);
+        let took_ms = released_ms.map(|at_ms| self.now_ms.saturating_sub(at_ms));
+        ToolResult { view: self.view(index), call, took_ms }
+    }
+
+    /// The message at `index`.
+    pub fn view(&'a self, index: usize) -> View<'a> {
+        let message = &self.request.messages[index];
+        View {
+            index,
+            message,
+            body: self.body,
+            memo: self.memo,
+            identity: self.identity,
+            token_factor: self.token_factor,
+            note: self.known.notes.of(self.request, index),
+        }
+    }
+
+    /// The index of the last assistant message; the messages after it are new in this request.
+    pub fn last_assistant(&self) -> Option<usize> {
+        self.last_assistant
+    }
+
+    /// The index of the user message that begins the running turn; `None` where no user has spoken. Messages in
+    /// `continuing` begin none.
+    pub fn turn_start(&self, continuing: &[usize]) -> Option<usize> {
+        let mut turns = TurnTracker::default();
+        let mut start = None;
+        for (index, message) in self.request.messages.iter().enumerate() {
+            match message.role {
+                Role::User if turns.user_begins_turn() && !continuing.contains(&index) => start = Some(index),
+                Role::Assistant => turns.assistant(message),
+                _ => {}
+            }
+        }
+        start
+    }
+
+    fn events_of(
+        &'a self,
+        index: usize,
+        turns: &mut TurnTracker,
+    ) -> impl Iterator<Item = Event<'a>> + use<'a> {
+        let view = self.view(index);
+        let (first, second) = match view.message.role {
+            Role::System | Role::Other => (Event::System(view), None),
+            Role::User if turns.user_begins_turn() => (Event::TurnBegins(view), Some(Event::User(view))),
+            Role::User => (Event::User(view), None),
+            Role::Assistant => {
+                turns.assistant(view.message);
+                (Event::Assistant(view), None)
+            }
+            Role::Tool => {
+                let completes = self.calls.completes_group(index);
+                (Event::Result(self.result(index)), completes.then_some(Event::ResultsComplete(view)))
+            }
+        };
+        // Only an assistant's message has calls.
+        let calls = self.calls.made_by(index).iter().flat_map(Call::as_made).map(Event::Call);
+        let hidden = self.hidden_exchanges(index).map(|round| Event::Hidden { message: index, round });
+        hidden.into_iter().chain([first]).chain(second).chain(calls)
+    }
+
+    fn hidden_exchanges(&self, index: usize) -> Option<&Bytes> {
+        let at = self.hidden_exchanges.binary_search_by_key(&index, |(message, _)| *message).ok()?;
+        self.hidden_exchanges.get(at).map(|(_, round)| round)
+    }
+}
+
+/// Where turns begin: at a user message that opens the conversation or follows the assistant's text. A user message
+/// after tool results, or after another user message, belongs to the running turn.
+#[derive(Default)]
+struct TurnTracker {
+    has_begun: bool,
+    assistant_answered: bool,
+}
+
+impl TurnTracker {
+    fn user_begins_turn(&mut self) -> bool {
+        let begins = !self.has_begun || self.assistant_answered;
+        self.has_begun = true;
+        self.assistant_answered = false;
+        begins
+    }
+
+    fn assistant(&mut self, message: &Message) {
+        self.assistant_answered = message.calls.is_empty() && !matches!(message.content, Content::Absent);
+        self.has_begun = true;
+    }
+}

@@ -1,0 +1,476 @@
+//! Plans: the decisions of the policies, as plain data: edits of events, verdicts on calls, a refusal of the request.
+//! They say what should change, never how bytes change.
+
+mod announced;
+pub mod approval;
+pub mod decision;
+mod envelope;
+mod facts;
+mod frame;
+pub mod placeholders;
+mod question;
+mod redaction;
+mod summaries;
+pub mod texts;
+mod verdict;
+pub mod work;
+
+pub use announced::Announced;
+pub use envelope::{details, envelope, enveloped, rfc3339};
+pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
+pub use frame::Frame;
+pub use question::{Answers, ModelQuestion, ModelTerms};
+pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
+pub use verdict::{
+    Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,
+};
+
+use self::placeholders::{Placeholders, Redaction};
+use crate::pins::Pinned;
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+use wire::body::Span;
+use wire::escaped_text::EscapedText;
+
+/// Everything that the policies want done to one request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub edits: Vec<Edit>,
+    /// The turns to drop, oldest first.
+    pub dropped: Vec<Dropped>,
+    /// Tools that are hidden from the model, with the policy that hides them.
+    pub hidden: Vec<(&'static str, String)>,
+    /// Cut results that the model asked for again, by another call.
+    pub re_requests: Vec<ReRequest>,
+    /// Tools of ours that are declared after the client's.
+    pub declared: Vec<Declared>,
+    /// The estimated tokens of the tools that the request declares.
+    pub definition_tokens: u64,
+    /// Ask the model for one call at a time.
+    pub one_at_a_time: bool,
+    /// Do not send the request; answer it with this.
+    pub refusal: Option<Refusal>,
+    /// The request is sent for the final answer of its turn, for this policy: a limit is used up after which requests are
+    /// refused.
+    pub final_answer: Option<&'static str>,
+    /// Tools of ours that the model may call.
+    own: Vec<OwnTool>,
+    /// Calls of the reply that cannot be judged are not passed on.
+    restricts_calls: bool,
+    /// What is known of summaries of cleared results.
+    pub summaries: BatchSummaries,
+    /// Notices that stay where they are placed now, since they are no functions of the history: at most one of a policy.
+    pub announced: Vec<Announced>,
+    /// For each counted thing, how much the model is shown to have left from now on, where that changes.
+    pub left: Option<Vec<(Arc<str>, u64)>>,
+    /// Texts of results that may hold instructions, each as the index of its message and its index within the
+    /// message.
+    flagged: Vec<(usize, usize)>,
+    /// Definitions of tools that were seen for the first time.
+    pins: Vec<Pinned>,
+    /// Texts of ours before the descriptions of tools, by the tool's index.
+    annotated: Vec<(&'static str, usize, String)>,
+    /// The values that are hidden from the model, with the policy that hides them.
+    hidden_values: Option<(&'static str, Arc<Placeholders>)>,
+    /// The share of a budget that is left after a message: the index of the message, and the share.
+    budget_left: Option<(usize, f64)>,
+    /// The operator's name for the state that the conversation is in, where a policy keeps states.
+    pub state: Option<Arc<str>>,
+    /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
+    at: Cursor,
+}
+
+/// Whole turns that are dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    pub policy: &'static str,
+    /// The range of their messages.
+    pub messages: Range<usize>,
+    /// The message at which it was decided.
+    pub decided: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cursor {
+    message: usize,
+    policy: &'static str,
+}
+
+/// A tool of ours, hidden from the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub policy: &'static str,
+    /// An item of `tools`, as JSON.
+    pub tool: Arc<str>,
+}
+
+/// A tool of ours that the model may call, even if it is not declared: the model may know of it from earlier
+/// messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct OwnTool {
+    policy: &'static str,
+    name: &'static str,
+    reads_results: bool,
+}
+
+/// A result that was cut, and that the model asked for again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReRequest {
+    /// The index of the message that shows it.
+    pub message: usize,
+    /// The tool that gave the result.
+    pub tool: Arc<str>,
+}
+
+/// One change to one message, signed by its policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// The message's index in the request.
+    pub message: usize,
+    /// The message at which it was decided: that message itself, except where old results are cleared.
+    pub decided: usize,
+    pub policy: &'static str,
+    pub change: Change,
+}
+
+/// A change. Indexes `text` count the message's strings of text. Of several new texts for one string the highest in
+/// this list applies: hide, clear, block, point, shorten, redact; surrounding lines apply to whichever it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An old text is cleared to make room.
+    Clear { text: usize, by: EscapedText, gone_chars: usize },
+    /// The text was shown to the model once, and is not shown again.
+    Hide { text: usize, by: EscapedText, gone_chars: usize },
+    /// The text is hidden from the model.
+    BlockText { text: usize, by: EscapedText, gone_chars: usize },
+    /// The text equals one in the message `original`; not done where that one is cleared or dropped.
+    Point { text: usize, by: EscapedText, gone_chars: usize, original: usize },
+    /// The text is shortened.
+    Shorten { text: usize, by: EscapedText, gone_chars: usize },
+    /// Values in the text are hidden from the model, which reads placeholders: `by` is the whole text with them. Other
+    /// policies read it as the text's own.
+    Redact { text: usize, by: EscapedText, ranges: Arc<[Redaction]> },
+    /// The arguments of the `call`-th call of the message become these, as JSON text: values in them are hidden.
+    RedactCall { call: usize, by: EscapedText },
+    /// Values in a JSON value of the body that is no text are hidden from the model; `ranges` count from its first byte.
+    RedactValue { span: Span, ranges: Arc<[Redaction]> },
+    /// Characters that hide text from people are removed, whatever the text becomes.
+    Clean { text: usize, gone_chars: usize },
+    /// Lines of ours are put before and after it, whatever it becomes.
+    Surround { text: usize, frame: Frame },
+    /// A text of ours that the model reads right after this message; `word` names it in headers and metrics.
+    Notice { text: String, word: &'static str },
+    /// Nothing changes; `word` is reported in metrics and the log, with what it is about where that is a name from
+    /// the configuration.
+    Remark { word: &'static str, of: Option<Arc<str>> },
+}
+
+impl Change {
+    /// The estimated tokens that the model does not get because of this change.
+    pub fn saved_tokens(&self) -> u64 {
+        tokens_of(self.gone_chars())
+    }
+
+    /// The text of ours that it adds; empty where it adds none.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Clear { by, .. }
+            | Self::Hide { by, .. }
+            | Self::BlockText { by, .. }
+            | Self::Point { by, .. }
+            | Self::Shorten { by, .. } => by,
+            // The text is still its own, except for the placeholders.
+            Self::Redact { .. } | Self::RedactCall { .. } | Self::RedactValue { .. } => "",
+            Self::Notice { text, .. } => text,
+            Self::Clean { .. } | Self::Surround { .. } | Self::Remark { .. } => "",
+        }
+    }
+
+    /// The characters that the model does not get because of this change.
+    pub fn gone_chars(&self) -> usize {
+        match self {
+            Self::Clear { gone_chars, .. }
+            | Self::Hide { gone_chars, .. }
+            | Self::BlockText { gone_chars, .. }
+            | Self::Point { gone_chars, .. }
+            | Self::Shorten { gone_chars, .. }
+            | Self::Clean { gone_chars, .. } => *gone_chars,
+            Self::Surround { .. } | Self::Notice { .. } | Self::Remark { .. } => 0,
+            Self::Redact { .. } | Self::RedactCall { .. } | Self::RedactValue { .. } => 0,
+        }
+    }
+
+    /// The name of the change in headers, metrics and the log.
+    pub fn word(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Clear { .. } => "cleared",
+            Self::Hide { .. } => "shown_once",
+            Self::BlockText { .. } => "text_blocked",
+            Self::Point { .. } => "pointed",
+            Self::Shorten { .. } => "shortened",
+            Self::Redact { .. } | Self::RedactValue { .. } => "redacted",
+            Self::RedactCall { .. } => "call_redacted",
+            Self::Clean { .. } => "stripped",
+            Self::Surround { .. } => "annotated",
+            Self::Remark { word, of: Some(of) } => return format!("{word}:{of}").into(),
+            Self::Notice { word, .. } | Self::Remark { word, of: None } => word,
+        })
+    }
+}
+
+/// The estimated tokens of so many removed characters. 3.6 characters a token: between prose (4.2) and JSON (3.3), as
+/// measured on recorded results.
+pub fn tokens_of(gone_chars: usize) -> u64 {
+    gone_chars as u64 * 10 / 36
+}
+
+/// A refusal of the request by a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub policy: &'static str,
+    /// A stable code for programs.
+    pub code: &'static str,
+    pub message: String,
+    /// Why, with its numbers, where the request may be sent again later.
+    pub reason: Option<Reason>,
+}
+
+impl Plan {
+    /// Moves the fold to `message` and `policy`. For the runner; policies do not need it.
+    pub fn move_to(&mut self, message: usize, policy: &'static str) {
+        self.at = Cursor { message, policy };
+    }
+
+    /// Replaces the `text`-th string of text of the event being read.
+    pub fn shorten(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
+        self.edit(Change::Shorten { text, by, gone_chars });
+    }
+
+    /// Lets the `text`-th string of text of the event being read point to an equal one in the message `original`.
+    pub fn point(&mut self, text: usize, by: EscapedText, gone_chars: usize, original: usize) {
+        self.edit(Change::Point { text, by, gone_chars, original });
+    }
+
+    /// Hides the `text`-th string of text of the event being read from the model, which reads `by` in its place.
+    pub fn block_text(&mut self, text: usize, by: EscapedText, gone_chars: usize) {
+        self.edit(Change::BlockText { text, by, gone_chars });
+    }
+
+    /// Removes characters that hide text from people from the `text`-th string of text of the event being read,
+    /// whatever it becomes; `gone_chars` of them as it is now.
+    pub fn clean(&mut self, text: usize, gone_chars: usize) {
+        self.edit(Change::Clean { text, gone_chars });
+    }
+
+    /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
+    /// history, in batches, since it costs the prompt cache.
+    pub fn clear(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
+        let Cursor { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
+    }
+
+    /// Hides the `text`-th string of text of the earlier `message`, which the model was shown in its last request. Decided
+    /// only from the history, and at the first message that follows the model's reply, so that little of the prompt cache
+    /// is lost.
+    pub fn hide_shown(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
+        let Cursor { message: decided, policy } = self.at;
+        self.edits.push(Edit { message, decided, policy, change: Change::Hide { text, by, gone_chars } });
+    }
+
+    /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
+    pub fn drop_turns(&mut self, messages: Range<usize>) {
+        let Cursor { message: decided, policy } = self.at;
+        self.dropped.push(Dropped { policy, messages, decided });
+    }
+
+    /// Adds the notice `text` after the earlier `message`: turns before it are gone. It replaces the notice of
+    /// earlier drops. The same rules as for [`clear`](Self::clear).
+    pub fn notice_dropped(&mut self, message: usize, text: String) {
+        let Cursor { message: decided, policy } = self.at;
+        let change = Change::Notice { text, word: "notice" };
+        self.edits.push(Edit { message, decided, policy, change });
+    }
+
+    /// The edits that clear or hide old texts.
+    pub fn cleared(&self) -> impl Iterator<Item = &Edit> {
+        self.edits.iter().filter(|edit| matches!(edit.change, Change::Clear { .. } | Change::Hide { .. }))
+    }
+
+    /// Whether the model reads notices.
+    pub fn has_notices(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
+    }
+
+    /// Whether the message is dropped with its turn.
+    pub fn drops(&self, message: usize) -> bool {
+        self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
+    }
+
+    /// The edits that count: without a cut that is in reserve for the pointer planned after it.
+    pub fn effective_edits(&self) -> impl Iterator<Item = &Edit> {
+        let is_reserve =
+            |edit: &Edit, next: Option<&Edit>| match (&edit.change, next.map(|next| &next.change)) {
+                (Change::Shorten { text, .. }, Some(Change::Point { text: pointed, .. })) => {
+                    text == pointed && next.is_some_and(|next| next.message == edit.message)
+                }
+                _ => false,
+            };
+        let edits = self.edits.iter().enumerate();
+        edits.filter(move |(at, edit)| !is_reserve(edit, self.edits.get(at + 1))).map(|(_, edit)| edit)
+    }
+
+    /// Adds the notice `text` right after the event being read.
+    pub fn notice(&mut self, word: &'static str, text: String) {
+        self.edit(Change::Notice { text, word });
+    }
+
+    /// Reports the event being read to the operator, and to nobody else.
+    pub fn remark(&mut self, word: &'static str) {
+        self.edit(Change::Remark { word, of: None });
+    }
+
+    /// As [`Self::remark`], about something that the configuration names.
+    pub fn remark_of(&mut self, word: &'static str, of: &Arc<str>) {
+        self.edit(Change::Remark { word, of: Some(Arc::clone(of)) });
+    }
+
+    /// Hides the tool `name` from the model. This must be a function of the configuration and the declared tools
+    /// alone, so that `tools` stays the same through a conversation and with it the prompt cache.
+    pub fn hide(&mut self, name: &str) {
+        if !self.hidden.iter().any(|(_, hidden)| hidden == name) {
+            self.hidden.push((self.at.policy, name.to_owned()));
+        }
+    }
+
+    /// Makes `name` a tool of this policy's own: the policy alone judges its calls, and the client never sees them.
+    /// `reads_results`: markers in place of results may name it as the way to read that result. This must be a
+    /// function of the configuration and the declared tools alone.
+    pub fn own(&mut self, name: &'static str, reads_results: bool) {
+        self.own.push(OwnTool { policy: self.at.policy, name, reads_results });
+    }
+
+    /// Declares a tool of ours after the client's; `tool`: JSON with its name, description and parameters. The same rules as for [`own`](Self::own).
+    pub fn declare(&mut self, tool: Arc<str>) {
+        self.declared.push(Declared { policy: self.at.policy, tool });
+    }
+
+    /// The tools of ours that the model may call, each with its policy.
+    pub fn own_tools(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.own.iter().map(|own| (own.name, own.policy))
+    }
+
+    /// The tool of ours by which the model reads a whole result, by the number of its call, if there is one.
+    pub fn reader(&self) -> Option<&'static str> {
+        self.own.iter().find(|own| own.reads_results).map(|own| own.name)
+    }
+
+    /// Keeps calls of the reply that cannot be judged from the client, as where a policy decides which tools may be
+    /// called at all.
+    pub fn restrict_calls(&mut self) {
+        self.restricts_calls = true;
+    }
+
+    /// See [`restrict_calls`](Self::restrict_calls).
+    pub fn restricts_calls(&self) -> bool {
+        self.restricts_calls
+    }
+
+    /// Reports that a cut result of `tool` was asked for again; it is new where the event being read is.
+    pub fn re_request(&mut self, tool: &str) {
+        self.re_requests.push(ReRequest { message: self.at.message, tool: tool.into() });
+    }
+
+    /// Asks the model for one call at a time. This must be a function of the configuration and the declared tools
+    /// alone.
+    pub fn one_call_at_a_time(&mut self) {
+        self.one_at_a_time = true;
+    }
+
+    /// Refuses the request; the first refusal counts.
+    pub fn refuse(&mut self, code: &'static str, message: String) {
+        let policy = self.at.policy;
+        self.refusal.get_or_insert(Refusal { policy, code, message, reason: None });
+    }
+
+    /// Asks for the final answer of the turn, as the last that is sent before requests are refused.
+    pub fn ask_final_answer(&mut self) {
+        self.final_answer.get_or_insert(self.at.policy);
+    }
+
+    /// As [`Self::refuse`], for a limit that opens again: the client is given the numbers and times of `reason`.
+    pub fn refuse_for(&mut self, code: &'static str, reason: Reason) {
+        let (policy, message) = (self.at.policy, reason.message.clone());
+        self.refusal.get_or_insert(Refusal { policy, code, message, reason: Some(reason) });
+    }
+
+    /// Takes back every change to the request, but keeps values hidden that the model must not read.
+    pub fn change_nothing(&mut self) {
+        let hides = |change: &Change| {
+            matches!(change, Change::Redact { .. } | Change::RedactCall { .. } | Change::RedactValue { .. })
+        };
+        self.edits.retain(|edit| hides(&edit.change));
+        self.dropped.clear();
+        self.hidden.clear();
+        self.declared.clear();
+        self.annotated.clear();
+        self.summaries = BatchSummaries::default();
+        self.announced.clear();
+        self.left = None;
+        self.one_at_a_time = false;
+    }
+
+    /// Takes back every change of a message before the message `first`: the upstream has those.
+    pub fn change_only_from(&mut self, first: usize) {
+        if first == 0 {
+            return;
+        }
+        self.edits.retain(|edit| edit.message >= first);
+        self.dropped.retain(|dropped| dropped.messages.start >= first);
+        self.summaries = BatchSummaries::default();
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        let changes = self.edits.is_empty() && self.dropped.is_empty() && self.hidden.is_empty();
+        let changes = changes && self.declared.is_empty() && self.annotated.is_empty();
+        changes && !self.one_at_a_time && self.refusal.is_none()
+    }
+
+    fn edit(&mut self, change: Change) {
+        let Cursor { message, policy } = self.at;
+        self.edits.push(Edit { message, decided: message, policy, change });
+    }
+}
+
+/// How [`Usage::tool`] of each limit on a caller's day begins.
+pub const OF_DAY: &str = "day:";
+/// [`Usage::tool`] of the limit on a caller's calls of a day.
+pub const CALLS_OF_DAY: &str = "day:tool_calls";
+
+/// How much of one limit a conversation has used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// The tool; `*` for all together.
+    pub tool: String,
+    pub used: u64,
+    pub limit: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_nothing_empties_the_plan() {
+        let mut plan = Plan::default();
+        plan.notice("notice", "so far".to_owned());
+        plan.drop_turns(0..1);
+        plan.hide("search");
+        plan.declare("{}".into());
+        plan.one_call_at_a_time();
+        assert!(!plan.is_empty());
+        plan.change_nothing();
+        assert!(plan.is_empty());
+    }
+}

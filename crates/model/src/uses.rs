@@ -1,0 +1,61 @@
+//! Uses of quotas: the calls that were handed out to a caller, each by its tool, its arguments and the request that brought it.
+//! Whoever sends a request again, because the answer was lost, gets the same call once more without using more.
+//! Keeps and limits nothing.
+
+use super::identity::{Domain, Hash, HashKey};
+
+/// Within this time an equal call is one for a client that lost the answer: the openai packages wait ten minutes for one.
+pub const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
+/// How often one call is handed out and counts once: the openai packages make three tries. After that, it counts anew.
+pub const MOST_TRIES: u32 = 3;
+
+/// Equal calls that were handed out together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// See [`use_key`]. Of an older version: the request that brought the calls.
+    pub call: Hash,
+    /// See [`request_key`]; zero where that is not known.
+    pub request: Hash,
+    /// How often the same call was counted before.
+    pub nth: u32,
+    /// When they were counted, in ms since the epoch.
+    pub at_ms: u64,
+    /// How often they were handed out.
+    pub tries: u32,
+    /// How many of them one reply held.
+    pub calls: u32,
+}
+
+impl Use {
+    /// Whether the calls may be handed out once more without counting.
+    pub fn is_open(&self, now_ms: u64) -> bool {
+        self.tries < MOST_TRIES && now_ms.saturating_sub(self.at_ms) < AGAIN_WITHIN_MS
+    }
+}
+
+/// The key of a request with this body: equal for equal bytes of one caller alone.
+pub fn request_key(key: &HashKey, caller: Hash, body: &[u8]) -> Hash {
+    key.hash(Domain::Request, &[b"bytes", &caller.0.to_le_bytes(), body])
+}
+
+/// The key of a call of `tool` with these arguments in a reply to `request`, whatever its id.
+pub fn use_key(key: &HashKey, request: Hash, tool: &str, arguments: Hash) -> Hash {
+    let (request, arguments) = (request.0.to_le_bytes(), arguments.0.to_le_bytes());
+    key.hash(Domain::Quota, &[b"call", &request, tool.as_bytes(), &arguments])
+}
+
+/// How many calls of the key `call` the `request` may be handed out without counting, by what is known of one quota.
+pub fn free_calls(uses: &[Use], (request, call): (Hash, Hash), now_ms: u64) -> u32 {
+    let own = uses.iter().filter(|known| known.call == call && known.request == request);
+    own.max_by_key(|known| known.nth).filter(|known| known.is_open(now_ms)).map_or(0, |known| known.calls)
+}
+
+/// Uses at these times, each of another conversation.
+#[cfg(any(test, feature = "testing"))]
+pub fn uses_at(times: &[u64]) -> Vec<Use> {
+    let one = |(nth, at_ms): (usize, &u64)| {
+        let (call, request) = (Hash(nth as u128 + 1), Hash(u128::MAX));
+        Use { call, request, nth: 0, at_ms: *at_ms, tries: 1, calls: 1 }
+    };
+    times.iter().enumerate().map(one).collect()
+}

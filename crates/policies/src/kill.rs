@@ -1,0 +1,192 @@
+//! Kill switch: conversations and callers that are stopped at once.
+//!
+//! # What it does
+//! Every call of a stopped conversation, or of a stopped caller, is blocked with `STOPPED`, and the model is asked for its
+//! final answer at once. `conversations` are ids as toolrein reports them; `callers` are tiers, or callers' keyed
+//! hashes. What a person stops at the admin port is stopped too. Where nothing is stopped, nothing happens.
+//!
+//! # Why
+//! An agent that does harm has to be stopped before anybody knows the cause, and without a restart. Calls are blocked
+//! with a reason, so that the agent ends with an answer to the user; after an error it would try again.
+//!
+//! # State
+//! Whether the request is stopped. Nothing in its history matters.
+//!
+//! # Example
+//! With `conversations = ["7f3a"]` the next call in a request with `x-toolrein-conversation: 7f3a` is blocked with
+//! `STOPPED`, and the client gets the model's answer in text.
+
+use super::about::About;
+use super::texts::{OwnTexts, Text, Texts};
+use super::{ConfigError, Policy, RequestFacts};
+use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use serde::Deserialize;
+
+/// See the module.
+pub struct Kill {
+    config: Config,
+    texts: Texts,
+}
+
+/// `[policy.kill]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Ids of conversations.
+    conversations: Vec<String>,
+    /// Names of tiers, and callers' hashes in hexadecimal.
+    callers: Vec<String>,
+    /// What the model reads of a blocked call.
+    message: String,
+    texts: OwnTexts,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            conversations: Vec::new(),
+            callers: Vec::new(),
+            message: "This conversation was stopped. No tool runs any more. Answer with what you have."
+                .to_owned(),
+            texts: OwnTexts::default(),
+        }
+    }
+}
+
+/// Whether the request is stopped.
+#[derive(Clone, Default)]
+pub struct State(bool);
+
+impl Policy for Kill {
+    const NAME: &'static str = "kill";
+    const SUMMARY: &'static str = "stops conversations and callers at once: no call of theirs runs any more";
+    const TEXTS: &'static [Text] = &[BLOCKED];
+    type Config = Config;
+    type State = State;
+
+    fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
+        let lists = [("conversations", &config.conversations), ("callers", &config.callers)];
+        let empty = lists.into_iter().filter(|(_, names)| names.iter().any(|name| name.trim().is_empty()));
+        let mut problems: Vec<ConfigError> =
+            empty.map(|(key, _)| ConfigError::new(key, "expected names, found an empty one")).collect();
+        if config.message.trim().is_empty() {
+            problems.push(ConfigError::new("message", "expected a text that the model can act on"));
+        }
+        let texts = config.texts.clone().check(Self::TEXTS, &mut problems);
+        if problems.is_empty() { Ok(Self { config, texts }) } else { Err(problems) }
+    }
+
+    fn about(&self) -> About {
+        About { heeds_stops: true, ..About::default() }
+    }
+
+    fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
+        state.0 = self.stops(request);
+        if state.0 {
+            plan.restrict_calls();
+        }
+    }
+
+    fn judge(&self, _call: &Proposed<'_>, state: &State) -> Verdict {
+        if !state.0 {
+            return Verdict::Allow;
+        }
+        let message = self.texts.fill(&BLOCKED, &[("message", &self.config.message)]);
+        Verdict::Block(Reason::new(ReasonKind::Stopped, message).for_the_turn())
+    }
+}
+
+const BLOCKED: Text =
+    Text { key: "blocked", default: "The call was not run. {message}", placeholders: &["message"] };
+
+impl Kill {
+    fn stops(&self, request: &RequestFacts<'_>) -> bool {
+        let Config { conversations, callers, .. } = &self.config;
+        let names = |name: &str| conversations.iter().any(|conversation| conversation == name);
+        let is_caller = |caller: &String| {
+            request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.caller.to_hex())
+        };
+        request.stopped.is_some()
+            || (!conversations.is_empty() && names(&request.conversation()))
+            || callers.iter().any(is_caller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::{policy, somebody, turn};
+    use crate::scenario::problem;
+    use crate::set::{Judge, PolicySet};
+    use model::identity::Identity;
+    use model::{Stopped, Transcript};
+
+    /// The judge of a request whose transcript is `known` more of.
+    fn judge(table: &str, explicit: Option<&str>, know: impl Fn(&mut Transcript<'_>)) -> Judge {
+        let request = turn("f", 3);
+        let identity = Identity { explicit: explicit.map(str::to_owned), ..somebody() };
+        let mut transcript = request.transcript(&identity);
+        know(&mut transcript);
+        PolicySet::new(vec![policy::<Kill>(table)]).read(&transcript).1
+    }
+
+    fn is_stopped(mut judge: Judge) -> bool {
+        let stopped = ["f", "other"].map(|tool| !judge.rule(0, tool, Some("{}"), 0).is_allowed());
+        assert_eq!(
+            stopped,
+            [judge.restricts_calls(); 2],
+            "calls are restricted where it is stopped, and only there"
+        );
+        assert!(!judge.needs_arguments(0, "f"), "the name is enough, or the call is not judged");
+        stopped[0]
+    }
+
+    #[test]
+    fn only_the_configured_conversations_callers_and_tiers_are_stopped() {
+        let request = turn("f", 3);
+        let derived = somebody().conversation(&request.request, request.body()).to_hex();
+        let hash = somebody().caller.to_hex();
+        let tier = |transcript: &mut Transcript<'_>| transcript.tier = Some("free".into());
+        for (table, explicit, expected) in [
+            (String::new(), Some("a"), false),
+            ("conversations = [\"a\"]".to_owned(), Some("a"), true),
+            ("conversations = [\"a\"]".to_owned(), Some("b"), false),
+            ("conversations = [\"a\"]".to_owned(), None, false),
+            (format!("conversations = [\"{derived}\"]"), None, true),
+            (format!("conversations = [\"{derived}\"]"), Some("a"), false),
+            ("callers = [\"free\"]".to_owned(), None, true),
+            ("callers = [\"paid\"]".to_owned(), None, false),
+            (format!("callers = [\"{}\"]", hash.to_uppercase()), None, true),
+            (format!("callers = [\"{}\"]", &hash[1..]), None, false),
+        ] {
+            assert_eq!(is_stopped(judge(&table, explicit, tier)), expected, "{table} {explicit:?}");
+        }
+        assert!(!is_stopped(judge("callers = [\"free\"]", None, |_| {})), "of no tier");
+    }
+
+    #[test]
+    fn conversations_and_callers_stopped_at_run_time_are_stopped() {
+        for stopped in [Stopped::Conversation, Stopped::Caller] {
+            assert!(is_stopped(judge("", None, |transcript| transcript.stopped = Some(stopped))));
+        }
+    }
+
+    #[test]
+    fn a_stopped_call_gets_a_final_reason_with_the_operators_message() {
+        let mut judge = judge("conversations = [\"a\"]\nmessage = \"Ask Ada.\"", Some("a"), |_| {});
+        let reason = judge.rule(0, "f", None, 0).objections.remove(0).1;
+        let message = "The call was not run. Ask Ada.";
+        assert_eq!(reason, Reason { is_final: true, ..Reason::new(ReasonKind::Stopped, message) });
+    }
+
+    #[test]
+    fn settings_that_name_nothing_are_refused() {
+        for (table, key) in [
+            ("conversations = [\"\"]", "conversations"),
+            ("callers = [\" \"]", "callers"),
+            ("message = \"\"", "message"),
+        ] {
+            assert!(problem::<Kill>(table).starts_with(key), "{table}");
+        }
+    }
+}

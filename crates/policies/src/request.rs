@@ -1,0 +1,235 @@
+//! The facts of one request that policies get before its first event. Collects them; decides nothing.
+
+use bytes::Bytes;
+use model::account::Account;
+use model::identity::{Hash, HashKey};
+use model::memo::Memo;
+use model::message::{Message, Role};
+use model::pins::Pinned;
+use model::request::Choice;
+use model::summaries::Summaries;
+use model::tokens::Estimate;
+use model::uses::{Use, request_key};
+use model::{LengthCut, Stopped, Transcript};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// What a request says beside its messages.
+pub struct RequestFacts<'a> {
+    /// The tools that it declares, in order.
+    pub tools: Vec<DeclaredTool<'a>>,
+    /// The namespaces and servers of tools that it describes: the index of each counts on from the tools.
+    pub namespaces: Vec<DeclaredTool<'a>>,
+    /// The names of the tools, to be kept.
+    pub names: Arc<[String]>,
+    /// A tool is declared that has no name of its own, such as one of the provider's or of an MCP server: calls may bear
+    /// names that the request does not show.
+    pub declares_nameless: bool,
+    /// See [`Request::declares_elsewhere`](model::request::Request::declares_elsewhere).
+    pub declares_elsewhere: bool,
+    /// See [`Request::hosts_shell`](model::request::Request::hosts_shell).
+    pub hosts_shell: bool,
+    /// It accepts one more tool: it has a list `tools` with fewer than providers allow, and none in the deprecated
+    /// form.
+    pub takes_tools: bool,
+    /// The reply must be a call.
+    pub forced: bool,
+    /// An enabled policy may cut results.
+    pub cuts: bool,
+    /// The calls of each counted thing that were handed out to the caller.
+    pub spent: &'a [Vec<Use>],
+    /// See [`Transcript::store_away`](model::Transcript::store_away).
+    pub store_away: bool,
+    /// When it came, in ms since the epoch. Used only by what is counted.
+    pub now_ms: u64,
+    /// See [`Transcript::pinned`](model::Known::pinned).
+    pub pinned: &'a [Pinned],
+    shared_body: Option<Bytes>,
+    body: &'a [u8],
+    /// The estimated tokens of its tools.
+    pub definition_tokens: Estimate,
+    /// The same with those of its instructions outside of the messages.
+    pub tools_tokens: Estimate,
+    transcript: &'a Transcript<'a>,
+    /// Its messages have at most so many characters.
+    pub most_chars: usize,
+    /// See [`Transcript::context_window`](model::Transcript::context_window).
+    pub context_window: Option<u32>,
+    /// See [`Transcript::overflowed`](model::Transcript::overflowed).
+    pub overflowed: bool,
+    /// See [`Transcript::overflows`](model::Transcript::overflows).
+    pub overflows: &'a [usize],
+    /// See [`Transcript::length_cuts`](model::Transcript::length_cuts).
+    pub length_cuts: &'a [LengthCut],
+    /// Cached results, for what is costly to derive from a tool's declaration.
+    pub memo: &'a dyn Memo,
+    /// The keys of the memo.
+    pub key: &'a HashKey,
+    /// The caller, as a keyed hash of its credential.
+    pub caller: Hash,
+    /// See [`Transcript::account`](model::Transcript::account).
+    pub account: Option<&'a Arc<Account>>,
+    /// How many messages the request has.
+    pub messages: usize,
+    /// See [`Transcript::tier`](model::Transcript::tier).
+    pub tier: Option<&'a str>,
+    /// See [`Transcript::stopped`](model::Transcript::stopped).
+    pub stopped: Option<Stopped>,
+    /// See [`Transcript::summaries`](model::Transcript::summaries).
+    pub summaries: Option<&'a Arc<dyn Summaries>>,
+}
+
+/// The most characters that a policy puts in place of a result's text, or adds where it cuts it: a pointer or a
+/// marker.
+const REPLACED: Estimate = Estimate::of_tokens(200);
+
+/// The most tools that OpenAI takes.
+const MOST_TOOLS: usize = 128;
+
+impl<'a> RequestFacts<'a> {
+    /// Its key, equal for equal bytes of one caller alone.
+    pub fn request_key(&self) -> Hash {
+        request_key(self.key, self.caller, self.body)
+    }
+
+    /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
+    pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
+        let body = transcript.body;
+        let declared = transcript.request.tools.iter().enumerate().filter_map(|(at, tool)| {
+            let name = tool.full_name(body)?;
+            let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
+            Some(DeclaredTool { name, at, definition, parameters })
+        });
+        let definition_tokens = transcript.definition_tokens();
+        let tools: Vec<DeclaredTool<'_>> = declared.collect();
+        let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
+        let most_chars = transcript.request.messages_span.len() + unseen;
+        Self {
+            names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
+            declares_nameless: tools.len() < transcript.request.tools.len(),
+            tools,
+            namespaces: described_namespaces(transcript),
+            declares_elsewhere: transcript.request.declares_elsewhere,
+            hosts_shell: transcript.request.hosts_shell,
+            takes_tools: takes_tools(transcript),
+            forced: transcript.request.choice == Choice::Forced,
+            cuts,
+            spent: &transcript.spent,
+            store_away: transcript.store_away,
+            now_ms: transcript.now_ms,
+            pinned: &transcript.pinned,
+            shared_body: transcript.shared_body.clone(),
+            body,
+            definition_tokens,
+            tools_tokens: definition_tokens + transcript.instructions_tokens(),
+            transcript,
+            most_chars,
+            context_window: transcript.context_window,
+            overflowed: transcript.overflowed,
+            overflows: &transcript.overflows,
+            length_cuts: &transcript.length_cuts,
+            memo: transcript.memo,
+            key: &transcript.identity.key,
+            caller: transcript.identity.caller,
+            account: transcript.account.as_ref(),
+            messages: transcript.request.messages.len(),
+            tier: transcript.tier.as_deref(),
+            stopped: transcript.stopped,
+            summaries: transcript.summaries.as_ref(),
+        }
+    }
+
+    /// The conversation's id as it is logged: the client's own, else one that is derived from the first messages.
+    pub fn conversation(&self) -> Cow<'a, str> {
+        let Transcript { identity, request, body, .. } = self.transcript;
+        match &identity.explicit {
+            Some(explicit) => Cow::Borrowed(explicit),
+            None => identity.conversation(request, body).to_hex().into(),
+        }
+    }
+}
+
+impl RequestFacts<'_> {
+    /// Whether no estimate of the whole request or of its beginning exceeds `tokens`, whatever is cut: then it need
+    /// not be counted. Computes no more than it must.
+    pub fn fits(&self, tokens: u64) -> bool {
+        let Transcript { request, .. } = self.transcript;
+        let (hidden_exchanges, token_factor) =
+            (&self.transcript.hidden_exchanges, &self.transcript.token_factor);
+        let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
+        if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
+            return true;
+        }
+        let unseen: usize = hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
+        let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
+        let mut most = self.tools_tokens + most_of(unseen);
+        most += request.messages.iter().map(|message| replaced(message.role)).sum();
+        // With the comma after it: see `Estimate::most_of`.
+        let bytes = |message: &Message| message.span.len() + 1;
+        let mut unread: usize = request.messages.iter().map(bytes).sum();
+        for (at, message) in request.messages.iter().enumerate() {
+            if (most + most_of(unread)).tokens() <= tokens {
+                return true;
+            }
+            unread -= bytes(message);
+            most += self.transcript.view(at).most_tokens();
+            if most.tokens() > tokens {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The request's bytes, to be kept: copied only where they are not shared.
+    pub fn body(&self) -> Bytes {
+        self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))
+    }
+}
+
+/// What the request says of namespaces and servers: their descriptions, which the model reads like those of tools.
+fn described_namespaces<'a>(transcript: &'a Transcript<'_>) -> Vec<DeclaredTool<'a>> {
+    let (request, body) = (transcript.request, transcript.body);
+    let described = request.namespaces.iter().zip(request.tools.len()..).filter_map(|(space, at)| {
+        let definition = space.description.map_or(&b"null"[..], |text| text.quoted().of(body));
+        Some(DeclaredTool { name: space.full_name(body)?, at, definition, parameters: None })
+    });
+    described.collect()
+}
+
+/// A tool that the model may call.
+pub struct DeclaredTool<'a> {
+    pub name: Cow<'a, str>,
+    /// Its index among the tools of the request.
+    pub at: usize,
+    /// All of it, as written.
+    pub definition: &'a [u8],
+    /// Its JSON Schema as written, where it has one.
+    pub parameters: Option<&'a [u8]>,
+}
+
+/// Whether a tool of ours may be declared beside the client's.
+fn takes_tools(transcript: &Transcript<'_>) -> bool {
+    transcript.request.takes_more_tools && (1..MOST_TOOLS).contains(&transcript.request.tools.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::somebody;
+    use model::testing::{Item, SampleRequest, user};
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_request_fits_exactly_if_the_sum_of_its_message_estimates_fits(
+            texts in prop::collection::vec("[a-z0-9 .中\n\"]{0,400}", 1..8),
+            tokens in 0_u64..1500,
+        ) {
+            let messages: Vec<Item> = texts.iter().map(|text| user(text)).collect();
+            let (request, identity) = (SampleRequest::new(&messages), somebody());
+            let transcript = request.transcript(&identity);
+            let most: Estimate = (0..messages.len()).map(|at| transcript.view(at).most_tokens()).sum();
+            prop_assert_eq!(RequestFacts::of(&transcript, false).fits(tokens), most.tokens() <= tokens);
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The configured policies as one policy: a single fold over the conversation gives the plan, and the folds' states
+//! then judge the calls of the reply. Knows the order of policies and nothing of what they do.
+
+mod judge;
+mod ruling;
+
+pub use self::judge::Judge;
+pub use self::ruling::{Ruling, longest_wait};
+
+use super::about::{About, Accounting, Confirming, Counted, NamedTool};
+use super::pattern::{Pattern, best_concern};
+use super::{Policy, RequestFacts};
+use model::pins::PinScope;
+use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
+use model::{Event, Transcript};
+use std::sync::Arc;
+
+/// A configured policy whose type is forgotten.
+pub trait Rule: Send + Sync {
+    /// See [`Policy::NAME`].
+    fn name(&self) -> &'static str;
+    /// See [`Policy::about`].
+    fn about(&self) -> &About;
+    /// A fold with a fresh state.
+    fn start(&self) -> Box<dyn Fold>;
+}
+
+/// A policy with the state of one transcript.
+pub trait Fold: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
+    fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
+    fn close(&self, plan: &mut Plan);
+    fn judge(&self, call: &Proposed<'_>) -> Verdict;
+    fn release(&mut self, call: &Proposed<'_>);
+    fn usage(&self, now_ms: u64) -> Vec<Usage>;
+    /// The same fold with a copy of the state.
+    fn fork(&self) -> Box<dyn Fold>;
+}
+
+/// The states of all policies, in registry order.
+type Folds = Vec<Box<dyn Fold>>;
+
+/// A policy and its state.
+struct Running<P: Policy> {
+    policy: Arc<P>,
+    state: P::State,
+}
+
+/// A policy as a [`Rule`].
+pub struct RuleOf<P> {
+    policy: Arc<P>,
+    about: About,
+}
+
+impl<P: Policy> RuleOf<P> {
+    /// The policy as a rule.
+    pub fn new(policy: P) -> Self {
+        Self { about: policy.about(), policy: Arc::new(policy) }
+    }
+}
+
+impl<P: Policy> Rule for RuleOf<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn about(&self) -> &About {
+        &self.about
+    }
+
+    fn start(&self) -> Box<dyn Fold> {
+        Box::new(Running { policy: Arc::clone(&self.policy), state: P::State::default() })
+    }
+}
+
+impl<P: Policy> Fold for Running<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan) {
+        self.policy.open(request, &mut self.state, plan);
+    }
+
+    fn read(&mut self, event: &Event<'_>, plan: &mut Plan) {
+        self.policy.read(event, &mut self.state, plan);
+    }
+
+    fn close(&self, plan: &mut Plan) {
+        self.policy.close(&self.state, plan);
+    }
+
+    fn judge(&self, call: &Proposed<'_>) -> Verdict {
+        self.policy.judge(call, &self.state)
+    }
+
+    fn release(&mut self, call: &Proposed<'_>) {
+        self.policy.release(call, &mut self.state);
+    }
+
+    fn usage(&self, now_ms: u64) -> Vec<Usage> {
+        self.policy.usage(&self.state, now_ms)
+    }
+
+    fn fork(&self) -> Box<dyn Fold> {
+        Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
+    }
+}
+
+/// The configured policies, in registry order.
+#[derive(Clone)]
+pub struct PolicySet {
+    rules: Vec<Arc<dyn Rule>>,
+    /// Their names, in the same order: each event is read under each of them.
+    names: Arc<[&'static str]>,
+    confirming: Option<Arc<Confirming>>,
+    longest_wait_ms: u64,
+    /// At most one policy counts calls, so indexes into this list suffice.
+    counted: Arc<[Counted]>,
+    /// Names and patterns of tools, each with its index in it.
+    counts: Arc<[(Pattern, usize)]>,
+}
+
+impl Default for PolicySet {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl PolicySet {
+    /// A set of `rules`, which must be in registry order.
+    pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
+        let confirming = rules.iter().find_map(|rule| rule.about().approvals.clone()).map(Arc::new);
+        let longest_wait_ms = rules.iter().map(|rule| rule.about().longest_wait_ms).max().unwrap_or(0);
+        let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.about().quotas.clone()).collect();
+        let places = counted.iter().enumerate();
+        let counts =
+            places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
+        let names = rules.iter().map(|rule| rule.name()).collect();
+        Self { rules, names, confirming, longest_wait_ms, counted, counts }
+    }
+
+    fn abouts(&self) -> impl Iterator<Item = &About> {
+        self.rules.iter().map(|rule| rule.about())
+    }
+
+    /// What is to be counted for each caller.
+    pub fn counted(&self) -> &[Counted] {
+        &self.counted
+    }
+
+    /// What must be known of the conversation's account: where a policy limits it, and where a user may approve calls in
+    /// the conversation, since that goes on with the turn.
+    pub fn accounting(&self) -> Option<Accounting> {
+        let asks_in_chat = self.confirming.as_ref().is_some_and(|confirming| confirming.hold_ms().is_none());
+        let turns = asks_in_chat.then(Accounting::default);
+        let join = |one: Accounting, other: Accounting| Accounting {
+            tokens: one.tokens || other.tokens,
+            spend: one.spend || other.spend,
+            day: one.day || other.day,
+        };
+        self.abouts().filter_map(|about| about.accounting).chain(turns).reduce(join)
+    }
+
+    /// The index in [`Self::counted`] of what a call of the tool `name` counts for.
+    pub fn counts_for(&self, name: &str) -> Option<usize> {
+        best_concern(&self.counts, name).copied()
+    }
+
+    /// How a person is asked about calls that need an approval, where somebody is to be asked.
+    pub fn confirming(&self) -> Option<&Arc<Confirming>> {
+        self.confirming.as_ref()
+    }
+
+    /// Where other models are asked for summaries.
+    pub fn summary_endpoints(&self) -> impl Iterator<Item = ModelEndpoint> + '_ {
+        self.abouts().filter_map(|about| about.summaries.clone())
+    }
+
+    /// Where other models are asked about calls, with the policy that asks.
+    pub fn model_endpoints(&self) -> impl Iterator<Item = (&'static str, ModelEndpoint)> + '_ {
+        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().model.clone()?)))
+    }
+
+    /// The names of the enabled policies.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.names.iter().copied()
+    }
+
+    /// The tools that the policies' settings name, each with the policy.
+    pub fn named_tools(&self) -> impl Iterator<Item = (&'static str, &NamedTool)> {
+        self.rules.iter().flat_map(|rule| {
+            let policy = rule.name();
+            rule.about().named_tools.iter().map(move |tool| (policy, tool))
+        })
+    }
+
+    /// Whether any enabled policy decides which tools may be called: see [`About::restricts_calls`].
+    pub fn restricts_calls(&self) -> bool {
+        self.abouts().any(|about| about.restricts_calls)
+    }
+
+    /// Whose definitions of tools are to be remembered, if any.
+    pub fn pins(&self) -> Option<PinScope> {
+        self.abouts().find_map(|about| about.pins)
+    }
+
+    /// Whether any policy acts on what a person has stopped.
+    pub fn heeds_stops(&self) -> bool {
+        self.abouts().any(|about| about.heeds_stops)
+    }
+
+    /// Whether any policy needs streams to report their usage.
+    pub fn needs_usage(&self) -> bool {
+        self.abouts().any(|about| about.needs_usage)
+    }
+
+    /// Whether `plan` changes what the model is shown of the conversation's own texts.
+    pub fn touches_context(&self, plan: &Plan) -> bool {
+        let dropped = plan.dropped.iter().any(|dropped| self.is_of_context(dropped.policy));
+        dropped || plan.edits.iter().any(|edit| self.edits_context(edit))
+    }
+
+    /// Removes from `plan` the edits that [`touches_context`](Self::touches_context) means.
+    pub fn leave_context(&self, plan: &mut Plan) {
+        plan.edits.retain(|edit| !self.edits_context(edit));
+        plan.dropped.retain(|dropped| !self.is_of_context(dropped.policy));
+        plan.declared.retain(|declared| !self.is_of_context(declared.policy));
+    }
+
+    fn edits_context(&self, edit: &Edit) -> bool {
+        !matches!(edit.change, Change::Remark { .. }) && self.is_of_context(edit.policy)
+    }
+
+    fn is_of_context(&self, policy: &str) -> bool {
+        self.rules.iter().any(|rule| rule.name() == policy && rule.about().edits_context)
+    }
+
+    /// The policies that never act, one sentence each: with these settings, or without another policy.
+    pub fn idle(&self) -> Vec<String> {
+        let any = |is: fn(&About) -> bool| self.abouts().any(is);
+        let wants_approvals = any(|about| about.wants_approvals);
+        let why = |about: &About| match about {
+            About { approvals: Some(_), .. } if wants_approvals => None,
+            About { needs_flags: true, .. } if !any(|about| about.flags_results) => {
+                Some("no policy that is on flags results; policy.injection does")
+            }
+            About { needs_cuts: true, .. } if !any(|about| about.cuts_results) => {
+                Some("no policy that is on shortens or clears results")
+            }
+            _ => about.idle,
+        };
+        let rules = self.rules.iter().filter_map(|rule| Some((rule.name(), why(rule.about())?)));
+        rules.map(|(name, why)| format!("policy.{name}: has no effect: {why}")).collect()
+    }
+
+    /// The policies that cannot work unless a person can be asked, each with the key that wants it.
+    pub fn needs_approvals(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().needs_approvals?)))
+    }
+
+    /// How long the state store must keep facts: each policy with a key and the time it says, in ms.
+    pub fn windows(&self) -> impl Iterator<Item = (&'static str, &str, u64)> + '_ {
+        self.rules.iter().flat_map(|rule| {
+            let windows = rule.about().windows.iter();
+            windows.map(|(key, window_ms)| (rule.name(), key.as_str(), *window_ms))
+        })
+    }
+
+    /// What the settings of the policy `name` amount to as a drawing, where it has one.
+    pub fn diagram(&self, name: &str) -> Option<&str> {
+        self.rules.iter().find(|rule| rule.name() == name)?.about().diagram.as_deref()
+    }
+
+    /// What the settings of the policy `name` amount to, one sentence each.
+    pub fn effects(&self, name: &str) -> &[String] {
+        let of = self.rules.iter().find(|rule| rule.name() == name);
+        of.map_or(&[][..], |rule| rule.about().effects.as_slice())
+    }
+
+    /// Folds the whole conversation: returns the plan, and a judge that knows the conversation.
+    pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
+        let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
+        let mut plan = Plan::default();
+        plan.definition_tokens = facts.definition_tokens.tokens();
+        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
+        for (fold, name) in folds.iter_mut().zip(self.names()) {
+            plan.move_to(0, name);
+            fold.open(&facts, &mut plan);
+        }
+        let approvals =
+            transcript.account.as_ref().map_or([].as_slice(), |account| account.approvals.as_slice());
+        let goes_on =
+            |event: &Event<'_>| matches!(event, Event::TurnBegins(view) if approvals.contains(&view.index));
+        // Not a loop: an iterator that is made of several walks itself in fewer steps.
+        transcript.events().filter(|event| !goes_on(event)).for_each(|event| {
+            let message = event.message();
+            for (fold, name) in folds.iter_mut().zip(self.names()) {
+                plan.move_to(message, name);
+                fold.read(&event, &mut plan);
+            }
+        });
+        for (fold, name) in folds.iter().zip(self.names()) {
+            plan.move_to(transcript.request.messages.len(), name);
+            fold.close(&mut plan);
+        }
+        plan.hide_in_notices();
+        let judge = Judge::new(self, &facts, folds, &plan);
+        (plan, judge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allow::Allow;
+    use crate::budget::Budget;
+    use crate::cases::{built, default_of, policy};
+
+    #[test]
+    fn a_set_restricts_calls_where_one_of_its_policies_decides_which_tools_may_be_called() {
+        let budget = || policy::<Budget>("");
+        assert!(!PolicySet::default().restricts_calls());
+        assert!(!PolicySet::new(vec![budget()]).restricts_calls());
+        assert!(PolicySet::new(vec![budget(), policy::<Allow>("except = [\"f\"]")]).restricts_calls());
+    }
+
+    #[test]
+    fn these_policies_restrict_calls_and_no_others() {
+        let restricting: Vec<_> = crate::REGISTRY
+            .iter()
+            .filter(|entry| built(entry, default_of(entry)).about().restricts_calls)
+            .map(|entry| entry.name)
+            .collect();
+        let expected = ["turn_limits", "states", "duplicates", "serial", "fresh", "taint", "confirm"];
+        assert_eq!(restricting, expected);
+    }
+}
