@@ -49,19 +49,20 @@ test: debian clients deploy-tools cargo-deb
 		set -x; cargo test --locked --workspace --tests; \
 	fi
 
-# Every test of the program except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
-FAST := $(filter-out clients compose dashboard deploy packages prometheus store,$(basename $(notdir $(wildcard tests/*.rs))) \
-	$(notdir $(patsubst %/main.rs,%,$(wildcard tests/*/main.rs))))
+# Every test except those that need a server (Redis, Prometheus), a browser, a client in another language or tools for deploy/.
+SLOW := deploy packages prometheus docs::clients policies::clients profiles::clients
+SPACE := $(subst ,, )
 
 test-fast:
 	@if cargo nextest --version >/dev/null 2>&1; then \
-		set -x; FAST=1 cargo nextest run --locked --test-threads 4 --lib --bins $(FAST:%=--test %) -E 'not test(/^clients::/)'; \
+		set -x; FAST=1 cargo nextest run --locked --workspace --test-threads 4 --lib --bins --test it --test eval \
+			-E 'not test(/^($(subst $(SPACE),|,$(SLOW)))::/)'; \
 	else \
-		set -x; FAST=1 cargo test --locked --lib --bins $(FAST:%=--test %) -- --skip clients::; \
+		set -x; FAST=1 cargo test --locked --workspace --lib --bins --test it --test eval -- $(SLOW:%=--skip %::); \
 	fi
 
 dashboard: debian clients
-	cargo test --locked --test dashboard
+	cargo test --locked --test browser
 
 check: deny
 	cargo fmt --all --check

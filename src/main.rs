@@ -4,6 +4,7 @@
 mod signals;
 
 use clap::Parser as _;
+use policies::REGISTRY;
 use signals::Signals;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -14,7 +15,6 @@ use toolrein::cli::{
     UndoArgs, completions, for_terminal, man_report, policies_report, tried_report,
 };
 use toolrein::config::{Config, LogFormat, Overrides, OwnToken, Source};
-use policies::REGISTRY;
 use toolrein::replay::Enforced;
 use toolrein::secret::random_token;
 use toolrein::serve::Running;

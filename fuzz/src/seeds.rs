@@ -176,7 +176,7 @@ fn configs() -> Vec<Vec<u8>> {
     let everything: Vec<String> = shipped.lines().map(on).collect();
     let mut all = vec![shipped.into_bytes(), everything.join("\n").into_bytes()];
     for file in [
-        "tests/simulation/everything.toml",
+        "tests/it/simulation/everything.toml",
         "tests/data/states/tutor.toml",
         "tests/data/replay/policies.toml",
         "deploy/profiles/chat.toml",

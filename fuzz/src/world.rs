@@ -19,7 +19,7 @@ pub const NOW_MS: u64 = 1_790_000_000_000;
 /// The key under which people are asked.
 pub const TOKEN: &str = "FUZZED";
 
-const EVERYTHING: &str = include_str!("../../tests/simulation/everything.toml");
+const EVERYTHING: &str = include_str!("../../tests/it/simulation/everything.toml");
 const PROFILES: [&str; 5] = [
     include_str!("../../deploy/profiles/chat.toml"),
     include_str!("../../deploy/profiles/artifacts.toml"),

@@ -94,7 +94,9 @@ fn known_keys(entry: &policies::Entry) -> BTreeSet<String> {
     let text = "[x]\n\"no such key\" = 1";
     let mut root = toml::de::DeTable::parse(text).unwrap();
     let table = root.get_mut().remove("x").unwrap();
-    let Err(policies::BuildError::Read(error)) = (entry.build)(table.into()) else { panic!("{}", entry.name) };
+    let Err(policies::BuildError::Read(error)) = (entry.build)(table.into()) else {
+        panic!("{}", entry.name)
+    };
     error.message().split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }
 

@@ -506,7 +506,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table of the providers' conventions")]
     fn the_total_settles_whether_cache_and_reasoning_are_counted_within_or_beside() {
         let details = |reasoning: u64| json!({"reasoning_tokens": reasoning});
         for (provider, usage, expected) in [

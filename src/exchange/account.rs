@@ -365,9 +365,9 @@ mod tests {
     use super::*;
     use model::identity::HashKey;
     use model::memo::NoMemo;
+    use model::testing::{Item, SampleRequest, call, reply, result, user};
     use model::uses::uses_at;
     use policies::REGISTRY;
-    use model::testing::{Item, SampleRequest, call, reply, result, user};
     use policies::set::PolicySet;
     use proptest::prelude::*;
 

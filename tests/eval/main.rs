@@ -16,12 +16,12 @@ mod conversations;
 mod cost;
 mod injection;
 mod recorded;
-#[path = "../laws/recordings.rs"]
+#[path = "../it/laws/recordings.rs"]
 mod recordings;
 mod redact;
 mod states_model;
 mod tokens;
 mod tutor_model;
-#[path = "../laws/world.rs"]
+#[path = "../it/laws/world.rs"]
 #[allow(dead_code, reason = "the laws use the rest")]
 mod world;

@@ -3,8 +3,8 @@
 use crate::server::{Server, is_connected, share};
 use crate::support::program::Toolrein;
 use crate::support::scripted::Scripted;
+use crate::support::talk::{Form, Talk, in_both_forms, search, text};
 use crate::support::until;
-use crate::talk::{Form, Talk, in_both_forms, search, text};
 use serde_json::json;
 
 const CLOSED: &str = "[policy.quota]\nstore_away = \"block\"\nlimits = { searches = { tools = [\"search*\"], \

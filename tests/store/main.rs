@@ -5,9 +5,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
-#[allow(dead_code, reason = "shared with tests/rulings; each uses a part")]
-#[path = "../rulings/talk.rs"]
-mod talk;
 
 mod away;
 mod contract;

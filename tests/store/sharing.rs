@@ -5,8 +5,8 @@ use crate::support::client::Request;
 use crate::support::program::Toolrein;
 use crate::support::reply::{Reply, Speech};
 use crate::support::scripted::{Recorded, Scripted};
+use crate::support::talk::{Form, Said, Talk, in_both_forms, search, text};
 use crate::support::until;
-use crate::talk::{Form, Said, Talk, in_both_forms, search, text};
 use serde_json::{Value, json};
 
 const TWO_SEARCHES: &str =

@@ -5,9 +5,9 @@
 /// `clients` that takes a `support::agent::Way`.
 macro_rules! with_each_client {
     ($($case:ident),* $(,)?) => {
-        mod python { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::PYTHON[1]); })* } }
-        mod node { mod whole { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[0]); })* }
-            mod streamed { $(#[test] fn $case() { crate::clients::$case(crate::clients::NODE[1]); })* } }
+        mod python { mod whole { $(#[test] fn $case() { super::super::$case(super::super::PYTHON[0]); })* }
+            mod streamed { $(#[test] fn $case() { super::super::$case(super::super::PYTHON[1]); })* } }
+        mod node { mod whole { $(#[test] fn $case() { super::super::$case(super::super::NODE[0]); })* }
+            mod streamed { $(#[test] fn $case() { super::super::$case(super::super::NODE[1]); })* } }
     };
 }

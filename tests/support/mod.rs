@@ -21,7 +21,9 @@ pub mod player;
 pub mod program;
 pub mod reply;
 pub mod responses;
+pub mod responses_kit;
 pub mod scripted;
+pub mod talk;
 
 use std::time::{Duration, Instant};
 
