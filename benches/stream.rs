@@ -14,6 +14,7 @@ use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
 use policies::REGISTRY;
 use policies::set::PolicySet;
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::dialect::chat::reply::ReplyJudge;
 use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
@@ -43,7 +44,7 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let policies: PolicySet =
         Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let counted = bencher.counter(BytesCount::new(bytes)).counter(ItemsCount::new(chunks.len()));
     counted
         .with_inputs(|| {

@@ -136,7 +136,8 @@ class Packer:
         self.program, self.dist, self.level = program, dist, 1 if options.fast else 9
         self.pages = sorted(Path(options.pages).iterdir()) if options.pages else []
         with open(ROOT / "Cargo.toml", "rb") as file:
-            self.about = tomllib.load(file)["package"]
+            manifest = tomllib.load(file)
+        self.about = {**manifest["package"], **manifest["workspace"]["package"]}
         self.version = self.about["version"]
 
     def text(self, name):

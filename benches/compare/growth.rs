@@ -14,6 +14,7 @@ use policies::set::PolicySet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::dialect::prefix::read_request;
@@ -188,9 +189,8 @@ fn shipped(more: &str) -> PolicySet {
 
 /// Microseconds to read, decide and write a request; `warm`: all but its last message was seen before.
 fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
-    let cache = MemoCache::new(256 << 20);
-    let memo: &dyn Memo = if warm { &cache } else { &NoMemo };
-    let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+    let memo: Arc<dyn Memo> = if warm { Arc::new(MemoCache::new(256 << 20)) } else { Arc::new(NoMemo) };
+    let identity = Arc::new(Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None });
     let (mut body, mut number) = (body.clone(), 0);
     least(30, || {
         number += 1;
@@ -199,12 +199,14 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
             &toolrein::dialect::chat::Chat,
             &body.bytes,
             &identity.key,
-            memo,
+            &*memo,
         )
         .unwrap();
-        let transcript = Transcript::read(&request, &body.bytes, &identity, memo);
-        let (plan, judge) = policies.read(&transcript);
         let shared = bytes::Bytes::copy_from_slice(&body.bytes);
+        let request = Arc::new(request);
+        let transcript =
+            Transcript::read(Arc::clone(&request), shared.clone(), Arc::clone(&identity), Arc::clone(&memo));
+        let (plan, judge) = policies.read(&transcript);
         let source = Written { body: &shared, request: &request, plan: &plan, restored: &[] };
         let pieces =
             toolrein::dialect::chat::write(&source, &Variant::plain(Placement::Suffix)).into_pieces();

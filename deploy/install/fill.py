@@ -16,8 +16,8 @@ HERE = Path(__file__).resolve().parent
 
 def main():
     repository, checksums = sys.argv[1:]
-    about = tomllib.loads((HERE.parent.parent / "Cargo.toml").read_text())["package"]
-    version = about["version"]
+    manifest = tomllib.loads((HERE.parent.parent / "Cargo.toml").read_text())
+    about, version = manifest["package"], manifest["workspace"]["package"]["version"]
     lines = [line.split() for line in Path(checksums).read_text().splitlines()]
     digests = {name.lstrip("*"): digest for digest, name in lines}
     summary = about["description"].removeprefix("A ")

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use model::Transcript;
 use model::memo::NoMemo;
 use policies::REGISTRY;
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Problems, Source};
 
 const BODY: &str = r#"{"model":"gpt-4.1","messages":[{"role":"system","content":"s"},{"role":"user","content":"please look"},{"role":"assistant","content":"I look?","tool_calls":[{"id":"a","type":"function","function":{"name":"searchAll","arguments":"{\"q\":1}"}}]},{"role":"tool","tool_call_id":"a","content":"[]"},{"role":"assistant","content":"Well."},{"role":"user","content":"more"}],"tools":[{"type":"function","function":{"name":"searchAll","parameters":{"type":"object"}}}]}"#;
@@ -24,7 +25,7 @@ pub fn run(input: &[u8]) -> bool {
     config.named_tools();
     let body = Bytes::from_static(BODY.as_bytes());
     let (request, identity) = (toolrein::dialect::chat::parse(&body).unwrap(), identity(1));
-    let mut transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let mut transcript = Transcript::read(request.clone(), body.to_vec(), identity.clone(), Arc::new(NoMemo));
     transcript.token_factor = config.token_factor("gpt-4.1");
     transcript.context_window = config.context_window("gpt-4.1");
     let profile = config.profiles.of_model("gpt-4.1");

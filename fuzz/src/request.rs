@@ -11,6 +11,7 @@ use model::memo::{Derived, Memo, NoMemo};
 use model::plan::Plan;
 use model::request::Request;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::Mutex;
 use toolrein::dialect::prefix::read_request;
 use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
@@ -28,11 +29,11 @@ pub fn run(input: &[u8]) -> bool {
     let body = Bytes::copy_from_slice(body);
     let Ok(request) = toolrein::dialect::chat::parse(&body) else { return false };
     let set = usize::from(set) % SETS;
-    let memo = KeepAll::default();
-    let plan = read(&request, &body, set, &NoMemo);
+    let memo: Arc<dyn Memo> = Arc::new(KeepAll::default());
+    let plan = read(&request, &body, set, &(Arc::new(NoMemo) as Arc<dyn Memo>));
     // Twice with a memory: the second time everything is remembered, of the reading too.
     for _ in 0..2 {
-        let remembered = read_request(toolrein::exchange::CHAT, &body, &identity(1).key, &memo).unwrap();
+        let remembered = read_request(toolrein::exchange::CHAT, &body, &identity(1).key, &*memo).unwrap();
         assert_eq!((&remembered.members, &remembered.tools), (&request.members, &request.tools));
         assert_eq!(read(&remembered, &body, set, &memo), plan);
     }
@@ -75,13 +76,12 @@ fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), variant:
     assert!(out.len() <= most, "{} bytes became {}", body.len(), out.len());
 }
 
-fn read(request: &Request, body: &Bytes, set: usize, memo: &dyn Memo) -> Plan {
+fn read(request: &Request, body: &Bytes, set: usize, memo: &Arc<dyn Memo>) -> Plan {
     let identity = identity(1);
     let model = request.model_name(body);
-    let mut transcript = Transcript::read(request, body, &identity, memo);
+    let mut transcript = Transcript::read(request.clone(), body.clone(), identity, Arc::clone(memo));
     transcript.token_factor = config(set).token_factor(&model);
     transcript.context_window = config(set).context_window(&model);
-    transcript.shared_body = Some(body.clone());
     transcript.now_ms = NOW_MS;
     transcript.calls.calls.iter_mut().for_each(|call| call.released_ms = Some(NOW_MS - 1000));
     let (mut plan, _) = policies(set).read(&transcript);

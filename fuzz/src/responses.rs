@@ -7,6 +7,7 @@ use bytes::Bytes;
 use model::Transcript;
 use model::memo::NoMemo;
 use serde_json::Value;
+use std::sync::Arc;
 use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
 use toolrein::dialect::responses::rounds::{read, write};
 use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
@@ -33,7 +34,7 @@ pub fn request(input: &[u8]) -> bool {
     let body = Bytes::copy_from_slice(body);
     let Ok(request) = RESPONSES.read(&body) else { return false };
     let identity = identity(1);
-    let mut transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let mut transcript = Transcript::read(request.clone(), body.to_vec(), identity.clone(), Arc::new(NoMemo));
     transcript.now_ms = NOW_MS;
     let (mut plan, _) = policies(usize::from(set) % SETS).read(&transcript);
     if request.odd {

@@ -99,8 +99,7 @@ pub fn observes(choices: u8) -> bool {
 
 fn judge(request: &Request, body: &Bytes, set: &PolicySet) -> Judge {
     let identity = identity(1);
-    let mut transcript = Transcript::read(request, body, &identity, &NoMemo);
-    transcript.shared_body = Some(body.clone());
+    let mut transcript = Transcript::read(request.clone(), body.to_vec(), identity.clone(), Arc::new(NoMemo));
     transcript.now_ms = NOW_MS;
     transcript.calls.calls.iter_mut().for_each(|call| call.released_ms = Some(NOW_MS - 1000));
     set.read(&transcript).1

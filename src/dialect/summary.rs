@@ -22,7 +22,7 @@ const WORD_CHARS: usize = 12;
 const OWN: (&str, &str) = ("[toolrein", "(");
 
 /// The request that asks for the summary `wanted` of results in `transcript`, with the values that `plan` hides hidden.
-pub fn question(transcript: &Transcript<'_>, plan: &Plan, wanted: &SummaryWanted) -> Bytes {
+pub fn question(transcript: &Transcript, plan: &Plan, wanted: &SummaryWanted) -> Bytes {
     let newest = &wanted.texts[wanted.texts.len().saturating_sub(MOST_RESULTS)..];
     let results: Vec<Value> = newest
         .iter()
@@ -31,7 +31,7 @@ pub fn question(transcript: &Transcript<'_>, plan: &Plan, wanted: &SummaryWanted
             let tool = transcript.calls.answered_by(*message).map_or("", |call| &*call.name);
             let text = match plan.redacted(*message, *text) {
                 Some(by) => Cow::Owned(by.chars().take(MOST_CHARS).collect()),
-                None => first_characters(written, transcript.body, MOST_CHARS),
+                None => first_characters(written, &transcript.body, MOST_CHARS),
             };
             let text = plain(&text);
             Some(json!({"tool": plain(tool), "text": text}))
@@ -165,7 +165,7 @@ mod tests {
         let body = body.to_string();
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         let terms = SummaryTerms {
             model: "small".into(),
             words: 50,

@@ -83,19 +83,19 @@ pub(super) struct Spent {
 impl AccountKeys {
     /// The keys of the request in `transcript`, which came at `now_ms`; `bytes`: its name by its bytes.
     pub(super) fn of(
-        transcript: &Transcript<'_>,
+        transcript: &Transcript,
         positions: &[HiddenPosition],
         accounting: Accounting,
         bytes: Hash,
         now_ms: u64,
     ) -> Self {
-        let identity = transcript.identity;
+        let identity = &transcript.identity;
         let newest = positions.iter().rev().take(MOST_REPLIES);
         let replies = newest.flat_map(|position| {
             keys_at(transcript, *position).into_iter().map(|key| (position.message, key))
         });
         let named = identity.explicit.is_some();
-        let conversation = || identity.conversation(transcript.request, transcript.body);
+        let conversation = || identity.conversation(&transcript.request, &transcript.body);
         Self {
             own: identity.account(bytes, None),
             replies: replies.collect(),
@@ -116,8 +116,8 @@ impl AccountKeys {
 }
 
 /// The keys of the reply at `position`. A client that needs ids of calls invents one where the upstream gave none.
-fn keys_at(transcript: &Transcript<'_>, position: HiddenPosition) -> Vec<Hash> {
-    let identity = transcript.identity;
+fn keys_at(transcript: &Transcript, position: HiddenPosition) -> Vec<Hash> {
+    let identity = &transcript.identity;
     match transcript.calls.made_by(position.message).first() {
         None => vec![identity.account(text_key_of(transcript, position), None)],
         Some(call) => {
@@ -155,13 +155,7 @@ struct Resumed {
 }
 
 impl Resumed {
-    fn new(
-        keys: &AccountKeys,
-        transcript: &Transcript<'_>,
-        facts: &Facts,
-        now_ms: u64,
-        approves: bool,
-    ) -> Self {
+    fn new(keys: &AccountKeys, transcript: &Transcript, facts: &Facts, now_ms: u64, approves: bool) -> Self {
         let mut known = facts.carried.iter();
         let is_retry = |tried: &Arc<Carried>| {
             tried.once.tries < MOST_TRIES && now_ms.saturating_sub(tried.at_ms) < AGAIN_WITHIN_MS
@@ -196,7 +190,7 @@ impl OpenAccount {
     /// is an approval.
     pub(super) fn open(
         keys: AccountKeys,
-        transcript: &Transcript<'_>,
+        transcript: &Transcript,
         facts: &Facts,
         now_ms: u64,
         approves: bool,
@@ -287,7 +281,7 @@ impl OpenAccount {
 
     /// Keeps the notices that `plan` places now where they are, and what it says is left. Returns them, and the update for
     /// the state store, at once: the same request may be tried again.
-    pub(super) fn pin(&mut self, transcript: &Transcript<'_>, plan: &Plan) -> (Vec<PlacedNotice>, News) {
+    pub(super) fn pin(&mut self, transcript: &Transcript, plan: &Plan) -> (Vec<PlacedNotice>, News) {
         let Plan { announced, left, .. } = plan;
         if announced.is_empty() && left.is_none() {
             return (Vec::new(), News::default());
@@ -328,7 +322,7 @@ fn without(tally: &Tally, once: Once, scope: Scope) -> (Sums, u32) {
 }
 
 /// The approvals and the notices whose messages are as they were.
-fn placed(transcript: &Transcript<'_>, pins: &[Pin]) -> (Vec<usize>, Vec<PlacedNotice>) {
+fn placed(transcript: &Transcript, pins: &[Pin]) -> (Vec<usize>, Vec<PlacedNotice>) {
     let counts: Vec<usize> = pins.iter().map(|pin| pin.messages).collect();
     let as_they_are = beginnings(transcript, &counts);
     let placed = pins.iter().zip(as_they_are).filter(|(pin, history)| *history == Some(pin.history));
@@ -342,7 +336,7 @@ fn placed(transcript: &Transcript<'_>, pins: &[Pin]) -> (Vec<usize>, Vec<PlacedN
 }
 
 /// The mark that the last message of the request is an approval.
-fn approval(transcript: &Transcript<'_>) -> Option<Pin> {
+fn approval(transcript: &Transcript) -> Option<Pin> {
     let messages = transcript.request.messages.len();
     let history = beginnings(transcript, &[messages]).into_iter().next()??;
     Some(Pin { messages, history, by: "".into(), text: "".into() })
@@ -373,7 +367,8 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
     const WINDOW_MS: u64 = 120 * MINUTE;
-    const QUOTA: &str = "{ limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }, notify = 2 }";
+    const QUOTA: &str =
+        "{ limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }, notify = 2 }";
 
     /// What the store has of a request as it came, and of its newest reply.
     type Known = [Option<Arc<Carried>>; 2];
@@ -448,7 +443,7 @@ mod tests {
             {"role":"user","content":"yes"}]}"#;
         let request = crate::dialect::chat::parse(body).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+        let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
         let now_ms = 1_000_000;
         let carried = Carried {
             turn: Sums::default().with(Kind::Millis, 5_000),

@@ -63,7 +63,7 @@ pub fn ask(
 
 /// The user's last message, if it is the last of the conversation and right after the assistant's text, whose position
 /// is the last of `positions`. Text alone: a message with an image is more than an approval.
-pub fn answer(transcript: &Transcript<'_>, positions: &[HiddenPosition]) -> Option<Answer> {
+pub fn answer(transcript: &Transcript, positions: &[HiddenPosition]) -> Option<Answer> {
     let messages = &transcript.request.messages;
     let (last, position) = (messages.last()?, positions.last()?);
     let is_text = match &last.content {
@@ -75,7 +75,7 @@ pub fn answer(transcript: &Transcript<'_>, positions: &[HiddenPosition]) -> Opti
         position.message + 2 == messages.len() && transcript.calls.made_by(position.message).is_empty();
     (last.role == Role::User && is_text && follows).then(|| Answer {
         question: text_key_of(transcript, *position),
-        text: text_of(last, transcript.body),
+        text: text_of(last, &transcript.body),
     })
 }
 

@@ -10,16 +10,17 @@ use crate::exchange::restore::{HiddenPosition, hidden_positions, names};
 use crate::telemetry::request_record::{On, UNKNOWN};
 use bytes::Bytes;
 use model::histories::Histories;
-use model::identity::{Domain, Hash};
+use model::identity::{Domain, Hash, Identity};
+use model::request::Request;
 use model::uses::request_key;
-use model::{Known as KnownConversation, Stopped, Transcript};
+use model::{Stopped, Transcript};
 use policies::about::Counted;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
 
 /// What is known of the conversation before the store's answer.
 pub(super) struct Sought {
-    pub(super) kept: KnownConversation,
+    pub(super) transcript: Transcript,
     pub(super) model_name: String,
     /// The keys of what is known of the model at its upstream.
     pub(super) model: ModelKeys,
@@ -76,8 +77,7 @@ impl Core {
     pub(super) fn look_up(&mut self, now: Now) -> Phase {
         let model_name = self.request.model_name(&self.body).into_owned();
         let model = self.model_keys(&model_name);
-        let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
-        let transcript = self.shared.describe(transcript, &model_name);
+        let transcript = self.read_transcript(&model_name);
         let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
         let may_answer = self.asks_approval() && !self.request.has_odd_text;
         let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
@@ -109,10 +109,9 @@ impl Core {
             approved,
             now,
         };
-        let kept = transcript.keep();
         self.outputs.push_back(Output::LookUp(query));
         let sought = Sought {
-            kept,
+            transcript,
             model_name,
             model,
             conversation,
@@ -127,6 +126,12 @@ impl Core {
         Phase::LookUp(Box::new(sought))
     }
 
+    /// The conversation, with what the configuration says of the model.
+    pub(super) fn read_transcript(&self, model: &str) -> Transcript {
+        let request = (Arc::clone(&self.request), self.body.clone());
+        self.shared.read_transcript(request, Arc::clone(&self.identity), model)
+    }
+
     /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
     fn model_keys(&self, model_name: &str) -> ModelKeys {
         let (key, caller) = (&self.shared.key, self.identity.caller.0.to_le_bytes());
@@ -136,7 +141,7 @@ impl Core {
     }
 
     /// The indexes of the newest calls for which an earlier approval may be known, and its keys.
-    fn approvals(&self, transcript: &Transcript<'_>) -> (Vec<usize>, Vec<Hash>) {
+    fn approvals(&self, transcript: &Transcript) -> (Vec<usize>, Vec<Hash>) {
         let confirming = self.policies().confirming().filter(|_| self.asks_approval());
         let Some(tools) = confirming.map(|it| &it.remembered).filter(|tools| !tools.is_empty()) else {
             return (Vec::new(), Vec::new());
@@ -172,8 +177,14 @@ impl Core {
 }
 
 impl Shared {
-    /// The transcript, with what the configuration and known overflows add to it.
-    pub(super) fn describe<'a>(&self, mut transcript: Transcript<'a>, model: &str) -> Transcript<'a> {
+    /// The conversation of a request that was read from these bytes, with what the configuration says of `model`.
+    pub(super) fn read_transcript(
+        &self,
+        (request, body): (Arc<Request>, Bytes),
+        identity: Arc<Identity>,
+        model: &str,
+    ) -> Transcript {
+        let mut transcript = Transcript::read(request, body, identity, Arc::clone(&self.memo));
         transcript.token_factor = self.config.token_factor(model);
         transcript.context_window = self.config.context_window(model);
         transcript.summaries = Some(Arc::clone(&self.summaries));
@@ -182,8 +193,8 @@ impl Shared {
 }
 
 /// The request's digest: of what the model sees, and of every byte after its last reply.
-fn request_name(transcript: &Transcript<'_>) -> Hash {
-    let (request, body) = (transcript.request, transcript.body);
+fn request_name(transcript: &Transcript) -> Hash {
+    let (request, body) = (&transcript.request, &transcript.body);
     let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
     let context = transcript.calls.context.0.to_le_bytes();
     let count = request.messages.len().to_le_bytes();

@@ -61,7 +61,7 @@ impl Core {
     }
 
     /// Notes what is new since the last reply.
-    pub(super) fn note_new(&mut self, transcript: &Transcript<'_>, plan: &Plan) {
+    pub(super) fn note_new(&mut self, transcript: &Transcript, plan: &Plan) {
         let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         self.note_plan(plan, new_from);
         let record = &mut self.record;
@@ -78,7 +78,7 @@ impl Core {
         }
         let tools = transcript.request.tools.iter();
         record.declared_tools =
-            tools.filter_map(|tool| Some(tool.full_name(transcript.body)?.into_owned())).collect();
+            tools.filter_map(|tool| Some(tool.full_name(&transcript.body)?.into_owned())).collect();
         record.system_tokens = transcript.last_assistant().is_none().then(|| system_tokens(transcript));
         record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
     }
@@ -219,7 +219,7 @@ pub(super) fn verdict_of(decision: &Decision) -> Verdict {
 }
 
 /// The estimated tokens of the system messages.
-fn system_tokens(transcript: &Transcript<'_>) -> u64 {
+fn system_tokens(transcript: &Transcript) -> u64 {
     let messages = transcript.request.messages.iter().enumerate();
     let system = messages.filter(|(_, message)| message.role == Role::System);
     // Most conversations of a program begin with the same text, whose count is kept in the memo.

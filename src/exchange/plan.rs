@@ -1,6 +1,6 @@
 //! The phase plan: one run of the policies over the conversation, with the state store's facts. Changes and sends nothing.
 
-use super::account::OpenAccount;
+use super::account::{AccountKeys, OpenAccount};
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::look_up::Sought;
@@ -96,56 +96,48 @@ const ODD_TEXT: &str = "odd_text";
 impl Core {
     /// Runs the policies over the conversation with the store's facts.
     pub(super) fn planned(&mut self, mut sought: Box<Sought>, mut facts: Box<Facts>, now: Now) -> Phase {
-        let (request, body, identity) =
-            (Arc::clone(&self.request), self.body.clone(), Arc::clone(&self.identity));
-        let shared = Arc::clone(&self.shared);
-        let kept = std::mem::take(&mut sought.kept);
-        let mut transcript = kept.of((&request, &body), &identity, &*shared.memo);
-        let news = sought.calls.adopt(&mut facts, &transcript);
+        let account = sought.account.take();
+        let Sought { transcript, model_name, model, positions, calls, answer, approvals, .. } = &mut *sought;
+        let first_sent = transcript.request.first_sent();
+        let news = calls.adopt(&mut facts, transcript);
         if !news.is_empty() {
             self.outputs.push_back(Output::Store(news));
         }
-        let (mut restored, lost) = restored(&transcript, &sought.positions, &facts.rounds, &facts.released);
+        let (mut restored, lost) = restored(transcript, positions, &facts.rounds, &facts.released);
         // The upstream has the messages that it keeps in full, so nothing is put back into them.
-        restored.retain(|(message, _)| *message >= request.first_sent());
+        restored.retain(|(message, _)| *message >= first_sent);
         transcript.learn_releases(&facts.released, now.ms);
-        for (at, approved) in sought.approvals.iter().zip(&facts.approved) {
+        for (at, approved) in approvals.iter().zip(&facts.approved) {
             transcript.calls.calls[*at].approved = *approved;
         }
         transcript.hidden_exchanges.clone_from(&restored);
-        transcript.shared_body = Some(body.clone());
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
         transcript.store_away = facts.away || facts.unwritten;
         transcript.stopped = facts.stopped;
         transcript.pinned = std::mem::take(&mut facts.pinned);
-        let overflows = facts.known_overflows(&transcript, sought.model.all);
+        let overflows = facts.known_overflows(transcript, model.all);
         transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
         transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
-        let asked = sought.answer.as_ref().zip(facts.asked.as_ref());
+        let asked = answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-        let open_account = self.open_account(&mut sought, &mut transcript, &facts, now.ms, approves);
-        let (plan, judge) = self.policies().read(&transcript);
+        let open_account = self.open_account((account, model_name), transcript, &facts, now.ms, approves);
+        let (plan, judge) = self.policies().read(transcript);
         let mut plan = Box::new(plan);
-        plan.change_only_from(request.first_sent());
+        plan.change_only_from(first_sent);
         let known = Known { facts, restored, lost, open_account };
-        if let Some(question) = self.summarise_first(&plan, &transcript) {
+        if let Some(question) = self.summarise_first(&plan, transcript) {
             self.outputs.push_back(question);
-            sought.kept = transcript.keep();
             return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
         }
-        self.made(&transcript, sought, known, plan, judge, now)
+        self.made(sought, known, plan, judge, now)
     }
 
     /// Goes on with the summary of the batch of results, or without one.
     pub(super) fn summarised(&mut self, summarising: Summarising, summary: Option<&str>, now: Now) -> Phase {
-        let Summarising { mut sought, known, mut plan, judge } = summarising;
-        let (request, body, identity) =
-            (Arc::clone(&self.request), self.body.clone(), Arc::clone(&self.identity));
-        let shared = Arc::clone(&self.shared);
-        let transcript = std::mem::take(&mut sought.kept).of((&request, &body), &identity, &*shared.memo);
+        let Summarising { sought, known, mut plan, judge } = summarising;
         plan.fulfil_summary(summary);
-        self.made(&transcript, sought, known, plan, judge, now)
+        self.made(sought, known, plan, judge, now)
     }
 
     /// Hides values in what toolrein adds to the request.
@@ -165,7 +157,6 @@ impl Core {
     /// Records the plan and goes on to send the request, or to refuse it.
     fn made(
         &mut self,
-        transcript: &Transcript<'_>,
         sought: Box<Sought>,
         known: Known,
         mut plan: Box<Plan>,
@@ -173,8 +164,17 @@ impl Core {
         now: Now,
     ) -> Phase {
         let Known { mut facts, mut restored, lost, mut open_account } = known;
-        let Sought { model_name, model, conversation, request: request_name, histories, answer, .. } =
-            *sought;
+        let Sought {
+            transcript,
+            model_name,
+            model,
+            conversation,
+            request: request_name,
+            histories,
+            answer,
+            ..
+        } = *sought;
+        let transcript = &transcript;
         if self.request.odd {
             // Parsers read its structure differently, so it is sent unchanged; the reply is still judged, or any web page
             // in a result could switch that off.
@@ -318,7 +318,7 @@ impl Core {
     /// With which hidden exchanges the history is sent, and whether its known prefix was sent with the same ones.
     fn sent_exchanges(
         &self,
-        transcript: &Transcript<'_>,
+        transcript: &Transcript,
         histories: &Histories,
         facts: &Facts,
         restored: &[(usize, Bytes)],
@@ -332,7 +332,7 @@ impl Core {
     }
 
     /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
-    fn summarise_first(&mut self, plan: &Plan, transcript: &Transcript<'_>) -> Option<Output> {
+    fn summarise_first(&mut self, plan: &Plan, transcript: &Transcript) -> Option<Output> {
         let changes = plan.refusal.is_none() && !self.request.odd && !self.is_observing();
         if plan.summaries == BatchSummaries::default() || !changes || self.is_held_out() {
             return None;
@@ -392,8 +392,7 @@ impl Core {
     /// The policies' plan for a request that the upstream refused for its length.
     pub(super) fn shortened(&self, length: &Length, restored: &[(usize, Bytes)]) -> Plan {
         let model = self.request.model_name(&self.body);
-        let transcript = Transcript::read(&self.request, &self.body, &self.identity, &*self.shared.memo);
-        let mut transcript = self.shared.describe(transcript, &model);
+        let mut transcript = self.read_transcript(&model);
         transcript.tier.clone_from(&self.tier);
         transcript.overflowed = true;
         transcript.overflows.clone_from(&length.overflows);
@@ -413,7 +412,7 @@ impl Core {
     /// Remembers the notices that are placed now. A plan that is made anew, for a shorter request, finds them placed.
     fn pin_notices(
         &mut self,
-        transcript: &Transcript<'_>,
+        transcript: &Transcript,
         open_account: &mut Option<OpenAccount>,
         length: &mut Length,
     ) {
@@ -438,14 +437,14 @@ impl Core {
     /// The open account of the request, where a policy limits its account; the policies find that in the transcript.
     fn open_account(
         &self,
-        sought: &mut Sought,
-        transcript: &mut Transcript<'_>,
+        (account, model_name): (Option<AccountKeys>, &str),
+        transcript: &mut Transcript,
         facts: &Facts,
         now_ms: u64,
         approves: bool,
     ) -> Option<OpenAccount> {
-        let (keys, accounting) = sought.account.take().zip(self.policies().accounting())?;
-        let price = self.shared.config.price(&sought.model_name).cloned();
+        let (keys, accounting) = account.zip(self.policies().accounting())?;
+        let price = self.shared.config.price(model_name).cloned();
         let (mut open_account, account) = OpenAccount::open(keys, transcript, facts, now_ms, approves, price);
         if accounting.tokens {
             let messages = 0..transcript.request.messages.len();

@@ -28,7 +28,7 @@ pub struct HiddenPosition {
 }
 
 /// The positions of the newest assistant messages, at most `most`, oldest first.
-pub fn hidden_positions(transcript: &Transcript<'_>, most: usize) -> Vec<HiddenPosition> {
+pub fn hidden_positions(transcript: &Transcript, most: usize) -> Vec<HiddenPosition> {
     let messages = &transcript.request.messages;
     let newest = messages.iter().enumerate().rev();
     let newest = newest.filter(|(_, message)| message.role == Role::Assistant).take(most);
@@ -38,7 +38,7 @@ pub fn hidden_positions(transcript: &Transcript<'_>, most: usize) -> Vec<HiddenP
     positions
 }
 
-fn position(transcript: &Transcript<'_>, message: usize) -> HiddenPosition {
+fn position(transcript: &Transcript, message: usize) -> HiddenPosition {
     let first = transcript.calls.made_by(message).first().filter(|call| call.has_random_id());
     HiddenPosition {
         message,
@@ -58,7 +58,7 @@ pub fn names(positions: &[HiddenPosition]) -> Vec<Hash> {
 /// reply, but with unknown content. `known` holds the exchanges under each of the [`names`], `released` what is known
 /// of the newest calls, the newest first.
 pub fn restored(
-    transcript: &Transcript<'_>,
+    transcript: &Transcript,
     positions: &[HiddenPosition],
     known: &[Vec<HiddenExchange>],
     released: &[Option<Releases>],
@@ -91,7 +91,7 @@ enum Before {
 }
 
 fn before_call(
-    transcript: &Transcript<'_>,
+    transcript: &Transcript,
     call: &Call,
     here: &[HiddenExchange],
     own: &[HiddenExchange],
@@ -106,7 +106,7 @@ fn before_call(
         Hidden::Unknown => return unknown(here),
     };
     // A client that needs ids invents one where the upstream gave none.
-    let nameless = transcript.calls.nameless_key(call, transcript.identity);
+    let nameless = transcript.calls.nameless_key(call, &transcript.identity);
     let is_it = |round: &&HiddenExchange| {
         let is_of_call = round.message_key == call.key || round.message_key == nameless;
         is_of_call && hidden_digest(&round.messages, &transcript.identity.key) == digest
@@ -247,8 +247,8 @@ pub struct RequestContext<'a> {
 }
 
 /// The key of the text at `position`.
-pub fn text_key_of(transcript: &Transcript<'_>, position: HiddenPosition) -> Hash {
-    let text = text_of(&transcript.request.messages[position.message], transcript.body);
+pub fn text_key_of(transcript: &Transcript, position: HiddenPosition) -> Hash {
+    let text = text_of(&transcript.request.messages[position.message], &transcript.body);
     transcript.identity.text_key(position.name, &text)
 }
 
@@ -265,6 +265,7 @@ mod tests {
     use model::plan::approval::Question;
     use model::plan::decision::Next;
     use serde_json::Value;
+    use std::sync::Arc;
     use wire::json::escape_into;
 
     struct Shown(Assembled);
@@ -327,7 +328,12 @@ mod tests {
                 r#"{{"messages":[{question},{{"role":"assistant","tool_calls":[{{"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}]}}]}}"#
             );
             let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
-            let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+            let transcript = Transcript::read(
+                request.clone(),
+                body.as_bytes().to_vec(),
+                identity.clone(),
+                Arc::new(NoMemo),
+            );
             let (root, context) = (transcript.calls.root, transcript.calls.context_before(1));
             let shown_in = RequestContext { root, context, context_without_ids: context, memo: &NoMemo };
             let keys = first_keys(&shown_in, &identity, &Shown(call.clone()));

@@ -9,9 +9,9 @@ use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::{NamedLengths, named_lengths};
 use crate::dialect::variant::Source;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
-use model::Transcript;
 use model::message::Role;
 use model::plan::{Change, Plan};
+use std::sync::Arc;
 use wire::json::decode;
 
 /// The share of the limit, in percent, that a request may fill by the upstream's own count.
@@ -131,11 +131,12 @@ impl Running {
         let sent =
             dialect.write(&Source { body, request, plan, restored: &self.restored }, &self.variant).join();
         let Ok(read) = dialect.read(&sent) else { return Sizes::default() };
-        let transcript = Transcript::read(&read, &sent, identity, &*shared.memo);
-        let transcript = shared.describe(transcript, &request.model_name(body));
+        let request_as_sent = (Arc::new(read), sent.clone());
+        let transcript =
+            shared.read_transcript(request_as_sent, Arc::clone(identity), &request.model_name(body));
         let mut sum = transcript.definition_tokens() + transcript.instructions_tokens();
         let mut results = Vec::new();
-        for (at, message) in read.messages.iter().enumerate() {
+        for (at, message) in transcript.request.messages.iter().enumerate() {
             let view = transcript.view(at);
             sum += view.tokens();
             let texts = message.content.texts().filter(|_| message.role == Role::Tool);

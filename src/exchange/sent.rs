@@ -9,7 +9,7 @@ use model::identity::Domain;
 /// A request with the hidden exchanges that are put back, each before one of its messages.
 #[derive(Clone, Copy)]
 pub struct Sent<'a> {
-    pub transcript: &'a Transcript<'a>,
+    pub transcript: &'a Transcript,
     pub restored: &'a [(usize, Bytes)],
 }
 
@@ -42,13 +42,14 @@ mod tests {
     use super::*;
     use model::identity::{Hash, HashKey, Identity};
     use model::memo::NoMemo;
+    use std::sync::Arc;
 
     #[test]
     fn a_prefix_is_kept_only_if_it_is_sent_with_the_same_hidden_exchanges() {
         let body = r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user"},{"role":"assistant"},{"role":"user"}]}"#;
         let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        let transcript = &Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let transcript = &Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         let histories = Histories::read(transcript, Hash(9));
         let round = |at: usize, text: &'static str| (at, Bytes::from_static(text.as_bytes()));
         let keeps = |then: &[(usize, Bytes)], now: &[(usize, Bytes)], known: bool| {

@@ -25,8 +25,8 @@ const RESULT_MARKS: [&str; 10] = [
 
 /// Whether the conversation has results that came as text: its last user message begins like one and follows a text of
 /// the model; or the model is asked to stop where a result would follow.
-pub fn has_calls_as_text(transcript: &Transcript<'_>) -> bool {
-    let (request, body) = (transcript.request, transcript.body);
+pub fn has_calls_as_text(transcript: &Transcript) -> bool {
+    let (request, body) = (&transcript.request, &transcript.body);
     if !transcript.calls.calls.is_empty() {
         return false;
     }

@@ -21,6 +21,7 @@ use model::request::Choice;
 use model::tokens::{TOOL_SCHEMA, estimate_json};
 use model::{Transcript, View};
 use policies::REGISTRY;
+use std::sync::Arc;
 use wire::json::decode;
 
 /// The explanation of the conversation.
@@ -34,10 +35,16 @@ pub(super) fn explain(
     let recording = &chosen.recording;
     let sent = seen.sent.as_ref().and_then(|body| Some((body, recording.dialect.read(body).ok()?)));
     let factor = config.token_factor(&recording.request.model_name(&recording.body));
-    let mut before = Transcript::read(&recording.request, &recording.body, &identity, &NoMemo);
+    let mut before = Transcript::read(
+        recording.request.clone(),
+        recording.body.clone(),
+        identity.clone(),
+        Arc::new(NoMemo),
+    );
     before.token_factor = factor;
     let after = sent.as_ref().map(|(body, request)| {
-        let mut after = Transcript::read(request, body, &identity, &NoMemo);
+        let mut after =
+            Transcript::read(request.clone(), (*body).clone(), identity.clone(), Arc::new(NoMemo));
         after.token_factor = factor;
         after
     });
@@ -92,8 +99,8 @@ fn goes_another_way(messages: &[Shown], live: &[LiveBlock]) -> Option<usize> {
 /// The recorded messages and those that would have been sent.
 struct Pairing<'a> {
     seen: &'a Observations,
-    before: &'a Transcript<'a>,
-    after: Option<&'a Transcript<'a>>,
+    before: &'a Transcript,
+    after: Option<&'a Transcript>,
     rulings: Rulings<'a>,
 }
 
@@ -240,8 +247,8 @@ fn size_of(view: View<'_>) -> Size {
     Size { chars: view.texts().map(|text| text.chars().count()).sum(), tokens: view.tokens().tokens() }
 }
 
-fn tools_of(transcript: &Transcript<'_>, plan: &Plan) -> Vec<Declared> {
-    let (request, body) = (transcript.request, transcript.body);
+fn tools_of(transcript: &Transcript, plan: &Plan) -> Vec<Declared> {
+    let (request, body) = (&transcript.request, &transcript.body);
     // A forced choice may name one of them, so all are sent.
     let hides = request.choice != Choice::Forced;
     let declared = request.tools.iter().map(|tool| {

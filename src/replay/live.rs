@@ -12,6 +12,7 @@ use model::message::Role;
 use model::request::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use wire::json::decode;
 use wire::splice::Splices;
 
@@ -164,7 +165,7 @@ fn said(dialect: AnyDialect, body: &Bytes, request: &Request, items: &str) -> Op
     let body = splices.apply(body).join();
     let request = dialect.read(&body).ok()?;
     let identity = Identity { key: random_key(), caller: Hash::default(), explicit: None };
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request.clone(), body.clone(), identity, Arc::new(NoMemo));
     let mut said = Said::default();
     for (at, message) in request.messages.iter().enumerate() {
         let texts =

@@ -18,6 +18,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 use wire::body::{Fault, Scanner, Span, Str};
 use wire::json::decode;
 use wire::members::{Member, members_of};
@@ -173,7 +174,8 @@ impl Recording {
 
     /// For each message that answers a call, the tool that was called.
     pub(super) fn answered_tools(&self, identity: &Identity) -> Vec<Option<String>> {
-        let transcript = Transcript::read(&self.request, &self.body, identity, &NoMemo);
+        let transcript =
+            Transcript::read(self.request.clone(), self.body.clone(), identity.clone(), Arc::new(NoMemo));
         let tool = |at| transcript.calls.answered_by(at).map(|call| call.name.clone());
         (0..self.request.messages.len()).map(tool).collect()
     }

@@ -114,7 +114,7 @@ fn refusal(case: &Case, rule: &Arc<dyn Rule>) -> Option<String> {
     let body = body.to_string();
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (_, mut judge) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);
     let name = case.tool["function"]["name"].as_str().unwrap();
     let mut ruling = judge.rule(0, name, Some(&case.arguments), 0);

@@ -10,6 +10,7 @@ use policies::REGISTRY;
 use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
 
 /// Of so many solved conversations fewer than one may get a notice.
@@ -67,7 +68,7 @@ fn notices(talk: &Value, policies: &PolicySet) -> Vec<String> {
     let body = body.to_string();
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (plan, _) = policies.read(&transcript);
     let own = plan.edits.into_iter().filter(|edit| edit.policy == "ask_user");
     own.filter_map(|edit| if let Change::Notice { text, .. } = edit.change { Some(text) } else { None })

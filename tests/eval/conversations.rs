@@ -15,6 +15,7 @@ use model::tokens::estimate_json;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One call every two seconds: faster than any recorded agent.
 const PACE_MS: u64 = 2_000;
@@ -142,7 +143,7 @@ fn blocked(talk: &Value, tally: &mut Tally) -> Option<String> {
 fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let paced = transcript.calls.calls.iter().zip((NOW_MS..).step_by(PACE_MS as usize));
     let mut released: BTreeMap<Hash, Releases> = BTreeMap::new();
     for (call, at_ms) in paced {
@@ -196,7 +197,7 @@ fn kind_of(original: &str, by: &str) -> &'static str {
 fn estimates(talk: &Value, tally: &mut Tally) {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request.clone(), body.to_vec(), identity, Arc::new(NoMemo));
     let tools = request.value(&body, "tools").map_or(0, |tools| estimate_json(tools.of(&body)).tokens());
     let between = |from: usize, to: usize| {
         (from..to).map(|at| transcript.view(at).tokens().tokens()).sum::<u64>() as f64

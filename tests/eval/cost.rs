@@ -8,10 +8,12 @@
 use bytes::Bytes;
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
+use model::memo::Memo;
 use model::plan::Plan;
 use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::store::memory::MemoCache;
@@ -60,7 +62,7 @@ impl Bill {
 /// A configuration and the means to run it.
 struct Biller {
     config: Config,
-    memo: MemoCache,
+    memo: Arc<dyn Memo>,
     identity: Identity,
 }
 
@@ -68,7 +70,7 @@ impl Biller {
     fn new(source: Source) -> Self {
         let config = Config::load(source, &Overrides::default(), REGISTRY).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        Self { config, memo: MemoCache::new(256 << 20), identity }
+        Self { config, memo: Arc::new(MemoCache::new(256 << 20)), identity }
     }
 
     fn with(policies: &str) -> Self {
@@ -84,7 +86,12 @@ impl Biller {
             let body = written.body(count);
             let (out, plan) = self.rewritten(&body);
             let request = toolrein::dialect::chat::parse(&out).unwrap();
-            let transcript = Transcript::read(&request, &out, &self.identity, &self.memo);
+            let transcript = Transcript::read(
+                request.clone(),
+                out.clone(),
+                self.identity.clone(),
+                Arc::clone(&self.memo),
+            );
             let messages: Vec<Bytes> =
                 request.messages.iter().map(|message| out.slice(message.span.range())).collect();
             let tokens = |at: usize| transcript.view(at).tokens().tokens();
@@ -108,7 +115,8 @@ impl Biller {
     fn rewritten(&self, body: &Bytes) -> (Bytes, Plan) {
         let request = toolrein::dialect::chat::parse(body).unwrap();
         let model = request.model_name(body);
-        let mut transcript = Transcript::read(&request, body, &self.identity, &self.memo);
+        let mut transcript =
+            Transcript::read(request.clone(), body.clone(), self.identity.clone(), Arc::clone(&self.memo));
         transcript.token_factor = self.config.token_factor(&model);
         // Otherwise the window would be that of the recorded model.
         transcript.context_window = None;

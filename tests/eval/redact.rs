@@ -40,7 +40,7 @@ impl Tally {
         let body = json!({"messages": [{"role": "tool", "tool_call_id": "a", "content": text}]}).to_string();
         let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         let (plan, _) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);
         self.touched += usize::from(!plan.edits.is_empty());
         for edit in plan.edits {

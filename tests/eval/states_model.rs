@@ -10,6 +10,7 @@ use policies::set::{Judge, PolicySet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
 
 /// No two of these names differ by only one letter.
@@ -276,7 +277,7 @@ fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     let body = body(steps);
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (plan, judge) = policies.read(&transcript);
     let told = plan.edits.iter().map(|edit| {
         let Change::Notice { text, .. } = &edit.change else { panic!("{edit:?}") };

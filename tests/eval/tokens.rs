@@ -8,6 +8,7 @@ use model::tokens::Estimate;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Smaller prompts are mostly constants of the provider's.
 const SMALL_PROMPT: u64 = 200;
@@ -23,7 +24,7 @@ const MOST_OFF_FITTED: f64 = 15.0;
 fn estimated(body: &str) -> u64 {
     let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+    let transcript = Transcript::read(request.clone(), body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let messages: Estimate = (0..request.messages.len()).map(|at| transcript.view(at).tokens()).sum();
     (transcript.definition_tokens() + transcript.instructions_tokens() + messages).tokens()
 }

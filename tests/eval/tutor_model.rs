@@ -9,6 +9,7 @@ use policies::REGISTRY;
 use policies::set::{Judge, PolicySet};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
 
 /// What a student writes. The last says nothing, but it is a message.
@@ -258,7 +259,7 @@ impl Lesson<'_> {
         let body = json!({"model": "m", "tools": tools, "messages": self.messages}).to_string();
         let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
-        let transcript = Transcript::read(&request, body.as_bytes(), &identity, &NoMemo);
+        let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         self.policies.read(&transcript).1
     }
 }

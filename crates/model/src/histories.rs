@@ -26,7 +26,7 @@ impl Histories {
     ///
     /// Of each message the length, the beginning and the end are hashed, together with the caller, the conversation and
     /// the tools.
-    pub fn read(transcript: &Transcript<'_>, model: Hash) -> Self {
+    pub fn read(transcript: &Transcript, model: Hash) -> Self {
         let prefix = KeyPrefix::of(transcript, model);
         let name =
             |name: Hash| transcript.identity.key.hash(Domain::History, &[prefix.bytes(), &bytes_of(name)]);
@@ -37,21 +37,21 @@ impl Histories {
 }
 
 /// The key of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
-pub fn history(transcript: &Transcript<'_>, model: Hash, count: usize) -> Option<Hash> {
+pub fn history(transcript: &Transcript, model: Hash, count: usize) -> Option<Hash> {
     let mut hash = transcript.identity.key.running_hash(Domain::History);
     transcript
         .request
         .messages
         .get(..count)?
         .iter()
-        .for_each(|message| add(&mut hash, message, transcript.body));
+        .for_each(|message| add(&mut hash, message, &transcript.body));
     let name = bytes_of(hash.hash());
     Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
 }
 
 /// The digests of the first messages of `transcript`, one for each number in `counts`; `None` where there are fewer
 /// messages. The digests depend on the caller and the conversation, and not on the model or the tools.
-pub fn beginnings(transcript: &Transcript<'_>, counts: &[usize]) -> Vec<Option<Hash>> {
+pub fn beginnings(transcript: &Transcript, counts: &[usize]) -> Vec<Option<Hash>> {
     let messages = &transcript.request.messages;
     let mut hash = transcript.identity.key.running_hash(Domain::Account);
     hash.add(&bytes_of(transcript.calls.root));
@@ -62,7 +62,7 @@ pub fn beginnings(transcript: &Transcript<'_>, counts: &[usize]) -> Vec<Option<H
             found[at] = Some(hash.hash());
         }
         if let Some(message) = messages.get(count) {
-            add(&mut hash, message, transcript.body);
+            add(&mut hash, message, &transcript.body);
         }
     }
     found
@@ -76,7 +76,7 @@ struct NamedMessages {
 }
 
 /// Hashes all messages.
-fn named_messages(transcript: &Transcript<'_>) -> NamedMessages {
+fn named_messages(transcript: &Transcript) -> NamedMessages {
     let mut named =
         NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
     let messages = &transcript.request.messages;
@@ -86,7 +86,7 @@ fn named_messages(transcript: &Transcript<'_>) -> NamedMessages {
         if index >= first && message.role == Role::Assistant {
             named.earlier.push((index, named.hash.hash()));
         }
-        add(&mut named.hash, message, transcript.body);
+        add(&mut named.hash, message, &transcript.body);
     }
     named
 }
@@ -112,8 +112,8 @@ struct KeyPrefix {
 const KEY_PREFIX_BYTES: usize = 2 * size_of::<Hash>() + size_of::<u64>() + 2 * SAMPLE_BYTES;
 
 impl KeyPrefix {
-    fn of(transcript: &Transcript<'_>, model: Hash) -> Self {
-        let (request, body) = (transcript.request, transcript.body);
+    fn of(transcript: &Transcript, model: Hash) -> Self {
+        let (request, body) = (&transcript.request, &transcript.body);
         let tools = request.tools.first().zip(request.tools.last());
         let tools = tools.map_or(0..0, |(first, last)| first.span.start as usize..last.span.end as usize);
         let (length, start, end) = sample(body.get(tools).unwrap_or_default());

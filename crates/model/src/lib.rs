@@ -37,7 +37,6 @@ use memo::{Derived, Memo};
 use pins::Pinned;
 use released::{Releases, times};
 use std::borrow::Cow;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
@@ -46,18 +45,13 @@ use uses::Use;
 use wire::body::{Span, Str};
 use wire::json::decode;
 
-/// The conversation of one request.
-pub struct Transcript<'a> {
-    pub request: &'a Request,
-    pub body: &'a [u8],
-    pub memo: &'a dyn Memo,
-    pub identity: &'a Identity,
-    known: Known,
-}
-
-#[derive(Default)]
-/// What is known of a conversation in addition to its bytes.
-pub struct Known {
+/// The conversation of one request, with what is known of it in addition to its bytes.
+pub struct Transcript {
+    pub request: Arc<Request>,
+    /// The bytes that the request was read from.
+    pub body: Bytes,
+    pub memo: Arc<dyn Memo>,
+    pub identity: Arc<Identity>,
     pub calls: PairedCalls,
     /// A factor on the class estimate of tokens for this family of models, in percent.
     pub token_factor: u32,
@@ -88,8 +82,6 @@ pub struct Known {
     pub pinned: Vec<Pinned>,
     /// What was used and billed, where a policy limits that.
     pub account: Option<Arc<Account>>,
-    /// The bytes of `body` where they are shared.
-    pub shared_body: Option<Bytes>,
     last_assistant: Option<usize>,
     notes: Notes,
 }
@@ -121,32 +113,6 @@ impl Notes {
 
 fn known_notes(request: &Request) -> &[Note] {
     request.checkpoint.as_ref().map_or(&[][..], |checkpoint| &checkpoint.notes)
-}
-
-impl Known {
-    /// A conversation with what was known of it.
-    pub fn of<'a>(
-        self,
-        (request, body): (&'a Request, &'a [u8]),
-        identity: &'a Identity,
-        memo: &'a dyn Memo,
-    ) -> Transcript<'a> {
-        Transcript { request, body, memo, identity, known: self }
-    }
-}
-
-impl Deref for Transcript<'_> {
-    type Target = Known;
-
-    fn deref(&self) -> &Known {
-        &self.known
-    }
-}
-
-impl DerefMut for Transcript<'_> {
-    fn deref_mut(&mut self) -> &mut Known {
-        &mut self.known
-    }
 }
 
 /// What a person has stopped at run time.
@@ -351,25 +317,47 @@ impl Event<'_> {
     }
 }
 
-impl<'a> Transcript<'a> {
-    /// Reads the conversation in `request`, which was read from `body`.
-    pub fn read(request: &'a Request, body: &'a [u8], identity: &'a Identity, memo: &'a dyn Memo) -> Self {
-        let notes = Notes::of_messages(request);
-        let calls = PairedCalls::read((request, &notes), body, identity, memo);
+impl Transcript {
+    /// Reads the conversation in `request`, which was read from `body`. Of the rest nothing is known yet.
+    pub fn read(
+        request: impl Into<Arc<Request>>,
+        body: impl Into<Bytes>,
+        identity: impl Into<Arc<Identity>>,
+        memo: Arc<dyn Memo>,
+    ) -> Self {
+        let (request, body, identity) = (request.into(), body.into(), identity.into());
+        let notes = Notes::of_messages(&request);
+        let calls = PairedCalls::read((&request, &notes), &body, &identity, &*memo);
         let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
-        let known = Known { calls, token_factor: 100, last_assistant, notes, ..Known::default() };
-        known.of((request, body), identity, memo)
-    }
-
-    /// Takes what is known of the conversation, to continue with it later.
-    pub fn keep(self) -> Known {
-        self.known
+        Self {
+            request,
+            body,
+            memo,
+            identity,
+            calls,
+            token_factor: 100,
+            context_window: None,
+            overflowed: false,
+            overflows: Vec::new(),
+            length_cuts: Vec::new(),
+            tier: None,
+            stopped: None,
+            summaries: None,
+            now_ms: 0,
+            hidden_exchanges: Vec::new(),
+            spent: Vec::new(),
+            store_away: false,
+            pinned: Vec::new(),
+            account: None,
+            last_assistant,
+            notes,
+        }
     }
 
     /// The estimated tokens of the request's instructions outside of its messages.
     pub fn instructions_tokens(&self) -> Estimate {
         self.request.instructions.map_or(Estimate::ZERO, |text| {
-            (MESSAGE_OVERHEAD + estimate_json(text.raw(self.body))).scaled(self.token_factor)
+            (MESSAGE_OVERHEAD + estimate_json(text.raw(&self.body))).scaled(self.token_factor)
         })
     }
 
@@ -377,12 +365,12 @@ impl<'a> Transcript<'a> {
     pub fn definition_tokens(&self) -> Estimate {
         let count = || {
             let tools = self.request.tools.iter();
-            tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(self.body))).sum::<Estimate>()
+            tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(&self.body))).sum::<Estimate>()
         };
         if self.request.tools.is_empty() {
             return Estimate::ZERO;
         }
-        let tools = self.request.tools.iter().map(|tool| tool.span.of(self.body));
+        let tools = self.request.tools.iter().map(|tool| tool.span.of(&self.body));
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
         let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
@@ -406,19 +394,19 @@ impl<'a> Transcript<'a> {
     }
 
     /// Every event, oldest first.
-    pub fn events(&'a self) -> impl Iterator<Item = Event<'a>> {
+    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
         let mut turns = TurnTracker::default();
         (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
     /// The results among the messages from `first` on.
-    pub fn results_from(&'a self, first: usize) -> impl Iterator<Item = ToolResult<'a>> {
+    pub fn results_from(&self, first: usize) -> impl Iterator<Item = ToolResult<'_>> {
         let tools = (first..self.request.messages.len())
             .filter(|index| self.request.messages[*index].role == Role::Tool);
         tools.map(|index| self.result(index))
     }
 
-    fn result(&'a self, index: usize) -> ToolResult<'a> {
+    fn result(&self, index: usize) -> ToolResult<'_> {
         let call = self.calls.answered_by(index);
         let is_new = self.last_assistant.is_none_or(|last| last < index);
         let released_ms = call.and_then(|call| call.released_ms).filter(|_| is_new);
@@ -427,16 +415,16 @@ impl<'a> Transcript<'a> {
     }
 
     /// The message at `index`.
-    pub fn view(&'a self, index: usize) -> View<'a> {
+    pub fn view(&self, index: usize) -> View<'_> {
         let message = &self.request.messages[index];
         View {
             index,
             message,
-            body: self.body,
-            memo: self.memo,
-            identity: self.identity,
+            body: &self.body,
+            memo: &*self.memo,
+            identity: &self.identity,
             token_factor: self.token_factor,
-            note: self.known.notes.of(self.request, index),
+            note: self.notes.of(&self.request, index),
         }
     }
 
@@ -460,7 +448,7 @@ impl<'a> Transcript<'a> {
         start
     }
 
-    fn events_of(
+    fn events_of<'a>(
         &'a self,
         index: usize,
         turns: &mut TurnTracker,

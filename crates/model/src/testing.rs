@@ -7,6 +7,7 @@ use crate::identity::Identity;
 use crate::memo::NoMemo;
 use crate::message::{Calls, Content, Message, Part, Role};
 use crate::request::{Request, Tool};
+use std::sync::Arc;
 use wire::body::{Scanner, Span, Str};
 use wire::json::quote;
 
@@ -218,8 +219,8 @@ impl SampleRequest {
     }
 
     /// The conversation, of which nothing is known but the request.
-    pub fn transcript<'a>(&'a self, identity: &'a Identity) -> Transcript<'a> {
-        Transcript::read(&self.request, &self.body, identity, &NoMemo)
+    pub fn transcript(&self, identity: &Identity) -> Transcript {
+        Transcript::read(self.request.clone(), self.body.clone(), identity.clone(), Arc::new(NoMemo))
     }
 
     fn message(&mut self, item: &Item) {

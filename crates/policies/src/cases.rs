@@ -70,7 +70,7 @@ pub(crate) fn read_all(rules: &[Arc<dyn Rule>], request: &SampleRequest) -> (Pla
 pub(crate) fn read_knowing(
     rules: &[Arc<dyn Rule>],
     request: &SampleRequest,
-    learn: impl FnOnce(&mut Transcript<'_>),
+    learn: impl FnOnce(&mut Transcript),
 ) -> (Plan, Judge) {
     let identity = somebody();
     let mut transcript = request.transcript(&identity);
@@ -80,7 +80,7 @@ pub(crate) fn read_knowing(
 
 /// A judge for a caller whose calls, by the state store, were handed out at these times.
 pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
-    let learn = |transcript: &mut Transcript<'_>| {
+    let learn = |transcript: &mut Transcript| {
         transcript.spent = spent.iter().map(|times| uses_at(times)).collect();
     };
     read_knowing(std::slice::from_ref(rule), &turn("f", 0), learn).1
@@ -137,7 +137,7 @@ pub(crate) fn turn(tool: &str, calls: usize) -> SampleRequest {
 }
 
 /// Sets when the calls of `transcript`, oldest first, were handed out, in ms since the epoch.
-pub(super) fn set_times(transcript: &mut Transcript<'_>, released_ms: &[Option<u64>], now_ms: u64) {
+pub(super) fn set_times(transcript: &mut Transcript, released_ms: &[Option<u64>], now_ms: u64) {
     transcript.now_ms = now_ms;
     for (call, released_ms) in transcript.calls.calls.iter_mut().zip(released_ms) {
         call.released_ms = *released_ms;

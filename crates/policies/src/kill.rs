@@ -122,7 +122,7 @@ mod tests {
     use model::{Stopped, Transcript};
 
     /// The judge of a request whose transcript is `known` more of.
-    fn judge(table: &str, explicit: Option<&str>, know: impl Fn(&mut Transcript<'_>)) -> Judge {
+    fn judge(table: &str, explicit: Option<&str>, know: impl Fn(&mut Transcript)) -> Judge {
         let request = turn("f", 3);
         let identity = Identity { explicit: explicit.map(str::to_owned), ..somebody() };
         let mut transcript = request.transcript(&identity);
@@ -146,7 +146,7 @@ mod tests {
         let request = turn("f", 3);
         let derived = somebody().conversation(&request.request, request.body()).to_hex();
         let hash = somebody().caller.to_hex();
-        let tier = |transcript: &mut Transcript<'_>| transcript.tier = Some("free".into());
+        let tier = |transcript: &mut Transcript| transcript.tier = Some("free".into());
         for (table, explicit, expected) in [
             (String::new(), Some("a"), false),
             ("conversations = [\"a\"]".to_owned(), Some("a"), true),

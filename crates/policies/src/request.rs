@@ -42,15 +42,13 @@ pub struct RequestFacts<'a> {
     pub store_away: bool,
     /// When it came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
-    /// See [`Transcript::pinned`](model::Known::pinned).
+    /// See [`Transcript::pinned`](model::Transcript::pinned).
     pub pinned: &'a [Pinned],
-    shared_body: Option<Bytes>,
-    body: &'a [u8],
     /// The estimated tokens of its tools.
     pub definition_tokens: Estimate,
     /// The same with those of its instructions outside of the messages.
     pub tools_tokens: Estimate,
-    transcript: &'a Transcript<'a>,
+    transcript: &'a Transcript,
     /// Its messages have at most so many characters.
     pub most_chars: usize,
     /// See [`Transcript::context_window`](model::Transcript::context_window).
@@ -89,12 +87,12 @@ const MOST_TOOLS: usize = 128;
 impl<'a> RequestFacts<'a> {
     /// Its key, equal for equal bytes of one caller alone.
     pub fn request_key(&self) -> Hash {
-        request_key(self.key, self.caller, self.body)
+        request_key(self.key, self.caller, &self.transcript.body)
     }
 
     /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
-    pub(super) fn of(transcript: &'a Transcript<'_>, cuts: bool) -> Self {
-        let body = transcript.body;
+    pub(super) fn of(transcript: &'a Transcript, cuts: bool) -> Self {
+        let body = &transcript.body;
         let declared = transcript.request.tools.iter().enumerate().filter_map(|(at, tool)| {
             let name = tool.full_name(body)?;
             let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
@@ -118,8 +116,6 @@ impl<'a> RequestFacts<'a> {
             store_away: transcript.store_away,
             now_ms: transcript.now_ms,
             pinned: &transcript.pinned,
-            shared_body: transcript.shared_body.clone(),
-            body,
             definition_tokens,
             tools_tokens: definition_tokens + transcript.instructions_tokens(),
             transcript,
@@ -128,7 +124,7 @@ impl<'a> RequestFacts<'a> {
             overflowed: transcript.overflowed,
             overflows: &transcript.overflows,
             length_cuts: &transcript.length_cuts,
-            memo: transcript.memo,
+            memo: &*transcript.memo,
             key: &transcript.identity.key,
             caller: transcript.identity.caller,
             account: transcript.account.as_ref(),
@@ -180,15 +176,15 @@ impl RequestFacts<'_> {
         true
     }
 
-    /// The request's bytes, to be kept: copied only where they are not shared.
+    /// The request's bytes, to be kept.
     pub fn body(&self) -> Bytes {
-        self.shared_body.clone().unwrap_or_else(|| Bytes::copy_from_slice(self.body))
+        self.transcript.body.clone()
     }
 }
 
 /// What the request says of namespaces and servers: their descriptions, which the model reads like those of tools.
-fn described_namespaces<'a>(transcript: &'a Transcript<'_>) -> Vec<DeclaredTool<'a>> {
-    let (request, body) = (transcript.request, transcript.body);
+fn described_namespaces<'a>(transcript: &'a Transcript) -> Vec<DeclaredTool<'a>> {
+    let (request, body) = (&transcript.request, &transcript.body);
     let described = request.namespaces.iter().zip(request.tools.len()..).filter_map(|(space, at)| {
         let definition = space.description.map_or(&b"null"[..], |text| text.quoted().of(body));
         Some(DeclaredTool { name: space.full_name(body)?, at, definition, parameters: None })
@@ -208,7 +204,7 @@ pub struct DeclaredTool<'a> {
 }
 
 /// Whether a tool of ours may be declared beside the client's.
-fn takes_tools(transcript: &Transcript<'_>) -> bool {
+fn takes_tools(transcript: &Transcript) -> bool {
     transcript.request.takes_more_tools && (1..MOST_TOOLS).contains(&transcript.request.tools.len())
 }
 

@@ -280,7 +280,7 @@ impl PolicySet {
     }
 
     /// Folds the whole conversation: returns the plan, and a judge that knows the conversation.
-    pub fn read(&self, transcript: &Transcript<'_>) -> (Plan, Judge) {
+    pub fn read(&self, transcript: &Transcript) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
         plan.definition_tokens = facts.definition_tokens.tokens();

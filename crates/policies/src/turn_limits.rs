@@ -429,7 +429,7 @@ mod tests {
         let approval = request.request.messages.len() - 1;
         for (approvals, runs) in [(vec![approval], [true, false]), (vec![], [true, true])] {
             let account = Account { approvals, ..Account::default() };
-            let learn = |transcript: &mut Transcript<'_>| transcript.account = Some(Arc::new(account));
+            let learn = |transcript: &mut Transcript| transcript.account = Some(Arc::new(account));
             let mut judge = read_knowing(&[policy::<TurnLimits>("calls = 3")], &request, learn).1;
             assert_eq!(allowed(&mut judge, &["f", "f"]), runs);
         }
@@ -529,7 +529,7 @@ mod tests {
             ("g", vec![Some(0), Some(0)], vec![]),
             ("h", vec![Some(0), Some(0)], vec![]),
         ] {
-            let learn = |transcript: &mut Transcript<'_>| set_times(transcript, &released_ms, 10_000);
+            let learn = |transcript: &mut Transcript| set_times(transcript, &released_ms, 10_000);
             let plan = read_knowing(&[policy::<TurnLimits>(table)], &turn(tool, 2), learn).0;
             let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.message, edit.change)).collect();
             assert_eq!(edits, remarks, "{tool} {released_ms:?}");

@@ -19,12 +19,12 @@ pub struct CallNames {
 
 impl CallNames {
     /// The keys of the newest calls of a request.
-    pub fn newest(transcript: &Transcript<'_>) -> Self {
+    pub fn newest(transcript: &Transcript) -> Self {
         let mut keys: Vec<CallKey> = transcript.newest_calls(MOST_LOOKED_UP).map(|call| call.key).collect();
         let named = keys.len();
-        let without_id = |call| transcript.calls.key_without_id(call, transcript.identity);
+        let without_id = |call| transcript.calls.key_without_id(call, &transcript.identity);
         keys.extend(transcript.newest_calls(MOST_LOOKED_UP).map(without_id));
-        keys.extend(transcript.calls.nameless(transcript.identity).into_iter().take(named));
+        keys.extend(transcript.calls.nameless(&transcript.identity).into_iter().take(named));
         Self { keys, named }
     }
 
@@ -35,7 +35,7 @@ impl CallNames {
 
     /// Gives calls with unknown ids the facts of the same calls under other ids, or of the calls that were handed out
     /// without ids. Returns the update for the state store, which is asked by the new keys of the latter from now on.
-    pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript<'_>) -> News {
+    pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript) -> News {
         let mut others = facts.released.split_off(self.named.min(facts.released.len()));
         let nameless = others.split_off(self.named.min(others.len()));
         let mut news = News::default();
@@ -67,7 +67,7 @@ fn of_context(nameless: &Releases, context: Hash) -> Releases {
 
 impl Facts {
     /// The requests of this history that were too long for `model`, the shortest first.
-    pub fn known_overflows(&self, transcript: &Transcript<'_>, model: Hash) -> Vec<Overflow> {
+    pub fn known_overflows(&self, transcript: &Transcript, model: Hash) -> Vec<Overflow> {
         let is_known =
             |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
         let mut known: Vec<Overflow> = self.overflows.iter().filter(is_known).copied().collect();

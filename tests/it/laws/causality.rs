@@ -11,6 +11,7 @@ use policies::set::PolicySet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
+use std::sync::Arc;
 use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::restore::{hidden_positions, text_key_of};
 use toolrein::exchange::store::HiddenExchange;
@@ -135,7 +136,7 @@ fn the_exceptions_are_counted_by_cause_and_few() {
 pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity.clone(), Arc::new(NoMemo));
     let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in hidden_positions(&transcript, 1024).into_iter().enumerate() {
         if bits >> (at % 16) & 1 == 0 {

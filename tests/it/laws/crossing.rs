@@ -10,6 +10,7 @@ use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use toolrein::exchange::restore::{hidden_positions, text_key_of};
 use toolrein::exchange::store::HiddenExchange;
 
@@ -68,7 +69,7 @@ fn body(messages: &[Value]) -> Bytes {
 fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: u64) {
     let (body, identity) = (body(messages), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity.clone(), Arc::new(NoMemo));
     let place = *hidden_positions(&transcript, 1024).iter().find(|place| place.message == REPLY).unwrap();
     let messages = Bytes::from_static(hidden.as_bytes());
     let Some(call) = transcript.calls.made_by(REPLY).first() else {

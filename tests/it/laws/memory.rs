@@ -3,12 +3,15 @@
 
 use super::causality::hidden_exchanges;
 use super::generate::{Conversation, any_order, orderly};
-use super::world::{Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, policies, read_as, ruled};
+use super::world::{
+    Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, no_memo, policies, read_as, ruled,
+};
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{NOTHING_HIDDEN, Release, with};
 use policies::set::PolicySet;
 use proptest::prelude::*;
+use std::sync::Arc;
 use toolrein::dialect::variant::{Placement, Variant};
 
 proptest! {
@@ -43,9 +46,9 @@ fn cached_messages_do_not_hide_new_facts_about_the_conversation() {
     let rounds = hidden_exchanges(&talk, u16::MAX);
     let refused = Facts { overflows: vec![count], ..Facts::default() };
     for (what, facts) in [("rounds put back", rounds), ("a refusal for its length", refused)] {
-        let (caller, memo, body) = (identity(1), KeepAll::default(), talk.body());
+        let (caller, memo, body) = (identity(1), KeepAll::shared(), talk.body());
         let plain = read_as(&body, of(CLEARING), &Facts::default(), (&caller, &memo)).unwrap();
-        let fresh = read_as(&body, of(CLEARING), &facts, (&caller, &NoMemo)).unwrap();
+        let fresh = read_as(&body, of(CLEARING), &facts, (&caller, &no_memo())).unwrap();
         assert_ne!(fresh.plan, plain.plan, "{what}: nothing comes of it, so nothing is shown");
         let remembered = read_as(&body, of(CLEARING), &facts, (&caller, &memo)).unwrap();
         same(fresh, remembered).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -79,7 +82,7 @@ fn of(set: usize) -> &'static PolicySet {
 
 /// Sends the conversation as it grows; sometimes something that is not part of its bytes changes.
 fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<(), String> {
-    let memo = KeepAll::default();
+    let memo = KeepAll::shared();
     let known = [Facts::default(), hidden_exchanges(talk, hidden), released(talk, bits)];
     for (at, count) in talk.cuts().into_iter().enumerate() {
         for again in 0..3 {
@@ -92,7 +95,7 @@ fn agree(talk: &Conversation, set: usize, hidden: u16, bits: u64) -> Result<(), 
             let set = if odd & 0xc0 == 0 { set + 1 } else { set };
             let caller = identity(if odd & 0x300 == 0 { 2 } else { 1 });
             let body = talk.first(count);
-            let fresh = read_as(&body, of(set), &facts, (&caller, &NoMemo));
+            let fresh = read_as(&body, of(set), &facts, (&caller, &no_memo()));
             let remembered = read_as(&body, of(set), &facts, (&caller, &memo));
             match (fresh, remembered) {
                 (Some(fresh), Some(remembered)) => same(fresh, remembered)?,
@@ -134,7 +137,7 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
 fn released(talk: &Conversation, bits: u64) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
     let Ok(request) = toolrein::dialect::chat::parse(&body) else { return Facts::default() };
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
     let released = calls.map(|(at, call)| {
         let at_ms = NOW_MS - 30_000 + at as u64;

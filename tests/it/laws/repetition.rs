@@ -11,6 +11,7 @@ use model::identity::Hash;
 use model::memo::NoMemo;
 use proptest::prelude::*;
 use serde_json::Value;
+use std::sync::Arc;
 use toolrein::dialect::variant::Variant;
 
 proptest! {
@@ -18,7 +19,7 @@ proptest! {
 
     #[test]
     fn the_same_request_gives_the_same_bytes_in_every_process(talk in orderly(), set in 0..SETS) {
-        let (body, facts, memo) = (talk.body(), Facts::default(), KeepAll::default());
+        let (body, facts, memo) = (talk.body(), Facts::default(), KeepAll::shared());
         let once = read(&body, policies(set), &facts);
         // Twice with a memory: the second time everything is remembered. Placeholders are made under a key, which
         // processes share where they shall be the same.
@@ -111,6 +112,6 @@ fn pythonic(value: &Value) -> String {
 fn keys(talk: &Conversation) -> Vec<Hash> {
     let (body, identity) = (talk.body(), identity(1));
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    let transcript = Transcript::read(&request, &body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     transcript.calls.calls.iter().map(|call| call.key).collect()
 }

@@ -292,6 +292,17 @@ impl Summaries for Decided {
 #[derive(Default)]
 pub struct KeepAll(Mutex<BTreeMap<Hash, Derived>>);
 
+impl KeepAll {
+    pub fn shared() -> Arc<dyn Memo> {
+        Arc::new(Self::default())
+    }
+}
+
+/// A memo that keeps nothing.
+pub fn no_memo() -> Arc<dyn Memo> {
+    Arc::new(NoMemo)
+}
+
 impl Memo for KeepAll {
     fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
         if let Some(known) = self.0.lock().unwrap().get(&key) {
@@ -328,7 +339,7 @@ pub struct Reading {
 
 /// Reads a body as the program does; `None` where it passes ungoverned.
 pub fn try_read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Option<Reading> {
-    read_as(body, policies, facts, (&identity(1), &NoMemo))
+    read_as(body, policies, facts, (&identity(1), &no_memo()))
 }
 
 /// Reads a body that is governed.
@@ -341,11 +352,11 @@ pub fn read_as(
     body: &Bytes,
     policies: &PolicySet,
     facts: &Facts,
-    (identity, memo): (&Identity, &dyn Memo),
+    (identity, memo): (&Identity, &Arc<dyn Memo>),
 ) -> Option<Reading> {
     let dialect = dialect_of(body);
-    let request = read_request(dialect, body, &identity.key, memo).ok()?;
-    let mut transcript = Transcript::read(&request, body, identity, memo);
+    let request = read_request(dialect, body, &identity.key, &**memo).ok()?;
+    let mut transcript = Transcript::read(request.clone(), body.clone(), identity.clone(), Arc::clone(memo));
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
     transcript.learn_releases(&released, 0);

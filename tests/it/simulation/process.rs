@@ -92,7 +92,8 @@ impl Process {
     pub fn pairs(&self, body: &Bytes) -> Option<Vec<Option<(usize, usize)>>> {
         let request = self.read(body)?;
         let identity = self.identity();
-        let transcript = Transcript::read(&request, body, &identity, &*self.shared.memo);
+        let transcript =
+            Transcript::read(request.clone(), body.clone(), identity, Arc::clone(&self.shared.memo));
         let answered = |at| transcript.calls.answered_by(at).map(|call| (call.message, call.position));
         Some((0..request.messages.len()).map(answered).collect())
     }

@@ -114,17 +114,16 @@ fn a_result_that_reports_its_quality_level_needs_no_setting() {
 #[test]
 fn searches_that_are_answered_by_pictures_have_brought_something() {
     let picture = r#"{"picture":"u"}"#;
-    let text = |id: &str| result(id, "See below.");
-    let beside = |id: &str| Item::result_parts(id).text("See below.").other(picture);
-    let after = Item::user_parts().other(picture);
-    let cases: [(&dyn Fn(&str) -> Item, &[Item], usize); 3] =
-        [(&text, &[], 1), (&text, &[after], 0), (&beside, &[], 0)];
-    for (answer, after, told) in cases {
+    let after = [Item::user_parts().other(picture)];
+    for (is_beside, after, told) in [(false, &[][..], 1), (false, &after[..], 0), (true, &[][..], 0)] {
         let mut items = vec![user("q")];
         for at in 0..4 {
             let id = format!("c{at}");
             items.push(reply([call(&id, "search", &format!(r#"{{"q":"cat {at}"}}"#))]));
-            items.push(answer(&id));
+            items.push(match is_beside {
+                true => Item::result_parts(&id).text("See below.").other(picture),
+                false => result(&id, "See below."),
+            });
             items.extend_from_slice(after);
         }
         let plan = plan_of(&policy::<AskUser>("diminishing = 0"), &SampleRequest::new(&items));

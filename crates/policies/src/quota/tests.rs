@@ -238,7 +238,7 @@ const NOTIFY: &str = r#"limits = { images = { tools = ["image"], calls = 4, per 
 
 /// What is planned for `request`, whose conversation has this account, at the tenth hour.
 fn plan_with(table: &str, request: &SampleRequest, spent: &[u64], account: Account) -> Plan {
-    let learn = |transcript: &mut Transcript<'_>| {
+    let learn = |transcript: &mut Transcript| {
         (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], 10 * HOUR);
         transcript.account = Some(Arc::new(account));
     };

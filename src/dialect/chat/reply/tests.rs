@@ -71,7 +71,7 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     // As in a request of the Responses API that declares no shell: the tests of its replies use this judge too.
     let request = Request { hosts_shell: true, ..request };
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let rule: Arc<dyn Rule> = Arc::new(RuleOf::new(Picky { by_arguments }));
     Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
 }

@@ -105,7 +105,8 @@ fn a_resumed_parser_finds_faults_after_the_checkpoint() {
 #[test]
 fn compactions_programs_and_items_of_mcp_are_the_upstreams_own_record_and_reasoning_is_not() {
     let sealed = |kind: &str| {
-        let input = format!(r#"{{"input":[{{"role":"user","content":"q"}},{{"type":"{kind}","id":"x_1"}}]}}"#);
+        let input =
+            format!(r#"{{"input":[{{"role":"user","content":"q"}},{{"type":"{kind}","id":"x_1"}}]}}"#);
         parse(input.as_bytes()).unwrap().messages.iter().any(|message| message.seals)
     };
     for kind in ["compaction", "program", "program_output", "mcp_list_tools", "mcp_call"] {

@@ -10,6 +10,7 @@ use model::memo::NoMemo;
 use model::plan::decision::Known;
 use policies::REGISTRY;
 use policies::set::PolicySet;
+use std::sync::Arc;
 use wire::json::escape_into;
 
 /// A judge by the policies of `tables`, with a person who can be asked.
@@ -26,7 +27,7 @@ fn judging_of(tables: &str, body: &[u8]) -> Judging {
     });
     let request = crate::dialect::chat::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
-    let transcript = Transcript::read(&request, body, &identity, &NoMemo);
+    let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let judge = PolicySet::new(rules.collect()).read(&transcript).1;
     Judging::new(judge, AnswerTools::default(), false).asking(Some("K7PQ3M".to_owned()))
 }
