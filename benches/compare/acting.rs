@@ -18,8 +18,8 @@ const ACTIONS: &str = "toolrein_actions_total";
 pub type Limits = [&'static str; 2];
 /// As shipped.
 pub const LIMITS: Limits = ["tool_calls = 50", "max_chars = 16000"];
-/// The bodies have eleven calls or twelve, so that half of 20 are used.
-pub const TIGHT: Limits = ["tool_calls = 20", LIMITS[1]];
+/// The bodies have eleven calls or twelve: with the eleventh half of 22 are used.
+pub const TIGHT: Limits = ["tool_calls = 22", LIMITS[1]];
 pub const WIDE: Limits = ["tool_calls = 1000", "max_chars = 1000000"];
 
 /// The CPU times as Markdown.
