@@ -86,12 +86,8 @@ impl Biller {
             let body = written.body(count);
             let (out, plan) = self.rewritten(&body);
             let request = toolrein::dialect::chat::parse(&out).unwrap();
-            let transcript = Transcript::read(
-                request.clone(),
-                out.clone(),
-                self.identity.clone(),
-                Arc::clone(&self.memo),
-            );
+            let transcript =
+                Transcript::read(request.clone(), out.clone(), self.identity.clone(), Arc::clone(&self.memo));
             let messages: Vec<Bytes> =
                 request.messages.iter().map(|message| out.slice(message.span.range())).collect();
             let tokens = |at: usize| transcript.view(at).tokens().tokens();

@@ -50,6 +50,7 @@ pub enum Domain {
     Definition,
     Pins,
     Account,
+    Running,
 }
 
 impl std::fmt::Display for Hash {

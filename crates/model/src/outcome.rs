@@ -1,7 +1,7 @@
 //! The outcome of a tool call, from its result: empty, a failure, or something useful; and whether two results of one
 //! request are equal. A tool message has no status, so the outcome is read from its text: emptiness from short texts
-//! only, failures from both ends of long ones. Nothing is kept, because that is cheaper than hashing each result and
-//! looking it up. Decides nothing.
+//! only, failures from both ends of long ones. Whether a job runs is kept in the memo, since lines are read word by word
+//! for that; everything else is read again with each request, which is cheaper than looking it up. Decides nothing.
 
 mod answer;
 mod failure;
@@ -15,8 +15,11 @@ pub use self::likeness::Likeness;
 
 use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
+use crate::identity::Domain;
+use crate::memo::Derived;
 use crate::message::Content;
 use serde_json::{Map, Value};
+use wire::body::Str;
 use wire::json::decode;
 
 /// The longest text that can be empty, in bytes as written. The frame of a search without hits takes some 200 bytes;
@@ -103,12 +106,21 @@ pub fn has_failed(view: &View<'_>) -> bool {
 /// about again later.
 pub fn says_running(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
-    let raw = first.raw(view.body);
+    let read = || text_says_running(first, view.body);
+    let key = view.identity.key.hash(Domain::Running, &[&view.text_digest(first).0.to_le_bytes()]);
+    match view.memo.derive(key, &mut || Derived::Flag(read())) {
+        Derived::Flag(says_running) => says_running,
+        _ => read(),
+    }
+}
+
+fn text_says_running(text: Str, body: &[u8]) -> bool {
+    let raw = text.raw(body);
     if raw.len() > running::LONGEST_JSON {
         let (head, tail) = ends_of(raw);
         return !reports_failure(&head, "") && (running::says_text(&head) || running::says_text(&tail));
     }
-    let text = decode(first, view.body);
+    let text = decode(text, body);
     match running::in_json(&text) {
         Some(is_running) => is_running,
         None => !reports_failure(&text, &text) && running::says_text(&text),

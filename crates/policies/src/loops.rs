@@ -279,12 +279,13 @@ impl Loops {
         // Only calls that are compared with others of their tool are looked at so closely.
         let is_compared = turn.progress.trail.knows_tool(&call.name)
             || turn.reply.iter().rev().take(trail::LONGEST).any(|made| made.tool == call.name);
+        let acts = is_compared && turn.acts(&call.name, || any_near(&self.quiet, &call.name));
         turn.reply.push(Made {
             tool: call.name.to_string(),
             arguments: call.arguments,
             text: Some(Arc::new(Worded::new(Arc::clone(&call.written_arguments)))),
             released_ms: call.released_ms,
-            acts: is_compared && any_near(&self.quiet, &call.name),
+            acts,
             is_exempt: self.is_exempt(&call.name),
             answer: None,
         });

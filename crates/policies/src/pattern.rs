@@ -54,9 +54,7 @@ impl Pattern {
     /// Whether it restricts the tool `name`: that fits, or would as programs look tools up (without white space and
     /// capitals), or without its namespaces.
     pub fn concerns(&self, name: &str) -> bool {
-        self.matches(name)
-            || self.is_near(&dispatch_form(name))
-            || self.fits_bare(&RestrictedNames::new(name))
+        self.matches_or_is_near(name, &dispatch_form(name)) || self.fits_bare(&RestrictedNames::new(name))
     }
 
     /// Whether one of a tool's `names` fits.
@@ -77,6 +75,11 @@ impl Pattern {
             Some(near) => fits(near, near.find('*'), form),
         }
     }
+
+    /// Whether `name` fits as it is, or as programs look it up: `form`.
+    fn matches_or_is_near(&self, name: &str, form: &str) -> bool {
+        self.matches(name) || ((self.near.is_some() || form != name) && self.is_near(form))
+    }
 }
 
 /// Whether `name` fits `text`, whose first star is at `star`.
@@ -88,30 +91,29 @@ fn fits(text: &str, star: Option<usize>, name: &str) -> bool {
     }
     let Some(star) = star else { return text == name };
     let (head, rest) = (&text[..star], &text[star + 1..]);
-    let Some(mut name) = name.strip_prefix(head) else { return false };
+    let Some(name) = name.strip_prefix(head) else { return false };
     if rest.is_empty() {
         return true;
     }
     let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let mut name = name.as_bytes();
     for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
-        let Some(at) = name.find(piece) else { return false };
+        let Some(at) = memchr::memmem::find(name, piece.as_bytes()) else { return false };
         name = &name[at + piece.len()..];
     }
-    name.ends_with(tail)
+    name.ends_with(tail.as_bytes())
 }
 
 /// Whether one of `patterns` concerns `name`: see [`Pattern::concerns`].
 pub fn any_concerns(patterns: &[Pattern], name: &str) -> bool {
     let (form, names) = (dispatch_form(name), RestrictedNames::new(name));
-    patterns
-        .iter()
-        .any(|pattern| pattern.matches(name) || pattern.is_near(&form) || pattern.fits_bare(&names))
+    patterns.iter().any(|pattern| pattern.matches_or_is_near(name, &form) || pattern.fits_bare(&names))
 }
 
 /// Whether one of `patterns` fits `name` as programs look it up. Namespaces count: for lists that exempt.
 pub fn any_near(patterns: &[Pattern], name: &str) -> bool {
     let form = dispatch_form(name);
-    patterns.iter().any(|pattern| pattern.matches(name) || pattern.is_near(&form))
+    patterns.iter().any(|pattern| pattern.matches_or_is_near(name, &form))
 }
 
 /// The value for `name`: the exact entry, else one whose name is near, else one that names it in any namespace, else that
@@ -122,8 +124,7 @@ pub fn best_concern<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Option<&'
         let (is_exact, fits, is_near) = (pattern.is_exact(), pattern.matches(name), pattern.is_near(&form));
         (is_exact && fits, is_exact && is_near, is_exact, pattern.as_str().len(), fits)
     };
-    let concerns =
-        |pattern: &Pattern| pattern.matches(name) || pattern.is_near(&form) || pattern.fits_bare(&names);
+    let concerns = |pattern: &Pattern| pattern.matches_or_is_near(name, &form) || pattern.fits_bare(&names);
     let found = entries.iter().filter(|(pattern, _)| concerns(pattern));
     found.max_by_key(|(pattern, _)| rank(pattern)).map(|(_, value)| value)
 }
@@ -148,7 +149,7 @@ pub fn all_concerns<'a, T>(entries: &'a [(Pattern, T)], name: &str) -> Concerns<
         let found = entries.iter().filter(|(pattern, _)| concerns(pattern));
         found.max_by_key(|(pattern, _)| rank(pattern))
     };
-    let named = best(&|pattern| pattern.matches(name) || pattern.is_near(&form));
+    let named = best(&|pattern| pattern.matches_or_is_near(name, &form));
     let bare = match named {
         Some((pattern, _)) if pattern.is_exact() => None,
         _ => best(&|pattern| pattern.fits_bare(&names)),

@@ -3,7 +3,8 @@
 //! tool's name. Decides nothing.
 
 use super::state_word::{
-    JobState, is_progressive, is_running, is_unfinished, of_state, of_words, says_in_progress, words,
+    JobState, first_words, is_progressive, is_running, is_unfinished, of_state, of_words, says_in_progress,
+    words,
 };
 use serde_json::{Map, Value};
 
@@ -15,6 +16,8 @@ const LONGEST_TEXT: usize = 600;
 const LONGEST_BARE: usize = 120;
 /// Of a longer text, so many lines of each end are read for a state such as "Status: running".
 const END_LINES: usize = 3;
+/// The longest name of a state in a line, in words: "Current job status".
+const LONGEST_NAME: usize = 4;
 /// How deep members are looked at.
 const DEPTH: usize = 5;
 
@@ -325,13 +328,17 @@ pub(super) fn says_text(text: &str) -> bool {
     let text = text.trim();
     let is_long = text.len() > LONGEST_TEXT;
     let (first, last) = if is_long { (END_LINES, END_LINES) } else { (usize::MAX, 0) };
-    let lines = || text.lines().take(first).chain(text.lines().rev().take(last));
-    let has_line = |state| lines().any(|line| state_of_line(line) == Some(state));
-    if has_line(JobState::Over) {
-        return false;
+    let lines = text.lines().take(first).chain(text.lines().rev().take(last));
+    let mut has_running_line = false;
+    for state in lines.filter_map(state_of_line) {
+        match state {
+            JobState::Over => return false,
+            JobState::Running => has_running_line = true,
+            JobState::Unknown => {}
+        }
     }
-    if is_long || has_line(JobState::Running) {
-        return has_line(JobState::Running);
+    if is_long || has_running_line {
+        return has_running_line;
     }
     match state_of_segments(text) {
         JobState::Over => return false,
@@ -364,17 +371,14 @@ fn says_so_elsewhere(text: &str) -> bool {
 fn state_of_line(line: &str) -> Option<JobState> {
     let line = line.get(..line.floor_char_boundary(200))?;
     let (name, value) = line.split_once([':', '=', '>'])?;
-    let named = words(name);
-    let is_state = named.len() <= 4 && named.iter().any(|word| STATES.contains(&word.as_str()));
+    let named = first_words(name, LONGEST_NAME + 1);
+    if named.len() > LONGEST_NAME || !named.iter().any(|word| STATES.contains(&word.as_str())) {
+        return None;
+    }
     let value = value.split(['<', ',', ';', '(']).next().unwrap_or_default();
-    let state = of_state(value.trim().trim_matches(['"', '\'', '*', '`', ' ']));
-    let is_share = || says_share(value).then_some(JobState::Running);
-    if !is_state {
-        None
-    } else if state == JobState::Unknown {
-        is_share()
-    } else {
-        Some(state)
+    match of_state(value.trim().trim_matches(['"', '\'', '*', '`', ' '])) {
+        JobState::Unknown => says_share(value).then_some(JobState::Running),
+        state => Some(state),
     }
 }
 

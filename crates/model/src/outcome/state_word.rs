@@ -152,6 +152,11 @@ fn has(words: &[String], said: &[&str]) -> bool {
 
 /// The words of a text in lower case, those of `camelCase` and `SNAKE_CASE` apart; "isn't" is one word.
 pub(super) fn words(text: &str) -> Vec<String> {
+    first_words(text, usize::MAX)
+}
+
+/// The first `most` of these words; the rest of the text is not read.
+pub(super) fn first_words(text: &str, most: usize) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_after_lower = false;
     for char in text.chars() {
@@ -160,6 +165,9 @@ pub(super) fn words(text: &str) -> Vec<String> {
         }
         let begins = char.is_uppercase() && is_after_lower;
         if (begins || !char.is_alphanumeric()) && words.last().is_some_and(|word| !word.is_empty()) {
+            if words.len() == most {
+                return words;
+            }
             words.push(String::new());
         }
         is_after_lower = char.is_lowercase();

@@ -21,6 +21,8 @@ pub struct Turn {
     among: Following,
     /// How often each call was made; counted where the policy is strict.
     equal: HashMap<(String, Hash), usize>,
+    /// Whether a tool acts, by its name: see [`Step::acts`].
+    acting: HashMap<String, bool>,
 }
 
 /// The replies of a turn that are answered.
@@ -68,6 +70,14 @@ pub struct EmptyRun {
 }
 
 impl Turn {
+    /// Whether the tool acts, as `decide` says once for all its calls.
+    pub fn acts(&mut self, tool: &str, decide: impl FnOnce() -> bool) -> bool {
+        if let Some(acts) = self.acting.get(tool) {
+            return *acts;
+        }
+        *self.acting.entry(tool.to_owned()).or_insert_with(decide)
+    }
+
     /// A reply begins. If the one before it was never answered in full, it breaks every cycle.
     pub fn begin_reply(&mut self) {
         self.last = None;
