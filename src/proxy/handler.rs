@@ -76,7 +76,7 @@ pub struct Handler(pub ArcSwap<AppState>);
 
 impl Service for Handler {
     fn call(self: Arc<Self>, mut request: hyper::http::Request<Incoming>) -> ResponseFuture {
-        let id = request_id::assign(request.headers_mut());
+        let id = request_id::assign(&mut request);
         let answering = self.answer(request);
         Box::pin(async move {
             let mut response = answering.await;
@@ -190,7 +190,7 @@ impl AppState {
             None => Route::Relay,
         };
         let mode = self.config.mode.as_str();
-        let mut record = Record::begin(&self.telemetry, route, request.headers(), mode);
+        let mut record = Record::begin(&self.telemetry, route, request.headers(), request.extensions(), mode);
         record.asks_for(request.method(), request.uri(), endpoint);
         refused(record, error)
     }
@@ -224,7 +224,13 @@ impl AppState {
     /// The record of a request that is relayed.
     fn begin_relay(&self, request: &hyper::http::Request<Incoming>, endpoint: Option<Governed>) -> Record {
         let route = if is_upgrade(request) { Route::Upgrade } else { Route::Relay };
-        let mut record = Record::begin(&self.telemetry, route, request.headers(), self.config.mode.as_str());
+        let mut record = Record::begin(
+            &self.telemetry,
+            route,
+            request.headers(),
+            request.extensions(),
+            self.config.mode.as_str(),
+        );
         record.asks_for(request.method(), request.uri(), endpoint);
         record.sends();
         record
@@ -268,7 +274,8 @@ impl AppState {
     ) -> Response<ReplyBody> {
         let (mut parts, body) = request.into_parts();
         let mode = self.config.mode.as_str();
-        let mut record = Record::begin(&self.telemetry, route_of(endpoint), &parts.headers, mode);
+        let mut record =
+            Record::begin(&self.telemetry, route_of(endpoint), &parts.headers, &parts.extensions, mode);
         record.asks_for(&parts.method, &parts.uri, Some(endpoint));
         let (body, coded) = match self.read(&parts, body, &mut record).await {
             Ok(read) => read,

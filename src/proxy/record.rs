@@ -4,7 +4,7 @@
 use super::error::ProxyError;
 use super::recording::Recorded;
 use super::refusals::warn_once;
-use super::request_id::{COMMON_REQUEST_ID, REQUEST_ID};
+use super::request_id::{COMMON_REQUEST_ID, id_of};
 use super::spelling::Governed;
 use super::ungoverned::warn_calls_as_text_once;
 use crate::exchange::text_agents::CALLS_AS_TEXT;
@@ -12,7 +12,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::endpoint::{Endpoint, shown};
 use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
 use crate::telemetry::spans::{Spans, Trace};
-use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.
@@ -40,16 +40,17 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The record of the request with these `headers`.
+    /// The record of the request with these `headers` and `extensions`, which hold its id.
     pub(crate) fn begin(
         telemetry: &Telemetry,
         route: Route,
         headers: &HeaderMap,
+        extensions: &Extensions,
         mode: &'static str,
     ) -> Self {
         let mut data = Box::new(RequestRecord::new(route));
         data.mode = mode;
-        data.request_id = text(headers, &REQUEST_ID).unwrap_or_default();
+        data.request_id = id_of(extensions).to_owned();
         data.traceparent = text(headers, &TRACEPARENT);
         if route.is_governed() && telemetry.spans.is_on() {
             data.trace = begin_trace(&telemetry.spans, headers);

@@ -2,7 +2,7 @@
 //! client's own id is kept.
 
 use crate::secret::random_bytes;
-use hyper::http::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::{Extensions, HeaderName, HeaderValue, Request};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,15 +15,25 @@ const MAX_BYTES: usize = 128;
 /// Distinguishes the ids of this process from those of others, in hexadecimal.
 static PROCESS: LazyLock<String> = LazyLock::new(|| format!("{:08x}", u32::from_be_bytes(random_bytes())));
 
-/// Puts the request's id into its own headers, where everything else finds it, and returns it. It does not reach the
-/// upstream, since no `x-toolrein-*` does.
-pub(super) fn assign(headers: &mut HeaderMap) -> HeaderValue {
+/// The id of a request, kept with it as an extension: among its headers it would have to be taken out again before they
+/// are sent on, and that builds the whole map anew.
+#[derive(Clone)]
+pub(super) struct RequestId(HeaderValue);
+
+/// Gives the request its id, the client's own or a new one, and returns it.
+pub(super) fn assign<B>(request: &mut Request<B>) -> HeaderValue {
+    let headers = request.headers();
     let sent = [&REQUEST_ID, &COMMON_REQUEST_ID]
         .into_iter()
         .find_map(|name| headers.get(name).filter(|id| is_kept(id)));
     let id = sent.cloned().unwrap_or_else(new_id);
-    headers.insert(&REQUEST_ID, id.clone());
+    request.extensions_mut().insert(RequestId(id.clone()));
     id
+}
+
+/// The id of the request with these extensions; empty where it was given none.
+pub(super) fn id_of(extensions: &Extensions) -> &str {
+    extensions.get::<RequestId>().and_then(|RequestId(id)| id.to_str().ok()).unwrap_or_default()
 }
 
 /// Whether an id of a client's can stand in logs, headers and bodies: `[A-Za-z0-9._:-]{1,128}`.
@@ -56,22 +66,22 @@ mod tests {
             ("a\"b", false),
         ] {
             for name in [&REQUEST_ID, &COMMON_REQUEST_ID] {
-                let mut headers = HeaderMap::new();
-                headers.insert(name, HeaderValue::from_str(sent).unwrap());
-                let id = assign(&mut headers);
+                let mut request = Request::new(());
+                request.headers_mut().insert(name, HeaderValue::from_str(sent).unwrap());
+                let id = assign(&mut request);
                 assert_eq!(id == sent, is_kept, "{sent:?}");
-                assert_eq!(headers[&REQUEST_ID], id);
+                assert_eq!(id_of(request.extensions()), id);
             }
         }
-        let ids: Vec<HeaderValue> = (0..2).map(|_| assign(&mut HeaderMap::new())).collect();
+        let ids: Vec<HeaderValue> = (0..2).map(|_| assign(&mut Request::new(()))).collect();
         assert!(ids[0] != ids[1] && ids[0].to_str().unwrap().starts_with("tr-"), "{ids:?}");
     }
 
     #[test]
     fn the_header_of_toolrein_prevails_over_the_common_one() {
-        let mut headers = HeaderMap::new();
-        headers.insert(&COMMON_REQUEST_ID, HeaderValue::from_static("common"));
-        headers.insert(&REQUEST_ID, HeaderValue::from_static("own"));
-        assert_eq!(assign(&mut headers), "own");
+        let mut request = Request::new(());
+        request.headers_mut().insert(&COMMON_REQUEST_ID, HeaderValue::from_static("common"));
+        request.headers_mut().insert(&REQUEST_ID, HeaderValue::from_static("own"));
+        assert_eq!(assign(&mut request), "own");
     }
 }

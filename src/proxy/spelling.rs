@@ -170,6 +170,9 @@ fn is_word(segment: &[u8], word: &str) -> bool {
 /// `S`.
 fn folded(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
@@ -181,6 +184,9 @@ pub(super) fn decoded(text: &[u8]) -> Vec<u8> {
 /// The text decoded again and again, until no escape is left. In one pass: a decoded byte may end an escape that began
 /// before it.
 fn fully_decoded(text: &[u8]) -> Vec<u8> {
+    if memchr::memchr(b'%', text).is_none() {
+        return text.to_vec();
+    }
     let mut out: Vec<u8> = Vec::with_capacity(text.len());
     for byte in text {
         out.push(*byte);
