@@ -10,8 +10,8 @@ if ! rustup target add "$target"; then
     echo "make static: Rust's target $target cannot be installed here, so that nothing was built; the release workflow builds it"
     exit 0
 fi
-# The crate getrandom else looks its system call up by name, which a static program cannot, and then wants /dev/random, which an
-# empty root has not: maps with random keys would end in a panic.
+# By default the crate getrandom looks up its system call by symbol name, which fails in a static program, and then opens
+# /dev/random, which does not exist in an empty root: hash maps with random keys would panic.
 random='--cfg getrandom_backend="linux_getrandom"'
 case $target in
     *-gnu)

@@ -359,7 +359,7 @@ mod tests {
     use super::*;
     use model::identity::HashKey;
     use model::memo::NoMemo;
-    use model::testing::{Item, SampleRequest, call, reply, result, user};
+    use model::testing::{SampleRequest, answered_calls};
     use model::uses::uses_at;
     use policies::REGISTRY;
     use policies::set::PolicySet;
@@ -373,22 +373,13 @@ mod tests {
     /// What the store has of a request as it came, and of its newest reply.
     type Known = [Option<Arc<Carried>>; 2];
 
-    /// A turn in which `calls` images were made.
-    fn turn(calls: usize) -> Vec<Item> {
-        let steps = (0..calls).flat_map(|nth| {
-            let id = format!("c{nth}");
-            [reply([call(&id, "image", &format!("{{\"n\":{nth}}}"))]), result(&id, &format!("r{nth}"))]
-        });
-        std::iter::once(user("q")).chain(steps).collect()
-    }
-
     /// The notices of the `nth` request, each with the index of its message, and what the store has then: of the request as
     /// it came, and of its reply.
     fn asked(nth: usize, now_ms: u64, spent: &[u64], known: &Known) -> (Vec<(usize, String)>, Known) {
         let entry = REGISTRY.iter().find(|entry| entry.name == "quota").unwrap();
         let table = toml::de::ValueDeserializer::parse(QUOTA).unwrap();
         let policies = PolicySet::new(vec![(entry.build)(table).unwrap()]);
-        let sample = SampleRequest::new(&turn(nth));
+        let sample = SampleRequest::new(&answered_calls("image", nth));
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let mut transcript = sample.transcript(&identity);
         let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));

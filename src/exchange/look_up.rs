@@ -128,8 +128,8 @@ impl Core {
 
     /// The conversation, with what the configuration says of the model.
     pub(super) fn read_transcript(&self, model: &str) -> Transcript {
-        let request = (Arc::clone(&self.request), self.body.clone());
-        self.shared.read_transcript(request, Arc::clone(&self.identity), model)
+        let (request, identity) = (Arc::clone(&self.request), Arc::clone(&self.identity));
+        self.shared.read_transcript(request, self.body.clone(), identity, model)
     }
 
     /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
@@ -180,7 +180,8 @@ impl Shared {
     /// The conversation of a request that was read from these bytes, with what the configuration says of `model`.
     pub(super) fn read_transcript(
         &self,
-        (request, body): (Arc<Request>, Bytes),
+        request: Arc<Request>,
+        body: Bytes,
         identity: Arc<Identity>,
         model: &str,
     ) -> Transcript {

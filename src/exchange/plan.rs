@@ -121,7 +121,7 @@ impl Core {
         transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
         let asked = answer.as_ref().zip(facts.asked.as_ref());
         let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-        let open_account = self.open_account((account, model_name), transcript, &facts, now.ms, approves);
+        let open_account = self.open_account(account, model_name, transcript, &facts, now.ms, approves);
         let (plan, judge) = self.policies().read(transcript);
         let mut plan = Box::new(plan);
         plan.change_only_from(first_sent);
@@ -437,7 +437,8 @@ impl Core {
     /// The open account of the request, where a policy limits its account; the policies find that in the transcript.
     fn open_account(
         &self,
-        (account, model_name): (Option<AccountKeys>, &str),
+        account: Option<AccountKeys>,
+        model_name: &str,
         transcript: &mut Transcript,
         facts: &Facts,
         now_ms: u64,

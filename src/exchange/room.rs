@@ -131,9 +131,12 @@ impl Running {
         let sent =
             dialect.write(&Source { body, request, plan, restored: &self.restored }, &self.variant).join();
         let Ok(read) = dialect.read(&sent) else { return Sizes::default() };
-        let request_as_sent = (Arc::new(read), sent.clone());
-        let transcript =
-            shared.read_transcript(request_as_sent, Arc::clone(identity), &request.model_name(body));
+        let transcript = shared.read_transcript(
+            Arc::new(read),
+            sent.clone(),
+            Arc::clone(identity),
+            &request.model_name(body),
+        );
         let mut sum = transcript.definition_tokens() + transcript.instructions_tokens();
         let mut results = Vec::new();
         for (at, message) in transcript.request.messages.iter().enumerate() {

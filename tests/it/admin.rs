@@ -1,8 +1,6 @@
 //! The admin API of the running program: what its pages show after a conversation in which a call was blocked, the
 //! stream of events, and who may open what.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use crate::support;
 
 use serde_json::{Value, json};

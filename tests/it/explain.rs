@@ -3,8 +3,6 @@
 //!
 //! `tests/data/explain` holds the expected output; it changes with the policies' texts.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::io::Write as _;

@@ -1,8 +1,6 @@
 //! The real Prometheus scrapes the running program with the shipped `deploy/prometheus.yml`, and its own linter
 //! reads the metrics. What each metric means is tested elsewhere.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use crate::support;
 
 use serde_json::{Value, json};

@@ -4,8 +4,6 @@
 //! `tests/data/replay/table.txt` and `report.json` are the expected output; where a policy's texts change, its byte
 //! counts change too. Facts that do not depend on the texts are asserted here.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use policies::REGISTRY;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

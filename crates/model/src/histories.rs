@@ -145,7 +145,7 @@ fn sample(bytes: &[u8]) -> ([u8; 8], &[u8], &[u8]) {
 mod tests {
     use super::*;
     use crate::identity::{HashKey, Identity};
-    use crate::testing::{Item, SampleRequest, assistant, user};
+    use crate::testing::{SampleItem, SampleRequest, assistant, user};
 
     fn identity() -> Identity {
         Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None }
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_hash_of_a_history_prefix_equals_the_hash_of_the_request_that_sent_it() {
-        let messages = [user("q"), assistant("a"), Item::of_another_role()];
+        let messages = [user("q"), assistant("a"), SampleItem::of_another_role()];
         let first = |count: usize| SampleRequest::new(&messages[..count]);
         let (all, identity) = (first(3), identity());
         let transcript = all.transcript(&identity);

@@ -1,5 +1,5 @@
-//! The conversation of one request: its events in order, its calls paired with their results, its turns, its
-//! identity. Reads; decides nothing and writes nothing.
+//! The neutral model, whatever the wire protocol: the conversation of one request (its events in order, its calls paired
+//! with their results, its turns, its identity), and as data what policies decide about it (`plan`). Decides nothing itself.
 
 pub mod account;
 pub mod assembled;

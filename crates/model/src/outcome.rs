@@ -212,7 +212,7 @@ fn is_bare(value: &Value) -> bool {
 mod tests {
     use super::*;
     use crate::identity::{Hash, HashKey, Identity};
-    use crate::testing::{Item, SampleRequest, result};
+    use crate::testing::{SampleItem, SampleRequest, result};
 
     struct Words;
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     /// The result of `ask` for the view of each of the messages.
-    fn with_views<T>(messages: &[Item], ask: impl Fn(&[View<'_>]) -> T) -> T {
+    fn with_views<T>(messages: &[SampleItem], ask: impl Fn(&[View<'_>]) -> T) -> T {
         let request = SampleRequest::new(messages);
         let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
         let transcript = request.transcript(&identity);
@@ -235,20 +235,20 @@ mod tests {
         ask(&views)
     }
 
-    fn text(text: &str) -> Item {
+    fn text(text: &str) -> SampleItem {
         result("a", text)
     }
 
-    fn parts() -> Item {
-        Item::result_parts("a")
+    fn parts() -> SampleItem {
+        SampleItem::result_parts("a")
     }
 
     /// A result whose content is this JSON.
-    fn value(json: &str) -> Item {
-        Item::result_of("a").value(json)
+    fn value(json: &str) -> SampleItem {
+        SampleItem::result_of("a").value(json)
     }
 
-    fn empty(result: Item) -> bool {
+    fn empty(result: SampleItem) -> bool {
         with_views(&[result], |views| is_empty(&views[0], &Words))
     }
 
@@ -284,7 +284,7 @@ mod tests {
         ] {
             assert!(empty(result("a", text)), "{text}");
         }
-        for message in [Item::result_of("a"), value("null"), parts(), value(r#"{"results":[]}"#)] {
+        for message in [SampleItem::result_of("a"), value("null"), parts(), value(r#"{"results":[]}"#)] {
             assert!(empty(message.clone()), "{message:?}");
         }
         assert!(empty(parts().text("").text("[]")));

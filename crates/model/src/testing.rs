@@ -13,7 +13,7 @@ use wire::json::quote;
 
 /// One message of a [`SampleRequest`].
 #[derive(Clone, Debug)]
-pub struct Item {
+pub struct SampleItem {
     role: Role,
     content: Vec<SamplePart>,
     /// The content is a list, also where it has one part.
@@ -51,31 +51,40 @@ pub fn call(id: &str, tool: &str, arguments: &str) -> SampleCall {
 }
 
 /// A system message.
-pub fn system(text: &str) -> Item {
-    Item::new(Role::System).text(text)
+pub fn system(text: &str) -> SampleItem {
+    SampleItem::new(Role::System).text(text)
 }
 
 /// A user's message.
-pub fn user(text: &str) -> Item {
-    Item::new(Role::User).text(text)
+pub fn user(text: &str) -> SampleItem {
+    SampleItem::new(Role::User).text(text)
 }
 
 /// A reply in text.
-pub fn assistant(text: &str) -> Item {
-    Item::new(Role::Assistant).text(text)
+pub fn assistant(text: &str) -> SampleItem {
+    SampleItem::new(Role::Assistant).text(text)
 }
 
 /// A reply of calls, without text.
-pub fn reply(calls: impl IntoIterator<Item = SampleCall>) -> Item {
-    Item::new(Role::Assistant).calling(calls)
+pub fn reply(calls: impl IntoIterator<Item = SampleCall>) -> SampleItem {
+    SampleItem::new(Role::Assistant).calling(calls)
 }
 
 /// The result of the call `id`.
-pub fn result(id: &str, text: &str) -> Item {
-    Item::result_of(id).text(text)
+pub fn result(id: &str, text: &str) -> SampleItem {
+    SampleItem::result_of(id).text(text)
 }
 
-impl Item {
+/// The messages of a turn in which `tool` was called and answered so many times, one call a reply.
+pub fn answered_calls(tool: &str, calls: usize) -> Vec<SampleItem> {
+    let steps = (0..calls).flat_map(|at| {
+        let id = format!("c{at}");
+        [reply([call(&id, tool, &format!("{{\"n\":{at}}}"))]), result(&id, &format!("r{at}"))]
+    });
+    std::iter::once(user("q")).chain(steps).collect()
+}
+
+impl SampleItem {
     fn new(role: Role) -> Self {
         let (content, calls) = (Vec::new(), Vec::new());
         Self { role, content, is_list: false, value: None, calls, answers: None, seals: false }
@@ -166,7 +175,7 @@ pub struct SampleRequest {
 
 impl SampleRequest {
     /// A request for the model `m` with these messages.
-    pub fn new<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
+    pub fn new<'a>(items: impl IntoIterator<Item = &'a SampleItem>) -> Self {
         let mut made = Self { request: Request { choices: 1, ..Request::default() }, body: Vec::new() };
         made.request.model = Some(made.string(&quote("m")));
         made.line("\n");
@@ -223,7 +232,7 @@ impl SampleRequest {
         Transcript::read(self.request.clone(), self.body.clone(), identity.clone(), Arc::new(NoMemo))
     }
 
-    fn message(&mut self, item: &Item) {
+    fn message(&mut self, item: &SampleItem) {
         let start = self.body.len();
         self.line("{\"content\":");
         let content = self.content(item);
@@ -251,7 +260,7 @@ impl SampleRequest {
         self.line("\n");
     }
 
-    fn content(&mut self, item: &Item) -> Content {
+    fn content(&mut self, item: &SampleItem) -> Content {
         if let Some(value) = &item.value {
             let start = self.body.len();
             self.line(value);

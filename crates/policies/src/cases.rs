@@ -6,7 +6,7 @@ use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::pins::Pinned;
 use model::plan::Plan;
-use model::testing::{Item, SampleRequest, call, reply, result, user};
+use model::testing::{SampleRequest, answered_calls, user};
 use model::uses::uses_at;
 use std::sync::Arc;
 
@@ -122,18 +122,9 @@ pub(crate) fn declaring(tools: &[(&str, &str)]) -> SampleRequest {
     tools.iter().fold(request, |request, (name, parameters)| request.declaring(name, parameters))
 }
 
-/// The messages of a turn that holds `calls` calls of `tool`, each answered.
-pub(crate) fn turn_items(tool: &str, calls: usize) -> Vec<Item> {
-    let steps = (0..calls).flat_map(|at| {
-        let id = format!("c{at}");
-        [reply([call(&id, tool, &format!("{{\"n\":{at}}}"))]), result(&id, &format!("r{at}"))]
-    });
-    std::iter::once(user("q")).chain(steps).collect()
-}
-
-/// A request whose running turn is that of [`turn_items`].
+/// A request whose running turn is that of [`answered_calls`].
 pub(crate) fn turn(tool: &str, calls: usize) -> SampleRequest {
-    SampleRequest::new(&turn_items(tool, calls))
+    SampleRequest::new(&answered_calls(tool, calls))
 }
 
 /// Sets when the calls of `transcript`, oldest first, were handed out, in ms since the epoch.

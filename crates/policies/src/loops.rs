@@ -396,7 +396,7 @@ mod tests {
     use super::*;
     use crate::set::{Judge, Rule};
     use model::plan::Change;
-    use model::testing::{Item, SampleRequest, assistant, call, reply, result, user};
+    use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
     use std::sync::Arc;
 
     /// A call as its tool and arguments, and its result.
@@ -409,7 +409,7 @@ mod tests {
     const THOUGHT: Pair = ("think", r#"{"t":"hm"}"#, "");
 
     /// Messages after a question: one reply for each item, its calls answered in order.
-    fn replies(replies: &[&[Pair]]) -> Vec<Item> {
+    fn replies(replies: &[&[Pair]]) -> Vec<SampleItem> {
         let mut messages = vec![user("q")];
         for (at, pairs) in replies.iter().enumerate() {
             let ids: Vec<String> = (0..pairs.len()).map(|place| format!("c{at}_{place}")).collect();
@@ -420,16 +420,16 @@ mod tests {
         messages
     }
 
-    fn one_by_one(pairs: &[Pair]) -> Vec<Item> {
+    fn one_by_one(pairs: &[Pair]) -> Vec<SampleItem> {
         replies(&pairs.iter().map(std::slice::from_ref).collect::<Vec<_>>())
     }
 
-    fn read_messages(rule: &Arc<dyn Rule>, messages: &[Item]) -> (Plan, Judge) {
+    fn read_messages(rule: &Arc<dyn Rule>, messages: &[SampleItem]) -> (Plan, Judge) {
         read(rule, &SampleRequest::new(messages), &[])
     }
 
     /// Each notice: the index of its message, its name, its text.
-    fn notices(table: &str, messages: &[Item]) -> Vec<(usize, &'static str, String)> {
+    fn notices(table: &str, messages: &[SampleItem]) -> Vec<(usize, &'static str, String)> {
         let plan = read_messages(&policy::<Loops>(table), messages).0;
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
             Change::Notice { text, word } => (edit.message, word, text),
@@ -438,12 +438,12 @@ mod tests {
         notices.collect()
     }
 
-    fn places(table: &str, messages: &[Item]) -> Vec<(usize, &'static str)> {
+    fn places(table: &str, messages: &[SampleItem]) -> Vec<(usize, &'static str)> {
         notices(table, messages).into_iter().map(|(message, word, _)| (message, word)).collect()
     }
 
     /// Why the next calls of one reply are blocked, one after the other.
-    fn reasons(table: &str, messages: &[Item], calls: &[Pair]) -> Vec<Option<Reason>> {
+    fn reasons(table: &str, messages: &[SampleItem], calls: &[Pair]) -> Vec<Option<Reason>> {
         let mut judge = read_messages(&policy::<Loops>(table), messages).1;
         let mut rule = |(tool, arguments, _): &Pair| {
             let arguments = judge.needs_arguments(0, tool).then_some(*arguments);
@@ -452,7 +452,7 @@ mod tests {
         calls.iter().map(&mut rule).collect()
     }
 
-    fn allowed(table: &str, messages: &[Item], calls: &[Pair]) -> Vec<bool> {
+    fn allowed(table: &str, messages: &[SampleItem], calls: &[Pair]) -> Vec<bool> {
         reasons(table, messages, calls).iter().map(Option::is_none).collect()
     }
 
@@ -582,7 +582,7 @@ mod tests {
 
     #[test]
     fn a_new_turn_resets_the_loop_count_but_a_user_message_after_results_does_not() {
-        let after = |messages: &[Item]| [&one_by_one(&[RAIN; 4]), messages].concat();
+        let after = |messages: &[SampleItem]| [&one_by_one(&[RAIN; 4]), messages].concat();
         let answer = [assistant("It rains."), user("And now?")];
         assert_eq!(allowed("", &after(&answer), &[RAIN]), [true]);
         let moved_along = [user("Respond with the fields.")];
@@ -666,7 +666,12 @@ mod tests {
     }
 
     /// `calls` calls with these arguments in turn, whose results are those of `result`.
-    fn growing(tool: &str, arguments: &[&str], result: impl Fn(usize) -> String, calls: usize) -> Vec<Item> {
+    fn growing(
+        tool: &str,
+        arguments: &[&str],
+        result: impl Fn(usize) -> String,
+        calls: usize,
+    ) -> Vec<SampleItem> {
         let own = |text: String| -> &'static str { text.leak() };
         let pair = |nth: usize| {
             (own(tool.to_owned()), own(arguments[nth % arguments.len()].to_owned()), own(result(nth)))

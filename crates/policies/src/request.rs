@@ -212,7 +212,7 @@ fn takes_tools(transcript: &Transcript) -> bool {
 mod tests {
     use super::*;
     use crate::cases::somebody;
-    use model::testing::{Item, SampleRequest, user};
+    use model::testing::{SampleItem, SampleRequest, user};
     use proptest::prelude::*;
 
     proptest! {
@@ -221,7 +221,7 @@ mod tests {
             texts in prop::collection::vec("[a-z0-9 .中\n\"]{0,400}", 1..8),
             tokens in 0_u64..1500,
         ) {
-            let messages: Vec<Item> = texts.iter().map(|text| user(text)).collect();
+            let messages: Vec<SampleItem> = texts.iter().map(|text| user(text)).collect();
             let (request, identity) = (SampleRequest::new(&messages), somebody());
             let transcript = request.transcript(&identity);
             let most: Estimate = (0..messages.len()).map(|at| transcript.view(at).most_tokens()).sum();

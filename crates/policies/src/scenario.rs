@@ -5,7 +5,7 @@ use super::set::{Judge, Rule, RuleOf};
 use super::{ConfigError, Policy, cases};
 use model::Event;
 use model::plan::{Plan, Reason};
-use model::testing::{self, Item, SampleRequest};
+use model::testing::{self, SampleItem, SampleRequest};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) fn call_at(made: (&str, &str, &str), released_ms: u64) -> Step {
 }
 
 /// The scenario as messages.
-pub(super) fn items(scenario: &[Step]) -> Vec<Item> {
+pub(super) fn items(scenario: &[Step]) -> Vec<SampleItem> {
     let mut items = Vec::new();
     for (at, step) in scenario.iter().enumerate() {
         match step {

@@ -321,15 +321,15 @@ mod tests {
     use super::super::cases::{plan_of, policy};
     use super::*;
     use model::plan::Change;
-    use model::testing::{Item, SampleRequest, call, reply, result, user};
+    use model::testing::{SampleItem, SampleRequest, call, reply, result, user};
 
     /// What is planned for one result, of `tool`.
-    fn plan(config: &str, tool: &str, result: Item) -> Plan {
+    fn plan(config: &str, tool: &str, result: SampleItem) -> Plan {
         let request = SampleRequest::new(&[user("q"), reply([call("a", tool, "{}")]), result]);
         plan_of(&policy::<Truncate>(config), &request)
     }
 
-    fn cuts(config: &str, tool: &str, result: Item) -> Vec<(usize, usize, usize)> {
+    fn cuts(config: &str, tool: &str, result: SampleItem) -> Vec<(usize, usize, usize)> {
         let plan = plan(config, tool, result);
         let cuts = plan.edits.into_iter().map(|edit| match edit.change {
             Change::Shorten { text, by, gone_chars } => (text, by.chars().count(), gone_chars),
@@ -358,7 +358,7 @@ mod tests {
     fn text_parts_are_cut_and_other_parts_are_not() {
         let long = "x".repeat(3000);
         let picture = format!(r#"{{"picture":"{long}"}}"#);
-        let parts = Item::result_parts("a").other(&picture).text("s").text(&long);
+        let parts = SampleItem::result_parts("a").other(&picture).text("s").text(&long);
         let cuts = cuts("max_chars = 1000", "f", parts);
         assert_eq!(cuts.len(), 1);
         assert_eq!(cuts[0].0, 1);
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn strings_that_many_parsers_cannot_read_are_left_alone() {
         let content = format!("\"{}\\ud800\"", "x".repeat(3000));
-        let odd = Item::result_of("a").raw_text(&content);
+        let odd = SampleItem::result_of("a").raw_text(&content);
         assert_eq!(cuts("max_chars = 1000", "f", odd), []);
     }
 

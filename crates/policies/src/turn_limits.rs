@@ -352,13 +352,13 @@ fn no_bound() -> Period {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{policy, read, read_knowing, set_times, turn, turn_items};
+    use super::super::cases::{policy, read, read_knowing, set_times, turn};
     use super::*;
     use crate::set::Judge;
     use model::Transcript;
     use model::account::Account;
     use model::plan::Change;
-    use model::testing::{SampleRequest, assistant, user};
+    use model::testing::{SampleRequest, answered_calls, assistant, user};
 
     const SEARCHES: &str = "categories.retrieval = { tools = [\"search*\"], calls = 3 }\n";
 
@@ -388,7 +388,7 @@ mod tests {
     /// A turn of calls that was answered, and a further question.
     fn next_turn(tool: &str, calls: usize) -> SampleRequest {
         let next = [assistant("done"), user("more")];
-        SampleRequest::new(turn_items(tool, calls).iter().chain(&next))
+        SampleRequest::new(answered_calls(tool, calls).iter().chain(&next))
     }
 
     #[test]

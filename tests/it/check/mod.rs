@@ -1,7 +1,5 @@
 //! The command line and the answers that need no proxy: `check`, `policies`, `completions`, the help.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
-
 mod found;
 
 use clap::{CommandFactory as _, Parser as _};

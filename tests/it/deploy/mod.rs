@@ -3,8 +3,6 @@
 //! accept theirs.
 //! No cluster and no image is built here.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod compose;
 mod helm;
 use crate::support;

@@ -2,13 +2,6 @@
 //! commands and programs in the pages run against the built program in front of the simulated model. TOML blocks are
 //! checked in `tests/it/check`. With `UPDATE_DOCS=1` the tables are written instead of compared.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test may fail by panicking; clippy knows tests, but not the helpers that they call"
-)]
-
 use crate::support;
 
 mod clients;

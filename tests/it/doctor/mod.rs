@@ -1,8 +1,6 @@
 //! `toolrein doctor` against real sockets: what it finds of an upstream, a key, a running proxy and its traffic, and
 //! where the key goes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod run;
 mod setup;
 use crate::support;

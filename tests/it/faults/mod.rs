@@ -3,13 +3,6 @@
 //! runs between a client and an upstream that the test controls byte by byte. Whatever happens: memory stays bounded,
 //! the next request is answered, and a broken message never looks complete.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "clippy knows tests, but not the helpers that they call"
-)]
-
 mod bombs;
 mod crowds;
 mod cuts;

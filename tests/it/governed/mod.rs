@@ -2,13 +2,6 @@
 //! The decisions of policies are tested with the policies; these tests are about how requests and replies are passed
 //! on, above all the untouched ones.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "clippy knows tests, but not the helpers that they call"
-)]
-
 mod accepted;
 mod audit;
 mod bad_input;

@@ -1,8 +1,6 @@
 //! The laws: what holds for every conversation, however it is written, cut, sent again or broken. Property tests over
 //! generated and recorded conversations, through the public library alone; no sockets, no clock.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod agent;
 mod causality;
 mod chunking;

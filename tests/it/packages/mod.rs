@@ -2,8 +2,6 @@
 //! install and their program starts, the unit is hardened, the manual pages are well-formed, and the workflows are
 //! accepted by actionlint.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod installed;
 use crate::support;
 

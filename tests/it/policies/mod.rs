@@ -1,8 +1,6 @@
 //! End-to-end tests of the policies, each over real sockets, streamed and whole: what the model reads, what the
 //! client gets. Their unit tests are with the policies; what all policies share is tested in `rulings`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod allow;
 mod arguments;
 mod ask_user;

@@ -1,8 +1,6 @@
 //! Profiles over real sockets: which request takes which profile, what is passed on, and each shipped profile in use,
 //! streamed and whole. How profiles are read from the configuration is tested beside that code.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 use crate::support;
 use crate::support::talk;
 

@@ -1,12 +1,6 @@
 //! The relay over real sockets: scripted upstreams and clients, byte for byte. Governed requests are
 //! tested elsewhere.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "clippy knows tests, but not the helpers that they call"
-)]
-
 mod cuts;
 mod drains;
 mod failures;

@@ -2,8 +2,6 @@
 //! exchanges, counting, the final answer, one stream out of several replies, several choices, fallbacks. The relay
 //! and single parts are tested elsewhere.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test may fail by panicking")]
-
 mod choices;
 mod counting;
 mod crossing;

@@ -1,13 +1,6 @@
 //! Traces over sockets: the built program, a scripted upstream, and a collector that takes OTLP over HTTP and decodes the
 //! published protobufs.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "clippy knows tests, but not the helpers that they call"
-)]
-
 mod collector;
 mod contents;
 mod requests;

@@ -8,7 +8,7 @@ use crate::set::{Judge, Ruling};
 use ask::TOOL;
 use model::plan::{Change, ReasonKind};
 use model::request::Choice;
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, system, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, system, user};
 use wire::json::quote;
 
 /// A call as its tool and arguments, and its result.
@@ -17,7 +17,7 @@ type Pair<'a> = (&'a str, &'a str, &'a str);
 const RULES: &str = "The rules of chess: the king moves one square.";
 
 /// A user's question, and these calls made one after the other.
-fn items(pairs: &[Pair<'_>]) -> Vec<Item> {
+fn items(pairs: &[Pair<'_>]) -> Vec<SampleItem> {
     let steps = pairs.iter().enumerate().flat_map(|(at, (tool, arguments, text))| {
         let id = format!("c{at}");
         [reply([call(&id, tool, arguments)]), result(&id, text)]
@@ -26,7 +26,7 @@ fn items(pairs: &[Pair<'_>]) -> Vec<Item> {
 }
 
 /// These messages, with a tool declared.
-fn talk(items: &[Item]) -> SampleRequest {
+fn talk(items: &[SampleItem]) -> SampleRequest {
     SampleRequest::new(items).declaring("search", r#"{"type":"object"}"#)
 }
 
@@ -114,14 +114,14 @@ fn a_result_that_reports_its_quality_level_needs_no_setting() {
 #[test]
 fn searches_that_are_answered_by_pictures_have_brought_something() {
     let picture = r#"{"picture":"u"}"#;
-    let after = [Item::user_parts().other(picture)];
+    let after = [SampleItem::user_parts().other(picture)];
     for (is_beside, after, told) in [(false, &[][..], 1), (false, &after[..], 0), (true, &[][..], 0)] {
         let mut items = vec![user("q")];
         for at in 0..4 {
             let id = format!("c{at}");
             items.push(reply([call(&id, "search", &format!(r#"{{"q":"cat {at}"}}"#))]));
             items.push(match is_beside {
-                true => Item::result_parts(&id).text("See below.").other(picture),
+                true => SampleItem::result_parts(&id).text("See below.").other(picture),
                 false => result(&id, "See below."),
             });
             items.extend_from_slice(after);
@@ -298,12 +298,12 @@ fn notices_and_questions_are_templates() {
     assert_eq!(ruling.clarification.unwrap().question, "Frage: Which? [Two Annas.]");
 }
 
-fn judge(table: &str, more: &[Item]) -> Judge {
+fn judge(table: &str, more: &[SampleItem]) -> Judge {
     read(&policy::<AskUser>(table), &talk(&[&[user("q")], more].concat()), &[]).1
 }
 
 /// The ruling on a question after more messages.
-fn ask(table: &str, more: &[Item], arguments: &str) -> Ruling {
+fn ask(table: &str, more: &[SampleItem], arguments: &str) -> Ruling {
     judge(table, more).rule(0, TOOL, Some(arguments), 0)
 }
 

@@ -1,19 +1,19 @@
 //! The cases of the budget.
 
-use super::super::cases::{Conversation, plan_of, policy, read_knowing, turn, turn_items};
+use super::super::cases::{Conversation, plan_of, policy, read_knowing, turn};
 use super::super::scenario::problem;
 use super::*;
 use model::account::PlacedNotice;
 use model::plan::Change;
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, user};
+use model::testing::{SampleItem, SampleRequest, answered_calls, assistant, call, reply, result, user};
 
 /// A request of a turn of `calls` calls, and more messages after it.
-fn turn_and(calls: usize, more: &[Item]) -> SampleRequest {
-    SampleRequest::new(turn_items("f", calls).iter().chain(more))
+fn turn_and(calls: usize, more: &[SampleItem]) -> SampleRequest {
+    SampleRequest::new(answered_calls("f", calls).iter().chain(more))
 }
 
 /// The answer that ends a turn, and the beginning of the next one.
-fn next_turn() -> [Item; 2] {
+fn next_turn() -> [SampleItem; 2] {
     [assistant("done"), user("more")]
 }
 
@@ -84,7 +84,7 @@ fn with_every_result_each_group_from_the_first_threshold_on_is_followed_by_what_
 #[test]
 fn a_group_of_parallel_calls_gets_one_notice_after_its_last_result() {
     let first = [user("q"), reply([call("a", "f", ""), call("b", "f", "")]), result("b", "")];
-    let and = |last: Item| SampleRequest::new(first.iter().chain([&last]));
+    let and = |last: SampleItem| SampleRequest::new(first.iter().chain([&last]));
     let places: Vec<usize> =
         notices("tool_calls = 4", &and(result("a", ""))).iter().map(|notice| notice.0).collect();
     assert_eq!(places, [3]);

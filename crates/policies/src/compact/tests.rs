@@ -8,7 +8,7 @@ use crate::scenario::marking;
 use crate::set::Rule;
 use model::plan::{BatchSummaries, Change};
 use model::summaries::Summaries;
-use model::testing::{Item, SampleRequest, call, reply, result, system, user};
+use model::testing::{SampleItem, SampleRequest, call, reply, result, system, user};
 use std::sync::Arc;
 
 /// A thousand tokens, and enough more for the estimate's error.
@@ -20,7 +20,7 @@ fn small(more: &str) -> Arc<dyn Rule> {
 
 /// A conversation as a list of messages.
 #[derive(Clone)]
-struct Talk(Vec<Item>);
+struct Talk(Vec<SampleItem>);
 
 impl Talk {
     fn begin() -> Self {
@@ -37,9 +37,9 @@ impl Talk {
     }
 
     /// A call of `tool`, to whose result `fill` gives its content.
-    fn call(mut self, tool: &str, fill: impl FnOnce(Item) -> Item) -> Self {
+    fn call(mut self, tool: &str, fill: impl FnOnce(SampleItem) -> SampleItem) -> Self {
         let id = format!("c{}", self.0.len());
-        self.0.extend([reply([call(&id, tool, "{}")]), fill(Item::result_of(&id))]);
+        self.0.extend([reply([call(&id, tool, "{}")]), fill(SampleItem::result_of(&id))]);
         self
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::set::Rule;
 use model::message::Role;
 use model::plan::Change;
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, system, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, system, user};
 use std::sync::Arc;
 
 fn capped(tokens: u64) -> Arc<dyn Rule> {
@@ -18,14 +18,14 @@ fn words(count: usize) -> String {
 }
 
 /// A turn of about `tokens` tokens, with a call.
-fn turn(nth: usize, tokens: usize) -> [Item; 4] {
+fn turn(nth: usize, tokens: usize) -> [SampleItem; 4] {
     let id = format!("c{nth}");
     let looks = reply([call(&id, "look", "{}")]);
     [user(&words(10)), looks, result(&id, &words(tokens)), assistant(&words(10))]
 }
 
 /// So many turns of about `tokens` tokens, each with a call, after a system message.
-fn turns(count: usize, tokens: usize) -> Vec<Item> {
+fn turns(count: usize, tokens: usize) -> Vec<SampleItem> {
     let turns = (0..count).flat_map(|nth| turn(nth, tokens));
     std::iter::once(system(&words(10))).chain(turns).chain([user(&words(10))]).collect()
 }
@@ -134,7 +134,7 @@ fn what_was_dropped_for_a_request_that_was_too_long_is_dropped_for_later_ones() 
     let rules = || [compact(), capped(90_000)];
     let forced = plan_together(&rules(), &SampleRequest::new(&messages), true);
     assert_eq!((ranges(&forced).len(), forced.cleared().count()), (4, 1));
-    let later_plan = |messages: &[Item]| {
+    let later_plan = |messages: &[SampleItem]| {
         let request = SampleRequest::new(messages);
         read_knowing(&rules(), &request, |transcript| transcript.overflows = vec![26]).0
     };
@@ -175,7 +175,7 @@ fn settings_that_mean_nothing_are_refused() {
 /// The turns dropped of so many of a thousand tokens; the call of the turn `sealed` comes with the upstream's own record
 /// of what came before.
 fn dropped_around(count: usize, sealed: Option<usize>) -> Vec<Range<usize>> {
-    let mut messages: Vec<Item> = (0..count).flat_map(|nth| turn(nth, 1_000)).collect();
+    let mut messages: Vec<SampleItem> = (0..count).flat_map(|nth| turn(nth, 1_000)).collect();
     messages.push(user(&words(10)));
     if let Some(nth) = sealed {
         messages[4 * nth + 1] = messages[4 * nth + 1].clone().sealing();

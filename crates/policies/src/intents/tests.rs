@@ -4,7 +4,7 @@ use super::super::cases::{plan_of, policy};
 use super::super::scenario::{Step, calls, items, marking, problem, read, says, user};
 use super::*;
 use model::plan::Change;
-use model::testing::{self, Item, SampleRequest, call, reply, result};
+use model::testing::{self, SampleItem, SampleRequest, call, reply, result};
 use proptest::prelude::*;
 
 /// The envelope with these intents.
@@ -63,14 +63,14 @@ fn a_text_that_parsers_read_differently_is_not_hidden() {
     let shown = envelope(HIDE).replace("7", "\"ODD\"");
     let scenario =
         [after("shop", &shown), vec![says("Seven."), user("Go on."), says("Yes."), user("On.")]].concat();
-    let hides = |items: &[Item]| {
+    let hides = |items: &[SampleItem]| {
         let edits = plan_of(&policy::<Intents>(ALL), &SampleRequest::new(items)).edits;
         edits.iter().any(|edit| matches!(edit.change, Change::Hide { .. }))
     };
     let mut items = items(&scenario);
     assert!(hides(&items));
     let odd = wire::json::quote(&shown).replace("ODD", "\\ud800");
-    items[2] = Item::result_of("c1_0").raw_text(&odd);
+    items[2] = SampleItem::result_of("c1_0").raw_text(&odd);
     assert!(!hides(&items));
 }
 
@@ -186,7 +186,9 @@ fn only_a_whole_result_that_is_exactly_the_envelope_counts() {
 #[test]
 fn the_first_text_of_a_result_counts_also_in_parts() {
     let text = envelope(END);
-    for given in [result("a", &text), Item::result_parts("a").text(&text), result("a", &text).text("more")] {
+    for given in
+        [result("a", &text), SampleItem::result_parts("a").text(&text), result("a", &text).text("more")]
+    {
         let request = SampleRequest::new([&testing::user("q"), &reply([call("a", "shop", "{}")]), &given]);
         let plan = plan_of(&policy::<Intents>(ALL), &request);
         assert!(plan.has_notices() && plan.restricts_calls(), "{given:?}");

@@ -4,7 +4,7 @@ use super::super::cases::{Conversation, policy};
 use super::super::scenario::{Step, calls, items, passes, problem, random, says, user, verdicts};
 use super::*;
 use model::plan::ReasonKind;
-use model::testing::{Item, SampleRequest};
+use model::testing::{SampleItem, SampleRequest};
 use proptest::prelude::*;
 
 const AWARD: [(&str, &str); 1] = [("award", "{}")];
@@ -58,7 +58,7 @@ fn messages_and_words_of_the_user_count_and_those_of_a_framework_after_results_d
 
 #[test]
 fn a_picture_is_a_message_without_words() {
-    let request = SampleRequest::new(&[Item::user_parts().other("\"a picture\"")]);
+    let request = SampleRequest::new(&[SampleItem::user_parts().other("\"a picture\"")]);
     for (demand, allowed) in [("min_user_messages = 1", true), ("min_user_words = 1", false)] {
         let rule = policy::<MinConversation>(&format!("tools.award = {{ {demand} }}"));
         assert_eq!(

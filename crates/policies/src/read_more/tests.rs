@@ -7,7 +7,7 @@ use crate::set::{Judge, Rule, Ruling};
 use crate::truncate::Truncate;
 use model::plan::Change;
 use model::request::Choice;
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
 use serde_json::{Value, json};
 use wire::escaped_text::EscapedText;
 
@@ -45,7 +45,7 @@ fn read(rules: &[Arc<dyn Rule>], request: &SampleRequest, hidden: &[(usize, Byte
 }
 
 /// A turn in which each of these tools gave a result of so many lines, a reply each.
-fn items(results: &[(&str, usize)]) -> Vec<Item> {
+fn items(results: &[(&str, usize)]) -> Vec<SampleItem> {
     let steps = results.iter().enumerate().flat_map(|(at, (tool, lines))| {
         let text: String = (1..=*lines).map(|n| format!("\"{tool}\" line {n}\n")).collect();
         let id = format!("c{at}");
@@ -55,7 +55,7 @@ fn items(results: &[(&str, usize)]) -> Vec<Item> {
 }
 
 /// The messages, with so many tools declared.
-fn with_tools(items: &[Item], count: usize) -> SampleRequest {
+fn with_tools(items: &[SampleItem], count: usize) -> SampleRequest {
     let request = SampleRequest::new(items);
     (0..count).fold(request, |request, at| request.declaring(&format!("tool{at}"), "{}"))
 }
@@ -209,7 +209,7 @@ fn the_limit_of_reads_in_a_turn_includes_those_in_hidden_exchanges() {
     let round = format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}},{quoted}"#);
     let hidden = [(3, Bytes::from(round))];
     let mut items = items(&[("a", 5), ("b", 5)]);
-    let left = |items: &[Item]| {
+    let left = |items: &[SampleItem]| {
         let (_, mut judge) = read(&rules("reads = 3"), &with_tools(items, 1), &hidden);
         (0..9).take_while(|_| rule_on(&mut judge, r#"{"call":1}"#).answer.is_some()).count()
     };

@@ -6,18 +6,18 @@ use super::*;
 use crate::arguments::Arguments;
 use crate::read_more::ReadMore;
 use model::plan::{Change, ReasonKind};
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
 use serde_json::{Value, json};
 
 const MAIL: &str = "anna@example.org";
 
 /// A call of `read` without arguments, and its result.
-fn answered(id: &str, text: &str) -> [Item; 2] {
+fn answered(id: &str, text: &str) -> [SampleItem; 2] {
     [reply([call(id, "read", "{}")]), result(id, text)]
 }
 
 /// A conversation that goes on with these messages.
-fn talk(items: &[Item]) -> SampleRequest {
+fn talk(items: &[SampleItem]) -> SampleRequest {
     SampleRequest::new([&user(&format!("Mail {MAIL}."))].into_iter().chain(items))
 }
 
@@ -70,7 +70,7 @@ fn values_in_results_become_placeholders_the_same_ones_everywhere() {
     assert!(hidden.starts_with("[EMAIL_") && hidden.len() == 16, "{hidden}");
     assert_eq!(read, [(2, format!("{{\"mail\":\"{hidden}\"}}"))]);
     // Again, in another form, with more before it.
-    let parts = Item::result_parts("b").text("no").text(&format!("<{MAIL}>, b@c.de"));
+    let parts = SampleItem::result_parts("b").text("no").text(&format!("<{MAIL}>, b@c.de"));
     let read = reads("", &talk(&[more.as_slice(), &[reply([call("b", "read", "{}")]), parts]].concat()));
     assert!(read[1].1.starts_with(&format!("<{hidden}>, [EMAIL_")), "{read:?}");
     assert_eq!(words("", &talk(&more)), ["redacted", "email", "explained"]);

@@ -5,7 +5,7 @@ use super::super::cases::{Conversation, plan_of, policy, read};
 use super::super::set::Rule;
 use super::*;
 use model::plan::{Change, ReasonKind};
-use model::testing::{Item, SampleRequest, assistant, call, reply, result, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
 use std::sync::Arc;
 
 const TUTOR: &str = include_str!("../../../../tests/data/states/tutor.toml");
@@ -260,7 +260,7 @@ fn nothing_is_said_between_a_call_and_its_results() {
     );
     let calls = reply([call("a", "f", ""), call("b", "f", "")]);
     let open = [user("q"), calls, result("a", "r"), user("q")];
-    let places = |more: &[Item]| -> Vec<usize> {
+    let places = |more: &[SampleItem]| -> Vec<usize> {
         let plan = plan_of(&rule, &SampleRequest::new(open.iter().chain(more)));
         plan.edits.iter().map(|edit| edit.message).collect()
     };

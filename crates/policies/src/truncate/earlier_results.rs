@@ -184,7 +184,7 @@ mod tests {
     use crate::cases::{plan_of, policy};
     use crate::truncate::Truncate;
     use model::plan::Change;
-    use model::testing::{Item, SampleRequest, call, reply, result, user};
+    use model::testing::{SampleItem, SampleRequest, call, reply, result, user};
     use serde_json::Value;
 
     /// Per result the pointer and its original, for results of these tools in one conversation, a reply each: the texts
@@ -194,7 +194,7 @@ mod tests {
         for (at, (tool, texts)) in results.iter().enumerate() {
             let id = format!("c{at}");
             items.push(reply([call(&id, tool, "{}")]));
-            items.push(texts.iter().fold(Item::result_of(&id), |item, text| item.text(text)));
+            items.push(texts.iter().fold(SampleItem::result_of(&id), |item, text| item.text(text)));
         }
         let plan = plan_of(&policy::<Truncate>(config), &SampleRequest::new(&items));
         let mut found = vec![None; results.len()];
