@@ -71,6 +71,8 @@ mod tests {
                 let id = assign(&mut request);
                 assert_eq!(id == sent, is_kept, "{sent:?}");
                 assert_eq!(id_of(request.extensions()), id);
+                // What is added to the headers would have to be taken out again.
+                assert_eq!(request.headers().len(), 1);
             }
         }
         let ids: Vec<HeaderValue> = (0..2).map(|_| assign(&mut Request::new(()))).collect();

@@ -211,8 +211,11 @@ fn is_bare(value: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Transcript;
     use crate::identity::{Hash, HashKey, Identity};
+    use crate::memo::{Memo, NoMemo};
     use crate::testing::{SampleItem, SampleRequest, result};
+    use std::sync::Arc;
 
     struct Words;
 
@@ -429,5 +432,26 @@ mod tests {
             });
             assert_eq!(found, same, "{one:?} {other:?}");
         }
+    }
+
+    /// Knows of every text that a job runs, so that its answer shows that it was asked.
+    struct SaysRunning;
+
+    impl Memo for SaysRunning {
+        fn derive(&self, _key: Hash, _compute: &mut dyn FnMut() -> Derived) -> Derived {
+            Derived::Flag(true)
+        }
+    }
+
+    #[test]
+    fn a_text_that_was_seen_before_is_not_read_for_running_jobs_again() {
+        let request = SampleRequest::new(&[text("Anna lives in Kyoto.")]);
+        let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
+        let read = |memo: Arc<dyn Memo>| {
+            let body = request.body().to_vec();
+            Transcript::read(request.request.clone(), body, identity.clone(), memo)
+        };
+        assert!(!says_running(&read(Arc::new(NoMemo)).view(0)));
+        assert!(says_running(&read(Arc::new(SaysRunning)).view(0)));
     }
 }

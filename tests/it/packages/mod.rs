@@ -99,6 +99,15 @@ fn the_images_context_has_what_the_program_is_built_from() {
 }
 
 #[test]
+fn every_static_build_takes_random_bytes_by_the_system_call() {
+    let setting = "--cfg getrandom_backend=\"linux_getrandom\"";
+    for file in ["deploy/static.sh", "deploy/Dockerfile"] {
+        let text = text_of(file);
+        assert!(text.contains("crt-static") && text.contains(setting), "{file}");
+    }
+}
+
+#[test]
 fn each_command_has_a_manual_page_without_a_complaint() {
     let program = Cli::command();
     let commands = program.get_subcommands().map(|command| Some(command.get_name().to_owned()));
