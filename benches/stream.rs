@@ -16,9 +16,10 @@ use policies::REGISTRY;
 use policies::set::PolicySet;
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Form, Limits, Options};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::{AnswerTools, Judging};
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 
@@ -50,7 +51,7 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
         .with_inputs(|| {
             let (_, judge) = policies.read(&transcript);
             let judging = Judging::new(judge, AnswerTools::default(), false);
-            ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default())
+            ReplyPipeline::new(judging, CHAT, Form::Streamed, LIMITS, Options::default())
         })
         .bench_local_values(|mut judge| {
             let mut given = 0;

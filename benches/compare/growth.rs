@@ -195,13 +195,8 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
     least(30, || {
         number += 1;
         body.renew_last(number);
-        let request = read_request::<toolrein::exchange::judging::Judging>(
-            &toolrein::dialect::chat::Chat,
-            &body.bytes,
-            &identity.key,
-            &*memo,
-        )
-        .unwrap();
+        let request =
+            read_request(&toolrein::dialect::chat::Chat, &body.bytes, &identity.key, &*memo).unwrap();
         let shared = bytes::Bytes::copy_from_slice(&body.bytes);
         let request = Arc::new(request);
         let transcript =

@@ -8,8 +8,9 @@ use model::plan::approval::Confirmation;
 use serde_json::{Value, json};
 use toolrein::dialect::Handed;
 use toolrein::dialect::chat::approved::{events, reply};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Form, Limits, Options, Reply as _, ShownChoice};
+use toolrein::dialect::reply::{Form, Limits, Options};
+use toolrein::exchange::CHAT;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// Everything on, and a history in which `pay_bill` is declared and only the approval is missing.
 const SETTING: u8 = 14;
@@ -23,16 +24,17 @@ pub fn run(input: &[u8]) -> bool {
         "message": {"role": "assistant", "content": "I pay.", "tool_calls": calls}}]});
     let body = Bytes::from(body.to_string());
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 26 };
-    let mut judge = ReplyJudge::new(judging(SETTING), Form::Whole, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging(SETTING), CHAT, Form::Whole, limits, Options::default());
     let mut written = Vec::new();
     judge.push(body.clone(), NOW_MS, &mut written);
     judge.finish(NOW_MS, &mut written);
-    let [state] = judge.choices() else { panic!("one choice") };
-    let Some((question, asked)) = state.asked() else { return false };
+    let shown = judge.shown();
+    let [choice] = &shown[..] else { panic!("one choice") };
+    let Some((question, asked)) = choice.asked() else { return false };
     let out: Value = serde_json::from_slice(&written.concat()).unwrap();
     assert!(out["choices"][0]["message"].get("tool_calls").is_none(), "shown and asked about: {out}");
     shows_all(&question.text, asked.len());
-    let confirmation = Confirmation::new(question, asked, NOW_MS);
+    let confirmation = Confirmation::new(question, &asked, NOW_MS);
     assert!(confirmation.is_approved_by(TOKEN) && confirmation.is_approved_by(" Yes\n"));
     assert!(!confirmation.is_approved_by(&arguments) || arguments.trim().len() <= 7);
     assert!(confirmation.size() <= body.len() * 2 + 1_000);

@@ -4,9 +4,10 @@
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
 use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// The tools that may not be called.
 const FORBIDDEN: [&str; 2] = ["pay_bill", "send_mail"];
@@ -49,7 +50,7 @@ fn streamed(first: u8, stream: &[u8]) -> Vec<u8> {
 
 fn judged<'a>(form: Form, first: u8, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = ReplyJudge::new(judging(first), form, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging(first), CHAT, form, limits, Options::default());
     let mut out = Vec::new();
     for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);

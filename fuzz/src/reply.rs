@@ -5,11 +5,12 @@ use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use toolrein::dialect::chat::choice::ChoiceState;
 use toolrein::dialect::chat::completion::Reply;
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _, ShownChoice};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
+use toolrein::dialect::reply_choice::ReplyChoice;
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// How often the model is asked again before the final-answer request.
 const PATIENCE: usize = 3;
@@ -21,7 +22,7 @@ pub fn run(input: &[u8]) -> bool {
     let body = Bytes::copy_from_slice(body);
     let reads = Reply::parse(&body).is_ok();
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 26 };
-    let mut judge = ReplyJudge::new(judging(choices), Form::Whole, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging(choices), CHAT, Form::Whole, limits, Options::default());
     let mut rounds = 0;
     let mut out = Vec::new();
     judge.push(body.clone(), NOW_MS, &mut out);
@@ -43,7 +44,7 @@ pub fn run(input: &[u8]) -> bool {
     if ending != Ending::Complete {
         return matches!(ending, Ending::BrokenOff(_));
     }
-    let acted = has_acted(&judge.judging) || judge.choices().iter().any(ChoiceState::is_edited);
+    let acted = has_acted(&judge.judging) || judge.choices().iter().any(ReplyChoice::is_edited);
     let out = out.concat();
     if observes(choices) || (!acted && rounds == 0) {
         assert!(!judge.is_changed(), "changed without a reason: {}", lossy(&body));
@@ -67,13 +68,13 @@ pub fn has_acted(judging: &Judging) -> bool {
     judging.record.iter().any(|judged| judged.decision != Decision::Release)
 }
 
-fn shows_released_calls(judge: &ReplyJudge<Judging>, out: &Value, body: &[u8]) {
-    for (at, state) in judge.choices().iter().enumerate() {
+fn shows_released_calls(judge: &ReplyPipeline, out: &Value, body: &[u8]) {
+    for (at, choice) in judge.shown().iter().enumerate() {
         let message = &out["choices"][at]["message"];
         let shown = message["tool_calls"].as_array().map_or(0, Vec::len);
         let shown = shown + usize::from(message["function_call"].is_object());
         // Several members of one name, or calls that are none: other readers may see others.
-        let released = state.released().len();
+        let released = choice.released().len();
         assert!(
             shown <= released || !is_plain(body),
             "{shown} shown, {released} released: {}\n{out}",

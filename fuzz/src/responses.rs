@@ -8,11 +8,11 @@ use model::Transcript;
 use model::memo::NoMemo;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::responses::rounds::{read, write};
 use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
 use toolrein::exchange::RESPONSES;
-use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 use wire::sse::{Piece, Splitter, parse_fields};
 
 /// A hidden exchange of an earlier reply.
@@ -122,7 +122,7 @@ pub fn reply(input: &[u8]) -> bool {
 fn judged(form: Form, first: u8, pieces: &[&[u8]]) -> Vec<u8> {
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
     let judging = judging_by(TABLES[usize::from(first) / 2 % TABLES.len()]);
-    let mut judge: Box<dyn Reply<Judging>> = RESPONSES.replies(judging, form, limits, Options::default());
+    let mut judge: ReplyPipeline = ReplyPipeline::new(judging, RESPONSES, form, limits, Options::default());
     let (mut out, mut rounds) = (Vec::new(), 0);
     loop {
         for piece in pieces {

@@ -5,10 +5,11 @@
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
-use toolrein::dialect::chat::choice::ChoiceState;
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
-use toolrein::exchange::judging::{Judged, Judging};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
+use toolrein::dialect::reply_choice::ReplyChoice;
+use toolrein::exchange::CHAT;
+use toolrein::exchange::judging::Judged;
+use toolrein::exchange::pipeline::ReplyPipeline;
 use wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;
@@ -101,7 +102,7 @@ fn cut(stream: &[u8], cutting: u8) -> Vec<&[u8]> {
 }
 
 fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> StreamOutcome {
-    let mut judge = ReplyJudge::new(judging(first), Form::Streamed, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging(first), CHAT, Form::Streamed, limits, Options::default());
     let mut out = Vec::new();
     let mut rounds = Vec::new();
     let mut errored = false;
@@ -126,7 +127,7 @@ fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> StreamOutcome {
         judge.continue_with(choice);
     }
     // A call that two readers understand differently is rewritten.
-    let is_edited = judge.choices().iter().any(ChoiceState::is_edited);
+    let is_edited = judge.choices().iter().any(ReplyChoice::is_edited);
     let spoiled = judge.broken_off().is_some();
     let untouched = !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !spoiled;
     let out = out.concat();
@@ -137,13 +138,13 @@ fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> StreamOutcome {
     StreamOutcome { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
 }
 
-fn push(judge: &mut ReplyJudge<Judging>, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
+fn push(judge: &mut ReplyPipeline, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {
     judge.push(Bytes::copy_from_slice(piece), NOW_MS, out);
     *errored |= takes_error(judge, out);
 }
 
 /// As the program does where no other form of the request is worth a try.
-fn takes_error(judge: &mut ReplyJudge<Judging>, out: &mut Vec<Bytes>) -> bool {
+fn takes_error(judge: &mut ReplyPipeline, out: &mut Vec<Bytes>) -> bool {
     let is_error = judge.refusal().is_some();
     judge.let_refusal_stand(NOW_MS, out);
     is_error

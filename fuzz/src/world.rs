@@ -74,7 +74,7 @@ pub fn judging(choices: u8) -> Judging {
     let set = policies(usize::from(choices) % SETS);
     let named: Arc<[Pattern]> = ANSWERS.map(|name| Pattern::new(name.to_owned())).into();
     let answers = AnswerTools::of(&request, &body, &named);
-    Judging::new(judge(&request, &body, set), answers, observes(choices)).asking(Some(TOKEN.to_owned()))
+    Judging::new(judge(&request, &body, set), answers, observes(choices)).with_token(Some(TOKEN.to_owned()))
 }
 
 /// A judge by the policies of `tables`, of replies to a history whose tools are all declared.
@@ -89,7 +89,8 @@ pub fn judging_by(tables: &'static str) -> Judging {
     let set = sets.lock().unwrap_or_else(PoisonError::into_inner).entry(tables).or_insert_with(load).clone();
     let body = Bytes::from_static(ALL_DECLARED.as_bytes());
     let request = toolrein::dialect::chat::parse(&body).unwrap();
-    Judging::new(judge(&request, &body, &set), AnswerTools::default(), false).asking(Some(TOKEN.to_owned()))
+    Judging::new(judge(&request, &body, &set), AnswerTools::default(), false)
+        .with_token(Some(TOKEN.to_owned()))
 }
 
 /// Whether the judge of these `choices` may change nothing.

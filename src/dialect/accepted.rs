@@ -1,7 +1,7 @@
 //! Blocked calls in the form in which every provider accepts them in a history: names of `[A-Za-z0-9_-]{1,64}` and ids that
 //! occur once. The dialects write the calls; the arguments' form is in `repair`.
 
-use super::judge::CallJudge;
+use super::codec::KnownIds;
 use memchr::memmem::find_iter;
 use model::assembled::Assembled;
 use wire::json::{escaped, quote};
@@ -22,20 +22,20 @@ pub struct AcceptedForm {
 
 impl AcceptedForm {
     /// The form of the call `at` of one reply. `calls`: all its calls, each with whether the client sees it. A name that the
-    /// request declares is accepted: the upstream has accepted it there.
-    pub fn new(calls: &[(&Assembled, bool)], at: usize, judging: &dyn CallJudge) -> Self {
+    /// request declares (`is_declared`) is accepted: the upstream has accepted it there.
+    pub fn new(calls: &[(&Assembled, bool)], at: usize, is_declared: bool, known_ids: &KnownIds) -> Self {
         let (call, _) = calls[at];
         let name = call.name();
-        let is_sound = is_accepted_name(&name) || judging.declares(&name);
+        let is_sound = is_accepted_name(&name) || is_declared;
         let name = (!is_sound).then(|| accepted_name(&name).into_bytes());
         let mut others = calls.iter().enumerate().filter(|(other, _)| *other != at);
         let mut is_repeated =
             || others.any(|(other, (with, shown))| with.id == call.id && (other < at || *shown));
-        let needs_id = call.id.is_empty() || judging.has_call_id(&call.id()) || is_repeated();
+        let needs_id = call.id.is_empty() || known_ids.has(&call.id()) || is_repeated();
         let id = (needs_id && !call.legacy).then(|| {
             let is_used = |id: &str| {
                 let is_in_reply = calls.iter().any(|(other, _)| other.id == id.as_bytes());
-                is_in_reply || judging.has_call_id(id)
+                is_in_reply || known_ids.has(id)
             };
             escaped(&new_id(call, at, is_used))
         });

@@ -7,11 +7,11 @@
 
 pub mod accepted;
 pub mod chat;
+pub mod codec;
 pub mod content;
 pub mod edit;
 pub mod error;
 pub mod exports;
-pub mod judge;
 pub mod lines;
 pub mod markup;
 pub mod names_by_id;
@@ -21,6 +21,7 @@ pub mod question;
 pub mod refusal;
 pub mod repair;
 pub mod reply;
+pub mod reply_choice;
 pub mod responses;
 pub mod short;
 pub mod stored;
@@ -30,9 +31,10 @@ pub mod usage;
 pub mod usage_sum;
 pub mod variant;
 
-use self::reply::{Form, Limits, Options, Reply};
+use self::reply::{Form, Limits};
 use self::variant::{Repairs, Source, Variant};
 use bytes::Bytes;
+use codec::ReplyCodec;
 use model::checkpoint::Checkpoint;
 use model::identity::{Domain, Hash, HashKey};
 use model::message::Message;
@@ -57,8 +59,8 @@ pub const CARRIED: [&str; 11] = [
     "other",
 ];
 
-/// One wire protocol. `J` is the judge of the calls in its replies.
-pub trait Dialect<J>: Send + Sync {
+/// One wire protocol.
+pub trait Dialect: Send + Sync {
     /// Reads a request body whose first [`Checkpoint::bytes`] are those that `known` was read from. A checkpoint of as
     /// many first bytes as `keep` wants of the request is then in [`Request::checkpoint`].
     ///
@@ -94,8 +96,8 @@ pub trait Dialect<J>: Send + Sync {
     /// What strict upstreams refuse in the history of `request`, as far as `of` asks.
     fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs;
 
-    /// The reader, judge and writer of the replies to a request that the client gets in this form.
-    fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>>;
+    /// The codec of the replies to a request that the client gets in this form.
+    fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec>;
 
     /// A reply with approved calls, in the model's place.
     fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes;

@@ -20,8 +20,8 @@ const LEAST_PART: usize = 4;
 ///
 /// # Errors
 /// See [`Dialect::parse`].
-pub fn read_request<J>(
-    dialect: &dyn Dialect<J>,
+pub fn read_request(
+    dialect: &dyn Dialect,
     body: &[u8],
     key: &HashKey,
     memo: &dyn Memo,
@@ -78,7 +78,6 @@ fn lengths(bytes: usize) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::dialect::chat::Chat;
-    use crate::exchange::judging::Judging;
     use std::collections::HashMap;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -115,7 +114,7 @@ mod tests {
         let mut known = 0;
         for messages in 1..200 {
             let body = body(messages, "and now?");
-            let request = read_request::<Judging>(&Chat, &body, &key, &memo).unwrap();
+            let request = read_request(&Chat, &body, &key, &memo).unwrap();
             let plain = |request: Request| format!("{:?}", Request { checkpoint: None, ..request });
             if let Some(checkpoint) = &request.checkpoint {
                 assert!(checkpoint.bytes() <= body.len());
@@ -137,7 +136,7 @@ mod tests {
                 for (more, last) in [(0, "and now?"), (0, "or now?"), (1, "thanks")] {
                     let body = String::from_utf8(body(messages + more, last)).unwrap();
                     let body = format!("{}{after}", &body[..body.len() - 1]);
-                    let request = read_request::<Judging>(&Chat, body.as_bytes(), &key, &memo).unwrap();
+                    let request = read_request(&Chat, body.as_bytes(), &key, &memo).unwrap();
                     // All messages but a tenth and one or two more.
                     let known = request.checkpoint.map_or(0, |checkpoint| checkpoint.notes.len());
                     assert!(known + 3 >= messages - messages / 10, "{known} of {messages} {last}");
@@ -152,7 +151,7 @@ mod tests {
         let (memo, key) = (Kept::default(), HashKey::fixed(1));
         for word in ["one", "two"] {
             let body = String::from_utf8(body(40, "?")).unwrap().replacen("0 word", &format!("0 {word} "), 1);
-            let request = read_request::<Judging>(&Chat, body.as_bytes(), &key, &memo).unwrap();
+            let request = read_request(&Chat, body.as_bytes(), &key, &memo).unwrap();
             let text = request.messages[0].content.texts().next().unwrap();
             assert!(text.raw(body.as_bytes()).starts_with(format!("0 {word}").as_bytes()));
         }

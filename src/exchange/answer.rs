@@ -14,16 +14,16 @@ use super::notes::{ReaskCause, label};
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::dialect::error::{UpstreamError, parse_in_200};
-use crate::dialect::judge::CallJudge;
-use crate::dialect::reply::{Ending, Form, Limits, Options, Reply, Unjudged};
+use crate::dialect::reply::{Ending, Form, Limits, Options, Unjudged};
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::Judging;
+use crate::exchange::pipeline::ReplyPipeline;
 use bytes::Bytes;
 use wire::sniff;
 
 /// The client's reply, and the upstream's replies that it is made of.
 pub(super) struct Replies {
-    pub(super) judge: Box<dyn Reply<Judging>>,
+    pub(super) judge: ReplyPipeline,
     form: Form,
     upstream: Upstream,
     /// The HTTP status of the present reply.
@@ -128,7 +128,8 @@ impl Running {
     fn replies_of(&self, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Replies> {
         let limits = &core.shared.config.limits;
         let limits = Limits { event: limits.event_bytes, held: limits.held_bytes, reply: limits.reply_bytes };
-        let judge = core.dialect.replies(judging, form, limits, self.options(core));
+        let options = self.options(core);
+        let judge = ReplyPipeline::new(judging, core.dialect, form, limits, options);
         let (upstream, out) = (Upstream::AskedAgain, Vec::new());
         Box::new(Replies {
             judge,
@@ -182,7 +183,7 @@ impl Running {
             }
             (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
             (_, Input::Decided(id, decided)) => {
-                if self.decided(core, &mut *replies.judge, id, &decided) {
+                if self.decided(core, &mut replies.judge, id, &decided) {
                     replies.judge.settle(id, decided.decision, &mut replies.out);
                     replies.give(core);
                     self.note_finished(core, replies, now);
@@ -343,7 +344,7 @@ impl Running {
             let usages = judge.usages();
             self.account(core, judge.judging(), &usages, &over, now.ms);
             if judge.is_done() {
-                Self::remember_history(core, &**judge);
+                Self::remember_history(core, judge);
                 self.billed(core, &usages);
             }
             core.outputs.extend(given);
@@ -444,7 +445,7 @@ impl Running {
             self.remember(core, &replies.judge.shown(), now.ms);
         }
         if !replies.is_stream() {
-            Self::remember_history(core, &*replies.judge);
+            Self::remember_history(core, &replies.judge);
         } else {
             replies.upstream = Upstream::Over;
             replies.release_head(core);
@@ -488,7 +489,7 @@ impl Running {
         }
         core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
         core.record.carried = replies.judge.carried().to_vec();
-        let judge = &*replies.judge;
+        let judge = &replies.judge;
         // For traces alone.
         core.record.response_model = core.record.trace.as_ref().and_then(|_| judge.model());
         let usages = judge.usages();

@@ -11,6 +11,7 @@ use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
 use self::names::OpenTool;
+use crate::dialect::codec::KnownIds;
 use crate::telemetry::request_record::{Action, On};
 use bytes::Bytes;
 use model::account::SCOPES;
@@ -151,10 +152,8 @@ pub struct Judging {
     late: Vec<Action>,
     /// What was written anew, of calls that run or that a person is asked about.
     pub reworded: Vec<RewordedCall>,
-    /// The request's body; empty where the upstream keeps the conversation.
-    body: Bytes,
-    /// The hidden exchanges that the model sees with it.
-    hidden: Vec<Bytes>,
+    /// The ids that no blocked call may repeat.
+    known_ids: KnownIds,
     /// The parameters of the tools that the request declares, from the final-answer request on.
     parameters: Vec<(String, Vec<String>)>,
 }
@@ -177,27 +176,31 @@ impl Judging {
             record,
             late: Vec::new(),
             reworded: Vec::new(),
-            body: Bytes::new(),
-            hidden: Vec::new(),
+            known_ids: KnownIds::default(),
             parameters: Vec::new(),
         }
     }
 
     /// Sets the request's body, whose calls have ids that no blocked call may repeat.
     pub fn set_body(&mut self, body: Bytes) {
-        self.body = body;
+        self.known_ids.body = body;
     }
 
     /// As [`Self::set_body`], where a body is set already: an equal one that takes less memory.
     pub fn replace_body(&mut self, body: &Bytes) {
-        if !self.body.is_empty() {
-            self.body = body.clone();
+        if !self.known_ids.body.is_empty() {
+            self.known_ids.body = body.clone();
         }
     }
 
     /// Adds a hidden exchange that the model sees before the next reply.
     pub fn add_hidden(&mut self, exchange: Bytes) {
-        self.hidden.push(exchange);
+        self.known_ids.hidden.push(exchange);
+    }
+
+    /// The ids that no blocked call may repeat.
+    pub fn known_ids(&self) -> &KnownIds {
+        &self.known_ids
     }
 
     /// Sets what was done to the request since the head of the client's stream went out.
@@ -214,7 +217,7 @@ impl Judging {
 
     /// Allows asking a person, under `token`, about calls that need approval.
     #[must_use]
-    pub fn asking(mut self, token: Option<String>) -> Self {
+    pub fn with_token(mut self, token: Option<String>) -> Self {
         self.token = token;
         self
     }

@@ -15,6 +15,7 @@ pub mod judging;
 mod look_up;
 mod notes;
 pub mod offline;
+pub mod pipeline;
 mod plan;
 mod quota_uses;
 pub mod reasks;
@@ -42,7 +43,6 @@ use self::running::Running;
 use crate::config::{Config, InFlight, Mode};
 use crate::dialect::Dialect;
 use crate::dialect::chat::Chat;
-use crate::dialect::reply::ShownChoice;
 use crate::dialect::responses::Responses;
 use crate::exchange::judging::Judging;
 use crate::telemetry::request_record::{JudgedCall, On, RequestRecord};
@@ -52,6 +52,7 @@ use model::memo::Memo;
 use model::plan::Plan;
 use model::request::Request;
 use model::summaries::Summaries;
+use pipeline::ShownChoice;
 use policies::set::PolicySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ impl Shared {
 }
 
 /// A wire protocol, with the judge of the exchange.
-pub type AnyDialect = &'static dyn Dialect<Judging>;
+pub type AnyDialect = &'static dyn Dialect;
 
 /// Chat completions.
 pub const CHAT: AnyDialect = &Chat;
@@ -320,7 +321,7 @@ impl Exchange {
     }
 
     /// The choices of the replies so far.
-    pub fn choices(&self) -> Vec<&dyn ShownChoice> {
+    pub fn choices(&self) -> Vec<ShownChoice<'_>> {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => running.choices(),
             _ => Vec::new(),

@@ -1,8 +1,8 @@
 //! Re-asks within one client request: the hidden exchanges, how often the upstream was asked again, and when the
 //! final-answer request is due. Counts and keeps; sends nothing.
 
-use crate::dialect::reply::ShownChoice;
 use crate::dialect::variant::Asking;
+use crate::exchange::pipeline::ShownChoice;
 use bytes::Bytes;
 use model::plan::decision::Next;
 
@@ -47,7 +47,7 @@ impl Reasks {
     }
 
     /// All hidden exchanges before what the client is shown of `choice`, oldest first.
-    pub fn hidden_before(&self, choice: &dyn ShownChoice) -> Vec<Bytes> {
+    pub fn hidden_before(&self, choice: &ShownChoice<'_>) -> Vec<Bytes> {
         let mut rounds = self.of(choice.index());
         if !choice.is_wholly_blocked() {
             rounds.extend(choice.hidden_exchange());

@@ -2,8 +2,8 @@
 //! before a message of the client. An exchange that cannot be distinguished from another conversation's is not put
 //! back. The state store keeps the exchanges.
 
-use crate::dialect::reply::ShownChoice;
 use crate::exchange::judging::wrapper::made_of;
+use crate::exchange::pipeline::ShownChoice;
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use bytes::Bytes;
 use model::Transcript;
@@ -144,7 +144,7 @@ pub fn joined(rounds: &[Bytes]) -> Bytes {
 pub fn remembered(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &dyn ShownChoice,
+    choice: &ShownChoice<'_>,
     messages: &Bytes,
 ) -> Vec<(Hash, HiddenExchange)> {
     let round = |key| HiddenExchange { message_key: key, messages: messages.clone() };
@@ -175,7 +175,7 @@ pub struct FirstKey {
 pub fn first_keys(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &dyn ShownChoice,
+    choice: &ShownChoice<'_>,
 ) -> Vec<FirstKey> {
     let Some(call) = choice.released().into_iter().next() else { return Vec::new() };
     let key = |id: &str, name: &str, arguments: &str| FirstKey {
@@ -203,7 +203,7 @@ fn call_key(
 pub fn released_keys(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &dyn ShownChoice,
+    choice: &ShownChoice<'_>,
 ) -> Vec<Hash> {
     let key = |id: &str, name: &str, arguments: &str| call_key(request, identity, id, name, arguments);
     let shown = choice.released().into_iter().map(|call| key(&call.id(), &call.name(), &call.arguments()));
@@ -219,7 +219,7 @@ pub fn released_keys(
 pub fn keys_without_ids(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &dyn ShownChoice,
+    choice: &ShownChoice<'_>,
 ) -> Vec<Hash> {
     let key = |name: &str, arguments: &str| {
         let arguments = arguments_hash(arguments, identity, request.memo);
@@ -259,56 +259,17 @@ pub(crate) fn text_of(message: &Message, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::codec::KnownIds;
+    use crate::dialect::reply::{Form, Limits};
+    use crate::dialect::reply_choice::ReplyChoice;
+    use crate::exchange::CHAT;
     use model::assembled::Assembled;
     use model::identity::HashKey;
     use model::memo::NoMemo;
-    use model::plan::approval::Question;
-    use model::plan::decision::Next;
+    use model::plan::decision::Decision;
     use serde_json::Value;
     use std::sync::Arc;
     use wire::json::escape_into;
-
-    struct Shown(Assembled);
-
-    impl ShownChoice for Shown {
-        fn index(&self) -> u32 {
-            0
-        }
-        fn is_finished(&self) -> bool {
-            true
-        }
-        fn is_continued(&self) -> bool {
-            false
-        }
-        fn is_waiting(&self) -> bool {
-            false
-        }
-        fn calls(&self) -> usize {
-            1
-        }
-        fn released(&self) -> Vec<&Assembled> {
-            vec![&self.0]
-        }
-        fn text(&self) -> String {
-            String::new()
-        }
-        fn asked(&self) -> Option<(&Question, &[Assembled])> {
-            None
-        }
-        fn is_wholly_blocked(&self) -> bool {
-            false
-        }
-        fn hidden_calls(&self) -> Vec<(&model::assembled::Assembled, &model::plan::decision::Decision)> {
-            Vec::new()
-        }
-
-        fn hidden_exchange(&self) -> Option<Bytes> {
-            None
-        }
-        fn next(&self) -> Next {
-            Next::OtherCalls
-        }
-    }
 
     #[test]
     fn a_wrapper_call_is_found_as_it_came_and_as_the_client_expanded_it() {
@@ -336,7 +297,12 @@ mod tests {
             );
             let (root, context) = (transcript.calls.root, transcript.calls.context_before(1));
             let shown_in = RequestContext { root, context, context_without_ids: context, memo: &NoMemo };
-            let keys = first_keys(&shown_in, &identity, &Shown(call.clone()));
+            let mut choice = ReplyChoice::new(0, false);
+            let at = choice.add_call(call.clone());
+            choice.decide(at, Decision::Release);
+            let limits = Limits { event: 1 << 10, held: 1 << 10, reply: 1 << 10 };
+            let (codec, ids) = (CHAT.codec(Form::Whole, limits), KnownIds::default());
+            let keys = first_keys(&shown_in, &identity, &ShownChoice::new(&choice, &*codec, &ids));
             let made = transcript.calls.made_by(1)[0].key;
             assert!(keys.iter().any(|first| first.key == made), "{name}");
         }

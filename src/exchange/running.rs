@@ -14,12 +14,12 @@ use super::store::{News, SentExchanges};
 use super::{ApprovalRequest, AskedModel, Core, Input, Now, Output};
 use crate::config::Tell;
 use crate::dialect::Handed;
-use crate::dialect::judge::CallJudge;
 use crate::dialect::question::written;
-use crate::dialect::reply::{Form, Reply, ShownChoice};
+use crate::dialect::reply::Form;
 use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::confirm::plain_words;
 use crate::exchange::judging::Judging;
+use crate::exchange::pipeline::{ReplyPipeline, ShownChoice};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Said, Verdict};
@@ -210,7 +210,7 @@ impl Running {
     pub(super) fn decided(
         &mut self,
         core: &mut Core,
-        reply: &mut dyn Reply<Judging>,
+        reply: &mut ReplyPipeline,
         id: u32,
         decided: &Decided,
     ) -> bool {
@@ -234,7 +234,7 @@ impl Running {
     }
 
     /// Keeps what a decision means to later calls, and the person's words for the model.
-    fn note_decision(&self, core: &mut Core, reply: &mut dyn Reply<Judging>, id: u32, decided: &Decided) {
+    fn note_decision(&self, core: &mut Core, reply: &mut ReplyPipeline, id: u32, decided: &Decided) {
         if decided.decision == ApprovalDecision::Approved {
             let held = reply.judging().held().into_iter().find(|call| call.id == id).cloned();
             held.iter().for_each(|call| self.remember_approval(core, call));
@@ -346,7 +346,7 @@ impl Running {
         }
     }
 
-    pub(super) fn choices(&self) -> Vec<&dyn ShownChoice> {
+    pub(super) fn choices(&self) -> Vec<ShownChoice<'_>> {
         self.replies().map(|replies| replies.judge.shown()).unwrap_or_default()
     }
 

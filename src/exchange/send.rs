@@ -15,10 +15,10 @@ use super::{Core, Output};
 use crate::config::Unjudged;
 use crate::dialect::error::UpstreamError;
 use crate::dialect::refusal::overflows;
-use crate::dialect::reply::{Reply, ShownChoice};
 use crate::dialect::usage::Usage;
 use crate::dialect::variant::{Added, Repairs, Source, Tools, Variant};
 use crate::exchange::judging::{AnswerTools, Judging};
+use crate::exchange::pipeline::{ReplyPipeline, ShownChoice};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
@@ -106,7 +106,7 @@ fn judging_of(
     restored: &[(usize, Bytes)],
 ) -> Judging {
     let (observes, unjudged) = (core.is_observing(), core.shared.config.upstream.unjudged);
-    let judging = Judging::new(judge, answers, observes).asking(token);
+    let judging = Judging::new(judge, answers, observes).with_token(token);
     let mut judging = judging.passing_unjudged(unjudged == Unjudged::Pass);
     if core.request.continues.is_none() && !observes {
         judging.set_body(core.body.clone());
@@ -366,7 +366,7 @@ impl Running {
     }
 
     /// Stores what is known of a conversation that the upstream keeps, with its newest reply.
-    pub(super) fn remember_history(core: &mut Core, reply: &dyn Reply<Judging>) {
+    pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
         let Some((name, known)) = reply.history(&core.request, &core.body) else { return };
         let key = core.identity.response_key(&name);
         let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
@@ -387,7 +387,7 @@ impl Running {
     }
 
     /// Stores what the client was handed and what was hidden from it.
-    pub(super) fn remember(&mut self, core: &mut Core, choices: &[&dyn ShownChoice], now_ms: u64) {
+    pub(super) fn remember(&mut self, core: &mut Core, choices: &[ShownChoice<'_>], now_ms: u64) {
         // Where no call can be blocked, nothing can be hidden before a text.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
@@ -416,7 +416,7 @@ impl Running {
         core: &mut Core,
         judging: &Judging,
         usages: &[Usage],
-        choices: &[&dyn ShownChoice],
+        choices: &[ShownChoice<'_>],
         now_ms: u64,
     ) {
         let request = self.request_context(core);
@@ -432,10 +432,10 @@ impl Running {
             hidden: tokens_of(self.reasks.bytes()),
         };
         // A reply after which the model is asked again is not one that the client has.
-        let is_shown = |choice: &&&dyn ShownChoice| {
+        let is_shown = |choice: &&ShownChoice<'_>| {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
-        let shown: Vec<&dyn ShownChoice> = choices.iter().filter(is_shown).copied().collect();
+        let shown: Vec<ShownChoice<'_>> = choices.iter().filter(is_shown).copied().collect();
         let news = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
         store(core, news);
     }

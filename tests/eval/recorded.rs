@@ -9,11 +9,12 @@ use bytes::Bytes;
 use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::variant::{Placement, Variant};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 fn recordings(kind: Kind) -> Vec<Recording> {
     let found: Vec<_> = own().into_iter().chain(of_corpus()).filter(|one| one.kind == kind).collect();
@@ -80,12 +81,12 @@ fn assert_blocked(blocked: &BTreeSet<(String, &'static str)>) {
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 
-fn judge(form: Form) -> ReplyJudge<Judging> {
-    ReplyJudge::new(judging(), form, LIMITS, Options::default())
+fn judge(form: Form) -> ReplyPipeline {
+    ReplyPipeline::new(judging(), CHAT, form, LIMITS, Options::default())
 }
 
 /// How the reply ended, with an error of the upstream's given to the client.
-fn ended(judge: &mut dyn Reply<Judging>, out: &mut Vec<Bytes>) -> Ending {
+fn ended(judge: &mut ReplyPipeline, out: &mut Vec<Bytes>) -> Ending {
     match judge.finish(NOW_MS, out) {
         Ending::Refused => {
             judge.let_refusal_stand(NOW_MS, out);
@@ -101,7 +102,7 @@ fn every_recorded_reply_passes_as_it_came_where_its_tools_are_declared() {
     for (recording, request) in answered(Kind::Reply) {
         let reading = read(&request, shipped(), &Facts::default());
         let options = Options { output_limit: reading.request.output_limit, ..Options::default() };
-        let mut judge = ReplyJudge::new(reading.judging(), Form::Whole, LIMITS, options);
+        let mut judge = ReplyPipeline::new(reading.judging(), CHAT, Form::Whole, LIMITS, options);
         let mut out = Vec::new();
         judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
         let ending = ended(&mut judge, &mut out);
@@ -124,7 +125,7 @@ fn every_recorded_stream_passes_as_it_came_where_its_tools_are_declared() {
     for (recording, request) in answered(Kind::Stream) {
         for sizes in [vec![usize::MAX], vec![1], random_sizes(&recording.bytes)] {
             let judging = read(&request, shipped(), &Facts::default()).judging();
-            let mut judge = ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default());
+            let mut judge = ReplyPipeline::new(judging, CHAT, Form::Streamed, LIMITS, Options::default());
             let mut out = Vec::new();
             push(&mut judge, &recording.bytes, &sizes, &mut out);
             let ending = ended(&mut judge, &mut out);
@@ -186,7 +187,7 @@ fn every_recorded_stream_passes_as_it_came_in_any_chunks() {
 }
 
 /// Gives the stream to the judge in chunks of these sizes, again and again.
-fn push(judge: &mut dyn Reply<Judging>, stream: &[u8], sizes: &[usize], out: &mut Vec<Bytes>) {
+fn push(judge: &mut ReplyPipeline, stream: &[u8], sizes: &[usize], out: &mut Vec<Bytes>) {
     let mut rest = stream;
     for size in sizes.iter().cycle() {
         let (chunk, left) = rest.split_at((*size).min(rest.len()));
@@ -233,7 +234,7 @@ fn responses(kind: Kind) -> Vec<(Recording, Option<Bytes>)> {
 }
 
 /// Whether a call was blocked as it should be: some recorded models repeat calls.
-fn repeats(judge: &dyn Reply<Judging>) -> bool {
+fn repeats(judge: &ReplyPipeline) -> bool {
     let mut objected = judge.judging().record.iter().filter(|judged| !judged.objections.is_empty());
     objected.any(|judged| judged.objections[0].0 == "duplicates")
 }
@@ -288,11 +289,11 @@ fn responses_judge(
     reply: &Recording,
     form: Form,
     policies: &PolicySet,
-) -> Box<dyn Reply<Judging>> {
+) -> ReplyPipeline {
     let reading = request.and_then(|body| try_read(body, policies, &Facts::default()));
     let reading = reading.unwrap_or_else(|| read(&declaring_items(reply), policies, &Facts::default()));
     let options = Options { output_limit: reading.request.output_limit, ..Options::default() };
-    RESPONSES.replies(reading.judging(), form, LIMITS, options)
+    ReplyPipeline::new(reading.judging(), RESPONSES, form, LIMITS, options)
 }
 
 #[test]
@@ -327,8 +328,8 @@ fn every_recorded_reply_of_the_responses_api_passes_as_it_came() {
             let is_error = is_error(&serde_json::from_slice(&recording.bytes).unwrap());
             judge.begin(Form::Whole, if is_error { 400 } else { 200 });
             judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
-            let ending = ended(&mut *judge, &mut out);
-            if repeats(&*judge) {
+            let ending = ended(&mut judge, &mut out);
+            if repeats(&judge) {
                 continue;
             }
             assert_eq!(ending, Ending::Complete, "{}", recording.name);
@@ -352,9 +353,9 @@ fn every_recorded_stream_of_the_responses_api_passes_as_it_came_in_any_chunks() 
         ] {
             let (mut judge, mut out) =
                 (responses_judge(request.as_ref(), &recording, Form::Streamed, policies), Vec::new());
-            push(&mut *judge, &recording.bytes, &sizes, &mut out);
-            let ending = ended(&mut *judge, &mut out);
-            if repeats(&*judge) {
+            push(&mut judge, &recording.bytes, &sizes, &mut out);
+            let ending = ended(&mut judge, &mut out);
+            if repeats(&judge) {
                 continue;
             }
             assert_eq!(ending, Ending::Complete, "{}", recording.name);

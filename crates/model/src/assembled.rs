@@ -127,6 +127,50 @@ impl Assembled {
     }
 }
 
+/// Bytes of these names.
 pub fn total(names: &[Vec<u8>]) -> usize {
     names.iter().map(Vec::len).sum()
+}
+
+/// Most bytes of the pieces of a name that clients may join; a name in one piece may be longer. OpenAI accepts names of
+/// 64 characters.
+pub const MOST_NAME_BYTES: usize = 256;
+
+/// The names that clients which go by the index alone join to `call`, where they see only some of the calls `earlier` (each
+/// with whether they see it), and whether arguments came with them; `None` if there is more than is kept.
+pub fn forget_unseen(earlier: &[(&Assembled, bool)], call: &Assembled) -> Option<(Vec<Vec<u8>>, bool)> {
+    let seen = earlier.iter().filter(|(_, is_seen)| *is_seen).map(|(call, _)| *call);
+    let joined: Vec<&Assembled> = joined_by_index(seen, call.index, call.legacy).collect();
+    join_names(&joined)
+}
+
+/// The calls that came under `index`, the newest first.
+pub fn joined_by_index<'a, I>(
+    calls: I,
+    index: Option<u64>,
+    legacy: bool,
+) -> impl Iterator<Item = &'a Assembled>
+where
+    I: IntoIterator<Item = &'a Assembled, IntoIter: DoubleEndedIterator>,
+{
+    let under = move |call: &&Assembled| {
+        index.is_some() && call.index == index && call.legacy == legacy && !call.beside
+    };
+    calls.into_iter().rev().filter(under).take(MOST_NAME_BYTES + 1)
+}
+
+/// What a client that uses only the index joins to a call after these, the newest first: their names, and whether arguments
+/// came with them. `None` if there is more than is kept.
+pub fn join_names(earlier: &[&Assembled]) -> Option<(Vec<Vec<u8>>, bool)> {
+    let mut size = 0;
+    for call in earlier {
+        // A call without a name counts too: there may be any number of them.
+        size += 1 + total(call.own_pieces());
+        if size > MOST_NAME_BYTES {
+            return None;
+        }
+    }
+    let names = earlier.iter().rev().flat_map(|call| call.own_pieces());
+    let before = names.filter(|name| !name.is_empty()).cloned().collect();
+    Some((before, earlier.iter().any(|call| !call.is_blank())))
 }

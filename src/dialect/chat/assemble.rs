@@ -1,14 +1,11 @@
 //! The assembler of streamed tool calls: it finds the call that a delta belongs to, under every recorded quirk of
 //! indexes, ids and names. Keeps the pieces as they were written; judges nothing and writes nothing.
 
-use model::assembled::{Assembled, total};
+use crate::dialect::reply_choice::ReplyChoice;
+use model::assembled::{Assembled, MOST_NAME_BYTES, join_names, joined_by_index, total};
 use model::call::{Arguments, ToolCall};
 use wire::body::{Kind, Scanner, Span};
 use wire::json::{decode_bytes, escape_into, unescape};
-
-/// Most bytes of the pieces of a name that clients may join; a name in one piece may be longer. OpenAI accepts names of
-/// 64 characters.
-const MOST_NAME_BYTES: usize = 256;
 
 /// The known members of a call and of its function.
 const KNOWN: [&str; 8] = ["id", "index", "type", "function", "custom", "name", "arguments", "input"];
@@ -33,37 +30,25 @@ pub struct Added {
 /// Assembles the calls of one choice of one reply.
 #[derive(Clone, Debug, Default)]
 pub struct Assembler {
-    calls: Vec<Assembled>,
     event: u64,
-    size: usize,
     /// The call that the last delta belonged to.
     touched: usize,
 }
 
 impl Assembler {
-    /// The calls so far, in the order in which they began.
-    pub fn calls(&self) -> &[Assembled] {
-        &self.calls
-    }
-
     /// The following deltas are in a new event.
     pub fn next_event(&mut self) {
         self.event += 1;
     }
 
-    /// Bytes kept of all calls.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
     /// Adds one delta, read from `text`.
-    pub fn add(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
-        let found = self.belongs_to(delta, text);
+    pub fn add(&mut self, choice: &mut ReplyChoice, delta: &ToolCall, text: &[u8]) -> Added {
+        let found = self.belongs_to(choice, delta, text);
         let says = delta.name.is_some_and(|name| !name.span.is_empty()) || delta.arguments.bytes() > 0;
-        let is_unclear = says && self.is_unclear(delta, found);
+        let is_unclear = says && self.is_unclear(choice, delta, found);
         let added = match found {
-            Some(at) => self.go_on(at, delta, text),
-            None => self.begin(delta, text),
+            Some(at) => self.go_on(choice, at, delta, text),
+            None => self.begin(choice, delta, text),
         };
         self.touched = added.call;
         Added { ambiguous: added.ambiguous || is_unclear, ..added }
@@ -71,33 +56,37 @@ impl Assembler {
 
     /// Whether `delta` is a placeholder: it adds nothing to a known call and begins none, since what might come later
     /// for it begins the call then.
-    pub fn is_placeholder(&self, delta: &ToolCall, text: &[u8]) -> bool {
+    pub fn is_placeholder(&self, choice: &ReplyChoice, delta: &ToolCall, text: &[u8]) -> bool {
         let has_id = delta.id.is_some_and(|id| !id.span.is_empty());
         // An object comes whole: an empty one is all of the arguments, and no later piece is added to it.
         let is_object = matches!(delta.arguments, Arguments::Value(_));
         let says_nothing = delta.is_empty() || (is_object && delta.is_placeholder(text));
-        says_nothing && !has_id && self.belongs_to(delta, text).is_none()
+        says_nothing && !has_id && self.belongs_to(choice, delta, text).is_none()
     }
 
     /// Begins a new call with `delta`.
-    pub fn begin(&mut self, delta: &ToolCall, text: &[u8]) -> Added {
+    fn begin(&mut self, choice: &mut ReplyChoice, delta: &ToolCall, text: &[u8]) -> Added {
         let index = delta.index.map(|(_, index)| index);
-        let earlier: Vec<&Assembled> = joined(&self.calls, index, delta.legacy).collect();
+        let known: Vec<&Assembled> = assembled(choice).collect();
+        let earlier: Vec<&Assembled> = joined_by_index(known, index, delta.legacy).collect();
         let is_within = earlier.first().is_some_and(|call| !call.is_blank() && !call.is_whole());
-        let joins = Joined::of(&earlier);
-        let ambiguous = is_within || joins.is_none();
-        let Joined { before, argued_before } = joins.unwrap_or_default();
-        let call = Assembled { legacy: delta.legacy, before, argued_before, ..Assembled::default() };
-        self.size += call.size();
-        self.calls.push(call);
-        let added = self.go_on(self.calls.len() - 1, delta, text);
+        let joined = join_names(&earlier);
+        let ambiguous = is_within || joined.is_none();
+        let (before, argued_before) = joined.unwrap_or_default();
+        let at = choice.add_call(Assembled {
+            legacy: delta.legacy,
+            before,
+            argued_before,
+            ..Assembled::default()
+        });
+        let added = self.go_on(choice, at, delta, text);
         Added { begins: true, ambiguous: added.ambiguous | ambiguous, ..added }
     }
 
     /// Begins a call that came whole, to which no delta belongs.
-    pub fn begin_whole(&mut self, delta: &ToolCall, text: &[u8]) -> usize {
-        let at = self.begin(delta, text).call;
-        self.change(at, |call| {
+    pub fn begin_whole(&mut self, choice: &mut ReplyChoice, delta: &ToolCall, text: &[u8]) -> usize {
+        let at = self.begin(choice, delta, text).call;
+        choice.change_call(at, |call| {
             call.before.clear();
             call.beside = true;
         });
@@ -106,153 +95,95 @@ impl Assembler {
 
     /// Whether clients may take a delta without an index for part of different calls: the one that began last, the one
     /// that was continued last, the one of index 0, or the one of its id.
-    fn is_unclear(&self, delta: &ToolCall, found: Option<usize>) -> bool {
+    fn is_unclear(&self, choice: &ReplyChoice, delta: &ToolCall, found: Option<usize>) -> bool {
         if delta.index.is_some() || delta.legacy {
             return false;
         }
-        let mut others = self.calls.iter().enumerate().filter(|(_, call)| call.is_joined_by(delta));
+        let mut others = assembled(choice).enumerate().filter(|(_, call)| call.is_joined_by(delta));
         let Some((_, first)) = others.next() else { return false };
         let last = others.next_back().map(|(at, _)| at);
         let is_alone = last.is_none() && first.index.is_none_or(|index| index == 0);
-        let has_indexes = self.calls.iter().any(|call| call.index.is_some() && call.is_joined_by(delta));
+        let has_indexes = assembled(choice).any(|call| call.index.is_some() && call.is_joined_by(delta));
         let goes_back = found.zip(last).is_some_and(|(found, last)| found != last || self.touched != last);
         (has_indexes && !is_alone) || goes_back
     }
 
-    /// Whether `delta`, just added to the call `at`, is its first with arguments.
-    pub fn carries(&mut self, at: usize, delta: &ToolCall) -> bool {
-        let has_arguments = matches!(delta.arguments, Arguments::Text(_) | Arguments::Value(_));
-        has_arguments && !std::mem::replace(&mut self.calls[at].carried, true)
-    }
-
-    /// Separates the call `at` from calls that the client does not see.
-    pub fn forget_unseen(&mut self, at: usize, is_seen: impl Fn(usize) -> bool) {
-        let call = &self.calls[at];
-        if call.before.is_empty() {
-            return;
-        }
-        let earlier = self.calls[..at].iter().enumerate().filter(|(earlier, _)| is_seen(*earlier));
-        let seen: Vec<&Assembled> = joined(earlier.map(|(_, call)| call), call.index, call.legacy).collect();
-        if let Some(Joined { before, argued_before }) = Joined::of(&seen) {
-            self.change(at, |call| (call.before, call.argued_before) = (before, argued_before));
-        }
-    }
-
-    /// Replaces the arguments of the call `at` with other JSON text.
-    pub fn rewrite(&mut self, at: usize, arguments: &str) {
-        self.change(at, |call| {
-            call.arguments.clear();
-            escape_into(arguments, &mut call.arguments);
-        });
-    }
-
-    /// Changes the call `at` and updates the size.
-    fn change(&mut self, at: usize, change: impl FnOnce(&mut Assembled)) {
-        let call = &mut self.calls[at];
-        let size = call.size();
-        change(call);
-        self.size = self.size + call.size() - size;
-    }
-
-    fn go_on(&mut self, at: usize, delta: &ToolCall, text: &[u8]) -> Added {
-        let call = &mut self.calls[at];
-        let size = call.size();
-        call.event = self.event;
-        call.deltas += 1;
-        let has_arguments = delta.arguments.bytes() > 0;
-        let mut ambiguous = has_arguments && call.carried && delta.custom != call.custom;
-        call.custom |= delta.custom;
-        call.index = delta.index.map(|(_, index)| index).or(call.index);
-        if let Some(id) = delta.id.filter(|id| !id.span.is_empty()) {
-            call.id = id.raw(text).to_vec();
-        }
-        ambiguous |= matches!(delta.arguments, Arguments::Value(_)) && !call.arguments.is_empty();
-        let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
-        let named = name.map_or(Named::Not, |name| add_name(call, name));
-        ambiguous |= named == Named::TooLong;
-        let length = call.arguments.len();
-        add_arguments(&mut call.arguments, delta.arguments, text);
-        call.wholeness.push(&call.arguments[length..]);
-        let argues = call.arguments[length..].iter().any(|byte| !byte.is_ascii_whitespace());
-        add_extra(&mut call.extra, delta.span, text);
-        self.size = self.size + call.size() - size;
-        let names = matches!(named, Named::Anew | Named::TooLong);
-        Added { call: at, begins: false, names, respells: named != Named::Not, argues, ambiguous }
+    fn go_on(&mut self, choice: &mut ReplyChoice, at: usize, delta: &ToolCall, text: &[u8]) -> Added {
+        let event = self.event;
+        choice.change_call(at, |call| {
+            call.event = event;
+            call.deltas += 1;
+            let has_arguments = delta.arguments.bytes() > 0;
+            let mut ambiguous = has_arguments && call.carried && delta.custom != call.custom;
+            call.custom |= delta.custom;
+            call.index = delta.index.map(|(_, index)| index).or(call.index);
+            if let Some(id) = delta.id.filter(|id| !id.span.is_empty()) {
+                call.id = id.raw(text).to_vec();
+            }
+            ambiguous |= matches!(delta.arguments, Arguments::Value(_)) && !call.arguments.is_empty();
+            let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
+            let named = name.map_or(Named::Not, |name| add_name(call, name));
+            ambiguous |= named == Named::TooLong;
+            let length = call.arguments.len();
+            add_arguments(&mut call.arguments, delta.arguments, text);
+            call.wholeness.push(&call.arguments[length..]);
+            let argues = call.arguments[length..].iter().any(|byte| !byte.is_ascii_whitespace());
+            add_extra(&mut call.extra, delta.span, text);
+            let names = matches!(named, Named::Anew | Named::TooLong);
+            Added { call: at, begins: false, names, respells: named != Named::Not, argues, ambiguous }
+        })
     }
 
     /// The call that a delta continues; `None` if it begins a new one.
-    fn belongs_to(&self, delta: &ToolCall, text: &[u8]) -> Option<usize> {
+    fn belongs_to(&self, choice: &ReplyChoice, delta: &ToolCall, text: &[u8]) -> Option<usize> {
+        let calls = || assembled(choice);
         let id = delta.id.map(|id| id.raw(text)).filter(|id| !id.is_empty());
         let name = delta.name.map(|name| name.raw(text)).filter(|name| !name.is_empty());
         if let Some((_, index)) = delta.index {
-            let at =
-                self.calls.iter().rposition(|call| call.index == Some(index) && call.is_joined_by(delta))?;
-            return (!self.begins_anew(at, id, name)).then_some(at);
+            let at = calls().rposition(|call| call.index == Some(index) && call.is_joined_by(delta))?;
+            return (!begins_anew(nth(choice, at), id, name)).then_some(at);
         }
         if let Some(id) = id
-            && let Some(at) = self.calls.iter().rposition(|call| call.id == id && call.is_joined_by(delta))
+            && let Some(at) = calls().rposition(|call| call.id == id && call.is_joined_by(delta))
         {
-            return (!self.begins_anew(at, None, name)).then_some(at);
+            return (!begins_anew(nth(choice, at), None, name)).then_some(at);
         }
-        let last = self.calls.iter().rposition(|call| call.is_joined_by(delta))?;
-        let call = &self.calls[last];
+        let last = calls().rposition(|call| call.is_joined_by(delta))?;
+        let call = nth(choice, last);
         let new_id = id.is_some() && !call.id.is_empty();
         // Without an index, two named deltas of one event are two calls.
         let twice_in_event = name.is_some() && call.event == self.event;
-        (!new_id && !twice_in_event && !self.begins_anew(last, id, name)).then_some(last)
-    }
-
-    /// Whether a delta with this id and name begins a new call although its index is that of the call `at`:
-    /// some engines give every parallel call the index 0.
-    fn begins_anew(&self, at: usize, id: Option<&[u8]>, name: Option<&[u8]>) -> bool {
-        let call = &self.calls[at];
-        if id.is_some_and(|id| !call.id.is_empty() && call.id != id) {
-            return true;
-        }
-        let Some(name) = name else { return false };
-        let other_name = !call.name.is_empty() && call.name != name;
-        // A delta that repeats the name without any id begins a new call only if the call before is whole. With an
-        // id, it is the repetition that some providers put into every delta.
-        let renamed = other_name || (id.is_none() && call.id.is_empty() && !call.name.is_empty());
-        renamed && call.is_whole()
+        (!new_id && !twice_in_event && !begins_anew(call, id, name)).then_some(last)
     }
 }
 
-/// What a client that uses only the index joins to a call.
-#[derive(Default)]
-struct Joined {
-    /// The names of the calls before it.
-    before: Vec<Vec<u8>>,
-    /// Arguments came with them.
-    argued_before: bool,
+/// The calls of a choice, in the order in which they began.
+pub fn assembled(choice: &ReplyChoice) -> impl DoubleEndedIterator<Item = &Assembled> + ExactSizeIterator {
+    choice.calls().iter().map(|call| &call.assembled)
 }
 
-impl Joined {
-    /// Collects it from `earlier` calls, the newest first; `None` if there is more than is kept.
-    fn of(earlier: &[&Assembled]) -> Option<Self> {
-        let mut size = 0;
-        for call in earlier {
-            // A call without a name counts too: there may be any number of them.
-            size += 1 + total(call.own_pieces());
-            if size > MOST_NAME_BYTES {
-                return None;
-            }
-        }
-        let names = earlier.iter().rev().flat_map(|call| call.own_pieces());
-        let before = names.filter(|name| !name.is_empty()).cloned().collect();
-        Some(Self { before, argued_before: earlier.iter().any(|call| !call.is_blank()) })
+fn nth(choice: &ReplyChoice, at: usize) -> &Assembled {
+    &choice.calls()[at].assembled
+}
+
+/// Whether `delta`, just added to the call `at`, is its first with arguments.
+pub fn carries(choice: &mut ReplyChoice, at: usize, delta: &ToolCall) -> bool {
+    let has_arguments = matches!(delta.arguments, Arguments::Text(_) | Arguments::Value(_));
+    has_arguments && choice.change_call(at, |call| !std::mem::replace(&mut call.carried, true))
+}
+
+/// Whether a delta with this id and name begins a new call although its index is that of `call`: some engines give every
+/// parallel call the index 0.
+fn begins_anew(call: &Assembled, id: Option<&[u8]>, name: Option<&[u8]>) -> bool {
+    if id.is_some_and(|id| !call.id.is_empty() && call.id != id) {
+        return true;
     }
-}
-
-/// The calls that came under `index`, the newest first.
-fn joined<'a, I>(calls: I, index: Option<u64>, legacy: bool) -> impl Iterator<Item = &'a Assembled>
-where
-    I: IntoIterator<Item = &'a Assembled, IntoIter: DoubleEndedIterator>,
-{
-    let under = move |call: &&Assembled| {
-        index.is_some() && call.index == index && call.legacy == legacy && !call.beside
-    };
-    calls.into_iter().rev().filter(under).take(MOST_NAME_BYTES + 1)
+    let Some(name) = name else { return false };
+    let other_name = !call.name.is_empty() && call.name != name;
+    // A delta that repeats the name without any id begins a new call only if the call before is whole. With an
+    // id, it is the repetition that some providers put into every delta.
+    let renamed = other_name || (id.is_none() && call.id.is_empty() && !call.name.is_empty());
+    renamed && call.is_whole()
 }
 
 /// The effect of a piece of a name.
@@ -327,16 +258,16 @@ mod tests {
 
     /// Assembles the `tool_calls` arrays of successive events.
     fn assemble(events: &[&str]) -> Vec<(String, String, String)> {
-        let mut assembler = Assembler::default();
+        let (mut assembler, mut choice) = (Assembler::default(), ReplyChoice::new(0, true));
         for event in events {
             let body = format!(r#"{{"choices":[{{"delta":{{"tool_calls":{event}}}}}]}}"#);
             let reply = Reply::parse(body.as_bytes()).unwrap();
             assembler.next_event();
             for delta in &reply.choices[0].delta.calls {
-                assembler.add(delta, body.as_bytes());
+                assembler.add(&mut choice, delta, body.as_bytes());
             }
         }
-        assembler.calls().iter().map(|call| (call.id(), call.name(), call.arguments())).collect()
+        assembled(&choice).map(|call| (call.id(), call.name(), call.arguments())).collect()
     }
 
     fn calls(expected: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
@@ -503,19 +434,19 @@ mod tests {
     fn unknown_members_of_a_call_are_kept_as_written() {
         let body = r#"{"choices":[{"delta":{"tool_calls":[{"id":"a","extra_content":{"google":{"thought_signature":"s\u002b"}},"custom":null}]}}]}"#;
         let reply = Reply::parse(body.as_bytes()).unwrap();
-        let mut assembler = Assembler::default();
-        assembler.add(&reply.choices[0].delta.calls[0], body.as_bytes());
+        let (mut assembler, mut choice) = (Assembler::default(), ReplyChoice::new(0, true));
+        assembler.add(&mut choice, &reply.choices[0].delta.calls[0], body.as_bytes());
         let kept = (b"extra_content".to_vec(), br#"{"google":{"thought_signature":"s\u002b"}}"#.to_vec());
-        assert_eq!(assembler.calls()[0].extra, [kept]);
+        assert_eq!(nth(&choice, 0).extra, [kept]);
     }
 
     #[test]
     fn an_extra_member_that_repeats_a_known_name_is_dropped() {
         let body = r#"{"choices":[{"delta":{"tool_calls":[{"functi\u006fn":{"name":"mallory"},"\u0069d":"b","inp\u0075t":"x","input":"y","a":1,"\u0061":2,"function":{"name":"ann"},"id":"a"}]}}]}"#;
         let reply = Reply::parse(body.as_bytes()).unwrap();
-        let mut assembler = Assembler::default();
-        assembler.add(&reply.choices[0].delta.calls[0], body.as_bytes());
-        assert_eq!(assembler.calls()[0].extra, [(b"a".to_vec(), b"1".to_vec())]);
-        assert_eq!(assembler.calls()[0].name(), "ann");
+        let (mut assembler, mut choice) = (Assembler::default(), ReplyChoice::new(0, true));
+        assembler.add(&mut choice, &reply.choices[0].delta.calls[0], body.as_bytes());
+        assert_eq!(nth(&choice, 0).extra, [(b"a".to_vec(), b"1".to_vec())]);
+        assert_eq!(nth(&choice, 0).name(), "ann");
     }
 }

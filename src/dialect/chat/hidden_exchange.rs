@@ -110,7 +110,7 @@ fn without_envelope(body: &Bytes) -> Bytes {
 
 /// Counts work, for the tests of growth.
 #[cfg(test)]
-pub(super) mod work {
+pub(crate) mod work {
     use std::cell::Cell;
 
     thread_local! {

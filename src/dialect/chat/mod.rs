@@ -3,7 +3,6 @@
 pub mod approved;
 pub mod assemble;
 pub mod call;
-pub mod choice;
 pub mod completion;
 pub mod edit;
 pub mod flatten;
@@ -19,9 +18,9 @@ pub mod write;
 pub use request::parse;
 pub use write::write;
 
-use super::judge::CallJudge;
+use super::codec::ReplyCodec;
 use super::other_readers::may_read;
-use super::reply::{Form, Limits, Options, Reply};
+use super::reply::{Form, Limits};
 use super::variant::{Repairs, Source, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use bytes::Bytes;
@@ -37,7 +36,7 @@ use wire::splice::Rope;
 #[derive(Debug)]
 pub struct Chat;
 
-impl<J: CallJudge + 'static> Dialect<J> for Chat {
+impl Dialect for Chat {
     fn parse(
         &self,
         body: &[u8],
@@ -59,8 +58,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Chat {
         repair::broken(request, body, of)
     }
 
-    fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {
-        Box::new(reply::ReplyJudge::new(judging, form, limits, options))
+    fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec> {
+        Box::new(reply::ChatReplies::new(form, limits))
     }
 
     fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {

@@ -1,232 +1,464 @@
-//! The reply pipeline of one client request: it reads the replies, has each call judged, and gives the client one
-//! coherent reply. A whole reply is a stream of one chunk. Untouched parts go out as they came, byte for byte. Sends no
-//! request by itself.
+//! The codec of replies of chat completions: chunks of a stream and whole replies to frames and calls, and frames with
+//! decisions to the client's bytes.
 
-mod bounds;
+mod calls;
 mod edit;
 mod ended;
-mod judge;
 mod markup;
+mod numbering;
 mod other_form;
-mod queue;
 mod reader;
-mod words;
-mod writer;
 
 pub use other_form::{error_data, whole_of};
-pub use words::NO_ANSWER;
 
-use self::edit::Continuation;
+use self::calls::{ChoiceReader, Events};
+use self::edit::{Context, Continuation, Edited, EditedFrame, ShownPart, edit, edited_choice};
 use self::markup::Cleaner;
-use self::queue::Queue;
-use self::reader::Reader;
-use crate::dialect::chat::choice::ChoiceState;
+use self::numbering::ShownCalls;
+use self::reader::{Chunk, Event, Kind, Reader, whole_event};
+use super::completion::{self, Choice, Reply};
+use super::hidden_exchange::{Blocked, write_hidden_exchange};
+use crate::dialect::codec::{
+    CallPiece, Frame, FrameKind, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload, ReplyCodec,
+    ReplyEvent, WAITS, WriteContext,
+};
+use crate::dialect::error::friendly::friendly_event;
 use crate::dialect::error::own_error;
-use crate::dialect::judge::{CallJudge, WAITS, settle_all};
-use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
-use crate::dialect::usage::Usage;
-use crate::dialect::usage_sum::Usages;
+use crate::dialect::lines::one_line;
+use crate::dialect::reply::{Form, Limits, Options, Unjudged};
+use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
-use model::plan::approval::ApprovalDecision;
-use model::plan::decision::Decision;
-use serde_json::Value;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use wire::body::Span;
+use wire::json::quote;
 use wire::sse::{write_comment, write_event};
 
-/// The default status of a reply.
+/// The status of an event that toolrein reads again after an edit.
 const OK: u16 = 200;
 
-/// Judges the replies to one client request, re-asks included.
-pub struct ReplyJudge<J> {
-    pub judging: J,
-    pub options: Options,
+/// See the file's head.
+pub struct ChatReplies {
+    /// The form of the client's reply.
     form: Form,
     limits: Limits,
+    is_strict: bool,
+    observes: bool,
+    /// People read texts of toolrein's about the upstream's errors.
+    friendly: bool,
     reader: Reader,
-    phase: Phase,
-    choices: Vec<ChoiceState>,
-    /// Output that the client has not got yet.
-    queue: Queue,
-    /// The values of the first reply that all later ones must repeat.
-    head: Option<Continuation>,
-    /// The position of the choice that the present reply continues, after the first reply.
-    continuing: Option<usize>,
-    usage: Usages,
     /// Removes call markup from a final answer.
     markup: Option<Cleaner>,
-    unjudged: Vec<Unjudged>,
-    /// The client gets other bytes than the upstream's.
+    /// An event that waits until held text was read.
+    next: Option<Event>,
+    /// Held text that is read as events of the model.
+    texts: Vec<(u32, String)>,
+    /// The upstream's reply has ended.
+    has_ended: bool,
+    /// The choice that the present reply goes on with.
+    continues: Option<u32>,
+    choices: Vec<ChoiceReader>,
+    shown: Vec<ShownCalls>,
+    /// The values of the first reply that all later ones must repeat.
+    head: Option<Continuation>,
+    /// How many frames were read.
+    frames: u32,
+    /// The frame that was read last, parsed.
+    parsed: Option<(u32, Reply)>,
+    cut_usage: bool,
+    request_id: String,
     is_changed: bool,
 }
 
-/// The phase of the present reply.
-#[derive(Debug)]
-enum Phase {
-    /// Nothing relevant has come yet.
-    Head,
-    /// It began with the upstream's error, and the exchange decides what to do.
-    Refused(Refusal),
-    /// What comes is judged.
-    Reading,
-    /// It reported a failure: there is no re-ask, and toolrein adds nothing.
-    Failed,
-    /// It is no longer read, and passes through.
-    Unjudged,
-    /// The client gets nothing more: what follows can no longer be distinguished from what is blocked.
-    BrokenOff(Unjudged),
-    /// The upstream has marked its end.
-    Done {
-        failed: bool,
-        /// The event that marked the end, if calls before it wait.
-        held: Option<Bytes>,
-    },
-}
-
-impl Phase {
-    fn begin_reading(&mut self) {
-        if matches!(self, Self::Head) {
-            *self = Self::Reading;
-        }
-    }
-
-    fn fail(&mut self) {
-        match self {
-            Self::Head | Self::Reading => *self = Self::Failed,
-            Self::Done { failed, .. } => *failed = true,
-            Self::Refused(_) | Self::Failed | Self::Unjudged | Self::BrokenOff(_) => {}
-        }
-    }
-
-    fn has_failed(&self) -> bool {
-        matches!(self, Self::Failed | Self::Done { failed: true, .. })
-    }
-
-    fn is_stopped(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::BrokenOff(_))
-    }
-}
-
-impl<J: CallJudge> ReplyJudge<J> {
-    /// A judge for a reply that the client gets in this form; the first upstream reply is expected in the same form.
-    pub fn new(judging: J, form: Form, limits: Limits, options: Options) -> Self {
-        let reader = Reader::new(form, limits, judging.is_strict());
-        let mut judge = Self {
-            judging,
-            options,
+impl ChatReplies {
+    /// A codec of replies that the client gets in this form.
+    pub fn new(form: Form, limits: Limits) -> Self {
+        Self {
             form,
             limits,
-            reader,
-            phase: Phase::Head,
-            choices: Vec::new(),
-            queue: Queue::default(),
-            head: None,
-            continuing: None,
-            usage: Usages::default(),
+            is_strict: false,
+            observes: false,
+            friendly: false,
+            reader: Reader::new(form, limits, false),
             markup: None,
-            unjudged: Vec::new(),
+            next: None,
+            texts: Vec::new(),
+            has_ended: false,
+            continues: None,
+            choices: Vec::new(),
+            shown: Vec::new(),
+            head: None,
+            frames: 0,
+            parsed: None,
+            cut_usage: false,
+            request_id: String::new(),
             is_changed: false,
+        }
+    }
+
+    /// The next event, after held text that goes out before it.
+    fn next_event(&mut self, unjudged: bool) -> Option<Event> {
+        if self.texts.is_empty() && self.next.is_none() {
+            match self.reader.next(unjudged) {
+                Some(event) => self.next = Some(self.without_markup(event)),
+                None if std::mem::take(&mut self.has_ended) => self.release_held_text(),
+                None => {}
+            }
+        }
+        if self.texts.is_empty() {
+            return self.next.take();
+        }
+        let (index, text) = self.texts.remove(0);
+        let head = self.head.clone().unwrap_or_default();
+        let raw = head.event(index, &format!("{{\"content\":{}}}", quote(&text)), "null");
+        Some(self.reader.event(raw))
+    }
+
+    /// Held text that might have become markup is read next.
+    fn release_held_text(&mut self) {
+        self.texts.extend(self.markup.as_mut().map(Cleaner::finish).unwrap_or_default());
+    }
+
+    /// Removes call markup from the event, if the model was asked for its final answer.
+    fn without_markup(&mut self, event: Event) -> Event {
+        if matches!(event.kind, Kind::Done) {
+            self.release_held_text();
+        }
+        let Some(markup) = &mut self.markup else { return event };
+        let Kind::Chunk(Chunk { data, place, reply, .. }) = &event.kind else { return event };
+        let (cleaned, before) = markup.clean(data, reply, self.form == Form::Whole);
+        let raw = (cleaned != *data).then(|| framed(&event.raw, *place, cleaned).concat());
+        self.texts.extend(before);
+        match (raw, self.form) {
+            (None, _) => event,
+            (Some(raw), Form::Streamed) => self.reader.event(raw.into()),
+            (Some(raw), Form::Whole) => whole_event(raw.into(), OK),
+        }
+    }
+
+    /// The frame of a chunk, whose calls are added to `choices`.
+    fn chunk(&mut self, raw: Bytes, chunk: Chunk, choices: &mut Vec<ReplyChoice>) -> Frame {
+        let Chunk { data, place, mut reply, shows_error } = chunk;
+        if self.form == Form::Streamed && reply.ambiguous {
+            return Frame::new(raw, FrameKind::Unread(Unjudged::Ambiguous));
+        }
+        if self.form == Form::Whole && !self.prepare_body(&mut reply, choices) {
+            return Frame::new(raw, FrameKind::Unread(Unjudged::NotJson));
+        }
+        if self.head.is_none() && !reply.choices.is_empty() && self.form == Form::Streamed {
+            self.head = Some(Continuation::of(&reply, &data));
+        }
+        let mut events = Events::new();
+        read_usage(&reply, &data, &mut events);
+        let indexes = self.indexes_of(&reply.choices);
+        for (at, (choice, index)) in reply.choices.iter().zip(indexes).enumerate() {
+            let known = known_choice(choices, index, self.form);
+            let reader = find_or_add(&mut self.choices, index, |known| known.index, ChoiceReader::new);
+            reader.read(known, (at, choice), &data, self.form, &mut events);
+        }
+        if shows_error {
+            events.push(ReplyEvent::Error);
+        }
+        let mut frame = Frame::new(raw, FrameKind::Part);
+        if events.iter().any(|event| matches!(event, ReplyEvent::Call(_))) {
+            let bytes = |choice: &Choice| {
+                choice.calls().map(|call| call.arguments.bytes()).sum::<usize>()
+                    + choice.delta.content.text_bytes()
+            };
+            let bytes: usize = reply.choices.iter().map(bytes).sum();
+            frame.counted_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        }
+        frame.events = events;
+        frame.is_ambiguous = reply.ambiguous;
+        frame.payload = match place {
+            Some(place) => Payload::Span(place),
+            None => Payload::Joined(data.as_ref().into()),
         };
-        judge.begin(form, OK);
-        judge
+        self.frames = self.frames.wrapping_add(1);
+        frame.number = self.frames;
+        self.parsed = Some((frame.number, reply));
+        frame
     }
 
-    /// The choices in the client's view.
-    pub fn choices(&self) -> &[ChoiceState] {
-        &self.choices
+    /// Adds the choices of a whole reply; false if it is not the reply that the upstream was asked for.
+    fn prepare_body(&mut self, reply: &mut Reply, choices: &mut Vec<ReplyChoice>) -> bool {
+        if self.continues.is_some() {
+            reply.choices.truncate(1);
+            return !reply.choices.is_empty();
+        }
+        let indexes = own_indexes(&reply.choices).into_iter();
+        *choices = indexes.map(|index| ReplyChoice::new(index, false)).collect();
+        true
     }
 
-    /// The usage of the last reply, unchanged.
-    pub fn usage(&self) -> Option<Value> {
-        self.usage.last()
+    /// The client's index of each choice of a frame: a further reply goes on with one choice only.
+    fn indexes_of(&self, choices: &[Choice]) -> Vec<u32> {
+        match (self.continues, self.form) {
+            (Some(index), _) => choices.iter().map(|_| index).collect(),
+            (None, Form::Whole) => own_indexes(choices),
+            (None, Form::Streamed) => choices.iter().map(|choice| choice.index).collect(),
+        }
     }
 
-    /// Whether anything is held back for now.
-    pub fn is_holding(&self) -> bool {
-        !self.queue.is_empty()
+    /// What was read of a frame: it is parsed again where another one was read since.
+    fn parsed(&mut self, frame: &Frame, data: &[u8]) -> Option<Reply> {
+        if let Some((_, reply)) = self.parsed.take_if(|(number, _)| *number == frame.number) {
+            return Some(reply);
+        }
+        let form = if self.form == Form::Whole { completion::Form::Whole } else { completion::Form::Chunk };
+        let mut reply = Reply::read(data, form).ok()?;
+        if self.form == Form::Whole && frame.continues.is_some() {
+            reply.choices.truncate(1);
+        }
+        Some(reply)
+    }
+
+    fn shown_of(&mut self, index: u32) -> &mut ShownCalls {
+        find_or_add(&mut self.shown, index, |shown| shown.index, ShownCalls::new)
+    }
+
+    /// Gives the calls of a frame, which goes out next, their indexes in the client's view; true if some are not the
+    /// upstream's.
+    fn number_calls(&mut self, frame: &Frame, choices: &[ReplyChoice]) -> bool {
+        let mut renumbers = false;
+        for (index, piece) in frame.calls() {
+            if let Some(choice) = choices.iter().find(|choice| choice.index == index) {
+                let shown = self.shown_of(index);
+                shown.number_calls(choice, piece.call as usize + 1);
+                renumbers |= shown.renumbers();
+            }
+        }
+        renumbers
+    }
+
+    /// Edits a frame, with `replaced` in place of choices of its own.
+    fn edited(
+        &mut self,
+        frame: &Frame,
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        replaced: &[(u32, Bytes)],
+    ) -> Edited {
+        let data = data_of(frame);
+        let Some(reply) = self.parsed(frame, &data) else { return Edited::AsItCame };
+        let indexes: Vec<u32> = frame.parts().map(|part| part.choice).collect();
+        for index in &indexes {
+            self.shown_of(*index);
+        }
+        let parts: Option<Vec<ShownPart<'_>>> =
+            indexes.iter().map(|index| self.part_of(*index, choices)).collect();
+        let Some(parts) = parts else { return Edited::AsItCame };
+        let calls: Vec<CallPiece> = frame.calls().map(|(_, piece)| *piece).collect();
+        let edited = EditedFrame {
+            data: &data,
+            reply: &reply,
+            is_in_one_piece: matches!(frame.payload, Payload::Span(_)),
+            is_later: frame.continues.is_some(),
+            calls: &calls,
+        };
+        edit(
+            &edited,
+            &Context {
+                form: self.form,
+                parts: &parts,
+                head: self.head.as_ref(),
+                replaced,
+                hold_usage: context.hold_usage,
+                cut_usage: self.cut_usage,
+                usage: context.usage.as_ref(),
+            },
+        )
+    }
+
+    fn part_of<'a>(&'a self, index: u32, choices: &'a [ReplyChoice]) -> Option<ShownPart<'a>> {
+        let choice = choices.iter().find(|choice| choice.index == index)?;
+        let shown = self.shown.iter().find(|shown| shown.index == index)?;
+        Some(ShownPart { choice, shown })
+    }
+
+    /// The choice object of a later whole reply, edited for the first one, with its index.
+    fn replaced_choice(&mut self, frame: &Frame, choices: &[ReplyChoice]) -> Option<(u32, Bytes)> {
+        let (index, data) = (frame.continues?, data_of(frame));
+        let reply = self.parsed(frame, &data)?;
+        let calls: Vec<CallPiece> = frame.calls().map(|(_, piece)| *piece).collect();
+        let edited =
+            EditedFrame { data: &data, reply: &reply, is_in_one_piece: true, is_later: true, calls: &calls };
+        Some((index, edited_choice(&edited, self.part_of(index, choices)?)?))
+    }
+
+    fn write(&mut self, frame: &Frame, edited: Edited, out: &mut Vec<Bytes>) {
+        self.is_changed |= edited != Edited::AsItCame;
+        let place = if let Payload::Span(place) = frame.payload { Some(place) } else { None };
+        match edited {
+            Edited::AsItCame => out.push(frame.raw.clone()),
+            Edited::Changed(data) => {
+                out.extend(framed(&frame.raw, place, data).into_iter().filter(|piece| !piece.is_empty()));
+            }
+            Edited::Gone => {}
+        }
     }
 }
 
-impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
-    fn judging(&self) -> &J {
-        &self.judging
-    }
-
-    fn judging_mut(&mut self) -> &mut J {
-        &mut self.judging
-    }
-
-    fn set_options(&mut self, options: Options) {
-        self.options = options;
-    }
-
-    fn begin(&mut self, form: Form, status: u16) {
+impl ReplyCodec for ChatReplies {
+    fn begin(&mut self, reply: NextReply) {
+        let NextReply { form, status, continues, is_strict, observes, markup, .. } = reply;
+        self.observes = observes;
+        if is_strict != self.is_strict {
+            self.is_strict = is_strict;
+            self.reader = Reader::new(self.form, self.limits, is_strict);
+        }
         self.reader.begin(form, status);
-        self.phase = Phase::Head;
-        self.markup = self.judging.is_landing().then(|| Cleaner::new(self.judging.known_tools()));
+        self.markup = markup.map(Cleaner::new);
+        (self.next, self.has_ended, self.continues) = (None, false, continues);
+        self.texts.clear();
+        match continues {
+            Some(index) => {
+                self.choices.retain(|choice| choice.index != index);
+                self.shown
+                    .iter_mut()
+                    .filter(|shown| shown.index == index)
+                    .for_each(ShownCalls::begin_next_reply);
+            }
+            None => self.choices.clear(),
+        }
     }
 
     fn turn_to(&mut self, form: Form) {
         self.form = form;
-        self.reader = Reader::new(form, self.limits, self.judging.is_strict());
-        self.begin(form, OK);
+        self.reader = Reader::new(form, self.limits, self.is_strict);
     }
 
-    fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if !matches!(self.phase, Phase::BrokenOff(_)) {
-            self.reader.push(bytes);
-            self.read_on(now_ms, out);
+    fn push(&mut self, bytes: Bytes) {
+        self.reader.push(bytes);
+    }
+
+    fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        let Event { raw, kind } = self.next_event(unjudged)?;
+        if unjudged {
+            return Some(Frame::idle(raw));
+        }
+        let mut frame = match kind {
+            Kind::Chunk(chunk) => self.chunk(raw, chunk, choices),
+            Kind::Error { error, may_be_reply } => {
+                let is_event = self.friendly && self.form == Form::Streamed;
+                let raw = is_event.then(|| friendly_event(&raw, &error)).flatten().unwrap_or(raw);
+                Frame::new(raw, FrameKind::Error { error: Box::new(error), may_be_reply })
+            }
+            Kind::Done => Frame::new(raw, FrameKind::End),
+            Kind::Opaque => Frame::idle(raw),
+            Kind::Unread(why) => Frame::new(raw, FrameKind::Unread(why)),
+        };
+        frame.continues = self.continues;
+        Some(frame)
+    }
+
+    fn end(&mut self) {
+        self.reader.finish();
+        self.has_ended = true;
+    }
+
+    fn take_open(&mut self) -> bool {
+        self.reader.take_open()
+    }
+
+    fn at_boundary(&self) -> bool {
+        self.reader.at_boundary()
+    }
+
+    fn is_body(&self) -> bool {
+        self.reader.is_body()
+    }
+
+    fn last_event(&self) -> Option<Result<LastEvent, IncompleteEvent>> {
+        let rest = self.reader.rest()?;
+        Some(ended::last_event(rest, |choices| self.indexes_of(choices)))
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.reader.bytes()
+    }
+
+    fn hidden_exchange(&self, choice: &ReplyChoice, _: &KnownIds) -> Option<Bytes> {
+        let blocked: Vec<Blocked> = choice
+            .calls()
+            .iter()
+            .filter_map(|call| {
+                let result = call.decision.as_ref()?.hidden_result(choice.question.as_ref())?;
+                Some(Blocked { call: call.accepted.of(&call.assembled), result })
+            })
+            .collect();
+        if blocked.is_empty() {
+            return None;
+        }
+        let read = self.choices.iter().find(|read| read.index == choice.index);
+        let has_content = read.is_some_and(|read| read.has_content);
+        let carried = read.map_or(&[][..], |read| &read.carried);
+        Some(write_hidden_exchange(has_content, carried, &blocked))
+    }
+
+    fn forward(
+        &mut self,
+        frame: &Frame,
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        let renumbers = self.number_calls(frame, choices) && !self.observes;
+        if (context.acts || renumbers) && matches!(frame.kind, FrameKind::Part) {
+            let edited = self.edited(frame, choices, context, &[]);
+            self.write(frame, edited, out);
+        } else {
+            out.push(frame.raw.clone());
+        }
+        for part in frame.parts() {
+            let begins = part.events.iter().any(|event| matches!(event, ReplyEvent::Begin));
+            self.shown_of(part.choice).has_role |= begins;
         }
     }
 
-    fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
-        self.read_on(now_ms, out);
-        if !self.phase.is_stopped() {
-            self.reader.finish();
-            self.read_on(now_ms, out);
+    fn forward_whole(
+        &mut self,
+        frames: &[Frame],
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        let Some((first, later)) = frames.split_first() else { return };
+        if !context.acts {
+            return out.push(first.raw.clone());
         }
-        if !self.phase.is_stopped() {
-            self.say_held_text(now_ms, out);
+        for choice in choices {
+            let shown = self.shown_of(choice.index);
+            shown.begin_next_reply();
+            shown.number_calls(choice, choice.calls().len());
         }
-        match &self.phase {
-            Phase::Refused(_) => return Ending::Refused,
-            Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
-            _ => {}
-        }
-        self.finish_choices(now_ms, out);
-        let end = out.len();
-        let ending = self.ending(out);
-        if self.reader.take_open() && (out.len() > end || ending != Ending::Complete) {
-            writer::end_event(out, end);
-        }
-        ending
+        let replaced: Vec<(u32, Bytes)> =
+            later.iter().filter_map(|frame| self.replaced_choice(frame, choices)).collect();
+        let edited = self.edited(first, choices, context, &replaced);
+        self.write(first, edited, out);
     }
 
-    fn continue_with(&mut self, choice: u32) {
-        let known = self.choices.iter().position(|state| state.index == choice);
-        let place = known.unwrap_or_else(|| self.add_choice(choice));
-        self.choices[place].begin_next_reply();
-        self.continuing = Some(place);
-        self.usage.begin_next_reply();
-        self.begin(self.form, OK);
+    fn write_text(&mut self, choice: u32, text: &str, _before: bool, out: &mut Vec<Bytes>) {
+        let Some(head) = self.head.clone() else { return };
+        let shown = self.shown_of(choice);
+        let role = if std::mem::replace(&mut shown.has_role, true) { "" } else { r#""role":"assistant","# };
+        out.push(head.event(choice, &format!("{{{role}\"content\":{}}}", quote(text)), "null"));
+        self.is_changed = true;
     }
 
-    fn refusal(&self) -> Option<&Refusal> {
-        match &self.phase {
-            Phase::Refused(refusal) => Some(refusal),
-            _ => None,
+    fn write_finish(&mut self, choice: u32, has_calls: bool, out: &mut Vec<Bytes>) {
+        if let Some(head) = &self.head {
+            let reason = if has_calls { "\"tool_calls\"" } else { "\"stop\"" };
+            out.push(head.event(choice, "{}", reason));
         }
     }
 
-    fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        if !matches!(self.phase, Phase::Refused(_)) {
-            return;
-        }
-        if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
-            // The error of a re-ask replaces a whole reply.
-            self.queue.clear();
-            out.push(raw);
-        }
-        self.read_on(now_ms, out);
+    fn set_options(&mut self, options: &Options) {
+        (self.cut_usage, self.friendly) = (options.cut_usage, options.friendly);
+        self.request_id.clone_from(&options.request_id);
+    }
+
+    fn is_changed(&self) -> bool {
+        self.is_changed
     }
 
     fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
@@ -234,156 +466,75 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
     }
 
     fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
-        write_event(own_error(message, code, &self.options.request_id, []).as_bytes())
+        write_event(own_error(message, code, &self.request_id, []).as_bytes())
     }
 
     fn heartbeat(&mut self) -> Bytes {
         write_comment(WAITS)
     }
+}
 
-    fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
-        self.settle_one(id, decision);
-        self.drain(out);
+/// Reads the usage that a frame reports.
+fn read_usage(reply: &Reply, data: &[u8], events: &mut Events) {
+    if reply.usage.is_some() && reply.choices.is_empty() {
+        events.push(ReplyEvent::UsageAlone);
     }
-
-    fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
-        // A question to a person comes before the rest, when all calls are decided on.
-        if !matches!(self.answer_one(id, answer), Some(Decision::Ask { .. })) {
-            self.drain(out);
-        }
-    }
-
-    fn shown(&self) -> Vec<&dyn ShownChoice> {
-        self.choices.iter().map(|choice| choice as &dyn ShownChoice).collect()
-    }
-
-    fn usages(&self) -> Vec<Usage> {
-        self.usage.tokens()
-    }
-
-    fn model(&self) -> Option<String> {
-        self.usage.model()
-    }
-
-    fn kept_bytes(&self) -> usize {
-        let choices: usize = self.choices.iter().map(ChoiceState::size).sum();
-        self.reader.bytes() + self.queue.bytes() + choices
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.choices.iter().any(ChoiceState::is_waiting)
-    }
-
-    fn is_hiding(&self) -> bool {
-        self.is_holding() || self.choices.iter().any(ChoiceState::is_edited)
-    }
-
-    fn is_at_head(&self) -> bool {
-        matches!(self.phase, Phase::Head)
-    }
-
-    fn at_boundary(&self) -> bool {
-        self.reader.at_boundary()
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.phase, Phase::Done { .. })
-    }
-
-    fn is_whole(&self) -> bool {
-        self.has_whole_stream()
-    }
-
-    fn is_changed(&self) -> bool {
-        self.is_changed
-    }
-
-    fn unjudged(&self) -> &[Unjudged] {
-        &self.unjudged
-    }
-
-    fn broken_off(&self) -> Option<Unjudged> {
-        match self.phase {
-            Phase::BrokenOff(why) => Some(why),
-            _ => None,
-        }
+    for usage in reply.reported_usages() {
+        let model = reply.member(data, b"model").map(|member| member.value);
+        events.push(ReplyEvent::Usage { usage, model });
     }
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
-    fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
-        if let Some(decision) = self.judging.settle(id, decision) {
-            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
-        }
-    }
+/// The choice of this number, which is new if it is unknown.
+fn known_choice(choices: &mut Vec<ReplyChoice>, index: u32, form: Form) -> &mut ReplyChoice {
+    let new = |index| ReplyChoice::new(index, form == Form::Streamed);
+    find_or_add(choices, index, |choice| choice.index, new)
+}
 
-    fn answer_one(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
-        let decision = self.judging.answered(id, answer)?;
-        self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
-        Some(decision)
-    }
+fn find_or_add<T>(
+    all: &mut Vec<T>,
+    index: u32,
+    index_of: impl Fn(&T) -> u32,
+    new: impl FnOnce(u32) -> T,
+) -> &mut T {
+    let at = all.iter().position(|one| index_of(one) == index).unwrap_or_else(|| {
+        all.push(new(index));
+        all.len() - 1
+    });
+    &mut all[at]
+}
 
-    /// Settles all held calls: nobody can be asked about them.
-    fn settle_all(&mut self) {
-        for (id, decision) in settle_all(&mut self.judging) {
-            self.choices.iter_mut().for_each(|state| state.settle(id, &decision));
-        }
-    }
-
-    /// Decides on everything that remains, and gives it out.
-    fn finish_choices(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        for state in &mut self.choices {
-            state.finish_calls(&mut self.judging, now_ms);
-        }
-        self.drain(out);
-    }
-
-    fn ending(&mut self, out: &mut Vec<Bytes>) -> Ending {
-        let failed = self.phase.has_failed();
-        if failed {
-            self.settle_all();
-            self.drain(out);
-        }
-        if self.is_waiting() {
-            return Ending::Waits;
-        }
-        let pending = self.choices.iter().find(|state| self.is_asked_again(state)).filter(|_| !failed);
-        if let Some((choice, hidden)) =
-            pending.and_then(|state| Some((state.index, state.hidden_exchange()?)))
-        {
-            return Ending::Reask { choice, hidden };
-        }
-        match self.form {
-            Form::Streamed => self.end_stream(out),
-            Form::Whole => self.give_body(out),
-        }
-        Ending::Complete
-    }
-
-    /// Whether all calls of a choice were blocked, so that it is asked again. Not after a finish that the client has:
-    /// nothing could follow that.
-    fn is_asked_again(&self, state: &ChoiceState) -> bool {
-        state.is_wholly_blocked() && !state.finish_shown && !self.judging.observes()
-    }
-
-    fn is_pending(&self) -> bool {
-        self.choices.iter().any(|state| self.is_asked_again(state))
-    }
-
-    /// Adds a choice of a stream and returns its position.
-    fn add_choice(&mut self, index: u32) -> usize {
-        self.choices.push(ChoiceState::streamed(index));
-        self.choices.len() - 1
+/// The JSON of a frame.
+fn data_of(frame: &Frame) -> Bytes {
+    match &frame.payload {
+        Payload::Span(span) => frame.raw.slice(span.range()),
+        Payload::Joined(joined) => Bytes::copy_from_slice(joined),
+        Payload::None => Bytes::new(),
     }
 }
 
-#[cfg(test)]
-mod held;
-#[cfg(test)]
-mod order;
-#[cfg(test)]
-mod stream_quirks;
-#[cfg(test)]
-pub(crate) mod tests;
-#[cfg(test)]
-mod whole_quirks;
+/// The index of each choice: its own, or, if an earlier one has the same, one that is not used. Otherwise a re-ask for
+/// one of them would be taken for the other, again and again.
+fn own_indexes(choices: &[Choice]) -> Vec<u32> {
+    if let [only] = choices {
+        return vec![only.index];
+    }
+    let said: BTreeSet<u32> = choices.iter().map(|choice| choice.index).collect();
+    let mut free = (0..).filter(|index| !said.contains(index));
+    let mut seen = BTreeSet::new();
+    let own = |choice: &Choice| {
+        if seen.insert(choice.index) { choice.index } else { free.next().unwrap_or(choice.index) }
+    };
+    choices.iter().map(own).collect()
+}
+
+/// An event with its data replaced; a new event if its data is in several lines.
+fn framed(raw: &Bytes, place: Option<Span>, data: Bytes) -> [Bytes; 3] {
+    match place {
+        Some(place) => {
+            let place = place.range();
+            [raw.slice(..place.start), data, raw.slice(place.end..)]
+        }
+        None => [Bytes::new(), write_event(&one_line(&data)), Bytes::new()],
+    }
+}

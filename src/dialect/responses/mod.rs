@@ -21,9 +21,9 @@ pub use request::parse;
 pub use stored::{StoredReply, is_ended, read_stored, record_blocked, request_of};
 pub use write::write;
 
-use super::judge::CallJudge;
+use super::codec::ReplyCodec;
 use super::other_readers::may_read;
-use super::reply::{Form, Limits, Options, Reply};
+use super::reply::{Form, Limits};
 use super::variant::{Repairs, Source, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use bytes::Bytes;
@@ -42,7 +42,7 @@ const OWN_ID: &str = "msg_toolrein";
 #[derive(Debug)]
 pub struct Responses;
 
-impl<J: CallJudge + 'static> Dialect<J> for Responses {
+impl Dialect for Responses {
     fn parse(
         &self,
         body: &[u8],
@@ -68,8 +68,8 @@ impl<J: CallJudge + 'static> Dialect<J> for Responses {
         repair::broken(request, body, of)
     }
 
-    fn replies(&self, judging: J, form: Form, limits: Limits, options: Options) -> Box<dyn Reply<J>> {
-        Box::new(reply::ReplyJudge::new(judging, form, limits, options))
+    fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec> {
+        Box::new(reply::ResponsesReplies::new(form, limits))
     }
 
     fn approved(&self, form: Form, confirmation: &Confirmation, handed: &Handed<'_>) -> Bytes {

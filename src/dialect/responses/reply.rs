@@ -1,8 +1,6 @@
-//! The reply pipeline of one client request of the Responses API: it reads the replies, has each call judged, and gives
-//! the client one coherent reply. A whole reply is its last event alone. Untouched parts go out as they came, byte for
-//! byte. Sends no request by itself.
+//! The codec of replies of the Responses API: events of a stream and whole replies to frames and calls, and frames with
+//! decisions to the client's bytes. A whole reply is its last event alone.
 
-mod arguments;
 pub mod convert;
 mod event;
 mod hidden;
@@ -11,206 +9,174 @@ mod kept;
 mod last;
 mod markup;
 mod owner;
-mod settling;
-mod shown;
-mod stream;
-mod unjudged;
+mod read;
 mod unread;
-mod words;
 mod writer;
 pub mod written;
 
-pub use words::NO_ANSWER;
-
-use self::items::{CHOICE, OutItem, Progress, decide, settle_pieces};
+use self::event::{Event, Index};
+use self::hidden::{elements, results};
+use self::items::OutItem;
 use self::kept::ContinuableReplies;
-use self::last::Last;
+use self::last::{Last, response_members};
 use self::markup::{Cleaner, no_calls_with_a_list};
-use self::shown::Shown;
-use self::stream::Held;
+use self::read::Unread;
 use self::writer::Numbers;
-use crate::dialect::error::{parse, parse_in_200};
-use crate::dialect::judge::{CallJudge, WAITS};
-use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Reply, ShownChoice, Unjudged};
-use crate::dialect::usage::Usage;
-use crate::dialect::usage_sum::Usages;
+use self::written::{call_events, message, message_events};
+use super::OWN_ID;
+use super::item::{ItemKind, parse_item};
+use super::rounds::write;
+use crate::dialect::codec::{
+    Frame, FrameKind, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload, ReplyCodec, WAITS,
+    WriteContext,
+};
+use crate::dialect::error::{UpstreamError, parse, parse_in_200};
+use crate::dialect::markup::ToolNames;
+use crate::dialect::reply::{Form, Limits, Options, Unjudged};
+use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
-use model::plan::approval::ApprovalDecision;
+use model::message::Content;
+use model::plan::decision::{Decision, dropped_result};
 use model::request::Request;
-use std::collections::VecDeque;
-use std::sync::Arc;
-use wire::sse::{Piece, Splitter, write_comment};
+use serde_json::{Value, json};
+use wire::body::Scanner;
+use wire::json::decode;
+use wire::sse::{Piece, Splitter, parse_fields, write_comment};
 
-const OK: u16 = 200;
-
-/// Judges the replies to one client request, re-asks included.
-pub struct ReplyJudge<J> {
-    judging: J,
-    options: Options,
+/// See the file's head.
+pub struct ResponsesReplies {
+    /// The form of the client's reply.
     form: Form,
     limits: Limits,
+    is_strict: bool,
+    observes: bool,
+    hosts_shell: bool,
+    /// People read texts of toolrein's about the upstream's errors.
+    friendly: bool,
+    request_id: String,
     input: Input,
-    /// Bytes of a stream that came after an error on which the exchange has not decided.
+    /// Bytes of a stream that are not split into events yet.
     rest: Bytes,
+    /// Events that are read next, the next one last.
+    unread: Vec<Unread>,
+    /// Held texts that are read next, the next one last.
+    texts: Vec<(Bytes, Event, Bytes)>,
+    /// The choice that the present reply goes on with.
+    continues: Option<u32>,
+    /// Something of the present reply has come that says anything.
+    has_begun: bool,
     /// The client has the first events of an earlier reply.
     has_head: bool,
-    phase: Phase,
     /// The items of the present reply, in the order in which they began.
     items: Vec<OutItem>,
-    /// What the client sees of all replies.
-    shown: Shown,
-    /// Events that wait for decisions on calls.
-    queue: VecDeque<Held>,
-    queued_bytes: usize,
     /// The last event of the present reply, or the whole reply, once it has come.
     last: Option<Last>,
-    /// What follows the last event: `[DONE]` at some servers.
-    after: Vec<Bytes>,
+    /// The last event may be in what could not be read.
+    has_unread_end: bool,
+    /// What has come of each call was taken at the end of the reply.
+    are_calls_ended: bool,
+    /// The client has the last event.
+    is_end_given: bool,
+    /// The id of the present reply.
+    reply_id: Option<String>,
+    /// The items of earlier replies that the client has, as JSON.
+    earlier: Vec<Bytes>,
+    /// Items of toolrein's in the present reply, before those of the upstream and after them.
+    own_before: Vec<Bytes>,
+    own_after: Vec<Bytes>,
     numbers: Numbers,
     /// The members of the first reply that later ones repeat, as written.
     head: Vec<(Vec<u8>, Bytes)>,
     /// The `response.in_progress` that the client has: the heartbeat repeats it.
     in_progress: Option<Bytes>,
-    /// This is not the first reply.
-    continued: bool,
     kept: ContinuableReplies,
-    usage: Usages,
     carried: Vec<&'static str>,
     /// Removes call markup from a final answer.
     markup: Option<Cleaner>,
-    unjudged: Vec<Unjudged>,
+    /// The tools whose calls the model may write, where a server may have stopped reading calls.
+    tools: Option<ToolNames>,
+    /// How many frames were read.
+    frames: u32,
+    /// The event of the frame that was read last.
+    last_parsed: Option<(u32, Event)>,
     is_changed: bool,
 }
 
 /// The bytes of the present reply that are not read yet.
 enum Input {
     Events(Box<Splitter>),
-    Body { form: Form, status: u16, pieces: Vec<Bytes>, size: usize },
+    Body {
+        form: Form,
+        status: u16,
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
+    /// A body that exceeds its limit.
+    TooLong(Vec<Bytes>),
+    /// What follows such a body passes.
+    Passing(Vec<Bytes>),
+    /// The body has ended.
+    Whole {
+        form: Form,
+        status: u16,
+        pieces: Vec<Bytes>,
+    },
     Ended,
 }
 
-/// The phase of the present reply.
-enum Phase {
-    /// Nothing but its first events has come, which say nothing yet.
-    Head,
-    /// It is the upstream's error, and the exchange decides what to do.
-    Refused(Refusal),
-    Reading,
-    /// It reported a failure: there is no re-ask, and toolrein adds nothing.
-    Failed,
-    /// It is no longer read, and passes through.
-    Unjudged,
-    BrokenOff(Unjudged),
-    /// The client has its last event.
-    Done,
-}
-
-impl<J: CallJudge> ReplyJudge<J> {
-    /// A judge for a reply that the client gets in this form; the first upstream reply is expected in the same form.
-    pub fn new(judging: J, form: Form, limits: Limits, options: Options) -> Self {
-        let mut judge = Self {
-            judging,
-            options,
+impl ResponsesReplies {
+    /// A codec of replies that the client gets in this form.
+    pub fn new(form: Form, limits: Limits) -> Self {
+        Self {
             form,
             limits,
+            is_strict: false,
+            observes: false,
+            hosts_shell: false,
+            friendly: false,
+            request_id: String::new(),
             input: Input::Ended,
             rest: Bytes::new(),
+            unread: Vec::new(),
+            texts: Vec::new(),
+            continues: None,
+            has_begun: false,
             has_head: false,
-            phase: Phase::Head,
             items: Vec::new(),
-            shown: Shown::default(),
-            queue: VecDeque::new(),
-            queued_bytes: 0,
             last: None,
-            after: Vec::new(),
+            has_unread_end: false,
+            are_calls_ended: false,
+            is_end_given: false,
+            reply_id: None,
+            earlier: Vec::new(),
+            own_before: Vec::new(),
+            own_after: Vec::new(),
             numbers: Numbers::default(),
             head: Vec::new(),
             in_progress: None,
-            continued: false,
             kept: ContinuableReplies::default(),
-            usage: Usages::default(),
             carried: Vec::new(),
             markup: None,
-            unjudged: Vec::new(),
+            tools: None,
+            frames: 0,
+            last_parsed: None,
             is_changed: false,
-        };
-        judge.reserve_preface();
-        judge.begin(form, OK);
-        judge
-    }
-
-    fn is_stopped(&self) -> bool {
-        matches!(self.phase, Phase::Refused(_) | Phase::BrokenOff(_))
-    }
-
-    fn begin_reading(&mut self) {
-        if matches!(self.phase, Phase::Head) {
-            self.phase = Phase::Reading;
         }
     }
 
-    /// Decides on calls as far as possible, and gives out what is decided.
-    fn advance(&mut self, ended: bool, now_ms: u64, out: &mut Vec<Bytes>) {
-        let progress = match &self.last {
-            _ if !ended => Progress::Open,
-            Some(last) if last.cut => Progress::Cut,
-            _ => Progress::Ended,
-        };
-        if ended {
-            settle_pieces(&mut self.items);
-        }
-        decide(&mut self.items, progress, &mut self.judging, now_ms);
-        if !self.settles_pieces(ended) {
-            return self.break_off(Unjudged::Ambiguous);
-        }
-        if self.has_unanswerable() {
-            return self.break_off(Unjudged::Unanswerable);
-        }
-        self.update();
-        self.drain(out);
+    /// Whether this is not the first reply.
+    fn is_later(&self) -> bool {
+        self.continues.is_some()
     }
 
-    /// Brings what the client sees up to date with the decisions.
-    fn update(&mut self) {
-        self.shown.update(&mut self.items, &self.judging);
-    }
-
-    /// Whether all calls were blocked, so that the model is asked again.
-    fn is_pending(&self) -> bool {
-        let may_ask = !self.shown.is_finished && !self.judging.observes();
-        may_ask && self.shown.is_wholly_blocked() && !matches!(self.phase, Phase::Failed)
-    }
-
-    /// Reads the events that have come, up to an error on which the exchange decides.
-    fn read_on(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        while !self.is_stopped()
-            && let Input::Events(splitter) = &mut self.input
-            && let Some(piece) = splitter.next(&mut self.rest)
-        {
-            self.piece(piece, now_ms, out);
-        }
-    }
-
-    /// The upstream's reply is complete: a whole one is read now.
-    fn end_input(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        match std::mem::replace(&mut self.input, Input::Ended) {
-            Input::Events(mut splitter) => {
-                if let Some(piece) = splitter.finish() {
-                    self.piece(piece, now_ms, out);
-                }
-            }
-            Input::Body { form, status, pieces, .. } => self.body(form, status, &pieces, now_ms, out),
-            Input::Ended => {}
-        }
-    }
-
-    /// The upstream refuses in `body`, which may say what it bills nevertheless.
-    fn refuse(&mut self, refusal: Refusal, body: &[u8]) {
-        self.usage.note_error(body);
-        self.phase = Phase::Refused(refusal);
-    }
-
-    fn body(&mut self, form: Form, status: u16, pieces: &[Bytes], now_ms: u64, out: &mut Vec<Bytes>) {
+    /// Reads a whole reply.
+    fn body(
+        &mut self,
+        form: Form,
+        status: u16,
+        pieces: &[Bytes],
+        choices: &mut Vec<ReplyChoice>,
+    ) -> Option<Frame> {
         let raw: Bytes = pieces.concat().into();
         let is_success = (200..300).contains(&status);
         let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
@@ -224,161 +190,397 @@ impl<J: CallJudge> ReplyJudge<J> {
             false => Some(parse(&raw).unwrap_or_default()),
         };
         if let Some(error) = error.filter(|_| !has_calls || !is_success) {
-            let refusal = Refusal { raw: self.error_bytes(status, raw.clone(), &error), error };
-            return self.refuse(refusal, &raw);
+            return Some(Self::refusal(self.error_bytes(status, raw, &error), error));
         }
         if is_success && last.as_ref().is_some_and(|last| self.lost_calls(last)) {
-            return self.refuse(Refusal { raw: raw.clone(), error: no_calls_with_a_list() }, &raw);
+            return Some(Self::refusal(raw, no_calls_with_a_list()));
         }
+        self.has_begun = true;
         let Some(last) = last else {
-            if self.judging.is_strict() || self.continued {
-                return self.break_off(Unjudged::NotJson);
-            }
-            self.note(Unjudged::NotJson);
-            self.phase = Phase::Unjudged;
-            return out.push(raw);
+            self.has_unread_end = true;
+            return Some(Frame::new(raw, FrameKind::Unread(Unjudged::NotJson)));
         };
         if self.form == Form::Whole {
-            self.begin_reading();
-            return self.take_last(last, now_ms, out);
+            return Some(self.take_last(last, choices));
         }
-        match convert::stream_of(&last) {
-            Some(events) => {
-                self.begin_reading();
-                events.into_iter().for_each(|event| self.piece(Piece::Event(event), now_ms, out));
-            }
-            None => self.break_off(Unjudged::NotJson),
+        let Some(events) = convert::stream_of(&last) else {
+            return Some(Frame::new(raw, FrameKind::Unread(Unjudged::NotJson)));
+        };
+        self.unread.extend(events.into_iter().rev().map(Unread::Event));
+        None
+    }
+
+    /// The frame of a reply that is the upstream's error.
+    fn refusal(raw: Bytes, error: UpstreamError) -> Frame {
+        Frame::new(raw, FrameKind::Error { error: Box::new(error), may_be_reply: false })
+    }
+
+    /// The client's index of the item.
+    fn shown_as(&mut self, at: usize) -> u64 {
+        let item = &mut self.items[at];
+        *item.shown_as.get_or_insert_with(|| self.numbers.begin_item(item.index.and_then(Index::number)))
+    }
+
+    /// Writes a call once, instead of its events.
+    fn write_call(&mut self, at: usize, choice: &ReplyChoice, out: &mut Vec<Bytes>) {
+        self.numbers.rewrite();
+        if std::mem::replace(&mut self.items[at].written, true) {
+            return;
+        }
+        let index = self.shown_as(at);
+        let Some((kind, call)) = self.items[at].written_call(choice) else { return };
+        for event in call_events(kind, &call, index) {
+            let event = self.own_event(event);
+            out.push(event);
         }
     }
 
-    /// The next step after all that has come.
-    fn ending(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
-        match &self.phase {
-            Phase::Refused(_) => return Ending::Refused,
-            Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
-            _ => {}
+    /// The event of a frame: it is parsed again where another one was read since.
+    fn event_of(&mut self, frame: &Frame, data: &[u8]) -> Option<Event> {
+        if let Some((_, event)) = self.last_parsed.take_if(|(number, _)| *number == frame.number) {
+            return Some(event);
         }
-        self.items.iter_mut().for_each(OutItem::unveil);
-        self.advance(true, now_ms, out);
-        if let Phase::BrokenOff(why) = self.phase {
-            return Ending::BrokenOff(why);
+        let fields = parse_fields(&frame.raw);
+        Event::parse_named(fields.name, data).ok()
+    }
+
+    /// An error event, and the event that ends the response as failed, under the id that the client knows.
+    fn failed(&mut self, error: &[u8]) -> Bytes {
+        let data = parse_fields(error).data.into_owned();
+        let said: Value = serde_json::from_slice(&data).unwrap_or_default();
+        self.numbers.rewrite();
+        let error = self.own_event(said.clone());
+        if self.head.is_empty() {
+            return error;
         }
-        if matches!(self.phase, Phase::Failed) {
-            self.settle_all();
-            self.drain(out);
+        let mut response = json!({"object": "response", "status": "failed", "output": [], "usage": null,
+            "error": {"code": said["code"], "message": said["message"]}});
+        for (name, value) in &self.head {
+            if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), serde_json::from_slice(value)) {
+                let _: Value = std::mem::replace(&mut response[name], value);
+            }
         }
-        self.shown.ask(&mut self.items, &self.judging, self.form == Form::Streamed);
-        if self.shown.is_waiting() {
-            return Ending::Waits;
+        let end = self.own_event(json!({"type": "response.failed", "response": response}));
+        [error, end].concat().into()
+    }
+
+    /// The same for an error of toolrein's own, with the id of the client's request.
+    fn failed_by_us(&mut self, message: &str, code: &str) -> Bytes {
+        let mut error = json!({"type": "error", "code": code, "param": null, "message": message});
+        if !self.request_id.is_empty() {
+            error["request_id"] = self.request_id.as_str().into();
         }
-        if self.is_pending()
-            && self.last.is_some()
-            && let Some(hidden) = self.shown.hidden_exchange()
-        {
-            return Ending::Reask { choice: CHOICE, hidden };
+        self.failed(format!("data: {error}\n\n").as_bytes())
+    }
+
+    /// The results that the upstream waits for, where it keeps the reply.
+    fn owed(&self, choice: &ReplyChoice) -> Vec<Bytes> {
+        if self.observes {
+            return Vec::new();
         }
-        self.give_last(out);
-        Ending::Complete
+        results(&self.items, choice, &|decision| result_of(choice, decision))
     }
 }
 
-impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
-    fn judging(&self) -> &J {
-        &self.judging
+/// The result that the model reads of a call that was not released.
+fn result_of(choice: &ReplyChoice, decision: &Decision) -> Option<String> {
+    match decision {
+        Decision::Drop => Some(dropped_result()),
+        decision => decision.hidden_result(choice.question.as_ref()),
     }
+}
 
-    fn judging_mut(&mut self) -> &mut J {
-        &mut self.judging
-    }
-
-    fn set_options(&mut self, options: Options) {
-        self.options = options;
-        self.reserve_preface();
-    }
-
-    fn begin(&mut self, form: Form, status: u16) {
+impl ReplyCodec for ResponsesReplies {
+    fn begin(&mut self, reply: NextReply) {
+        let NextReply { form, status, continues, is_strict, observes, markup, tools, hosts_shell } = reply;
         self.input = match (self.form, form) {
             (Form::Streamed, Form::Streamed) => Input::Events(Box::new(Splitter::new(self.limits.event))),
             _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
         };
-        self.phase = Phase::Head;
+        (self.is_strict, self.observes, self.hosts_shell) = (is_strict, observes, hosts_shell);
         self.kept.begin_reply();
-        (self.rest, self.has_head) = (Bytes::new(), !self.head.is_empty());
-        (self.last, self.after) = (None, Vec::new());
-        self.markup = self.judging.is_landing().then(|| Cleaner::new(self.judging.known_tools()));
+        (self.rest, self.has_begun, self.has_head) = (Bytes::new(), false, !self.head.is_empty());
+        (self.last, self.has_unread_end, self.are_calls_ended) = (None, false, false);
+        self.unread.clear();
+        (self.markup, self.tools, self.continues) = (markup.map(Cleaner::new), tools, continues);
+        if continues.is_some() {
+            self.numbers.rewrite();
+        }
+    }
+
+    fn turn_to(&mut self, form: Form) {
+        self.form = form;
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        let limit = self.limits.reply;
+        match &mut self.input {
+            Input::Events(_) if self.rest.is_empty() => self.rest = bytes,
+            Input::Events(_) => self.rest = [&self.rest[..], &bytes].concat().into(),
+            Input::Body { pieces, size, .. } => {
+                *size += bytes.len();
+                pieces.push(bytes);
+                if *size > limit {
+                    self.input = Input::TooLong(std::mem::take(pieces));
+                }
+            }
+            Input::TooLong(pieces) | Input::Passing(pieces) => pieces.push(bytes),
+            Input::Whole { .. } | Input::Ended => {}
+        }
+    }
+
+    fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        loop {
+            if unjudged {
+                self.unread.retain(|unread| matches!(unread, Unread::Event(_)));
+            }
+            let frame = match self.unread.pop() {
+                Some(Unread::Event(raw)) if unjudged => Some(Frame::idle(raw)),
+                Some(Unread::Event(raw)) => self.event(raw, choices),
+                Some(Unread::Parsed(raw, event, data, error)) => {
+                    self.parsed(raw, *event, data, error, choices)
+                }
+                None => match &mut self.input {
+                    Input::Events(splitter) => match splitter.next(&mut self.rest)? {
+                        Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Some(Frame::idle(raw)),
+                        piece => self.piece(piece, choices),
+                    },
+                    Input::TooLong(pieces) => {
+                        let raw: Bytes = std::mem::take(pieces).concat().into();
+                        self.input = Input::Passing(Vec::new());
+                        (self.has_begun, self.has_unread_end) = (true, true);
+                        Some(Frame::new(raw, FrameKind::Unread(Unjudged::ReplyTooLong)))
+                    }
+                    Input::Passing(pieces) if !pieces.is_empty() => Some(Frame::idle(pieces.remove(0))),
+                    Input::Whole { form, status, pieces } => {
+                        let (form, status, pieces) = (*form, *status, std::mem::take(pieces));
+                        self.input = Input::Ended;
+                        self.body(form, status, &pieces, choices)
+                    }
+                    Input::Body { .. } | Input::Passing(_) => return None,
+                    Input::Ended => {
+                        self.end_calls(choices);
+                        return None;
+                    }
+                },
+            };
+            if let Some(mut frame) = frame {
+                frame.continues = self.continues;
+                return Some(frame);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.input, Input::Ended) {
+            Input::Events(mut splitter) => match splitter.finish() {
+                Some(Piece::Event(raw)) => self.unread.insert(0, Unread::Event(raw)),
+                Some(Piece::Oversized(raw)) => self.input = Input::Passing(vec![raw]),
+                None => {}
+            },
+            Input::Body { form, status, pieces, .. } => self.input = Input::Whole { form, status, pieces },
+            other => self.input = other,
+        }
+    }
+
+    fn take_open(&mut self) -> bool {
+        false
+    }
+
+    fn at_boundary(&self) -> bool {
+        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
+    }
+
+    fn is_body(&self) -> bool {
+        self.form == Form::Whole || !matches!(self.input, Input::Events(_))
+    }
+
+    fn last_event(&self) -> Option<Result<LastEvent, IncompleteEvent>> {
+        let is_stream = matches!(self.input, Input::Events(_));
+        is_stream.then(|| Ok(LastEvent::default()))
+    }
+
+    fn is_cut(&self) -> bool {
+        self.last.is_none() && !self.has_unread_end
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let input = match &self.input {
+            Input::Events(splitter) => splitter.partial_bytes(),
+            Input::Body { size, .. } => *size,
+            Input::TooLong(pieces) | Input::Passing(pieces) | Input::Whole { pieces, .. } => {
+                pieces.iter().map(Bytes::len).sum()
+            }
+            Input::Ended => 0,
+        };
+        let items: usize = self.items.iter().map(OutItem::size).sum();
+        let own = self.earlier.iter().chain(&self.own_before).chain(&self.own_after);
+        input
+            + self.rest.len()
+            + items
+            + own.map(Bytes::len).sum::<usize>()
+            + self.last.as_ref().map_or(0, Last::size)
+    }
+
+    fn hidden_exchange(&self, choice: &ReplyChoice, known_ids: &KnownIds) -> Option<Bytes> {
+        let decisions = || choice.calls().iter().filter_map(|call| call.decision.as_ref());
+        let reasons = self.items.iter().any(|item| item.kind == ItemKind::Reasoning);
+        let is_unseen = |decision: &Decision| decision.is_hidden() || *decision == Decision::Drop;
+        let hides = decisions().any(is_unseen) && (reasons || decisions().any(Decision::is_hidden));
+        if self.observes || !hides {
+            return None;
+        }
+        // A call that was dropped goes into it beside reasoning alone, which would be refused without the call.
+        let result = |decision: &Decision| {
+            result_of(choice, decision).filter(|_| reasons || *decision != Decision::Drop)
+        };
+        let hidden = elements(self.reply_id.as_deref(), &self.items, choice, known_ids, &result);
+        (!hidden.is_empty()).then(|| write(&hidden))
+    }
+
+    fn end_reply(&mut self, choice: &ReplyChoice) {
+        self.kept.end_reply(self.reply_id.as_deref(), self.owed(choice));
+        let items = std::mem::take(&mut self.items);
+        let is_kept = |item: &&OutItem| item.is_shown(choice) && item.done.is_some();
+        let copies = items.iter().filter(is_kept).filter_map(|item| {
+            let copy = self
+                .last
+                .as_ref()
+                .and_then(|last| last.copy_of(item, &items))
+                .or_else(|| item.done.clone())?;
+            Some(match item.call.as_ref().zip(item.judged_in(choice)) {
+                Some((call, judged)) if judged.is_shown_as_written() => {
+                    written::judged_call(call.kind, &judged.assembled, Some(&copy))
+                }
+                _ => copy,
+            })
+        });
+        let copies: Vec<Bytes> = copies.collect();
+        self.earlier.append(&mut self.own_before);
+        self.earlier.extend(copies);
+        self.earlier.append(&mut self.own_after);
+        (self.reply_id, self.is_end_given) = (None, false);
     }
 
     fn expect_own(&mut self) {
         self.kept.expect_own();
     }
 
-    fn turn_to(&mut self, form: Form) {
-        self.form = form;
-        self.begin(form, OK);
+    fn history(&self, request: &Request, body: &[u8], choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
+        self.kept_history(request, body, choices.first()?)
     }
 
-    fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        let limit = self.limits.reply;
-        match &mut self.input {
-            _ if matches!(self.phase, Phase::BrokenOff(_)) => {}
-            Input::Events(_) => {
-                let is_first = self.rest.is_empty();
-                self.rest = if is_first { bytes } else { [&self.rest[..], &bytes].concat().into() };
-                self.read_on(now_ms, out);
+    fn last_items(&self, choices: &[ReplyChoice]) -> Vec<String> {
+        let Some(choice) = choices.first() else { return Vec::new() };
+        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown(choice)) {
+            return Vec::new();
+        }
+        let named = || self.items.iter().rev().filter(|item| item.is_shown(choice));
+        let calls = named().find(|item| item.call.is_some());
+        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
+        let mut ids: Vec<String> = ids.collect();
+        ids.dedup();
+        ids
+    }
+
+    fn carried(&self) -> &[&'static str] {
+        &self.carried
+    }
+
+    fn forward(
+        &mut self,
+        frame: &Frame,
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        if frame.ends {
+            return self.write_last(choices, context, out);
+        }
+        let data: Bytes = match &frame.payload {
+            Payload::Span(span) => frame.raw.slice(span.range()),
+            Payload::Joined(joined) => Bytes::copy_from_slice(joined),
+            Payload::None => return out.push(frame.raw.clone()),
+        };
+        let Some(event) = self.event_of(frame, &data) else { return out.push(frame.raw.clone()) };
+        let (Some(at), Some(choice)) = (frame.tag.map(|tag| tag as usize), choices.first()) else {
+            let raw = self.renumbered(frame.raw.clone(), &event, &data, None);
+            return out.push(raw);
+        };
+        if !self.observes {
+            if !self.items[at].is_shown(choice) {
+                self.numbers.rewrite();
+                self.is_changed = true;
+                return;
             }
-            Input::Body { pieces, size, .. } => {
-                *size += bytes.len();
-                pieces.push(bytes);
-                if *size > limit {
-                    let pieces = std::mem::take(pieces);
-                    self.input = Input::Ended;
-                    if self.judging.is_strict() || self.continued {
-                        return self.break_off(Unjudged::ReplyTooLong);
-                    }
-                    self.note(Unjudged::ReplyTooLong);
-                    self.phase = Phase::Unjudged;
-                    out.extend(pieces);
-                }
+            if self.items[at].is_call_written(choice) {
+                return self.write_call(at, choice, out);
             }
-            Input::Ended if matches!(self.phase, Phase::Unjudged) => out.push(bytes),
-            Input::Ended => {}
+        }
+        let index = self.shown_as(at);
+        let raw = self.renumbered(frame.raw.clone(), &event, &data, Some(index));
+        out.push(raw);
+    }
+
+    fn forward_whole(
+        &mut self,
+        frames: &[Frame],
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        if self.last.is_some() {
+            self.write_last(choices, context, out);
+        } else if let Some(frame) = frames.last() {
+            out.push(frame.raw.clone());
         }
     }
 
-    fn finish(&mut self, now_ms: u64, out: &mut Vec<Bytes>) -> Ending {
-        self.read_on(now_ms, out);
-        if !self.is_stopped() {
-            self.end_input(now_ms, out);
+    fn write_text(&mut self, _choice: u32, text: &str, before: bool, out: &mut Vec<Bytes>) {
+        let of_reply: String =
+            self.reply_id.iter().flat_map(|id| id.chars()).filter(char::is_ascii_alphanumeric).collect();
+        let at = if before { 0 } else { self.own_before.len() + self.items.len() + self.own_after.len() };
+        let of_reply = of_reply.get(..24).unwrap_or(&of_reply);
+        let id = format!("{OWN_ID}{of_reply}{}", at + self.earlier.len());
+        let item = message(&id, if before { text.trim() } else { text });
+        let done = Bytes::from(item.to_string());
+        if before {
+            self.own_before.push(done)
+        } else {
+            self.own_after.push(done)
         }
-        self.ending(now_ms, out)
+        if self.form == Form::Streamed {
+            self.numbers.rewrite();
+            let index = self.numbers.begin_item(None);
+            for event in message_events(&item, index) {
+                let event = self.own_event(event);
+                out.push(event);
+            }
+        }
+        self.is_changed = true;
     }
 
-    fn continue_with(&mut self, _choice: u32) {
-        self.kept.end_reply(&self.shown);
-        self.shown.begin_next_reply(&mut self.items, self.last.as_ref());
-        self.usage.begin_next_reply();
-        self.numbers.rewrite();
-        self.continued = true;
-        self.begin(self.form, OK);
+    fn write_finish(&mut self, _choice: u32, _has_calls: bool, _out: &mut Vec<Bytes>) {}
+
+    fn forward_error(&mut self, raw: Bytes) -> Bytes {
+        if self.form == Form::Streamed { self.numbered(raw) } else { raw }
     }
 
-    fn refusal(&self) -> Option<&Refusal> {
-        match &self.phase {
-            Phase::Refused(refusal) => Some(refusal),
-            _ => None,
+    fn write_cut(&mut self, out: &mut Vec<Bytes>) {
+        if self.numbers.rewrites() {
+            let event =
+                self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut");
+            out.push(event);
         }
     }
 
-    fn let_refusal_stand(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
-        if !matches!(self.phase, Phase::Refused(_)) {
-            return;
-        }
-        if let Phase::Refused(Refusal { raw, .. }) = std::mem::replace(&mut self.phase, Phase::Failed) {
-            self.queue.clear();
-            let raw = if self.form == Form::Streamed { self.numbered(raw) } else { raw };
-            out.push(raw);
-        }
-        self.read_on(now_ms, out);
+    fn set_options(&mut self, options: &Options) {
+        self.friendly = options.friendly;
+        self.request_id.clone_from(&options.request_id);
+    }
+
+    fn is_changed(&self) -> bool {
+        self.is_changed
     }
 
     fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
@@ -399,103 +601,27 @@ impl<J: CallJudge> Reply<J> for ReplyJudge<J> {
             None => write_comment(WAITS),
         }
     }
+}
 
-    fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
-        self.settle_one(id, decision);
-        self.drain(out);
-    }
-
-    fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
-        self.answer_call(id, answer, out);
-    }
-
-    fn shown(&self) -> Vec<&dyn ShownChoice> {
-        let has_begun = !matches!(self.phase, Phase::Head | Phase::Refused(_)) || self.continued;
-        if has_begun { vec![&self.shown] } else { Vec::new() }
-    }
-
-    fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
-        self.kept_history(request, body)
-    }
-
-    fn last_items(&self) -> Vec<String> {
-        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown()) {
-            return Vec::new();
-        }
-        let named = || self.items.iter().rev().filter(|item| !item.own && item.is_shown());
-        let calls = named().find(|item| item.call.is_some());
-        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
-        let mut ids: Vec<String> = ids.collect();
-        ids.dedup();
-        ids
-    }
-
-    fn carried(&self) -> &[&'static str] {
-        &self.carried
-    }
-
-    fn usages(&self) -> Vec<Usage> {
-        self.usage.tokens()
-    }
-
-    fn model(&self) -> Option<String> {
-        self.usage.model()
-    }
-
-    fn kept_bytes(&self) -> usize {
-        let input = match &self.input {
-            Input::Events(splitter) => splitter.partial_bytes(),
-            Input::Body { size, .. } => *size,
-            Input::Ended => 0,
-        };
-        let items: usize = self.items.iter().map(OutItem::size).sum();
-        input
-            + self.rest.len()
-            + self.queued_bytes
-            + items
-            + self.shown.size()
-            + self.last.as_ref().map_or(0, Last::size)
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.shown.is_waiting()
-    }
-
-    fn is_hiding(&self) -> bool {
-        !self.queue.is_empty() || self.shown.is_edited()
-    }
-
-    fn is_at_head(&self) -> bool {
-        matches!(self.phase, Phase::Head)
-    }
-
-    fn at_boundary(&self) -> bool {
-        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
-    }
-
-    fn is_done(&self) -> bool {
-        matches!(self.phase, Phase::Done)
-    }
-
-    fn is_whole(&self) -> bool {
-        matches!(self.phase, Phase::Done) || (self.last.is_some() && self.is_pending())
-    }
-
-    fn is_changed(&self) -> bool {
-        self.is_changed
-    }
-
-    fn unjudged(&self) -> &[Unjudged] {
-        &self.unjudged
-    }
-
-    fn broken_off(&self) -> Option<Unjudged> {
-        match self.phase {
-            Phase::BrokenOff(why) => Some(why),
-            _ => None,
+impl ResponsesReplies {
+    /// The reply has ended without its last event: takes what has come of each call.
+    fn end_calls(&mut self, choices: &mut [ReplyChoice]) {
+        if !std::mem::replace(&mut self.are_calls_ended, true) {
+            self.items.iter_mut().for_each(OutItem::end_call);
+            self.report_calls(choices);
         }
     }
 }
 
-#[cfg(test)]
-mod tests;
+fn id_of(response: &[u8]) -> Option<String> {
+    let members = response_members(wire::body::Span::new(0, response.len()), response);
+    let (_, id) = members.into_iter().find(|(key, _)| key == b"id")?;
+    serde_json::from_slice(&id).ok()
+}
+
+/// The text of a message; empty for another item.
+fn text_of(item: &Bytes) -> String {
+    let read = parse_item(&mut Scanner::new(item)).ok().filter(|item| item.call.name.is_none());
+    let content = read.and_then(|item| item.content).unwrap_or(Content::Absent);
+    content.texts().map(|text| decode(text, item).into_owned()).collect()
+}

@@ -3,9 +3,9 @@
 
 use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
 use crate::config::cost_of;
-use crate::dialect::reply::ShownChoice;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
+use crate::exchange::pipeline::ShownChoice;
 use crate::exchange::restore::RequestContext;
 use crate::exchange::store::News;
 use model::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
@@ -19,7 +19,7 @@ pub(in crate::exchange) struct Bill<'a> {
     pub(in crate::exchange) usages: &'a [Usage],
     /// How often the upstream was asked.
     pub(in crate::exchange) requests: u64,
-    pub(in crate::exchange) choices: &'a [&'a dyn ShownChoice],
+    pub(in crate::exchange) choices: &'a [ShownChoice<'a>],
     /// The extensions that were approved, by scope.
     pub(in crate::exchange) bought: [u32; SCOPES],
     /// The tokens of what the client was not shown.
@@ -70,12 +70,12 @@ impl OpenAccount {
         bill: &Bill<'_>,
         request: &RequestContext<'_>,
         identity: &Identity,
-        shown: &[&dyn ShownChoice],
+        shown: &[ShownChoice<'_>],
         now_ms: u64,
     ) -> News {
         self.now_ms = now_ms;
         (self.settled, self.settled_usages) = (self.spent(bill), bill.usages.len());
-        let keys: Vec<Hash> = shown.iter().flat_map(|choice| keys_of(request, identity, *choice)).collect();
+        let keys: Vec<Hash> = shown.iter().flat_map(|choice| keys_of(request, identity, choice)).collect();
         self.update(self.settled, &keys)
     }
 
@@ -152,7 +152,7 @@ impl OpenAccount {
         &self,
         usages: &[Usage],
         replies: u64,
-        choices: &[&dyn ShownChoice],
+        choices: &[ShownChoice<'_>],
         hidden: u64,
     ) -> Vec<Usage> {
         let mut counted = usages.to_vec();

@@ -2,7 +2,6 @@
 //! made, and judged once more when the answer is known. Holds data; asks nobody.
 
 use super::{Judging, RewordedCall};
-use crate::dialect::judge::CallJudge as _;
 use model::account::SCOPES;
 use model::assembled::Assembled;
 use model::plan::ModelQuestion;

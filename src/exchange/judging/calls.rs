@@ -1,54 +1,65 @@
-//! [`CallJudge`], the interface of the reply readers to the judge, implemented by [`Judging`].
+//! What the reply pipeline asks of the judge: the decision on each call, by its name and by its arguments.
 
 use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
-use crate::dialect::accepted::has_id;
-use crate::dialect::judge::CallJudge;
 use crate::dialect::markup::ToolNames;
 use crate::exchange::confirm::{ask, leaves_markup_open};
 use crate::telemetry::request_record::actions_header;
+use bytes::Bytes;
 use model::assembled::Assembled;
 use model::plan::Reason;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use model::plan::decision::{Decision, Known};
 use policies::set::Ruling;
 use std::sync::Arc;
+use wire::sse::write_comment;
 
-impl CallJudge for Judging {
-    fn is_strict(&self) -> bool {
+impl Judging {
+    /// Whether nothing may reach the client unjudged.
+    pub fn is_strict(&self) -> bool {
         self.confirms() || (!self.observe && self.judge.restricts_calls() && !self.pass_unjudged)
     }
 
-    fn observes(&self) -> bool {
+    /// Whether observe mode is on: everything is decided and nothing changed.
+    pub fn observes(&self) -> bool {
         self.observe
     }
 
-    fn is_landing(&self) -> bool {
+    /// Whether the model was asked for its final answer.
+    pub fn is_landing(&self) -> bool {
         self.landing
     }
 
-    fn declares(&self, name: &str) -> bool {
+    /// Whether the request declares a tool of this name.
+    pub fn declares(&self, name: &str) -> bool {
         self.judge.declares_name(name)
     }
 
-    fn has_call_id(&self, id: &str) -> bool {
-        has_id(&self.body, id) || self.hidden.iter().any(|exchange| has_id(exchange, id))
+    /// Whether a call of the conversation before this reply has this id. `false` where the upstream keeps the conversation: it
+    /// knows its calls by their own ids.
+    pub fn has_call_id(&self, id: &str) -> bool {
+        self.known_ids.has(id)
     }
 
-    fn known_tools(&self) -> ToolNames {
+    /// The tools whose calls the model may write: those that are declared, and those that it has called.
+    pub fn known_tools(&self) -> ToolNames {
         let called = self.record.iter().map(|judged| judged.tool.clone());
         ToolNames::new(self.judge.declared().iter().cloned().chain(called)).with_parameters(&self.parameters)
     }
 
-    fn hosts_shell(&self) -> bool {
+    /// Whether the request declares no shell that the client runs.
+    pub fn hosts_shell(&self) -> bool {
         self.judge.hosts_shell
     }
 
-    fn is_complete_name(&self, call: &Assembled) -> bool {
+    /// Whether nothing can follow the name of `call` as it is now: the request declares such a tool, and none whose
+    /// name goes on from it.
+    pub fn is_complete_name(&self, call: &Assembled) -> bool {
         self.judge.is_complete(&call.name())
     }
 
-    fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
+    /// Whether the name of `call`, to which no policy objected, is enough to decide on it.
+    pub fn needs_name_alone(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> bool {
         let may_stand_for_others =
             call.has_other_names() && call.other_names().iter().any(|name| wrapper::may_hold_calls(name));
         // A call that may be held must be complete first, because it is held as a whole.
@@ -57,7 +68,8 @@ impl CallJudge for Judging {
             && !self.may_have_to_wait(choice, &call.name(), now_ms)
     }
 
-    fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
+    /// Blocks `call` if a policy objects to it by its name alone.
+    pub fn block_by_name(&mut self, choice: u32, call: &Assembled, now_ms: u64) -> Option<Decision> {
         let name = call.name();
         let is_open = self.answers.is_by_name(&name) || self.judge.owns(&name) || wrapper::is_name(&name);
         if self.observe || self.landing || is_open {
@@ -83,7 +95,9 @@ impl CallJudge for Judging {
         Some(decision)
     }
 
-    fn objects_to_new_name(&mut self, choice: u32, renamed: bool, call: &Assembled, now_ms: u64) -> bool {
+    /// Whether a policy objects to a name under which a client may run `call`, which the client has seen in part;
+    /// `renamed`: its own name is not the one that was judged.
+    pub fn objects_to_new_name(&mut self, choice: u32, renamed: bool, call: &Assembled, now_ms: u64) -> bool {
         let (mut names, arguments) = (call.other_names(), call.arguments());
         names.extend(renamed.then(|| call.name()));
         names.iter().any(|name| {
@@ -96,7 +110,8 @@ impl CallJudge for Judging {
         })
     }
 
-    fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
+    /// Decides on `call`; `known` says how much of it has come.
+    pub fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
         let name = call.name();
         let arguments = (known != Known::Name).then(|| call.arguments());
         let whole = known == Known::Whole;
@@ -143,7 +158,8 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
+    /// Lets a call through that could not be judged, unless it needs an approval.
+    pub fn release_unjudged(&mut self, choice: u32, call: &Assembled) -> Decision {
         let tool = call.name();
         let mut objections = Vec::new();
         if self.confirms() {
@@ -160,7 +176,11 @@ impl CallJudge for Judging {
         decision
     }
 
-    fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked> {
+    /// The question for a person about `calls`. `before`: the text before it in the same message, as the client has it.
+    ///
+    /// # Errors
+    /// Why no person can be asked.
+    pub fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked> {
         match (&self.token, self.judge.confirming()) {
             (Some(token), Some(confirming)) => {
                 let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
@@ -182,24 +202,30 @@ impl CallJudge for Judging {
         }
     }
 
-    fn actions(&self) -> Option<String> {
+    /// What acted on the reply so far, in the spelling of the header `x-toolrein-actions`; `None` where nothing did.
+    pub fn actions(&self) -> Option<String> {
         let done = self.record.iter().flat_map(Judged::actions);
         actions_header(&done.chain(self.late.iter().cloned()).collect::<Vec<_>>(), 0)
     }
 
-    fn held(&self) -> Vec<&HeldCall> {
+    /// The calls that wait: for a person's decision, or until a limit allows them.
+    pub fn held(&self) -> Vec<&HeldCall> {
         self.holding.waiting.iter().map(|waiting| &waiting.call).collect()
     }
 
-    fn asking(&self) -> Vec<u32> {
+    /// The numbers of the calls that wait for another model's answer.
+    pub fn asking(&self) -> Vec<u32> {
         self.questions().map(|(id, _)| id).collect()
     }
 
-    fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
+    /// Takes the answer that the call of this number waits for, `None` where there is none, and returns what happens to
+    /// it, which may be to wait again; `None` if it does not wait.
+    pub fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
         self.take_answer(id, answer)
     }
 
-    fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
+    /// Takes the decision on the waiting call of this number and returns what happens to it; `None` if it does not wait.
+    pub fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
         let at = self.holding.waiting.iter().position(|waiting| waiting.call.id == id)?;
         let Waiting { call, choice, arguments, passed, objections, fixed } = self.holding.waiting.remove(at);
         let (policy, reason) = objections.first()?;
@@ -232,6 +258,26 @@ impl CallJudge for Judging {
             silent => self.holding.silent = Some(silent),
         }
         Some(self.block(call.tool, call.call_id, policy, shown, objections))
+    }
+
+    /// Settles all waiting calls, about which nobody can be asked: by their numbers, what happens to each, in order.
+    pub fn settle_all(&mut self) -> Vec<(u32, Decision)> {
+        let mut settled = Vec::new();
+        for id in self.asking() {
+            settled.extend(self.answered(id, None).map(|decision| (id, decision)));
+        }
+        // The calls that now wait for a person are included.
+        let held: Vec<u32> = self.held().iter().map(|call| call.id).collect();
+        for id in held {
+            settled.extend(self.settle(id, ApprovalDecision::Unasked).map(|decision| (id, decision)));
+        }
+        settled
+    }
+
+    /// One comment of a stream that reports what acted on the reply; `None` where nothing did, or nothing may be changed.
+    pub fn remark(&self) -> Option<Bytes> {
+        let actions = self.actions().filter(|_| !self.observe)?;
+        Some(write_comment(&format!("toolrein {actions}")))
     }
 }
 

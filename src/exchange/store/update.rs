@@ -2,7 +2,7 @@
 //! exchanges. A pure function of the reply's choices.
 
 use super::News;
-use crate::dialect::reply::ShownChoice;
+use crate::exchange::pipeline::ShownChoice;
 use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::{
     RequestContext, joined, keys_without_ids, release, released_keys, remembered,
@@ -24,25 +24,25 @@ pub struct ReplyContext<'a> {
 
 impl News {
     /// The update that `choices` bring.
-    pub fn of_choices(choices: &[&dyn ShownChoice], reply: &ReplyContext<'_>) -> Self {
+    pub fn of_choices(choices: &[ShownChoice<'_>], reply: &ReplyContext<'_>) -> Self {
         let ReplyContext { request, identity, now_ms, .. } = reply;
         let mut news = Self::default();
         // A waiting choice is reported when it is settled. A reply after which the model is asked again is not
         // reported: the next one may add no text, and then the two could not be distinguished.
-        let is_asked_again = |choice: &dyn ShownChoice| choice.is_wholly_blocked() && !choice.is_finished();
-        for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(**choice)) {
-            let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(*choice) };
+        let is_asked_again = |choice: &ShownChoice<'_>| choice.is_wholly_blocked() && !choice.is_finished();
+        for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(choice)) {
+            let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(choice) };
             let hidden = joined(&hidden);
             let release = release(request, identity, &hidden, *now_ms);
-            let mut keys = released_keys(request, identity, *choice);
-            keys.extend(keys_without_ids(request, identity, *choice));
+            let mut keys = released_keys(request, identity, choice);
+            keys.extend(keys_without_ids(request, identity, choice));
             news.released.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
                 let text = identity.text_key(request.context, &choice.text());
-                news.asked.push((text, Confirmation::new(question, calls, *now_ms)));
+                news.asked.push((text, Confirmation::new(question, &calls, *now_ms)));
             }
             if !reply.observe {
-                news.rounds.extend(remembered(request, identity, *choice, &hidden));
+                news.rounds.extend(remembered(request, identity, choice, &hidden));
             }
         }
         news

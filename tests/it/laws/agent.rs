@@ -11,12 +11,12 @@ use model::released::with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
-use toolrein::dialect::chat::choice::ChoiceState;
-use toolrein::dialect::chat::reply::{NO_ANSWER, ReplyJudge};
-use toolrein::dialect::reply::ShownChoice;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::edit::NO_ANSWER;
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::variant::{Asking, Placement, Variant};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::{ReplyPipeline, ShownChoice};
 use toolrein::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
@@ -219,7 +219,7 @@ impl<'a> Agent<'a> {
 
     fn whole(&mut self, reading: &Reading, judging: Judging, answer: &Answer) -> Judged {
         let body = Bytes::from(self.reply(answer).to_string());
-        let mut judge = ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default());
+        let mut judge = ReplyPipeline::new(judging, CHAT, Form::Whole, LIMITS, Options::default());
         let (mut out, mut rounds) = (Vec::new(), Vec::new());
         judge.push(body, self.now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
@@ -231,14 +231,15 @@ impl<'a> Agent<'a> {
         let written = out.concat();
         let mut reply: Value = serde_json::from_slice(&written)
             .map_err(|error| TestCaseError::fail(format!("{error}: {}", lossy(&written))))?;
-        let [state] = judge.choices() else { panic!("one choice") };
-        rounds.extend(state.hidden_exchange().filter(|_| !state.is_wholly_blocked()));
-        self.remember(reading, state, &rounds);
+        let shown = judge.shown();
+        let [choice] = &shown[..] else { panic!("one choice") };
+        rounds.extend(choice.hidden_exchange().filter(|_| !choice.is_wholly_blocked()));
+        self.remember(reading, choice, &rounds);
         Ok(reply["choices"][0]["message"].take())
     }
 
     fn streamed(&mut self, reading: &Reading, judging: Judging, answer: &Answer) -> Judged {
-        let mut judge = ReplyJudge::new(judging, Form::Streamed, LIMITS, Options::default());
+        let mut judge = ReplyPipeline::new(judging, CHAT, Form::Streamed, LIMITS, Options::default());
         let (mut out, mut rounds) = (Vec::new(), Vec::new());
         judge.push(self.events(answer).into(), self.now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
@@ -248,13 +249,14 @@ impl<'a> Agent<'a> {
             judge.push(self.events(&answer).into(), self.now_ms, &mut out);
         }
         let message = assembled(&out.concat())?;
-        let [state] = judge.choices() else { panic!("one choice") };
-        rounds.extend(state.hidden_exchange().filter(|_| !state.is_wholly_blocked()));
-        self.remember(reading, state, &rounds);
+        let shown = judge.shown();
+        let [choice] = &shown[..] else { panic!("one choice") };
+        rounds.extend(choice.hidden_exchange().filter(|_| !choice.is_wholly_blocked()));
+        self.remember(reading, choice, &rounds);
         Ok(message)
     }
 
-    fn remember(&mut self, reading: &Reading, choice: &ChoiceState, rounds: &[Bytes]) {
+    fn remember(&mut self, reading: &Reading, choice: &ShownChoice<'_>, rounds: &[Bytes]) {
         let identity = identity(1);
         let asked = RequestContext {
             root: identity.root(),

@@ -6,9 +6,10 @@ use super::world::{Facts, NOW_MS, lossy, low, read};
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::json;
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// A judge whose budget has room for so many calls.
 fn judging(room: usize) -> Judging {
@@ -25,7 +26,7 @@ fn judging(room: usize) -> Judging {
 
 fn judged<'a>(chunks: impl Iterator<Item = &'a [u8]>, room: usize) -> (Vec<u8>, Ending) {
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = ReplyJudge::new(judging(room), Form::Streamed, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging(room), CHAT, Form::Streamed, limits, Options::default());
     let mut out = Vec::new();
     for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);

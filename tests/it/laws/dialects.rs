@@ -20,6 +20,7 @@ use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::responses::reply::convert::stream_of_response;
 use toolrein::exchange::dialect_of;
 use toolrein::exchange::judging::Judged;
+use toolrein::exchange::pipeline::ReplyPipeline;
 use toolrein::replay::{self, Enforced};
 
 /// Policies that the other sets do not have.
@@ -352,7 +353,7 @@ struct Verdicts {
 fn verdicts(reading: Reading, reply: &Bytes, form: Form) -> Verdicts {
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 22 };
     let dialect = reading.dialect;
-    let mut reply_judge = dialect.replies(reading.judging(), form, limits, Options::default());
+    let mut reply_judge = ReplyPipeline::new(reading.judging(), dialect, form, limits, Options::default());
     let mut out = Vec::new();
     reply_judge.push(reply.clone(), NOW_MS, &mut out);
     let ending = match reply_judge.finish(NOW_MS, &mut out) {

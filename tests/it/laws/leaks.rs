@@ -9,9 +9,10 @@ use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// The tools whose calls must never be seen.
 const FORBIDDEN: &str = "evil";
@@ -41,7 +42,7 @@ fn judging(set: &PolicySet) -> Judging {
 
 /// What the client gets of a stream, in chunks of these sizes, before the model would be asked again.
 fn streamed(set: &PolicySet, stream: &[u8], sizes: &[usize]) -> Vec<u8> {
-    let mut judge = ReplyJudge::new(judging(set), Form::Streamed, LIMITS, Options::default());
+    let mut judge = ReplyPipeline::new(judging(set), CHAT, Form::Streamed, LIMITS, Options::default());
     let (mut out, mut rest, mut sizes) = (Vec::new(), stream, sizes.iter().cycle());
     while !rest.is_empty() {
         let (chunk, after) = rest.split_at((*sizes.next().unwrap_or(&64)).clamp(1, rest.len()));
@@ -57,7 +58,7 @@ fn streamed(set: &PolicySet, stream: &[u8], sizes: &[usize]) -> Vec<u8> {
 
 /// What the client gets of a whole reply; nothing where it is refused.
 fn whole(set: &PolicySet, body: &[u8]) -> Vec<u8> {
-    let mut judge = ReplyJudge::new(judging(set), Form::Whole, LIMITS, Options::default());
+    let mut judge = ReplyPipeline::new(judging(set), CHAT, Form::Whole, LIMITS, Options::default());
     let mut out = Vec::new();
     judge.push(Bytes::copy_from_slice(body), NOW_MS, &mut out);
     while judge.finish(NOW_MS, &mut out) == Ending::Refused {

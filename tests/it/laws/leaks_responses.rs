@@ -7,9 +7,9 @@ use mock::tolerant::{Call, calls_in_response, calls_in_response_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::exchange::RESPONSES;
-use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// Tools whose calls must never be seen: by name, by a person's approval, and beside policies that need arguments. The
 /// last set forbids arguments.
@@ -39,13 +39,13 @@ enum Numbering {
 const NUMBERINGS: [Numbering; 4] =
     [Numbering::OpenAi, Numbering::LlamaCpp, Numbering::Ogx, Numbering::Copilot];
 
-fn judge(set: &PolicySet, form: Form) -> Box<dyn Reply<Judging>> {
+fn judge(set: &PolicySet, form: Form) -> ReplyPipeline {
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let tool = |name: &str| json!({"type": "function", "name": name, "parameters": schema});
     let tools: Vec<Value> = TOOLS.map(tool).to_vec();
     let body = json!({"model": "m", "input": "q", "tools": tools}).to_string();
     let judging = read(&Bytes::from(body), set, &Facts::default()).judging();
-    RESPONSES.replies(judging, form, LIMITS, Options::default())
+    ReplyPipeline::new(judging, RESPONSES, form, LIMITS, Options::default())
 }
 
 fn streamed(set: &PolicySet, stream: &[u8], sizes: &[usize]) -> (Vec<u8>, Vec<String>) {

@@ -7,10 +7,11 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use std::sync::OnceLock;
 use toolrein::dialect::chat::completion::Reply;
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::variant::Placement;
+use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// How a body is broken.
 #[derive(Clone, Debug)]
@@ -150,7 +151,7 @@ fn as_reply(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(bytes);
     let parses = Reply::parse(bytes).is_ok();
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 26 };
-    let mut judge = ReplyJudge::new(strict_judging(), Form::Whole, limits, Options::default());
+    let mut judge = ReplyPipeline::new(strict_judging(), CHAT, Form::Whole, limits, Options::default());
     let mut out = Vec::new();
     judge.push(body.clone(), NOW_MS, &mut out);
     let mut ending = judge.finish(NOW_MS, &mut out);
@@ -171,7 +172,8 @@ fn as_reply(bytes: &[u8]) {
 fn as_stream(bytes: &[u8]) {
     for held in [1 << 20, 600] {
         let limits = Limits { event: held * 2, held, reply: held * 2 };
-        let mut judge = ReplyJudge::new(strict_judging(), Form::Streamed, limits, Options::default());
+        let mut judge =
+            ReplyPipeline::new(strict_judging(), CHAT, Form::Streamed, limits, Options::default());
         let mut out = Vec::new();
         for chunk in bytes.chunks(97) {
             judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);

@@ -10,10 +10,10 @@ use mock::strict::violations;
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::chat::reply::ReplyJudge;
-use toolrein::dialect::reply::ShownChoice;
-use toolrein::dialect::reply::{Form, Limits, Options, Reply as _};
+use toolrein::dialect::reply::{Form, Limits, Options};
 use toolrein::dialect::variant::Placement;
+use toolrein::exchange::CHAT;
+use toolrein::exchange::pipeline::ReplyPipeline;
 
 #[test]
 fn a_request_that_a_strict_provider_accepts_is_accepted_in_every_form() {
@@ -70,8 +70,8 @@ fn judged_rounds(talk: &Conversation, facts: &Facts) -> Vec<Bytes> {
         "message": {"role": "assistant", "content": "I \u{e9} look", "reasoning_content": "hm", "tool_calls": calls}}]});
     let judging = read(&talk.body(), low(), facts).judging();
     let limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
-    let mut judge = ReplyJudge::new(judging, Form::Whole, limits, Options::default());
+    let mut judge = ReplyPipeline::new(judging, CHAT, Form::Whole, limits, Options::default());
     judge.push(reply.to_string().into(), NOW_MS, &mut Vec::new());
     judge.finish(NOW_MS, &mut Vec::new());
-    judge.choices().iter().filter_map(|choice| choice.hidden_exchange()).collect()
+    judge.shown().iter().filter_map(|choice| choice.hidden_exchange()).collect()
 }

@@ -10,7 +10,7 @@ use mock::strict::violations;
 use model::plan::decision::Decision;
 use model::plan::{Change, Edit};
 use serde_json::{Value, json};
-use toolrein::dialect::chat::reply::NO_ANSWER;
+use toolrein::dialect::edit::NO_ANSWER;
 use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::judging::Judged;
 

@@ -2,16 +2,14 @@
 //! back what only the first reply may contain (role, id, finish). Touches only the spans concerned.
 
 use super::Form;
-use super::queue::Said;
-use super::reader::Chunk;
-use crate::dialect::chat::choice::ChoiceState;
+use super::numbering::{ShownCalls, signature_for};
 use crate::dialect::chat::completion::{Choice, Delta, Reply, is_named};
+use crate::dialect::codec::CallPiece;
 use crate::dialect::lines::one_line;
-use crate::dialect::reply::ShownChoice;
+use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
 use model::call::{Arguments, ToolCall};
 use model::message::Content;
-use model::plan::decision::Decision;
 use serde_json::Value;
 use wire::body::{Scanner, Span};
 use wire::json::{quote, unescape};
@@ -61,35 +59,41 @@ impl Continuation {
     }
 }
 
+/// A frame to be edited.
+pub(super) struct EditedFrame<'a> {
+    /// Its JSON.
+    pub(super) data: &'a Bytes,
+    pub(super) reply: &'a Reply,
+    /// Its JSON is in it in one piece.
+    pub(super) is_in_one_piece: bool,
+    /// It is of a later reply than the first.
+    pub(super) is_later: bool,
+    /// The parts of calls in it.
+    pub(super) calls: &'a [CallPiece],
+}
+
+/// A choice in the client's view.
+#[derive(Clone, Copy)]
+pub(super) struct ShownPart<'a> {
+    pub(super) choice: &'a ReplyChoice,
+    pub(super) shown: &'a ShownCalls,
+}
+
 /// What an edit depends on.
 pub(super) struct Context<'a> {
     pub(super) form: Form,
-    pub(super) choices: &'a [ChoiceState],
+    /// The choice of each part of the frame.
+    pub(super) parts: &'a [ShownPart<'a>],
     /// The values of the stream's first chunk.
     pub(super) head: Option<&'a Continuation>,
     /// The choice objects of later replies that replace a whole reply's own, by choice.
-    pub(super) replaced: &'a [(usize, Bytes)],
+    pub(super) replaced: &'a [(u32, Bytes)],
     /// Another reply is going to follow, so usage is not reported yet.
     pub(super) hold_usage: bool,
     /// The client did not ask for usage.
     pub(super) cut_usage: bool,
     /// What to report instead of the reply's usage.
-    pub(super) usage: Option<Value>,
-}
-
-/// The position of a call delta in an event, and the call that it belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallAt {
-    /// The index among the event's choices.
-    pub(super) choice: usize,
-    /// The index among the choice's calls, in the order of [`Choice::calls`].
-    pub(super) delta: usize,
-    /// The call in the choice's state.
-    pub(super) call: usize,
-    /// It is the call's first delta with arguments.
-    pub(super) carries: bool,
-    /// It is the call's first delta.
-    pub(super) begins: bool,
+    pub(super) usage: Option<&'a Value>,
 }
 
 /// An event after the edit.
@@ -102,21 +106,21 @@ pub(super) enum Edited {
     Gone,
 }
 
-/// Edits an event or a body, whose choices have these indexes (`places`) in the reply's state.
-pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edited {
-    let Chunk { data, place, reply, .. } = &said.chunk;
+/// Edits an event or a body.
+pub(super) fn edit(frame: &EditedFrame<'_>, context: &Context<'_>) -> Edited {
+    let EditedFrame { data, reply, .. } = frame;
     let mut splices = Splices::default();
     // An event without choices and usage is a provider's extension (content filters, moderation).
     let mut useful = context.form == Form::Whole || (reply.choices.is_empty() && reply.usage.is_none());
     useful |= reply.member(data, b"error").is_some();
-    for (at, (choice, own)) in reply.choices.iter().zip(places).enumerate() {
-        match context.replaced.iter().find(|(replaced, _)| replaced == own) {
+    for (at, (choice, part)) in reply.choices.iter().zip(context.parts).enumerate() {
+        match context.replaced.iter().find(|(replaced, _)| *replaced == part.choice.index) {
             Some((_, object)) => splices.replace(choice.span, object.clone()),
-            None => useful |= edit_choice(said, at, &context.choices[*own], context.form, &mut splices),
+            None => useful |= edit_choice(frame, at, *part, context.form, &mut splices),
         }
     }
     useful |= edit_usage(data, reply, context, &mut splices);
-    if let Some(head) = context.head.filter(|_| said.continuing.is_some()) {
+    if let Some(head) = context.head.filter(|_| frame.is_later) {
         for (name, value) in head.values() {
             if let Some((member, value)) = reply.member(data, name.as_bytes()).zip(value) {
                 splices.replace(member.value, value.clone());
@@ -125,34 +129,42 @@ pub(super) fn edit(said: &Said, places: &[usize], context: &Context<'_>) -> Edit
     }
     match (splices.is_empty(), useful) {
         (true, _) => Edited::AsItCame,
-        (false, true) if place.is_some() => Edited::Changed(splices.apply(data).join()),
+        (false, true) if frame.is_in_one_piece => Edited::Changed(splices.apply(data).join()),
         (false, true) => Edited::Changed(splices.apply(&one_line(data)).join()),
         (false, false) => Edited::Gone,
     }
 }
 
 /// The choice object of a later whole reply, edited for the first one.
-pub(super) fn edited_choice(said: &Said, state: &ChoiceState) -> Option<Bytes> {
-    let span = said.chunk.reply.choices.first()?.span;
+pub(super) fn edited_choice(frame: &EditedFrame<'_>, part: ShownPart<'_>) -> Option<Bytes> {
+    let span = frame.reply.choices.first()?.span;
     let mut splices = Splices::default();
-    edit_choice(said, 0, state, Form::Whole, &mut splices);
-    let whole = splices.apply(&said.chunk.data.slice(..span.end as usize)).join();
+    edit_choice(frame, 0, part, Form::Whole, &mut splices);
+    let whole = splices.apply(&frame.data.slice(..span.end as usize)).join();
     Some(whole.slice(span.start as usize..))
 }
 
-/// Edits the choice at the index `at` of an event; true if the client gets anything from it.
-fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
-    let Chunk { data, reply, .. } = &said.chunk;
-    let choice = &reply.choices[at];
-    let calls: Vec<CallAt> = said.calls.iter().filter(|call| call.choice == at).copied().collect();
-    if said.continuing.is_some()
+/// Edits the choice at the index `at` of a frame; true if the client gets anything from it.
+fn edit_choice(
+    frame: &EditedFrame<'_>,
+    at: usize,
+    part: ShownPart<'_>,
+    form: Form,
+    splices: &mut Splices,
+) -> bool {
+    let data = frame.data;
+    let choice = &frame.reply.choices[at];
+    let state = part.choice;
+    let calls: Vec<CallPiece> =
+        frame.calls.iter().filter(|call| usize::from(call.choice_at) == at).copied().collect();
+    if frame.is_later
         && state.index != choice.index
         && let Some(member) = choice.member(data, b"index")
     {
         splices.replace(member.value, state.index.to_string());
     }
     let delta = &choice.delta;
-    let released = edit_calls(data, choice, &calls, state, splices);
+    let released = edit_calls(data, choice, &calls, part, splices);
     match form {
         Form::Streamed if state.asks_approval() => {
             delta.content.texts().for_each(|text| splices.replace(text.span, ""));
@@ -164,29 +176,37 @@ fn edit_choice(said: &Said, at: usize, state: &ChoiceState, form: Form, splices:
                 splices.insert(text.span.start, r"\n\n");
             }
         }
-        Form::Whole => set_content(data, delta, &calls, state, splices),
+        Form::Whole => set_content(data, delta, &calls, part, splices),
     }
     let finish = edit_finish(choice, state, form, splices);
-    let role = delta.role.is_some() && !state.role_sent;
+    let role = delta.role.is_some() && !part.shown.has_role;
     released || finish || role || says_anything(data, delta)
 }
 
 /// Sets the text of a whole choice to all that the client is to get, if that is more than its own text.
-fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceState, splices: &mut Splices) {
+fn set_content(
+    data: &[u8],
+    message: &Delta,
+    calls: &[CallPiece],
+    part: ShownPart<'_>,
+    splices: &mut Splices,
+) {
+    let state = part.choice;
     if state.text_bytes() == message.content.text_bytes() && !state.asks_approval() {
         return;
     }
     match message.member(data, b"content") {
         Some(member) if !matches!(message.content, Content::Other(_)) => {
-            splices.replace(member.value, quote(&state.text()));
+            splices.replace(member.value, quote(&state.shown_text()));
         }
         Some(_) => {}
         None if message.span.is_empty() => {}
         None => {
             let mut left =
-                message.members.iter().filter(|member| !is_emptied(data, message, calls, state, member));
+                message.members.iter().filter(|member| !is_emptied(data, message, calls, part, member));
             let comma = if left.next().is_none() { "" } else { "," };
-            splices.insert(message.span.start + 1, format!("\"content\":{}{comma}", quote(&state.text())));
+            splices
+                .insert(message.span.start + 1, format!("\"content\":{}{comma}", quote(&state.shown_text())));
         }
     }
 }
@@ -195,16 +215,16 @@ fn set_content(data: &[u8], message: &Delta, calls: &[CallAt], state: &ChoiceSta
 fn edit_calls(
     data: &[u8],
     choice: &Choice,
-    calls: &[CallAt],
-    state: &ChoiceState,
+    calls: &[CallPiece],
+    part: ShownPart<'_>,
     splices: &mut Splices,
 ) -> bool {
     let (mut first, mut is_left) = (0, false);
     for holder in choice.holders() {
         let places = first..first + holder.calls.len();
-        let own = calls.iter().filter(|at| places.contains(&at.delta));
-        let own: Vec<CallAt> = own.map(|at| CallAt { delta: at.delta - first, ..*at }).collect();
-        is_left |= edit_holder(data, holder, &own, state, splices);
+        let own = calls.iter().filter(|piece| places.contains(&usize::from(piece.position)));
+        let own = own.map(|piece| CallPiece { position: piece.position - first as u16, ..*piece });
+        is_left |= edit_holder(data, holder, &own.collect::<Vec<_>>(), part, splices);
         first = places.end;
     }
     is_left
@@ -212,8 +232,14 @@ fn edit_calls(
 
 /// Whether an edit removes the member from a message or delta whose calls are all blocked. What is no call, such as a
 /// placeholder, goes with them.
-fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState, member: &Member) -> bool {
-    let call_at = |place: usize| calls.iter().find(|at| at.delta == place);
+fn is_emptied(
+    data: &[u8],
+    holder: &Delta,
+    calls: &[CallPiece],
+    part: ShownPart<'_>,
+    member: &Member,
+) -> bool {
+    let call_at = |position: usize| calls.iter().find(|piece| usize::from(piece.position) == position);
     let mut of_kind = holder.calls.iter().enumerate().filter(|(_, call)| match () {
         () if is_named(member.key, data, b"tool_calls") => !call.legacy,
         () if is_named(member.key, data, b"function_call") => call.legacy,
@@ -223,7 +249,7 @@ fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState
     let all_gone = of_kind.all(|(place, _)| match call_at(place) {
         Some(at) => {
             found = true;
-            is_blocked(at, state)
+            is_blocked(at, part)
         }
         None => true,
     });
@@ -231,63 +257,65 @@ fn is_emptied(data: &[u8], holder: &Delta, calls: &[CallAt], state: &ChoiceState
 }
 
 /// Whether the client gets nothing of a delta: the call is blocked, or it is written whole at its first delta.
-fn is_blocked(at: &CallAt, state: &ChoiceState) -> bool {
-    let is_released = state.decision(at.call).is_some_and(Decision::is_released);
-    !is_released || (state.is_written(at.call) && !at.begins)
+fn is_blocked(piece: &CallPiece, part: ShownPart<'_>) -> bool {
+    let call = &part.choice.calls()[piece.call as usize];
+    !call.is_released() || (call.is_written && !piece.begins)
 }
 
 fn edit_holder(
     data: &[u8],
     holder: &Delta,
-    calls: &[CallAt],
-    state: &ChoiceState,
+    calls: &[CallPiece],
+    part: ShownPart<'_>,
     splices: &mut Splices,
 ) -> bool {
     let gone: Vec<bool> = (0..holder.calls.len())
-        .map(|place| calls.iter().any(|at| at.delta == place && is_blocked(at, state)))
+        .map(|at| calls.iter().any(|piece| usize::from(piece.position) == at && is_blocked(piece, part)))
         .collect();
     let items: Vec<(usize, &ToolCall)> =
         holder.calls.iter().enumerate().filter(|(_, call)| !call.legacy).collect();
     splices.remove_members(&holder.members, |member| {
-        (state.role_sent && is_named(member.key, data, b"role"))
-            || is_emptied(data, holder, calls, state, member)
+        (part.shown.has_role && is_named(member.key, data, b"role"))
+            || is_emptied(data, holder, calls, part, member)
     });
     let is_removed = |name: &[u8]| {
         let mut named = holder.members.iter().filter(|member| is_named(member.key, data, name));
-        named.any(|member| is_emptied(data, holder, calls, state, member))
+        named.any(|member| is_emptied(data, holder, calls, part, member))
     };
-    if items.iter().any(|(place, _)| !gone[*place]) && !is_removed(b"tool_calls") {
-        splices.remove_items(&items, |(_, call)| call.span, |(place, _)| gone[*place]);
+    if items.iter().any(|(at, _)| !gone[*at]) && !is_removed(b"tool_calls") {
+        splices.remove_items(&items, |(_, call)| call.span, |(at, _)| gone[*at]);
     }
-    for at in calls.iter().filter(|at| !is_blocked(at, state)) {
-        let call = &holder.calls[at.delta];
-        if state.is_written(at.call) {
-            splices.replace(call.span, state.as_judged(at.call, call.index.map(|(_, index)| index)));
+    for piece in calls.iter().filter(|piece| !is_blocked(piece, part)) {
+        let (call, at) = (&holder.calls[usize::from(piece.position)], piece.call as usize);
+        let known = &part.choice.calls()[at];
+        if known.is_written {
+            let index = call.index.map(|(_, index)| index);
+            splices.replace(call.span, part.shown.written_call(part.choice, at, index));
             continue;
         }
-        renumber(data, call, at.call, state, splices);
-        if let Some(arguments) = state.rewritten(at.call) {
+        renumber(data, call, at, part, splices);
+        if let Some(arguments) = known.replaced_arguments() {
             // The first piece carries them all.
-            let arguments = if at.carries { arguments } else { b"" };
+            let arguments = if piece.carries { arguments } else { b"" };
             set_arguments(call, arguments, splices);
         }
     }
-    calls.iter().any(|at| !is_blocked(at, state))
+    calls.iter().any(|piece| !is_blocked(piece, part))
 }
 
 /// Gives a released call the index that it has among the released ones.
-fn renumber(data: &[u8], call: &ToolCall, at: usize, state: &ChoiceState, splices: &mut Splices) {
-    match (call.index, state.shifted_index(at)) {
+fn renumber(data: &[u8], call: &ToolCall, at: usize, part: ShownPart<'_>, splices: &mut Splices) {
+    match (call.index, part.shown.index_of(at)) {
         _ if call.legacy => {}
         (Some((span, index)), Some(shifted)) if index != shifted => {
             splices.replace(span, shifted.to_string());
         }
-        (None, Some(shifted)) if state.is_streamed() => {
+        (None, Some(shifted)) if part.choice.is_streamed() => {
             set_member(data, call.span, "index", shifted.to_string().as_bytes(), splices);
         }
         _ => {}
     }
-    if let Some(signature) = state.signature_for(at).filter(|_| call.name.is_some() && !call.legacy) {
+    if let Some(signature) = signature_for(part.choice, at).filter(|_| call.name.is_some() && !call.legacy) {
         set_member(data, call.span, "extra_content", signature, splices);
     }
 }
@@ -325,14 +353,14 @@ fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Sp
 }
 
 /// Holds back the finish of a choice that is asked again; true if the client gets one.
-fn edit_finish(choice: &Choice, state: &ChoiceState, form: Form, splices: &mut Splices) -> bool {
+fn edit_finish(choice: &Choice, state: &ReplyChoice, form: Form, splices: &mut Splices) -> bool {
     let Some(finish) = choice.finish else { return false };
     if state.is_wholly_blocked() && form == Form::Streamed {
         splices.replace(finish.quoted(), "null");
         return false;
     }
     // A reply that was cut off keeps that finish reason, whatever was removed from it.
-    if state.is_edited() && !state.releases() && !state.is_cut() {
+    if state.is_edited() && !state.releases() && !state.is_cut {
         splices.replace(finish.quoted(), "\"stop\"");
     }
     true
@@ -360,7 +388,7 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
             && !reply.choices.iter().any(|choice| carries_more(data, choice));
         return context.cut_usage && !context.hold_usage && !is_alone;
     }
-    if let Some(sum) = &context.usage {
+    if let Some(sum) = context.usage {
         splices.replace(usage.value, sum.to_string());
     }
     true

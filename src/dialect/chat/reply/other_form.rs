@@ -1,9 +1,10 @@
 //! Conversion between streamed and whole replies, since some servers answer a re-ask in the form that they prefer.
 //! Judges nothing.
 
-use crate::dialect::chat::assemble::Assembler;
+use crate::dialect::chat::assemble::{Assembler, assembled};
 use crate::dialect::chat::completion::{Choice, Delta, Form, Reply};
 use crate::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
+use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
 use model::assembled::Assembled;
 use serde_json::{Value, json};
@@ -25,7 +26,8 @@ struct Gathered {
     head: Vec<u8>,
     /// Escapes as written.
     text: Vec<u8>,
-    calls: Assembler,
+    assembler: Assembler,
+    calls: ReplyChoice,
     /// Other members of the message, such as `reasoning_content`, as written: strings are joined, of other values the
     /// last one counts.
     others: Vec<(Vec<u8>, Vec<u8>)>,
@@ -38,7 +40,7 @@ struct Gathered {
 /// it has neither.
 pub fn whole_of(stream: &Bytes) -> Option<Bytes> {
     let (mut splitter, mut rest) = (Splitter::new(stream.len().max(1)), stream.clone());
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered { calls: ReplyChoice::new(0, true), ..Gathered::default() };
     loop {
         let piece = splitter.next(&mut rest);
         let is_end = piece.is_none();
@@ -73,13 +75,13 @@ impl Gathered {
                 }
             }
         }
-        self.calls.next_event();
+        self.assembler.next_event();
         for text in choice.delta.content.texts() {
             self.text.extend_from_slice(text.raw(data));
         }
         for call in &choice.delta.calls {
-            if !self.calls.is_placeholder(call, data) {
-                self.calls.add(call, data);
+            if !self.assembler.is_placeholder(&self.calls, call, data) {
+                self.assembler.add(&mut self.calls, call, data);
             }
         }
         self.add_others(&choice.delta, data);
@@ -111,7 +113,7 @@ impl Gathered {
     }
 
     fn write(&self) -> Bytes {
-        let calls = self.calls.calls();
+        let calls: Vec<&Assembled> = assembled(&self.calls).collect();
         let mut out = b"{".to_vec();
         out.extend_from_slice(&self.head);
         out.extend_from_slice(
@@ -122,7 +124,7 @@ impl Gathered {
         } else {
             string(&self.text, &mut out);
         }
-        if let [call] = calls
+        if let [call] = *calls
             && call.legacy
         {
             out.extend_from_slice(br#","function_call":"#);

@@ -4,8 +4,9 @@
 use super::items::{Call, OutItem};
 use super::written::{judged_call, synthetic_result};
 use crate::dialect::accepted::{AcceptedForm, accepted_name, is_accepted_name};
-use crate::dialect::judge::CallJudge;
+use crate::dialect::codec::KnownIds;
 use crate::dialect::repair::{harmless_arguments, is_object};
+use crate::dialect::reply_choice::ReplyChoice;
 use crate::dialect::responses::item::CallKind;
 use crate::dialect::responses::restore::without_id;
 use crate::dialect::responses::rounds::Element;
@@ -21,38 +22,39 @@ use wire::splice::Splices;
 pub fn elements(
     id: Option<&str>,
     items: &[OutItem],
-    judging: &dyn CallJudge,
+    choice: &ReplyChoice,
+    known_ids: &KnownIds,
     result: &dyn Fn(&Decision) -> Option<String>,
 ) -> Vec<Element> {
     let (mut elements, mut results) = (Vec::new(), Vec::new());
     elements.extend(id.map(|id| Element::Reply(id.to_owned())));
-    let calls: Vec<(&Assembled, bool)> = items
-        .iter()
-        .filter_map(|item| item.call.as_ref())
-        .map(|call| (&call.assembled, call.is_released()))
-        .collect();
-    let mut nth = 0;
-    for item in items.iter().filter(|item| !item.own) {
-        let Some(call) = &item.call else {
+    for item in items {
+        let (Some(call), Some(judged)) = (&item.call, item.judged_in(choice)) else {
             elements.extend(item.done.clone().map(Element::Shown));
             continue;
         };
-        let at = nth;
-        nth += 1;
-        if call.is_released() {
-            elements.push(Element::Shown(if call.is_written() {
-                written(item, call)
-            } else {
-                as_made(item, call)
-            }));
-        } else if let Some(text) = call.decision.as_ref().and_then(result) {
-            let form = AcceptedForm::new(&calls, at, judging);
+        if judged.is_released() {
+            if !judged.is_placeholder() || item.done.is_some() {
+                elements.push(Element::Shown(if judged.is_shown_as_written() {
+                    judged_call(call.kind, &judged.assembled, item.done.as_ref())
+                } else {
+                    as_made(item, call)
+                }));
+            }
+        } else if let Some(text) = judged.decision.as_ref().and_then(result) {
+            let form = &judged.accepted;
             let is_repeated = items.iter().take_while(|other| !std::ptr::eq(*other, item)).any(|other| {
                 let of = |item: &OutItem| item.done.as_ref().and_then(|done| text_member(done, b"id"));
                 of(item).is_some_and(|id| of(other) == Some(id))
             });
-            elements.push(Element::Hidden(accepted(item, call, &form, judging, is_repeated)));
-            let result = synthetic_result(call.kind, &form.of(&call.assembled), item.done.as_ref(), &text);
+            elements.push(Element::Hidden(accepted(
+                item,
+                (call, &judged.assembled),
+                form,
+                known_ids,
+                is_repeated,
+            )));
+            let result = synthetic_result(call.kind, &form.of(&judged.assembled), item.done.as_ref(), &text);
             results.extend(result.map(Element::Result));
         }
     }
@@ -61,49 +63,50 @@ pub fn elements(
 }
 
 /// The synthetic results under the ids by which the upstream knows the calls.
-pub fn results(items: &[OutItem], result: &dyn Fn(&Decision) -> Option<String>) -> Vec<Bytes> {
-    let calls = items.iter().filter(|item| !item.own).filter_map(|item| Some((item, item.call.as_ref()?)));
-    let results = calls.filter_map(|(item, call)| {
-        let text = call.decision.as_ref().and_then(result)?;
-        synthetic_result(call.kind, &call.assembled, item.done.as_ref(), &text)
+pub fn results(
+    items: &[OutItem],
+    choice: &ReplyChoice,
+    result: &dyn Fn(&Decision) -> Option<String>,
+) -> Vec<Bytes> {
+    let results = items.iter().filter_map(|item| {
+        let (call, judged) = (item.call.as_ref()?, item.judged_in(choice)?);
+        let text = judged.decision.as_ref().and_then(result)?;
+        synthetic_result(call.kind, &judged.assembled, item.done.as_ref(), &text)
     });
     results.collect()
 }
 
-fn written(item: &OutItem, call: &Call) -> Bytes {
-    judged_call(call.kind, &call.assembled, item.done.as_ref())
-}
-
 fn as_made(item: &OutItem, call: &Call) -> Bytes {
-    item.done.clone().filter(|_| !call.differs).unwrap_or_else(|| written(item, call))
+    let written = || judged_call(call.kind, &call.assembled, item.done.as_ref());
+    item.done.clone().filter(|_| !call.differs).unwrap_or_else(written)
 }
 
 /// A blocked call in the form that every provider accepts; as the model made it where that is accepted.
 /// `is_repeated`: an item before it in the reply has its id.
 fn accepted(
     item: &OutItem,
-    call: &Call,
+    (call, judged): (&Call, &Assembled),
     form: &AcceptedForm,
-    judging: &dyn CallJudge,
+    known_ids: &KnownIds,
     is_repeated: bool,
 ) -> Bytes {
     let made = as_made(item, call);
     let id = text_member(&made, b"id").filter(|id| !id.is_empty());
-    let is_new = !is_repeated && id.is_some_and(|id| !judging.has_call_id(&id));
+    let is_new = !is_repeated && id.is_some_and(|id| !known_ids.has(&id));
     let made = if is_new { made } else { without_id(&made) };
     let has_name = matches!(call.kind, CallKind::Function | CallKind::Custom);
     let name = form.name.as_ref().filter(|_| has_name);
-    let arguments = call.assembled.arguments();
+    let arguments = judged.arguments();
     let is_broken = call.kind == CallKind::Function && !is_object(&arguments);
     let is_text = call.kind != CallKind::Function || has_text_arguments(&made);
     let has_call_id =
-        call.kind == CallKind::McpApproval || text_member(&made, b"call_id") == Some(call.assembled.id());
+        call.kind == CallKind::McpApproval || text_member(&made, b"call_id") == Some(judged.id());
     let has_type = text_member(&made, b"type").is_some_and(|kind| kind == call.kind.item_type());
     if name.is_none() && form.id.is_none() && !is_broken && is_text && has_call_id && has_type {
         return made;
     }
-    let mut sound = form.of(&call.assembled);
-    sound.name.clone_from(&call.assembled.name);
+    let mut sound = form.of(judged);
+    sound.name.clone_from(&judged.name);
     if is_broken {
         sound.arguments.clear();
         escape_into(&harmless_arguments(&arguments), &mut sound.arguments);

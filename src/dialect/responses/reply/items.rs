@@ -1,18 +1,11 @@
-//! The items of a reply: its calls with the decision on each, and what the client was shown. A client may read a call
-//! from the event that adds it, from its deltas, from the event that ends its arguments, and from the complete item;
-//! where these differ, the call goes out as it was judged.
-
-mod deciding;
-
-pub use self::deciding::{Progress, block_by_name, decide, release_rest, set, settle_pieces};
+//! The items of a reply as far as they have come. A client may read a call from the event that adds it, from its deltas, from
+//! the event that ends its arguments, and from the complete item; where these differ, the call goes out as it was judged.
 
 use super::event::Index;
+use crate::dialect::reply_choice::{ReplyCall, ReplyChoice, Visibility};
 use crate::dialect::responses::item::{CallKind, Item, ItemKind};
 use bytes::Bytes;
 use model::assembled::Assembled;
-use model::call::holds_nothing;
-use model::message::Role;
-use model::plan::decision::Decision;
 use serde::de::IgnoredAny;
 use wire::json::{decode, decode_bytes, escape_into, in_one_case, unescape};
 use wire::members::members_of;
@@ -40,28 +33,10 @@ pub struct OutItem {
     pub call: Option<Call>,
     /// The complete item, as JSON.
     pub done: Option<Bytes>,
-    /// toolrein wrote it.
-    pub own: bool,
     /// toolrein has written it in place of the upstream's events.
     pub written: bool,
-    /// Its text, or its call, is in what the client was shown.
-    pub counted: bool,
-    /// It is pieces of a call that no item claimed.
-    pub is_unclaimed: bool,
-    /// Whether markup is all that it says, where it is a message of a final answer.
-    pub veil: Veil,
-}
-
-/// Whether the client sees a message. Calls that the model wrote as text may be removed from it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Veil {
-    /// It does.
-    #[default]
-    None,
-    /// Not known yet: nothing has come that remains.
-    Waiting,
-    /// It does not: nothing remains, or it belongs to a call that the client does not see.
-    Empty,
+    /// The number of its text in the choice, if it is a message.
+    pub text: Option<u32>,
 }
 
 /// A call as far as it has come.
@@ -69,11 +44,8 @@ pub enum Veil {
 pub struct Call {
     pub kind: CallKind,
     pub assembled: Assembled,
-    pub decision: Option<Decision>,
-    /// No policy objects to its name.
-    name_passes: bool,
-    /// It was decided on by its arguments too.
-    with_arguments: bool,
+    /// Its position among the calls of the choice.
+    pub at: usize,
     /// The arguments by its deltas, and by the event that ends them, as written.
     deltas: Vec<u8>,
     ended: Option<Vec<u8>>,
@@ -97,9 +69,7 @@ impl Call {
         Self {
             kind,
             assembled: Assembled { custom: kind == CallKind::Custom, ..Assembled::default() },
-            decision: None,
-            name_passes: false,
-            with_arguments: false,
+            at: 0,
             deltas: Vec::new(),
             ended: None,
             has_end_event: false,
@@ -112,28 +82,9 @@ impl Call {
         }
     }
 
-    /// Whether the client sees it.
-    pub fn is_released(&self) -> bool {
-        self.decision.as_ref().is_some_and(Decision::is_released)
-    }
-
-    /// Whether the client sees it whatever its arguments are.
-    fn is_released_by_name(&self) -> bool {
-        self.is_released() && !self.with_arguments
-    }
-
-    /// Whether it is a placeholder and no call, as far as it has come: it has no name, and its arguments hold nothing. No
-    /// client can run one. An approval request is found by its id, whatever its name is.
-    pub fn is_placeholder(&self) -> bool {
-        let mut pieces = self.ended.iter().chain([&self.deltas]);
-        matches!(self.kind, CallKind::Function | CallKind::Custom)
-            && self.assembled.is_placeholder()
-            && pieces.all(|piece| holds_nothing(&unescape(piece)))
-    }
-
     /// Whether nothing says its name where no client runs it without one.
-    fn needs_a_name(&self) -> bool {
-        self.needs_name && self.assembled.name.is_empty() && self.decision.is_none()
+    fn lacks_name(&self) -> bool {
+        self.needs_name && self.assembled.name.is_empty()
     }
 
     /// Whether clients may know it by two names.
@@ -144,43 +95,12 @@ impl Call {
         self.says_two_names || (!own.is_empty() && said.is_some_and(|said| !is_own(said)))
     }
 
-    /// Whether it waits for a person's decision.
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.decision, Some(Decision::Hold { .. }))
-    }
-
-    /// Whether the decision is final.
-    pub fn is_settled(&self) -> bool {
-        self.decision.is_some() && !self.is_waiting()
-    }
-
-    /// Whether toolrein writes it: its arguments were changed, or its events differ.
-    pub fn is_written(&self) -> bool {
-        self.is_released()
-            && ((self.differs && self.with_arguments)
-                || matches!(self.decision, Some(Decision::Rewrite { .. })))
-    }
-
     /// Whether its arguments may have been cut. Objects come whole or not at all.
     fn may_be_cut(&self) -> bool {
         match self.kind {
             CallKind::Function | CallKind::McpApproval => self.has_open_arguments(),
             CallKind::Custom => self.is_marked_cut,
             _ => false,
-        }
-    }
-
-    /// Drops a call that was cut and that the client does not see: nobody is asked about half a call, and a re-ask would be cut
-    /// again.
-    fn drop_if_cut(&mut self, is_complete: bool) {
-        if !self.decision.as_ref().is_some_and(Decision::is_hidden) {
-            return;
-        }
-        if !is_complete {
-            self.take_pieces();
-        }
-        if self.may_be_cut() {
-            self.decision = Some(Decision::Drop);
         }
     }
 
@@ -281,16 +201,6 @@ impl OutItem {
         begun
     }
 
-    /// The place of a text of toolrein's, which is not written yet.
-    pub fn reserved() -> Self {
-        Self { kind: ItemKind::Message(Role::Assistant), own: true, ..Self::default() }
-    }
-
-    /// Whether it is such a place.
-    pub fn is_reserved(&self) -> bool {
-        self.own && self.done.is_none()
-    }
-
     /// A call that has come only in pieces so far; `needs_name`: of a kind that no client runs without a name.
     pub fn nameless(index: Option<Index>, needs_name: bool) -> Self {
         let call = Call { needs_name, ..Call::new(CallKind::Function) };
@@ -379,9 +289,10 @@ impl OutItem {
     }
 
     /// Whether `item` may go out in place of the complete item that it repeats.
-    pub fn may_become(&self, item: &Item, data: &[u8]) -> bool {
-        let is_released_by_name = self.call.as_ref().is_some_and(Call::is_released_by_name);
-        (is_released_by_name && self.is_same_call(item, data)) || self.is_repeated_by(item, data)
+    pub fn may_become(&self, item: &Item, data: &[u8], choice: &ReplyChoice) -> bool {
+        let is_by_name =
+            self.judged_in(choice).is_some_and(|call| call.is_released() && !call.with_arguments);
+        (is_by_name && self.is_same_call(item, data)) || self.is_repeated_by(item, data)
     }
 
     /// Whether `item` is the same call, whatever its arguments are.
@@ -392,31 +303,91 @@ impl OutItem {
             && call.assembled.name() == item.call.full_name(data).unwrap_or_default()
     }
 
-    /// Whether the client sees it; it is not known yet for a call that is undecided.
-    pub fn is_shown(&self) -> bool {
-        self.veil != Veil::Empty && self.call.as_ref().is_none_or(Call::is_released)
+    /// Its call as it was judged, if it is one.
+    pub fn judged_in<'a>(&self, choice: &'a ReplyChoice) -> Option<&'a ReplyCall> {
+        choice.calls().get(self.call.as_ref()?.at)
     }
 
-    /// Text has come that the client sees.
-    pub fn unveil(&mut self) {
-        if self.veil == Veil::Waiting {
-            self.veil = Veil::None;
+    /// Whether the client sees it; not yet where it is not known.
+    pub fn is_shown(&self, choice: &ReplyChoice) -> bool {
+        let is_text_shown =
+            self.text.is_none_or(|text| choice.visibility(text as usize) != Visibility::Hidden);
+        is_text_shown && (self.call.is_none() || self.judged_in(choice).is_some_and(ReplyCall::is_released))
+    }
+
+    /// Whether toolrein writes its call.
+    pub fn is_call_written(&self, choice: &ReplyChoice) -> bool {
+        self.judged_in(choice).is_some_and(ReplyCall::is_shown_as_written)
+    }
+
+    /// Its call as the client sees it, as JSON.
+    pub fn written_call(&self, choice: &ReplyChoice) -> Option<(CallKind, Bytes)> {
+        let (call, judged) = (self.call.as_ref()?, self.judged_in(choice)?);
+        Some((call.kind, super::written::judged_call(call.kind, &judged.assembled, self.done.as_ref())))
+    }
+
+    /// Adds its call to those of the choice.
+    pub fn add_to(&mut self, choice: &mut ReplyChoice) {
+        if let Some(call) = &mut self.call {
+            call.at =
+                choice.add(ReplyCall { has_whole_name: true, is_open: Some(true), ..ReplyCall::default() });
+        }
+        self.report_to(choice, false);
+    }
+
+    /// Reports how far its call has come. `is_last`: it is the last item, and the next event says whether the reply was cut
+    /// within it.
+    pub fn report_to(&self, choice: &mut ReplyChoice, is_last: bool) {
+        let Some(call) = &self.call else { return };
+        let is_open = call.may_be_cut();
+        let known = choice.call_mut(call.at);
+        known.is_complete = self.done.is_some() && !(is_open && is_last);
+        known.is_open = Some(is_open);
+        known.is_cut_off = call.is_begun_only && call.has_open_arguments();
+        known.runs_without_name = !matches!(call.kind, CallKind::Function | CallKind::Custom);
+        known.is_unanswerable = call.kind == CallKind::Computer;
+        known.differs = call.differs;
+        let keeps_arguments = known.has_new_arguments();
+        choice.change_call(call.at, |known| {
+            let arguments = match () {
+                () if keeps_arguments => std::mem::take(&mut known.arguments),
+                () if call.lacks_name() => Vec::new(),
+                () => call.assembled.arguments.clone(),
+            };
+            *known = Assembled { arguments, ..call.assembled.clone() };
+        });
+    }
+
+    /// It is no call after all: the provider has run it itself.
+    pub fn give_up_call(&mut self, choice: Option<&mut ReplyChoice>) {
+        if let (Some(call), Some(choice)) = (self.call.take(), choice) {
+            let known = choice.call_mut(call.at);
+            (known.is_complete, known.differs, known.runs_without_name) = (true, false, false);
+            choice.change_call(call.at, |known| *known = Assembled::default());
         }
     }
 
     /// Whether the client sees its call, and a policy has looked at the arguments.
-    pub fn is_judged_whole(&self) -> bool {
-        self.call.as_ref().is_some_and(|call| call.is_released() && call.with_arguments)
+    pub fn is_judged_whole(&self, choices: &[ReplyChoice]) -> bool {
+        let judged = choices.first().and_then(|choice| self.judged_in(choice));
+        judged.is_some_and(|call| call.is_released() && call.with_arguments)
     }
 
-    /// Whether the decision on it is final.
-    pub fn is_settled(&self) -> bool {
-        self.veil != Veil::Waiting && self.call.as_ref().is_none_or(Call::is_settled)
-    }
-
-    /// Whether its call, if it has one, is decided on or waits for a person.
-    pub fn is_decided(&self) -> bool {
-        self.call.as_ref().is_none_or(|call| call.decision.is_some())
+    /// The reply has ended: takes the arguments from their events where no complete item came, and the name that they say.
+    /// Pieces that say no name are no call: OGX sends such pieces for tools that it runs itself.
+    pub fn end_call(&mut self) {
+        let first_id = self.ids.first();
+        let Some(call) = self.call.as_mut().filter(|_| self.done.is_none()) else { return };
+        if call.lacks_name()
+            && let Some(name) = &call.said_name
+        {
+            escape_into(name, &mut call.assembled.name);
+            if let Some(id) = first_id.filter(|_| call.assembled.id.is_empty()) {
+                escape_into(id, &mut call.assembled.id);
+            }
+        }
+        call.is_begun_only = call.ended.is_none();
+        call.take_pieces();
     }
 
     /// Bytes kept.
@@ -424,13 +395,5 @@ impl OutItem {
         let call = self.call.as_ref().map_or(0, Call::size);
         let ids: usize = self.ids.iter().map(String::len).sum();
         256 + ids + call + self.done.as_ref().map_or(0, Bytes::len)
-    }
-}
-
-impl OutItem {
-    /// Its call as it was judged, as JSON.
-    pub fn judged(&self) -> Option<(CallKind, Bytes)> {
-        let call = self.call.as_ref()?;
-        Some((call.kind, super::written::judged_call(call.kind, &call.assembled, self.done.as_ref())))
     }
 }

@@ -2,9 +2,8 @@
 //! and under which id the client knows the reply. The upstream does not keep replies of toolrein's own, so the next request
 //! brings their items.
 
-use super::shown::Shown;
-use super::{Form, Phase, ReplyJudge};
-use crate::dialect::judge::CallJudge;
+use super::{Form, ResponsesReplies};
+use crate::dialect::reply_choice::ReplyChoice;
 use crate::dialect::responses::history::{Known, continued_by};
 use crate::dialect::responses::in_conversation;
 use crate::dialect::responses::item::{CallKind, ItemKind};
@@ -44,10 +43,10 @@ impl ContinuableReplies {
         self.is_own
     }
 
-    /// The present reply, as `shown`, has ended, and another one follows.
-    pub fn end_reply(&mut self, shown: &Shown) {
-        if let Some(id) = shown.reply_id.clone().filter(|_| !self.is_own) {
-            self.before = Some(KeptReply { id, owed: shown.owed.clone() });
+    /// The present reply with this id has ended, and another one follows. `owed`: the results that the upstream waits for.
+    pub fn end_reply(&mut self, id: Option<&str>, owed: Vec<Bytes>) {
+        if let Some(id) = id.filter(|_| !self.is_own) {
+            self.before = Some(KeptReply { id: id.to_owned(), owed });
         }
     }
 
@@ -57,7 +56,7 @@ impl ContinuableReplies {
     }
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
+impl ResponsesReplies {
     /// The id under which the client has the reply. Where toolrein's own reply ends it and its head was not sent before, it is
     /// that of the upstream's last reply, so that the upstream knows it whatever is forgotten here.
     pub(super) fn shown_id(&self) -> Option<String> {
@@ -70,18 +69,24 @@ impl<J: CallJudge> ReplyJudge<J> {
     }
 
     /// See [`Reply::history`](crate::dialect::reply::Reply::history).
-    pub(super) fn kept_history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
-        let is_failed = matches!(self.phase, Phase::Failed);
-        if !request.may_be_continued || !self.shown.is_finished || is_failed {
+    pub(super) fn kept_history(
+        &self,
+        request: &Request,
+        body: &[u8],
+        choice: &ReplyChoice,
+    ) -> Option<(String, Bytes)> {
+        if !request.may_be_continued || !self.is_end_given {
             return None;
         }
         // In a conversation the name stays the same.
         let conversation = request.continues.clone().filter(|_| in_conversation(request, body));
         let name = conversation.or_else(|| self.shown_id())?;
-        let items = self.items.iter().filter(|item| item.is_shown()).filter_map(|item| item.done.clone());
-        let present: Vec<Bytes> = items.collect();
+        let items =
+            self.items.iter().filter(|item| item.is_shown(choice)).filter_map(|item| item.done.clone());
+        let present: Vec<Bytes> =
+            self.own_before.iter().cloned().chain(items).chain(self.own_after.iter().cloned()).collect();
         let (upstream_id, owed) = if !self.kept.is_own {
-            (self.shown.reply_id.clone()?, self.shown.owed.clone())
+            (self.reply_id.clone()?, self.owed(choice))
         } else {
             let (id, mut owed) = match &self.kept.before {
                 Some(before) => (before.id.clone(), before.owed.clone()),
@@ -94,7 +99,7 @@ impl<J: CallJudge> ReplyJudge<J> {
             }));
             (id, owed)
         };
-        let shown: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(present).collect();
+        let shown: Vec<Bytes> = self.earlier.iter().cloned().chain(present).collect();
         let mut known = Known::after(request, body, upstream_id, &shown, &owed);
         if self.kept.is_own && self.kept.before.is_none() && !in_conversation(request, body) {
             known = known.with_own_reply(&self.own_response(&shown));

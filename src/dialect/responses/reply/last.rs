@@ -2,19 +2,23 @@
 //! is rebuilt from what the client was shown.
 
 use super::event::Event;
-use super::items::{Call, MOST_ITEMS, OutItem};
+use super::items::{CHOICE, MOST_ITEMS, OutItem};
 use super::owner::{Copied, Ids};
 use super::writer::framed;
-use super::{Form, Phase, ReplyJudge};
+use super::{Form, ResponsesReplies, text_of};
 use crate::dialect::CARRIED;
+use crate::dialect::codec::{CallPiece, Frame, FrameKind, Payload, ReplyEvent, WriteContext};
 use crate::dialect::error::may_be_in_200;
-use crate::dialect::judge::{CallJudge, remark};
+use crate::dialect::reply::Unjudged;
+use crate::dialect::reply_choice::ReplyChoice;
 use crate::dialect::responses::item::{Item, ItemKind, parse_item};
 use bytes::Bytes;
+use smallvec::SmallVec;
 use wire::body::{Fault, Kind, Scanner, Span};
 use wire::json::{decode_bytes, in_one_case, quote};
 use wire::members::{Member, all_members, may_be_read_as, members_of};
 use wire::splice::Splices;
+use wire::sse::parse_fields;
 
 /// The members that later replies repeat from the first one: clients know the response by them.
 const HEAD: [&[u8]; 10] = [
@@ -46,8 +50,6 @@ pub struct Last {
     pub failed: bool,
     /// It ended before the model had finished: for its length, or by a filter.
     pub cut: bool,
-    /// The client has it.
-    pub given: bool,
 }
 
 /// One item in the list.
@@ -101,19 +103,19 @@ impl Last {
             .is_some_and(|status| matches!(status.value.of(&data), b"\"failed\"" | b"\"cancelled\""));
         let (entries, are_ambiguous) = output.map(|output| entries(output, &data)).unwrap_or_default();
         let ambiguous = are_ambiguous || has_odd_output(&members, &data);
-        Self { raw: None, event, members, entries, output, ambiguous, failed, cut, given: false, data }
+        Self { raw: None, event, members, entries, output, ambiguous, failed, cut, data }
     }
 
     /// The usage that it reports: that of the response or, as some gateways write it, one beside the response.
-    fn usage(&self) -> Option<&[u8]> {
-        let is_report = |usage: &&[u8]| *usage != b"null";
+    fn usage(&self) -> Option<Span> {
+        let is_report = |usage: &Span| usage.of(&self.data) != b"null";
         let beside = || {
             let members = members_of(&self.data, Span::new(0, self.data.len()));
             let usage =
                 members.into_iter().rfind(|member| *decode_bytes(member.key, &self.data) == *b"usage");
-            Some(usage?.value.of(&self.data)).filter(|usage| usage.starts_with(b"{"))
+            Some(usage?.value).filter(|usage| usage.of(&self.data).starts_with(b"{"))
         };
-        self.value("usage").filter(is_report).or_else(beside)
+        self.member("usage").filter(is_report).or_else(beside)
     }
 
     /// Its items.
@@ -160,10 +162,14 @@ impl Last {
         self.event.response.map_or(&self.data, |response| response.of(&self.data))
     }
 
-    /// The value of a member of the response, as written.
-    pub fn value(&self, name: &str) -> Option<&[u8]> {
+    fn member(&self, name: &str) -> Option<Span> {
         let named = |member: &&Member| *decode_bytes(member.key, &self.data) == *name.as_bytes();
-        self.members.iter().find(named).map(|member| member.value.of(&self.data))
+        self.members.iter().find(named).map(|member| member.value)
+    }
+
+    /// The value of a member of the response, as written.
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.member(name).map(|value| value.of(&self.data))
     }
 
     /// Its copy of `item`, which is one of `items`.
@@ -226,14 +232,13 @@ fn entries(output: Span, data: &[u8]) -> (Vec<Entry>, bool) {
     (entries, is_ambiguous)
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
+impl ResponsesReplies {
     /// Takes the last event of a stream, or a whole reply.
-    pub(super) fn take_last(&mut self, mut last: Last, now_ms: u64, out: &mut Vec<Bytes>) {
-        last.settle_shells(self.judging.hosts_shell());
-        if let Some(usage) = last.usage() {
-            self.usage.note(usage, last.value("model"));
-            last.cut |= self.options.is_used_up(&self.usage);
-        }
+    pub(super) fn take_last(&mut self, mut last: Last, choices: &mut Vec<ReplyChoice>) -> Frame {
+        last.settle_shells(self.hosts_shell);
+        let raw = last.raw.clone().unwrap_or_else(|| last.data.clone());
+        let mut events: SmallVec<[ReplyEvent; 2]> = SmallVec::new();
+        events.extend(last.usage().map(|usage| ReplyEvent::Usage { usage, model: last.member("model") }));
         if self.head.is_empty() {
             let is_read = last.raw.is_none() || last.event.response.is_some();
             let whole = Span::new(0, last.data.len());
@@ -244,108 +249,109 @@ impl<J: CallJudge> ReplyJudge<J> {
             };
         }
         let id = last.value("id").and_then(|id| serde_json::from_slice(id).ok());
-        self.shown.reply_id = id.or(self.shown.reply_id.take()).filter(|_| !self.kept.is_own());
-        if self.form == Form::Whole {
-            self.say_preface(out);
-        }
-        if last.failed {
-            self.phase = Phase::Failed;
-        }
-        if last.ambiguous {
-            if self.judging.is_strict() || self.continued {
-                return self.break_off(super::Unjudged::Ambiguous);
-            }
-            self.note(super::Unjudged::Ambiguous);
+        self.reply_id = id.or(self.reply_id.take()).filter(|_| !self.kept.is_own());
+        // What follows a reply of its own cannot pass unjudged.
+        let is_held_back = self.is_strict || self.is_later();
+        if (last.ambiguous || last.entries.len() > MOST_ITEMS) && is_held_back {
+            let why = if last.ambiguous { Unjudged::Ambiguous } else { Unjudged::ReplyTooLong };
+            return Frame::new(raw, FrameKind::Unread(why));
         }
         if last.entries.len() > MOST_ITEMS {
-            if self.judging.is_strict() || self.continued {
-                return self.break_off(super::Unjudged::ReplyTooLong);
-            }
-            self.note(super::Unjudged::ReplyTooLong);
-            last.entries.clear();
+            return Frame::new(raw, FrameKind::Unread(Unjudged::ReplyTooLong));
         }
-        if !self.reconcile(&mut last, now_ms) {
-            return self.break_off(super::Unjudged::Ambiguous);
+        self.choice_of(choices);
+        events.push(ReplyEvent::Choice(CHOICE));
+        self.reconcile(&mut last, choices, &mut events);
+        for at in 0..self.items.len() {
+            self.settle_visibility(at, choices);
         }
-        (0..self.items.len()).for_each(|at| self.settle_veil(at));
+        self.end_calls(choices);
+        self.settle_names(choices, &mut events);
         let carried =
             self.items.iter().filter(|item| matches!(item.kind, ItemKind::Carried | ItemKind::Reasoning));
         self.carried.extend(carried.filter_map(|item| item.done.as_deref()).map(carried_kind));
+        events.push(ReplyEvent::Finish { is_cut: last.cut });
+        events.extend(last.failed.then_some(ReplyEvent::Error));
+        let place = last.raw.as_ref().map(|raw| parse_fields(raw).place);
+        let payload = match place {
+            None => Payload::Span(Span::new(0, raw.len())),
+            Some(Some(place)) => Payload::Span(place),
+            Some(None) => Payload::Joined(last.data.as_ref().into()),
+        };
+        let is_doubtful = last.ambiguous;
         self.last = Some(last);
-        self.advance(true, now_ms, out);
-        if self.form == Form::Streamed && !matches!(self.phase, Phase::BrokenOff(_)) {
-            self.shown.ask(&mut self.items, &self.judging, true);
-            if !crate::dialect::reply::ShownChoice::is_waiting(&self.shown) && !self.is_pending() {
-                self.give_last(out);
-            }
-        }
+        Frame { payload, events, ends: true, is_doubtful, ..Frame::new(raw, FrameKind::Part) }
     }
 
     /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
-    /// `false` if the client may now run another call than was judged.
-    fn reconcile(&mut self, last: &mut Last, now_ms: u64) -> bool {
+    fn reconcile(
+        &mut self,
+        last: &mut Last,
+        choices: &mut Vec<ReplyChoice>,
+        events: &mut SmallVec<[ReplyEvent; 2]>,
+    ) {
         for (nth, found) in self.repeated_by(last).into_iter().enumerate() {
             let (entry, data) = (&mut last.entries[nth], &last.data);
             let item = &entry.item;
+            let (mut renames, mut is_new) = (false, false);
             let at = match found {
+                Some(at) if self.items[at].done.is_some() => {
+                    entry.differs = !self.items[at].may_become(item, data, &choices[0]);
+                    entry.at = Some(at);
+                    continue;
+                }
                 Some(at) => {
-                    if self.items[at].done.is_none() {
-                        if !self.complete_known(at, item, data, now_ms) {
-                            return false;
-                        }
-                    } else {
-                        entry.differs = !self.items[at].may_become(item, data);
-                    }
+                    renames = self.items[at].complete(item, data);
                     at
                 }
                 None => {
+                    is_new = true;
                     let mut new = OutItem::begin(None, item, data);
                     new.complete(item, data);
-                    self.items.push(new);
-                    self.items.len() - 1
+                    self.add(new, choices)
                 }
             };
             entry.at = Some(at);
+            if let (ItemKind::Message(_), Some(content)) = (item.kind, &item.content) {
+                events.extend(content.texts().map(|text| ReplyEvent::Text(text.span)));
+            }
+            if let Some(call) = &self.items[at].call {
+                events.push(ReplyEvent::Call(CallPiece {
+                    call: call.at as u32,
+                    begins: is_new,
+                    names: renames,
+                    respells: renames,
+                    ..CallPiece::default()
+                }));
+            }
         }
-        true
     }
 
-    /// Gives the client the last event, or the whole reply.
-    pub(super) fn give_last(&mut self, out: &mut Vec<Bytes>) {
-        if self.last.as_ref().is_some_and(|last| last.given) {
-            return;
+    /// Reports the calls that clients may know by two names.
+    fn settle_names(&self, choices: &[ReplyChoice], events: &mut SmallVec<[ReplyEvent; 2]>) {
+        for item in self.items.iter().filter(|item| item.has_two_names() && self.is_strict) {
+            let call = item.judged_in(&choices[0]).and(item.call.as_ref()).map(|call| call.at as u32);
+            let piece = |call| CallPiece { call, is_ambiguous: true, ..CallPiece::default() };
+            events.extend(call.map(|call| ReplyEvent::Call(piece(call))));
         }
-        if self.last.is_none() {
-            // The upstream broke off where its events were not passed on as they came.
-            if self.form == Form::Streamed && self.numbers.rewrites() && !matches!(self.phase, Phase::Failed)
-            {
-                let event = self.cut_event();
-                out.push(event);
-            }
-            return;
-        }
-        let is_streamed = self.form == Form::Streamed;
-        if !self.judging.observes() {
-            self.say_end(out);
-            out.extend(remark(&self.judging).filter(|_| is_streamed));
-        }
-        let Some(last) = self.last.take() else { return };
-        let piece = self.composed(&last);
-        out.push(piece);
-        out.append(&mut self.after);
-        self.shown.is_finished = true;
-        if !matches!(self.phase, Phase::Failed) {
-            self.phase = Phase::Done;
-        }
-        self.last = Some(Last { given: true, ..last });
     }
 
     /// The bytes of the last event, or of the whole reply, as the client gets them.
-    fn composed(&mut self, last: &Last) -> Bytes {
+    pub(super) fn write_last(
+        &mut self,
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        let (Some(last), Some(choice)) = (self.last.take(), choices.first()) else { return };
+        let is_question_alone = self.form == Form::Whole && choice.asks_approval() && !self.observes;
+        if is_question_alone {
+            self.earlier.retain(|item| text_of(item).is_empty());
+        }
         let raw = last.raw.clone().unwrap_or_else(|| last.data.clone());
         let mut splices = Splices::default();
-        if !self.judging.observes() {
-            self.rebuild(last, &mut splices);
+        if !self.observes {
+            self.rebuild(&last, choice, context, &mut splices);
         }
         let sequence = self.numbers.next(last.event.sequence.map(|(_, number)| number));
         if let (Some((span, number)), Some(new)) = (last.event.sequence, sequence)
@@ -353,17 +359,20 @@ impl<J: CallJudge> ReplyJudge<J> {
         {
             splices.replace(span, new.to_string());
         }
+        self.is_end_given = true;
         if splices.is_empty() {
-            return raw;
+            out.push(raw);
+        } else {
+            self.is_changed = true;
+            let data = splices.apply(&last.data).join();
+            out.push(if last.raw.is_some() { framed(&raw, &data) } else { data });
         }
-        self.is_changed = true;
-        let data = splices.apply(&last.data).join();
-        if last.raw.is_some() { framed(&raw, &data) } else { data }
+        self.last = Some(last);
     }
 
-    fn rebuild(&self, last: &Last, splices: &mut Splices) {
-        self.rebuild_output(last, splices);
-        if !self.continued && !self.has_head && self.usage.sum().is_none() {
+    fn rebuild(&self, last: &Last, choice: &ReplyChoice, context: &WriteContext, splices: &mut Splices) {
+        self.rebuild_output(last, choice, splices);
+        if !self.is_later() && !self.has_head && context.usage.is_none() {
             return;
         }
         for member in &last.members {
@@ -380,45 +389,41 @@ impl<J: CallJudge> ReplyJudge<J> {
             if let Some(first) = first.filter(|first| **first != *member.value.of(&last.data)) {
                 splices.replace(member.value, first.clone());
             }
-            if let (b"usage", Some(sum)) = (&*key, self.usage.sum()) {
+            if let (b"usage", Some(sum)) = (&*key, &context.usage) {
                 splices.replace(member.value, sum.to_string());
             }
         }
     }
 
     /// The list of items: those of earlier replies, then those of this one that the client has.
-    fn rebuild_output(&self, last: &Last, splices: &mut Splices) {
+    fn rebuild_output(&self, last: &Last, choice: &ReplyChoice, splices: &mut Splices) {
         let Some(output) = last.output else { return };
-        let has_upstreams = self.items.iter().any(|item| !item.own && item.done.is_some());
+        let has_upstreams = self.items.iter().any(|item| item.done.is_some());
         if last.entries.is_empty() && has_upstreams {
             // Some servers leave the list empty, and so do we.
             return;
         }
-        let is_gone = |entry: &Entry| entry.at.is_some_and(|at| !self.items[at].is_shown());
+        let is_gone = |entry: &Entry| entry.at.is_some_and(|at| !self.items[at].is_shown(choice));
         splices.remove_items(&last.entries, |entry| entry.item.span, is_gone);
         for entry in last.entries.iter().filter(|entry| !is_gone(entry)) {
             let Some(item) = entry.at.map(|at| &self.items[at]) else { continue };
-            if item.call.as_ref().is_some_and(Call::is_written) {
-                splices.replace(entry.item.span, item.judged().map(|(_, call)| call).unwrap_or_default());
+            if item.is_call_written(choice) {
+                let call = item.written_call(choice).map(|(_, call)| call);
+                splices.replace(entry.item.span, call.unwrap_or_default());
             } else if entry.differs
                 && let Some(done) = &item.done
             {
                 splices.replace(entry.item.span, done.clone());
             }
         }
-        let own = |item: &&OutItem| item.own;
-        let first = self.items.iter().position(|item| !item.own).unwrap_or(0);
-        let front = self.items[..first].iter().filter(own).filter_map(|item| item.done.clone());
-        let before: Vec<Bytes> = self.shown.earlier.iter().cloned().chain(front).collect();
-        let after: Vec<Bytes> =
-            self.items[first..].iter().filter(own).filter_map(|item| item.done.clone()).collect();
+        let before: Vec<Bytes> = self.earlier.iter().chain(&self.own_before).cloned().collect();
         let kept = last.entries.iter().filter(|entry| !is_gone(entry)).count();
         let mut start = before.join(&b","[..]);
-        if !before.is_empty() && kept + after.len() > 0 {
+        if !before.is_empty() && kept + self.own_after.len() > 0 {
             start.push(b',');
         }
-        let mut end = after.join(&b","[..]);
-        if !after.is_empty() && kept > 0 {
+        let mut end = self.own_after.join(&b","[..]);
+        if !self.own_after.is_empty() && kept > 0 {
             end.insert(0, b',');
         }
         if !start.is_empty() {

@@ -4,13 +4,12 @@
 //! markup stay.
 
 use super::event::{Class, Event, Index};
-use super::items::{OutItem, Veil};
 use super::last::Last;
 use super::writer::framed;
-use super::{Form, ReplyJudge};
+use super::{Form, ResponsesReplies};
 use crate::dialect::error::UpstreamError;
-use crate::dialect::judge::CallJudge;
 use crate::dialect::markup::{Markup, ToolNames};
+use crate::dialect::reply_choice::ReplyChoice;
 use crate::dialect::responses::item::{Item, ItemKind};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -53,6 +52,11 @@ impl Cleaner {
     /// A filter of texts in which the model may have written calls of these tools.
     pub(super) fn new(tools: ToolNames) -> Self {
         Self { tools: Arc::new(tools), parts: Vec::new(), has_cut: false }
+    }
+
+    /// Whether something was removed from the reply.
+    pub(super) fn has_cut(&self) -> bool {
+        self.has_cut
     }
 
     /// Cleans a text that came whole; returns whether anything of it remains.
@@ -195,28 +199,27 @@ fn with_delta(data: &Bytes, text: &str) -> Option<Bytes> {
     Some(splices.apply(data).join())
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
-    /// The event without call markup, if the model was asked for its final answer. Held text goes out before it.
+impl ResponsesReplies {
+    /// The event without call markup, if the model was asked for its final answer. Held text that goes
+    /// out before it is added to the texts that are read next.
     pub(super) fn without_markup(
         &mut self,
         raw: Bytes,
         event: Event,
         data: Bytes,
-        now_ms: u64,
-        out: &mut Vec<Bytes>,
+        choices: &mut [ReplyChoice],
     ) -> (Bytes, Event, Bytes) {
         let Some(markup) = &mut self.markup else { return (raw, event, data) };
         let Cleaned { splices, before, is_visible } = markup.event(&raw, &event, &data);
         if is_visible {
-            self.items.iter_mut().for_each(OutItem::unveil);
+            choices.iter_mut().for_each(ReplyChoice::show_waiting_texts);
         }
-        for data in before {
+        for data in before.into_iter().rev() {
             self.numbers.rewrite();
-            let kind = Event::parse(&data).map(|event| event.type_of(&data).into_owned()).unwrap_or_default();
+            let Ok(event) = Event::parse(&data) else { continue };
+            let kind = event.type_of(&data).into_owned();
             let raw: Bytes = [b"event: ", kind.as_bytes(), b"\ndata: ", &data, b"\n\n"].concat().into();
-            if let Ok(event) = Event::parse(&data) {
-                self.read(raw, (event, data), now_ms, out);
-            }
+            self.texts.push((raw, event, data));
         }
         if splices.is_empty() {
             return (raw, event, data);
@@ -249,33 +252,14 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// Whether the server stopped reading the model's calls because toolrein wrote a list of allowed tools into the request: it
     /// passes the model's own markup on as the answer. vLLM 0.32 does so in whole replies.
     pub(super) fn lost_calls(&self, last: &Last) -> bool {
-        if !self.options.narrows_choice || self.form != Form::Whole || last.has_calls() {
+        let Some(tools) = self.tools.clone().filter(|_| self.form == Form::Whole && !last.has_calls()) else {
             return false;
-        }
-        let mut cleaner = Cleaner::new(self.judging.known_tools());
+        };
+        let mut cleaner = Cleaner::new(tools);
         for entry in last.entries() {
             cleaner.message(&entry.item, last.data(), &mut Splices::default());
         }
         cleaner.has_cut
-    }
-
-    /// A message of a final answer begins: whether the client sees it depends on what remains of its text.
-    pub(super) fn veil(&mut self, at: usize) {
-        let item = &mut self.items[at];
-        if self.markup.is_some() && matches!(item.kind, ItemKind::Message(_)) && item.done.is_none() {
-            item.veil = Veil::Waiting;
-        }
-    }
-
-    /// The message at this position is complete: the client does not see it if nothing remains of its text.
-    pub(super) fn settle_veil(&mut self, at: usize) {
-        let has_cut = self.markup.as_ref().is_some_and(|markup| markup.has_cut);
-        let item = &mut self.items[at];
-        if item.own || !matches!(item.kind, ItemKind::Message(_)) || item.shown_as.is_some() {
-            return;
-        }
-        let is_blank = item.done.as_ref().is_some_and(|done| super::shown::text_of(done).trim().is_empty());
-        item.veil = if has_cut && is_blank { Veil::Empty } else { Veil::None };
     }
 }
 

@@ -2,11 +2,10 @@
 //! (llama.cpp's server) or several items share it (OGX), the ids do. Every id seen for an item is a name of it: some
 //! servers give it another one when it is complete. Decides nothing about calls.
 
-use super::ReplyJudge;
+use super::ResponsesReplies;
 use super::event::Index;
 use super::items::OutItem;
 use super::last::Last;
-use crate::dialect::judge::CallJudge;
 use crate::dialect::responses::item::{Item, ItemKind};
 use wire::json::decode;
 
@@ -81,7 +80,7 @@ impl Found {
     }
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
+impl ResponsesReplies {
     /// The item to which an event with this index and this id belongs.
     pub(super) fn owner_of_piece(&self, index: Option<Index>, id: Option<&str>) -> Owner {
         let has_index = |item: &OutItem| index.is_some() && item.index == index;
@@ -119,9 +118,8 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// The only call whose arguments have not ended: a server that gives its events other ids than the item, and no index
     /// that it has, means this one.
     pub(super) fn only_open_call(&self) -> Option<usize> {
-        let is_open = |item: &OutItem| {
-            !item.own && item.call.is_some() && !item.has_ended_arguments() && !item.is_nameless()
-        };
+        let is_open =
+            |item: &OutItem| item.call.is_some() && !item.has_ended_arguments() && !item.is_nameless();
         let mut open = self.items.iter().enumerate().filter(|(_, item)| is_open(item)).map(|(at, _)| at);
         open.next().filter(|_| open.next().is_none())
     }
@@ -132,7 +130,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// The upstream's items for which `is_it` is true. Of several, those that are complete get nothing more.
     fn find(&self, is_it: &dyn Fn(&OutItem) -> bool) -> Found {
-        let all = || self.items.iter().enumerate().rev().filter(|(_, item)| !item.own && is_it(item));
+        let all = || self.items.iter().enumerate().rev().filter(|(_, item)| is_it(item));
         let Some((last, _)) = all().next() else { return Found::None };
         if all().nth(1).is_none() {
             return Found::One(last);
@@ -148,7 +146,7 @@ impl<J: CallJudge> ReplyJudge<J> {
 
     /// How many of the upstream's items have this index.
     fn sharing(&self, index: Option<Index>) -> usize {
-        self.items.iter().filter(|item| !item.own && index.is_some() && item.index == index).count()
+        self.items.iter().filter(|item| index.is_some() && item.index == index).count()
     }
 
     /// What the event is that adds `item`.
@@ -183,7 +181,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         let is_open = |known: &OutItem| {
             let is_in_pieces = known.is_nameless() && (is_call || known.is_known_as(&ids.item));
             let is_kind = known.kind == item.kind || is_in_pieces;
-            known.done.is_none() && !known.own && is_kind
+            known.done.is_none() && is_kind
         };
         let is_unique = self.sharing(index) == 1;
         let names_one = self.items.iter().filter(|known| known.is_known_as(&ids.item)).count() == 1;
@@ -224,7 +222,7 @@ impl<J: CallJudge> ReplyJudge<J> {
         for is_sign in SIGNS {
             for (copy, found) in copies.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
                 let is_it = |(at, known): &(usize, &OutItem)| {
-                    !taken[*at] && !known.own && known.kind == copy.item.kind && is_sign(known, copy)
+                    !taken[*at] && known.kind == copy.item.kind && is_sign(known, copy)
                 };
                 *found = self.items.iter().enumerate().find(is_it).map(|(at, _)| at);
                 found.iter().for_each(|at| taken[*at] = true);
@@ -287,7 +285,7 @@ impl OutItem {
     /// Whether it is a call, and only pieces of it have come.
     fn is_nameless(&self) -> bool {
         let is_it = |call: &super::items::Call| call.assembled.name.is_empty();
-        self.done.is_none() && !self.own && self.call.as_ref().is_some_and(is_it)
+        self.done.is_none() && self.call.as_ref().is_some_and(is_it)
     }
 
     /// Whether both call the same tool.

@@ -1,9 +1,8 @@
 //! The numbers of a stream's events: dense indexes of items and rising sequence numbers over all replies, rewritten from
 //! the first event on that the client does not get as it came.
 
-use super::ReplyJudge;
+use super::ResponsesReplies;
 use super::event::{Event, Index};
-use crate::dialect::judge::CallJudge;
 use crate::dialect::lines::one_line;
 use bytes::Bytes;
 use serde_json::Value;
@@ -49,7 +48,7 @@ impl Numbers {
     }
 }
 
-impl<J: CallJudge> ReplyJudge<J> {
+impl ResponsesReplies {
     /// An event with the client's numbers.
     pub(super) fn renumbered(&mut self, raw: Bytes, event: &Event, data: &Bytes, item: Option<u64>) -> Bytes {
         let sequence = self.numbers.next(event.sequence.map(|(_, number)| number));

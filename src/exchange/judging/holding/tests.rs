@@ -1,7 +1,6 @@
 //! Tests of held calls: what each decision does to them, and how limits count them.
 
 use super::*;
-use crate::dialect::judge::CallJudge;
 use crate::exchange::judging::AnswerTools;
 use crate::exchange::judging::names::OpenTool;
 use model::Transcript;
@@ -29,7 +28,7 @@ fn judging_of(tables: &str, body: &[u8]) -> Judging {
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let judge = PolicySet::new(rules.collect()).read(&transcript).1;
-    Judging::new(judge, AnswerTools::default(), false).asking(Some("K7PQ3M".to_owned()))
+    Judging::new(judge, AnswerTools::default(), false).with_token(Some("K7PQ3M".to_owned()))
 }
 
 const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
@@ -168,7 +167,7 @@ fn calls_of_different_choices_wait_separately() {
 
 #[test]
 fn no_call_is_held_if_nobody_can_be_asked_or_the_final_answer_is_due() {
-    let mut alone = judging(HELD).asking(None);
+    let mut alone = judging(HELD).with_token(None);
     assert!(matches!(decide(&mut alone, "pay", "{}"), Decision::Block { .. }));
     let mut landing = judging(HELD);
     landing.land();

@@ -3,7 +3,6 @@
 
 use super::tests::judging;
 use super::*;
-use crate::dialect::judge::CallJudge;
 use model::plan::decision::Known;
 use wire::json::escape_into;
 

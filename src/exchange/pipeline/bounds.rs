@@ -1,29 +1,31 @@
 //! Limits of a reply: if too much is held back, or its calls are ambiguous, everything held goes out unjudged or the
-//! reply is broken off.
+//! reply is broken off. And whether a stream that ends now is complete.
 
-use super::{Form, Phase, ReplyJudge, Unjudged};
-use crate::dialect::chat::choice::ChoiceState;
-use crate::dialect::chat::completion::{MOST_CALLS, MOST_CHOICES};
-use crate::dialect::judge::CallJudge;
-use crate::dialect::reply::ShownChoice;
+use super::{Form, Phase, ReplyPipeline, Unjudged};
+use crate::dialect::codec::Frame;
+use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
 
-impl<J: CallJudge> ReplyJudge<J> {
+/// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
+pub const MOST_CALLS: usize = 512;
+pub const MOST_CHOICES: usize = 512;
+
+impl ReplyPipeline {
     /// Keeps a stream within its limits: too many held bytes are released, and too long a reply is no longer read. A
     /// whole reply is limited where it is collected.
     pub(super) fn bound(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         if self.form == Form::Whole {
             return;
         }
-        if self.queue.said_bytes() > self.limits.held || self.queue.bytes() > self.limits.reply {
+        if self.queue.counted_bytes() > self.limits.held || self.queue.bytes() > self.limits.reply {
             if self.judging.is_strict() {
                 return self.break_off(Unjudged::HeldTooMuch);
             }
             self.note(Unjudged::HeldTooMuch);
             self.release_all(now_ms, out);
         }
-        let kept: usize = self.choices.iter().map(ChoiceState::size).sum();
-        let calls = self.choices.iter().map(ChoiceState::calls).max().unwrap_or(0);
+        let kept: usize = self.choices.iter().map(ReplyChoice::size).sum();
+        let calls = self.choices.iter().map(|choice| choice.calls().len()).max().unwrap_or(0);
         if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
             self.read_no_further(Unjudged::ReplyTooLong, now_ms, out);
         }
@@ -33,7 +35,7 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// reply off, if it must not pass.
     pub(super) fn escape(&mut self, why: Unjudged, raw: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
         if self.read_no_further(why, now_ms, out) {
-            self.pass(raw, now_ms, out);
+            self.pass(Frame::idle(raw), now_ms, out);
         }
     }
 
@@ -54,14 +56,12 @@ impl<J: CallJudge> ReplyJudge<J> {
     /// approval might be in it.
     pub(super) fn may_pass_unjudged(&mut self, now_ms: u64) -> bool {
         self.block_by_name(now_ms);
-        let hides = !self.judging.observes() && self.choices.iter().any(ChoiceState::has_blocked);
+        let hides = !self.judging.observes() && self.choices.iter().any(ReplyChoice::has_blocked);
         !hides && !self.judging.is_strict()
     }
 
     fn block_by_name(&mut self, now_ms: u64) {
-        for state in &mut self.choices {
-            state.block_rest_by_name(&mut self.judging, now_ms);
-        }
+        (0..self.choices.len()).for_each(|at| self.judge_choice(at, now_ms).block_rest_by_name());
     }
 
     /// The client gets nothing more.
@@ -76,15 +76,33 @@ impl<J: CallJudge> ReplyJudge<J> {
     fn release_all(&mut self, now_ms: u64, out: &mut Vec<Bytes>) {
         self.settle_all();
         self.block_by_name(now_ms);
-        for state in &mut self.choices {
-            state.release_rest(&mut self.judging);
-        }
+        (0..self.choices.len()).for_each(|at| self.judge_choice(at, now_ms).release_rest());
         self.drain(out);
     }
 
+    /// Counts, once for each reason, that a part of the reply is not judged.
     pub(super) fn note(&mut self, why: Unjudged) {
         if !self.unjudged.contains(&why) {
             self.unjudged.push(why);
         }
+    }
+
+    /// Whether the upstream's reply, if it ends now, is complete: with its mark of the end, an error, or a finish for every
+    /// choice (Perplexity sends no `[DONE]`), and without an incomplete event. Where the end of the connection ends a
+    /// stream, only its events show whether it was cut.
+    pub(super) fn has_whole_stream(&self) -> bool {
+        let Some(last) = self.codec.last_event() else { return true };
+        let started = match self.phase {
+            Phase::Head => false,
+            Phase::Reading => true,
+            // Unknown for a reply that is no longer read.
+            Phase::Unjudged => return self.codec.at_boundary() && last.is_ok(),
+            Phase::Refused(_) | Phase::Failed | Phase::BrokenOff(_) | Phase::Done { .. } => return true,
+        };
+        let Some(last) = last.ok().filter(|_| self.codec.at_boundary()) else { return false };
+        // Chunks without any choice (Azure's first one) have nothing that could be cut.
+        let some = started || !last.finished.is_empty();
+        let is_over = |choice: &ReplyChoice| choice.finish_came || last.finished.contains(&choice.index);
+        last.ends || (some && self.choices.iter().all(is_over))
     }
 }

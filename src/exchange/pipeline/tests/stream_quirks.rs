@@ -1,10 +1,10 @@
 //! The recorded quirks of streams, each with a test case: two calls in the form that a provider writes, judged by
 //! name and by arguments, with none, one or both of them blocked, whole and byte by byte.
 
-use super::tests::{
+use super::*;
+use super::{
     DONE, LIMITS, client_view, delta, event, events, finish, judge, judging, role, run, streamed, whole,
 };
-use super::*;
 use serde_json::json;
 
 /// One call as the model meant it.
@@ -821,6 +821,6 @@ fn a_reply_after_an_unterminated_event_is_not_merged_into_that_event() {
         assert_eq!((text.as_str(), calls.len(), finishes), ("Well.", 0, vec!["stop".to_owned()]), "{cut:?}");
         // Untouched parts stay as they came.
         let untouched = unended(&ok);
-        assert_eq!(whole(&mut super::tests::judge(false), &untouched).0, untouched);
+        assert_eq!(whole(&mut super::judge(false), &untouched).0, untouched);
     }
 }

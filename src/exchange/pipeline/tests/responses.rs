@@ -1,9 +1,9 @@
 //! Cases and laws of replies of the Responses API. The upstream's bytes are written here, so that what comes out can be
 //! compared byte for byte.
 
-use super::*;
-use crate::dialect::chat::reply::tests::judging;
-use crate::exchange::judging::Judging;
+use super::super::*;
+use super::judging;
+use crate::exchange::RESPONSES;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -11,12 +11,17 @@ mod quirks;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 22 };
 
-fn judge(by_arguments: bool) -> ReplyJudge<Judging> {
-    ReplyJudge::new(judging(by_arguments), Form::Streamed, LIMITS, Options::default())
+fn judge(by_arguments: bool) -> ReplyPipeline {
+    pipeline(judging(by_arguments), Form::Streamed)
+}
+
+/// A pipeline of the Responses API.
+fn pipeline(judging: Judging, form: Form) -> ReplyPipeline {
+    ReplyPipeline::new(judging, RESPONSES, form, LIMITS, Options::default())
 }
 
 /// Everything that comes out for `chunks`, and how it ended.
-fn run<'a>(judge: &mut ReplyJudge<Judging>, chunks: impl IntoIterator<Item = &'a [u8]>) -> (String, Ending) {
+fn run<'a>(judge: &mut ReplyPipeline, chunks: impl IntoIterator<Item = &'a [u8]>) -> (String, Ending) {
     let mut out = Vec::new();
     for chunk in chunks {
         judge.push(Bytes::copy_from_slice(chunk), 0, &mut out);
@@ -25,7 +30,7 @@ fn run<'a>(judge: &mut ReplyJudge<Judging>, chunks: impl IntoIterator<Item = &'a
     (String::from_utf8(out.concat()).unwrap(), ending)
 }
 
-fn whole(judge: &mut ReplyJudge<Judging>, stream: &str) -> (String, Ending) {
+fn whole(judge: &mut ReplyPipeline, stream: &str) -> (String, Ending) {
     run(judge, [stream.as_bytes()])
 }
 
@@ -268,14 +273,14 @@ fn a_reply_whose_calls_were_all_blocked_is_continued_by_the_next_one_as_one_stre
 fn a_whole_reply_loses_its_blocked_calls_and_a_later_one_continues_it() {
     let script = Script::new("resp_1").reasoning("rs_1").call("1", "deny", "{}").call("2", "ok", "{}");
     let body = script.response("completed").to_string();
-    let mut judge = ReplyJudge::new(judging(false), Form::Whole, LIMITS, Options::default());
+    let mut judge = pipeline(judging(false), Form::Whole);
     let (out, ending) = whole(&mut judge, &body);
     assert_eq!(ending, Ending::Complete);
     let out: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(out["output"].as_array().unwrap().len(), 2);
     assert_eq!(out["output"][1]["call_id"], "call_2");
 
-    let mut judge = ReplyJudge::new(judging(false), Form::Whole, LIMITS, Options::default());
+    let mut judge = pipeline(judging(false), Form::Whole);
     let blocked =
         Script::new("resp_1").reasoning("rs_1").call("1", "deny", "{}").response("completed").to_string();
     let (out, ending) = whole(&mut judge, &blocked);
@@ -292,7 +297,7 @@ fn a_whole_reply_loses_its_blocked_calls_and_a_later_one_continues_it() {
 fn a_whole_reply_in_which_nothing_acts_is_unchanged() {
     let body =
         Script::new("resp_1").text("msg_1", "Hi").call("1", "ok", "{}").response("completed").to_string();
-    let mut judge = ReplyJudge::new(judging(true), Form::Whole, LIMITS, Options::default());
+    let mut judge = pipeline(judging(true), Form::Whole);
     assert_eq!(whole(&mut judge, &body), (body.clone(), Ending::Complete));
     assert!(!judge.is_changed());
 }
@@ -482,7 +487,7 @@ proptest! {
             prop_assert!(by_arguments || name != "deny", "{}", out);
             prop_assert!(!by_arguments || !arguments.contains("bad"), "{}\n{}", stream, out);
         }
-        let (whole_out, _) = whole(&mut super::tests::judge(by_arguments), &stream);
+        let (whole_out, _) = whole(&mut pipeline(judging(by_arguments), Form::Streamed), &stream);
         prop_assert_eq!(out, whole_out, "any chunking gives the same");
     }
 }

@@ -1,10 +1,8 @@
 //! Replies in which clients read different calls, before policies that restrict calls; events that come twice; and last
 //! events that are known by another sign than their type.
 
-use super::{LIMITS, Script, framed, run};
-use crate::dialect::reply::{Ending, Form, Options, Reply, Unjudged};
-use crate::dialect::responses::reply::ReplyJudge;
-use crate::exchange::judging::Judging;
+use super::super::super::*;
+use super::{Script, framed, pipeline, run};
 use crate::exchange::judging::holding_tests::judging;
 use serde_json::{Value, json};
 
@@ -13,8 +11,8 @@ const FORBIDS: &str = "[allow]\nexcept = [\"wipe_disk\"]\n";
 const CALL: &str =
     r#"{"type":"function_call","id":"fc_1","call_id":"c1","name":"wipe_disk","arguments":"{}"}"#;
 
-fn judge(form: Form, tables: &str) -> ReplyJudge<Judging> {
-    ReplyJudge::new(judging(tables), form, LIMITS, Options::default())
+fn judge(form: Form, tables: &str) -> ReplyPipeline {
+    pipeline(judging(tables), form)
 }
 
 fn ended(form: Form, reply: &str) -> (String, Ending) {

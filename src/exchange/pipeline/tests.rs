@@ -1,9 +1,10 @@
 //! Cases and laws of a streamed reply. The upstream's bytes are written here, so that what comes out can be
 //! compared byte for byte.
 
+use super::bounds::MOST_CALLS;
 use super::*;
-use crate::dialect::chat::completion::MOST_CALLS;
-use crate::dialect::reply::ShownChoice;
+use crate::dialect::edit::NO_ANSWER;
+use crate::exchange::CHAT;
 use crate::exchange::judging::{AnswerTools, Judging};
 use model::Transcript;
 use model::assembled::Assembled;
@@ -76,17 +77,22 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     Judging::new(PolicySet::new(vec![rule]).read(&transcript).1, AnswerTools::default(), observe)
 }
 
-pub(super) fn streamed(judging: Judging, limits: Limits) -> ReplyJudge<Judging> {
-    ReplyJudge::new(judging, Form::Streamed, limits, Options::default())
+/// A pipeline of chat completions.
+pub(super) fn pipeline(judging: Judging, form: Form, limits: Limits, options: Options) -> ReplyPipeline {
+    ReplyPipeline::new(judging, CHAT, form, limits, options)
 }
 
-pub(super) fn judge(by_arguments: bool) -> ReplyJudge<Judging> {
+pub(super) fn streamed(judging: Judging, limits: Limits) -> ReplyPipeline {
+    pipeline(judging, Form::Streamed, limits, Options::default())
+}
+
+pub(super) fn judge(by_arguments: bool) -> ReplyPipeline {
     streamed(judging(by_arguments), LIMITS)
 }
 
 /// Everything that comes out for `chunks`, and how it ended.
 pub(super) fn run<'a>(
-    judge: &mut ReplyJudge<Judging>,
+    judge: &mut ReplyPipeline,
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> (String, Ending) {
     let mut out = Vec::new();
@@ -97,7 +103,7 @@ pub(super) fn run<'a>(
     (String::from_utf8(out.concat()).unwrap(), ending)
 }
 
-pub(super) fn whole(judge: &mut ReplyJudge<Judging>, stream: &str) -> (String, Ending) {
+pub(super) fn whole(judge: &mut ReplyPipeline, stream: &str) -> (String, Ending) {
     run(judge, [stream.as_bytes()])
 }
 
@@ -213,7 +219,7 @@ fn a_blocked_call_is_removed_and_the_other_calls_are_renumbered_without_gaps() {
         assert_eq!(calls, [("ok".into(), "{}".into()), ("ok2".into(), "{\"x\":1}".into())]);
         assert_eq!(finishes, ["tool_calls"]);
         assert!(out.ends_with(": toolrein picky=blocked\ndata: [DONE]\n\n"), "{out}");
-        let round = judge.choices()[0].hidden_exchange().unwrap();
+        let round = judge.shown()[0].hidden_exchange().unwrap();
         assert!(String::from_utf8_lossy(&round).contains(r#""name":"deny""#));
     }
 }
@@ -242,7 +248,7 @@ fn replaced_arguments_are_sent_in_the_calls_first_delta() {
         assert_eq!(calls, [("ok".into(), "{}".into()), ("fix".into(), fixed.into())], "{way}");
         assert_eq!(finishes, ["tool_calls"]);
         assert!(out.contains(": toolrein picky=rewritten"), "{out}");
-        let kept: Vec<String> = judge.choices()[0].released().into_iter().map(Assembled::arguments).collect();
+        let kept: Vec<String> = judge.shown()[0].released().into_iter().map(Assembled::arguments).collect();
         assert_eq!(kept, ["{}", fixed], "what the client sends back is what is remembered");
     }
     let object = head(&json!({"name": "fix", "arguments": {"spoilt": 1}}));
@@ -338,7 +344,7 @@ fn the_reply_to_a_re_ask_continues_the_same_stream() {
     assert!(ids.iter().all(|id| **id == "chatcmpl-1"), "{ids:?}");
     assert_eq!(events.last().unwrap()["usage"]["total_tokens"], 12);
     assert_eq!(out.matches("[DONE]").count(), 1);
-    assert_eq!(judge.choices()[0].text(), "I look.\n\nSo it is.");
+    assert_eq!(judge.shown()[0].text(), "I look.\n\nSo it is.");
 }
 
 #[test]
@@ -450,7 +456,7 @@ fn usage_that_only_toolrein_requested_is_removed_from_the_stream() {
         format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"a\"}}}}]{usage}}}\n\n")
     };
     let mut judge = judge(false);
-    judge.options.cut_usage = true;
+    judge.set_options(Options { cut_usage: true, ..Options::default() });
     let stream =
         chunk(",\"usage\":null") + "data: {\"choices\":[],\"usage\":{\"total_tokens\":7}}\n\n" + DONE;
     assert_eq!(whole(&mut judge, &stream).0, chunk("") + DONE);
@@ -471,7 +477,7 @@ fn other_members_of_a_usage_chunk_are_kept_if_only_the_usage_is_removed() {
         ("", false),
     ] {
         let mut judge = judge(false);
-        judge.options.cut_usage = true;
+        judge.set_options(Options { cut_usage: true, ..Options::default() });
         let stream = said.to_owned() + &last(more, usage) + DONE;
         let rest = if stays { last(more, "") } else { String::new() };
         assert_eq!(whole(&mut judge, &stream).0, said.to_owned() + &rest + DONE, "{more}");
@@ -481,7 +487,7 @@ fn other_members_of_a_usage_chunk_are_kept_if_only_the_usage_is_removed() {
 #[test]
 fn a_line_to_the_person_comes_before_the_answer() {
     let mut judge = judge(false);
-    judge.options.preface = Some("(No tools.)".to_owned());
+    judge.set_options(Options { preface: Some("(No tools.)".to_owned()), ..Options::default() });
     let stream = role() + &delta(&json!({"content": "Hi"})) + &finish("stop") + DONE;
     let (out, _) = whole(&mut judge, &stream);
     assert_eq!(client_view(&out).0, "(No tools.)\n\nHi");
@@ -691,8 +697,14 @@ fn the_fast_path_for_text_chunks_behaves_like_the_full_parser() {
             let (out, ending) = run(&mut judge, chunks.iter().map(String::as_bytes));
             assert_eq!(out, chunks.concat(), "as it came");
             let choice = &judge.choices()[0];
-            (choice.text(), choice.is_silent(), judge.unjudged().to_vec(), judge.is_hiding(), ending)
+            (choice.shown_text(), choice.is_silent(), judge.unjudged().to_vec(), judge.is_hiding(), ending)
         };
         assert_eq!(view(None), view(Some("refusal")), "{reply}");
     }
 }
+
+mod held;
+mod order;
+mod responses;
+mod stream_quirks;
+mod whole_quirks;

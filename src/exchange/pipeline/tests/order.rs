@@ -1,14 +1,13 @@
 //! Tests of the order of decisions in a stream, of decisions by name, of what is held, of incomplete ends, and of the
 //! cost of all this.
 
-use super::tests::{DONE, LIMITS, delta, finish, role, streamed, whole};
 use super::*;
+use super::{DONE, LIMITS, delta, finish, role, streamed, whole};
 use crate::dialect::chat::hidden_exchange::work::bytes_written;
-use crate::exchange::judging::Judging;
 use crate::exchange::judging::holding_tests::judging;
 use serde_json::json;
 
-fn judge(tables: &str) -> ReplyJudge<Judging> {
+fn judge(tables: &str) -> ReplyPipeline {
     streamed(judging(tables), LIMITS)
 }
 
@@ -229,7 +228,7 @@ fn a_message_call_with_the_index_of_a_delta_call_does_not_count_its_bytes_twice(
 }
 
 fn event_with(delta: &Value, message_calls: &Value) -> String {
-    super::tests::event(
+    super::event(
         &json!([{"index": 0, "delta": delta, "message": {"tool_calls": message_calls}, "finish_reason": null}]),
     )
 }
@@ -247,4 +246,14 @@ fn spaces_of_other_alphabets_hide_data_at_the_start_of_a_line_alone() {
         whole(&mut judge, &comment);
         judge.broken_off().is_some()
     });
+}
+
+#[test]
+fn calls_of_one_event_that_share_an_index_get_indexes_of_their_own() {
+    let call = |id: &str| json!({"index": 0, "id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+    let stream =
+        delta(&json!({"tool_calls": [call("a1"), call("b1"), call("c1")]})) + &finish("tool_calls") + DONE;
+    let (out, _) = whole(&mut judge("[truncate]\n"), &stream);
+    let found: Vec<u64> = seen(&out).into_iter().map(|(index, _)| index).collect();
+    assert_eq!(found, [0, 1, 2], "{out}");
 }

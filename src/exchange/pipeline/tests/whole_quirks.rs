@@ -1,8 +1,8 @@
 //! The quirks of whole replies, as recorded: two calls as such a provider writes them, with none, one or both of
 //! them blocked, judged by name and by arguments.
 
-use super::tests::{LIMITS, judging};
 use super::*;
+use super::{LIMITS, judging};
 use crate::exchange::judging::Judging;
 use serde_json::json;
 
@@ -59,12 +59,12 @@ fn arguments(denied: bool) -> &'static str {
     if denied { r#"{"bad":1}"# } else { r#"{"x":"é"}"# }
 }
 
-fn judge(judging: Judging) -> ReplyJudge<Judging> {
-    ReplyJudge::new(judging, Form::Whole, LIMITS, Options::default())
+fn judge(judging: Judging) -> ReplyPipeline {
+    super::pipeline(judging, Form::Whole, LIMITS, Options::default())
 }
 
 /// What the client gets of `body`, and the reply's ending.
-fn read(judge: &mut ReplyJudge<Judging>, body: &Bytes) -> (Bytes, Ending) {
+fn read(judge: &mut ReplyPipeline, body: &Bytes) -> (Bytes, Ending) {
     let mut out = Vec::new();
     judge.push(body.clone(), 0, &mut out);
     let ending = judge.finish(0, &mut out);

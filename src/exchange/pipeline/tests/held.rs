@@ -1,10 +1,7 @@
 //! Tests of streams with held calls: what goes out before, in what order the rest, and how the stream ends.
 
-use super::tests::{LIMITS, call, delta, event, finish, run, streamed, whole};
-use super::{Ending, Limits, ReplyJudge};
-use crate::dialect::judge::CallJudge;
-use crate::dialect::reply::Reply as _;
-use crate::exchange::judging::Judging;
+use super::{Ending, Limits, ReplyPipeline};
+use super::{LIMITS, call, delta, event, finish, run, streamed, whole};
 use crate::exchange::judging::holding_tests::judging;
 use bytes::Bytes;
 use model::plan::approval::ApprovalDecision;
@@ -12,11 +9,11 @@ use serde_json::json;
 
 const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
 
-fn judge() -> ReplyJudge<Judging> {
+fn judge() -> ReplyPipeline {
     streamed(judging(HELD), LIMITS)
 }
 
-fn settle(judge: &mut ReplyJudge<Judging>, id: u32, word: ApprovalDecision) -> (String, Option<Ending>) {
+fn settle(judge: &mut ReplyPipeline, id: u32, word: ApprovalDecision) -> (String, Option<Ending>) {
     let mut out = Vec::new();
     judge.settle(id, word, &mut out);
     let ending = (!judge.is_waiting()).then(|| judge.finish(0, &mut out));
