@@ -11,9 +11,14 @@ use model::request::Request;
 use serde_json::Value;
 use smallvec::SmallVec;
 use wire::body::Span;
+use wire::sse::write_comment;
 
 /// What the comment says that keeps the client of a stream waiting.
 pub const WAITS: &str = "toolrein waits";
+
+/// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
+pub const MOST_CALLS: usize = 512;
+pub const MOST_CHOICES: usize = 512;
 
 /// One complete piece of a reply: an event of a stream, or a whole reply.
 #[derive(Debug)]
@@ -22,10 +27,12 @@ pub struct Frame {
     pub raw: Bytes,
     pub payload: Payload,
     pub kind: FrameKind,
-    /// What it says, in order; usage comes first, since by it a finish may be a cut.
+    /// Tokens used: read before the rest, since by it a finish may be a cut.
+    pub usage: Option<Box<FrameUsage>>,
+    /// What it says, in order.
     pub events: SmallVec<[ReplyEvent; 2]>,
-    /// The choice that its reply goes on with, if that is a later reply than the first.
-    pub continues: Option<u32>,
+    /// It is of a later reply than the first.
+    pub is_later: bool,
     /// Two JSON readers may find different calls in it.
     pub is_ambiguous: bool,
     /// Its size for the limit on held bytes. For parts of calls only arguments and text count, since some models send one
@@ -38,7 +45,7 @@ pub struct Frame {
     /// Its number among the frames of the client's reply.
     pub number: u32,
     /// A number for the codec alone: what of its own the frame belongs to.
-    pub tag: Option<u32>,
+    pub tag: Option<u16>,
 }
 
 /// Where the JSON of a frame is.
@@ -49,7 +56,7 @@ pub enum Payload {
     /// A part of the frame's bytes.
     Span(Span),
     /// Joined from several lines.
-    Joined(Box<[u8]>),
+    Joined(Box<Bytes>),
 }
 
 /// What a frame is.
@@ -73,13 +80,20 @@ pub enum FrameKind {
     Forbidden(Unjudged),
 }
 
+/// The tokens that a frame reports.
+#[derive(Debug, Default)]
+pub struct FrameUsage {
+    /// Each report as a span of the payload, the one that counts last.
+    pub reports: SmallVec<[Span; 1]>,
+    /// The model that the frame names, as a span of the payload.
+    pub model: Option<Span>,
+    /// The frame has no choice: everything else has come.
+    pub is_alone: bool,
+}
+
 /// One statement of a frame.
 #[derive(Clone, Copy, Debug)]
 pub enum ReplyEvent {
-    /// Tokens used, and the model that the frame names, as spans of the payload.
-    Usage { usage: Span, model: Option<Span> },
-    /// Usage without any choice: everything else has come.
-    UsageAlone,
     /// The frame has a part of this choice: what follows, up to the next such event, is about it.
     Choice(u32),
     /// The choice begins: its role.
@@ -108,7 +122,7 @@ pub enum ReplyEvent {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallPiece {
     /// The position of the call among the choice's calls.
-    pub call: u32,
+    pub call: u16,
     /// The position of the choice in the frame.
     pub choice_at: u16,
     /// The position of the part among the choice's parts of calls in the frame.
@@ -206,8 +220,11 @@ pub trait ReplyCodec: Send {
         false
     }
 
-    /// Bytes in memory: what is not read yet, and what is known besides the choices.
-    fn kept_bytes(&self) -> usize;
+    /// Bytes in memory that are not read yet.
+    fn unread_bytes(&self) -> usize;
+
+    /// Bytes in memory of what is known of the reply besides its choices.
+    fn known_bytes(&self) -> usize;
 
     /// The calls of `choice` that the client does not see, each with its result, as items of the history; `None` where there
     /// are none.
@@ -280,6 +297,11 @@ pub trait ReplyCodec: Send {
     /// The event that reports toolrein's own error in the client's stream.
     fn own_error_event(&mut self, message: &str, code: &str) -> Bytes;
 
+    /// A comment of a stream, which no client reads.
+    fn comment(&mut self, text: &str) -> Bytes {
+        write_comment(text)
+    }
+
     /// The heartbeat that keeps the client of a stream waiting.
     fn heartbeat(&mut self) -> Bytes;
 }
@@ -318,8 +340,9 @@ impl Frame {
             raw,
             payload,
             kind,
+            usage: None,
             events,
-            continues: None,
+            is_later: false,
             is_ambiguous: false,
             counted_bytes,
             ends: false,
@@ -327,6 +350,13 @@ impl Frame {
             number: 0,
             tag: None,
         }
+    }
+
+    /// Bytes in memory while it waits.
+    pub fn size(&self) -> usize {
+        let joined = if let Payload::Joined(joined) = &self.payload { joined.len() } else { 0 };
+        let spilled = if self.events.spilled() { self.events.len() * size_of::<ReplyEvent>() } else { 0 };
+        size_of::<Self>() + self.raw.len() + joined + spilled
     }
 
     /// Its JSON; empty where it has none.

@@ -6,12 +6,14 @@
 //! calls of known tools in any other form. Markup in backticks is an explanation and stays, and so do a code block
 //! that is not a call of a known tool, and a tag that is only mentioned. Knows no JSON escapes and no events.
 
+mod cleaner;
 mod families;
 mod look;
 mod names;
 mod structure;
 mod values;
 
+pub use self::cleaner::TextCleaner;
 pub use self::names::ToolNames;
 
 use self::families::{FAMILIES, Family, Position, TRAILERS};

@@ -413,10 +413,12 @@ impl ReplyChoice {
         !std::mem::replace(&mut self.prefaced, true)
     }
 
-    /// Adds `text` in the model's place.
-    pub fn add_own_text(&mut self, text: &str) {
+    /// Adds `text` in the model's place, and returns it as the client is to get it: apart from the text of an earlier reply.
+    pub fn add_own_text(&mut self, text: &str) -> String {
+        let is_apart = self.begins_second_text() && !self.has_apart_texts;
         escape_into(text, &mut self.text);
         self.text_shown = true;
+        format!("{}{text}", if is_apart { "\n\n" } else { "" })
     }
 
     /// Bytes of all text that the client sees of it, escapes as written, without the separator between two replies.

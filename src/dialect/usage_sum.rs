@@ -11,7 +11,8 @@ pub struct Usages {
     earlier: Option<Value>,
     /// Each of these as numbers, where it reported any.
     earlier_tokens: Vec<Usage>,
-    /// The usage of the present reply, unchanged.
+    /// The usage of the present reply, unchanged: its first report, where others followed, and its last one.
+    first: Option<Bytes>,
     last: Option<Bytes>,
     /// Its numbers, from all its reports.
     counts: Option<Counts>,
@@ -25,10 +26,11 @@ impl Usages {
     pub fn note(&mut self, usage: &[u8], model: Option<&[u8]>) {
         let counts = Counts::parse(usage);
         if self.last.is_none() || !counts.is_zero() {
-            self.last = Some(Bytes::copy_from_slice(usage));
+            let before = self.last.replace(Bytes::copy_from_slice(usage));
+            self.first = self.first.take().or(before);
         }
         self.counts = Some(self.counts.map_or(counts, |known| known.with_later(&counts)));
-        self.model = model.map(Bytes::copy_from_slice);
+        self.model = model.map(Bytes::copy_from_slice).or(self.model.take());
     }
 
     /// Notes the usage in an error of the upstream, as a whole body or as an event: what came before the failure is billed.
@@ -50,12 +52,20 @@ impl Usages {
     pub fn begin_next_reply(&mut self) {
         self.earlier = self.total();
         self.earlier_tokens = self.tokens();
-        (self.last, self.counts) = (None, None);
+        (self.first, self.last, self.counts) = (None, None, None);
     }
 
-    /// The usage of the present reply.
+    /// The usage of the present reply: its last report, with what only the first one says. The Messages API reports what it
+    /// has read when it begins, and what it has written when it ends.
     pub fn last(&self) -> Option<Value> {
-        self.last.as_ref().and_then(|usage| serde_json::from_slice(usage).ok())
+        let mut last = serde_json::from_slice(self.last.as_ref()?).ok()?;
+        let first = self.first.as_ref().and_then(|usage| serde_json::from_slice::<Map<_, _>>(usage).ok());
+        if let (Value::Object(last), Some(first)) = (&mut last, first) {
+            first.into_iter().for_each(|(name, value)| {
+                last.entry(name).or_insert(value);
+            });
+        }
+        Some(last)
     }
 
     /// The usage of all replies.
@@ -136,6 +146,18 @@ mod tests {
         assert_eq!(prompts(&usages), [7, 9, 20]);
         usages.note(br#"{"prompt_tokens":0}"#, None);
         assert_eq!(prompts(&usages), [7, 9, 20]);
+    }
+
+    #[test]
+    fn what_only_the_first_report_of_a_reply_says_stays_and_the_rest_is_that_of_the_last_one() {
+        let mut usages = Usages::default();
+        usages.note(br#"{"input_tokens":100,"output_tokens":1}"#, None);
+        usages.note(br#"{"output_tokens":50}"#, None);
+        assert_eq!(usages.last(), Some(json!({"input_tokens": 100, "output_tokens": 50})));
+        usages.begin_next_reply();
+        usages.note(br#"{"input_tokens":7,"output_tokens":2}"#, None);
+        assert_eq!(usages.last(), Some(json!({"input_tokens": 7, "output_tokens": 2})));
+        assert_eq!(usages.sum(), Some(json!({"input_tokens": 107, "output_tokens": 52})));
     }
 
     #[test]

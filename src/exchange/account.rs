@@ -8,7 +8,7 @@ pub(super) use spending::Bill;
 
 use super::store::{Facts, News};
 use crate::config::Price;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use crate::exchange::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
 use model::Transcript;
 use model::account::{
@@ -129,7 +129,7 @@ fn keys_at(transcript: &Transcript, position: HiddenPosition) -> Vec<Hash> {
 }
 
 /// The keys of a choice as the client was shown it, as [`keys_at`] has them.
-fn keys_of(request: &RequestContext<'_>, identity: &Identity, choice: &ShownChoice<'_>) -> Vec<Hash> {
+fn keys_of(request: &RequestContext<'_>, identity: &Identity, choice: &ClientChoice<'_>) -> Vec<Hash> {
     let first = first_keys(request, identity, choice);
     if first.is_empty() {
         return vec![identity.account(identity.text_key(request.context, &choice.text()), None)];

@@ -447,6 +447,8 @@ impl Running {
         if !replies.is_stream() {
             Self::remember_history(core, &replies.judge);
         } else {
+            // Where calls waited at the end of the upstream's stream, its last bytes were given out just now.
+            self.note_finished(core, replies, now);
             replies.upstream = Upstream::Over;
             replies.release_head(core);
             return core.outputs.push_back(Output::Done);

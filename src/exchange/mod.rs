@@ -52,7 +52,7 @@ use model::memo::Memo;
 use model::plan::Plan;
 use model::request::Request;
 use model::summaries::Summaries;
-use pipeline::ShownChoice;
+use pipeline::ClientChoice;
 use policies::set::PolicySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -321,7 +321,7 @@ impl Exchange {
     }
 
     /// The choices of the replies so far.
-    pub fn choices(&self) -> Vec<ShownChoice<'_>> {
+    pub fn choices(&self) -> Vec<ClientChoice<'_>> {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => running.choices(),
             _ => Vec::new(),

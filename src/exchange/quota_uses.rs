@@ -4,7 +4,7 @@
 use super::Core;
 use super::store::Spent;
 use crate::exchange::judging::wrapper::made_of;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use model::assembled::Assembled;
 use model::calls::canonical_hash;
 use model::identity::Hash;
@@ -28,7 +28,7 @@ impl QuotaUses {
     }
 
     /// The use by the calls that the client was handed, as far as it was not reported before.
-    pub(super) fn news(&mut self, core: &Core, choices: &[ShownChoice<'_>], at_ms: u64) -> Vec<Spent> {
+    pub(super) fn news(&mut self, core: &Core, choices: &[ClientChoice<'_>], at_ms: u64) -> Vec<Spent> {
         let counted = core.policies().counted();
         if counted.is_empty() {
             return Vec::new();
@@ -52,7 +52,7 @@ impl QuotaUses {
 }
 
 /// How many calls of each key the client was handed, by the index of their quota. A wrapper call is the calls within it.
-fn released(core: &Core, choices: &[ShownChoice<'_>], request: Hash) -> BTreeMap<(usize, Hash), u32> {
+fn released(core: &Core, choices: &[ClientChoice<'_>], request: Hash) -> BTreeMap<(usize, Hash), u32> {
     let named = |call: &Assembled| match made_of(call) {
         made if made.is_empty() => vec![(call.name(), call.arguments())],
         made => made.into_iter().map(|made| (made.name, made.arguments)).collect(),

@@ -2,7 +2,7 @@
 //! final-answer request is due. Counts and keeps; sends nothing.
 
 use crate::dialect::variant::Asking;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use bytes::Bytes;
 use model::plan::decision::Next;
 
@@ -47,7 +47,7 @@ impl Reasks {
     }
 
     /// All hidden exchanges before what the client is shown of `choice`, oldest first.
-    pub fn hidden_before(&self, choice: &ShownChoice<'_>) -> Vec<Bytes> {
+    pub fn hidden_before(&self, choice: &ClientChoice<'_>) -> Vec<Bytes> {
         let mut rounds = self.of(choice.index());
         if !choice.is_wholly_blocked() {
             rounds.extend(choice.hidden_exchange());

@@ -4,7 +4,7 @@
 use super::Core;
 use super::running::Running;
 use crate::exchange::judging::Judging;
-use crate::exchange::pipeline::{ShownChoice, next_of};
+use crate::exchange::pipeline::{ClientChoice, next_of};
 use bytes::Bytes;
 use model::identity::Hash;
 use model::message::Role;
@@ -38,7 +38,7 @@ impl BlockedCalls {
 
     /// Whether every call of `choice` was hidden, not all were answered, and each repeats a hidden call; they count as known
     /// from now on. A call of the history may be made again where its result says so.
-    fn are_repeated_by(&mut self, choice: &ShownChoice<'_>, judging: &Judging) -> bool {
+    fn are_repeated_by(&mut self, choice: &ClientChoice<'_>, judging: &Judging) -> bool {
         let (hidden, index) = (choice.hidden_calls(), choice.index());
         let is_refused = hidden.iter().any(|(_, decision)| !matches!(decision, Decision::Answer { .. }));
         let named = hidden.iter().map(|(call, decision)| {
@@ -63,7 +63,7 @@ fn may_be_made_again(decision: &Decision) -> bool {
 
 impl Running {
     /// The next step for `choice`, whose calls were all hidden from the client.
-    pub(super) fn next_step(&mut self, shown: &[ShownChoice<'_>], choice: u32, judging: &Judging) -> Next {
+    pub(super) fn next_step(&mut self, shown: &[ClientChoice<'_>], choice: u32, judging: &Judging) -> Next {
         let next = next_of(shown, choice);
         let of_choice = shown.iter().find(|shown| shown.index() == choice);
         let repeats = of_choice.is_some_and(|choice| self.blocked.are_repeated_by(choice, judging));

@@ -3,7 +3,7 @@
 //! back. The state store keeps the exchanges.
 
 use crate::exchange::judging::wrapper::made_of;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use bytes::Bytes;
 use model::Transcript;
@@ -144,7 +144,7 @@ pub fn joined(rounds: &[Bytes]) -> Bytes {
 pub fn remembered(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &ShownChoice<'_>,
+    choice: &ClientChoice<'_>,
     messages: &Bytes,
 ) -> Vec<(Hash, HiddenExchange)> {
     let round = |key| HiddenExchange { message_key: key, messages: messages.clone() };
@@ -175,7 +175,7 @@ pub struct FirstKey {
 pub fn first_keys(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &ShownChoice<'_>,
+    choice: &ClientChoice<'_>,
 ) -> Vec<FirstKey> {
     let Some(call) = choice.released().into_iter().next() else { return Vec::new() };
     let key = |id: &str, name: &str, arguments: &str| FirstKey {
@@ -203,7 +203,7 @@ fn call_key(
 pub fn released_keys(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &ShownChoice<'_>,
+    choice: &ClientChoice<'_>,
 ) -> Vec<Hash> {
     let key = |id: &str, name: &str, arguments: &str| call_key(request, identity, id, name, arguments);
     let shown = choice.released().into_iter().map(|call| key(&call.id(), &call.name(), &call.arguments()));
@@ -219,7 +219,7 @@ pub fn released_keys(
 pub fn keys_without_ids(
     request: &RequestContext<'_>,
     identity: &Identity,
-    choice: &ShownChoice<'_>,
+    choice: &ClientChoice<'_>,
 ) -> Vec<Hash> {
     let key = |name: &str, arguments: &str| {
         let arguments = arguments_hash(arguments, identity, request.memo);
@@ -302,7 +302,7 @@ mod tests {
             choice.decide(at, Decision::Release);
             let limits = Limits { event: 1 << 10, held: 1 << 10, reply: 1 << 10 };
             let (codec, ids) = (CHAT.codec(Form::Whole, limits), KnownIds::default());
-            let keys = first_keys(&shown_in, &identity, &ShownChoice::new(&choice, &*codec, &ids));
+            let keys = first_keys(&shown_in, &identity, &ClientChoice::new(&choice, &*codec, &ids));
             let made = transcript.calls.made_by(1)[0].key;
             assert!(keys.iter().any(|first| first.key == made), "{name}");
         }

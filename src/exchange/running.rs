@@ -19,7 +19,7 @@ use crate::dialect::reply::Form;
 use crate::dialect::variant::{Tools, Variant};
 use crate::exchange::confirm::plain_words;
 use crate::exchange::judging::Judging;
-use crate::exchange::pipeline::{ReplyPipeline, ShownChoice};
+use crate::exchange::pipeline::{ClientChoice, ReplyPipeline};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::telemetry::request_record::{ApprovalRecord, Consent, Fallback, JudgedCall, On, Said, Verdict};
@@ -346,7 +346,7 @@ impl Running {
         }
     }
 
-    pub(super) fn choices(&self) -> Vec<ShownChoice<'_>> {
+    pub(super) fn choices(&self) -> Vec<ClientChoice<'_>> {
         self.replies().map(|replies| replies.judge.shown()).unwrap_or_default()
     }
 

@@ -18,7 +18,7 @@ use crate::dialect::refusal::overflows;
 use crate::dialect::usage::Usage;
 use crate::dialect::variant::{Added, Repairs, Source, Tools, Variant};
 use crate::exchange::judging::{AnswerTools, Judging};
-use crate::exchange::pipeline::{ReplyPipeline, ShownChoice};
+use crate::exchange::pipeline::{ClientChoice, ReplyPipeline};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
@@ -268,7 +268,11 @@ impl Running {
         let model = self.refusals.news(refused, accepted);
         for entry in refused.entries().filter(|_| !model.is_empty()) {
             let scope = self.refusals.scope_when_met(entry);
-            core.record.refusals.push(RefusalNote { kind: entry.fallback, scope, is_new: true });
+            let note = RefusalNote { kind: entry.fallback, scope, is_new: true };
+            // It is learned again with each choice that finishes.
+            if !core.record.refusals.contains(&note) {
+                core.record.refusals.push(note);
+            }
         }
         let messages = core.request.messages.len();
         let overflow = self.tried.contains(&Fallback::Overflow);
@@ -387,7 +391,7 @@ impl Running {
     }
 
     /// Stores what the client was handed and what was hidden from it.
-    pub(super) fn remember(&mut self, core: &mut Core, choices: &[ShownChoice<'_>], now_ms: u64) {
+    pub(super) fn remember(&mut self, core: &mut Core, choices: &[ClientChoice<'_>], now_ms: u64) {
         // Where no call can be blocked, nothing can be hidden before a text.
         if !core.request.declares_tools && choices.iter().all(|choice| choice.calls() == 0) {
             return;
@@ -416,7 +420,7 @@ impl Running {
         core: &mut Core,
         judging: &Judging,
         usages: &[Usage],
-        choices: &[ShownChoice<'_>],
+        choices: &[ClientChoice<'_>],
         now_ms: u64,
     ) {
         let request = self.request_context(core);
@@ -432,10 +436,10 @@ impl Running {
             hidden: tokens_of(self.reasks.bytes()),
         };
         // A reply after which the model is asked again is not one that the client has.
-        let is_shown = |choice: &&ShownChoice<'_>| {
+        let is_shown = |choice: &&ClientChoice<'_>| {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
-        let shown: Vec<ShownChoice<'_>> = choices.iter().filter(is_shown).copied().collect();
+        let shown: Vec<ClientChoice<'_>> = choices.iter().filter(is_shown).copied().collect();
         let news = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
         store(core, news);
     }

@@ -4,6 +4,7 @@
 
 use super::call::{parse_call, parse_index, parse_legacy_call};
 use super::message::parse_part;
+use crate::dialect::codec::{MOST_CALLS, MOST_CHOICES};
 use crate::dialect::content::parse_content;
 use crate::dialect::stray::CallSigns;
 use memchr::memmem;
@@ -22,9 +23,6 @@ pub const CALLS: CallSigns =
 
 /// The number of members that an object of a reply has at most providers.
 const MEMBERS: usize = 10;
-/// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
-pub const MOST_CALLS: usize = 512;
-pub const MOST_CHOICES: usize = 512;
 /// Most members, content parts and calls that are read of one reply: this bounds its memory.
 const MOST_PIECES: usize = 32 * 1024;
 

@@ -13,21 +13,23 @@ pub use other_form::{error_data, whole_of};
 
 use self::calls::{ChoiceReader, Events};
 use self::edit::{Context, Continuation, Edited, EditedFrame, ShownPart, edit, edited_choice};
-use self::markup::Cleaner;
+use self::markup::clean;
 use self::numbering::ShownCalls;
 use self::reader::{Chunk, Event, Kind, Reader, whole_event};
 use super::completion::{self, Choice, Reply};
 use super::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::codec::{
-    CallPiece, Frame, FrameKind, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload, ReplyCodec,
-    ReplyEvent, WAITS, WriteContext,
+    CallPiece, Frame, FrameKind, FrameUsage, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload,
+    ReplyCodec, ReplyEvent, WAITS, WriteContext,
 };
 use crate::dialect::error::friendly::friendly_event;
 use crate::dialect::error::own_error;
 use crate::dialect::lines::one_line;
+use crate::dialect::markup::TextCleaner;
 use crate::dialect::reply::{Form, Limits, Options, Unjudged};
 use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use wire::body::Span;
 use wire::json::quote;
@@ -47,7 +49,7 @@ pub struct ChatReplies {
     friendly: bool,
     reader: Reader,
     /// Removes call markup from a final answer.
-    markup: Option<Cleaner>,
+    markup: Option<TextCleaner<u32>>,
     /// An event that waits until held text was read.
     next: Option<Event>,
     /// Held text that is read as events of the model.
@@ -115,7 +117,7 @@ impl ChatReplies {
 
     /// Held text that might have become markup is read next.
     fn release_held_text(&mut self) {
-        self.texts.extend(self.markup.as_mut().map(Cleaner::finish).unwrap_or_default());
+        self.texts.extend(self.markup.as_mut().map(|markup| markup.end(|_| true)).unwrap_or_default());
     }
 
     /// Removes call markup from the event, if the model was asked for its final answer.
@@ -125,7 +127,7 @@ impl ChatReplies {
         }
         let Some(markup) = &mut self.markup else { return event };
         let Kind::Chunk(Chunk { data, place, reply, .. }) = &event.kind else { return event };
-        let (cleaned, before) = markup.clean(data, reply, self.form == Form::Whole);
+        let (cleaned, before) = clean(markup, data, reply, self.form == Form::Whole);
         let raw = (cleaned != *data).then(|| framed(&event.raw, *place, cleaned).concat());
         self.texts.extend(before);
         match (raw, self.form) {
@@ -148,7 +150,6 @@ impl ChatReplies {
             self.head = Some(Continuation::of(&reply, &data));
         }
         let mut events = Events::new();
-        read_usage(&reply, &data, &mut events);
         let indexes = self.indexes_of(&reply.choices);
         for (at, (choice, index)) in reply.choices.iter().zip(indexes).enumerate() {
             let known = known_choice(choices, index, self.form);
@@ -167,11 +168,12 @@ impl ChatReplies {
             let bytes: usize = reply.choices.iter().map(bytes).sum();
             frame.counted_bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         }
+        frame.usage = usage_of(&reply, &data);
         frame.events = events;
         frame.is_ambiguous = reply.ambiguous;
         frame.payload = match place {
             Some(place) => Payload::Span(place),
-            None => Payload::Joined(data.as_ref().into()),
+            None => Payload::Joined(Box::new(data.clone())),
         };
         self.frames = self.frames.wrapping_add(1);
         frame.number = self.frames;
@@ -206,7 +208,7 @@ impl ChatReplies {
         }
         let form = if self.form == Form::Whole { completion::Form::Whole } else { completion::Form::Chunk };
         let mut reply = Reply::read(data, form).ok()?;
-        if self.form == Form::Whole && frame.continues.is_some() {
+        if self.form == Form::Whole && frame.is_later {
             reply.choices.truncate(1);
         }
         Some(reply)
@@ -252,7 +254,7 @@ impl ChatReplies {
             data: &data,
             reply: &reply,
             is_in_one_piece: matches!(frame.payload, Payload::Span(_)),
-            is_later: frame.continues.is_some(),
+            is_later: frame.is_later,
             calls: &calls,
         };
         edit(
@@ -277,7 +279,7 @@ impl ChatReplies {
 
     /// The choice object of a later whole reply, edited for the first one, with its index.
     fn replaced_choice(&mut self, frame: &Frame, choices: &[ReplyChoice]) -> Option<(u32, Bytes)> {
-        let (index, data) = (frame.continues?, data_of(frame));
+        let (index, data) = (frame.parts().next()?.choice, data_of(frame));
         let reply = self.parsed(frame, &data)?;
         let calls: Vec<CallPiece> = frame.calls().map(|(_, piece)| *piece).collect();
         let edited =
@@ -307,7 +309,7 @@ impl ReplyCodec for ChatReplies {
             self.reader = Reader::new(self.form, self.limits, is_strict);
         }
         self.reader.begin(form, status);
-        self.markup = markup.map(Cleaner::new);
+        self.markup = markup.map(TextCleaner::new);
         (self.next, self.has_ended, self.continues) = (None, false, continues);
         self.texts.clear();
         match continues {
@@ -347,7 +349,7 @@ impl ReplyCodec for ChatReplies {
             Kind::Opaque => Frame::idle(raw),
             Kind::Unread(why) => Frame::new(raw, FrameKind::Unread(why)),
         };
-        frame.continues = self.continues;
+        frame.is_later = self.continues.is_some();
         Some(frame)
     }
 
@@ -373,8 +375,12 @@ impl ReplyCodec for ChatReplies {
         Some(ended::last_event(rest, |choices| self.indexes_of(choices)))
     }
 
-    fn kept_bytes(&self) -> usize {
+    fn unread_bytes(&self) -> usize {
         self.reader.bytes()
+    }
+
+    fn known_bytes(&self) -> usize {
+        self.choices.iter().map(ChoiceReader::size).sum()
     }
 
     fn hidden_exchange(&self, choice: &ReplyChoice, _: &KnownIds) -> Option<Bytes> {
@@ -474,15 +480,12 @@ impl ReplyCodec for ChatReplies {
     }
 }
 
-/// Reads the usage that a frame reports.
-fn read_usage(reply: &Reply, data: &[u8], events: &mut Events) {
-    if reply.usage.is_some() && reply.choices.is_empty() {
-        events.push(ReplyEvent::UsageAlone);
-    }
-    for usage in reply.reported_usages() {
-        let model = reply.member(data, b"model").map(|member| member.value);
-        events.push(ReplyEvent::Usage { usage, model });
-    }
+/// The usage that a frame reports.
+fn usage_of(reply: &Reply, data: &[u8]) -> Option<Box<FrameUsage>> {
+    let reports: SmallVec<[Span; 1]> = reply.reported_usages().collect();
+    let is_alone = reply.usage.is_some() && reply.choices.is_empty();
+    let model = reply.member(data, b"model").map(|member| member.value);
+    (!reports.is_empty()).then(|| Box::new(FrameUsage { reports, model, is_alone }))
 }
 
 /// The choice of this number, which is new if it is unknown.
@@ -508,7 +511,7 @@ fn find_or_add<T>(
 fn data_of(frame: &Frame) -> Bytes {
     match &frame.payload {
         Payload::Span(span) => frame.raw.slice(span.range()),
-        Payload::Joined(joined) => Bytes::copy_from_slice(joined),
+        Payload::Joined(joined) => Bytes::clone(joined),
         Payload::None => Bytes::new(),
     }
 }

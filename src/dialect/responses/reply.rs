@@ -365,7 +365,7 @@ impl ReplyCodec for ResponsesReplies {
                 },
             };
             if let Some(mut frame) = frame {
-                frame.continues = self.continues;
+                frame.is_later = self.is_later();
                 return Some(frame);
             }
         }
@@ -404,7 +404,7 @@ impl ReplyCodec for ResponsesReplies {
         self.last.is_none() && !self.has_unread_end
     }
 
-    fn kept_bytes(&self) -> usize {
+    fn unread_bytes(&self) -> usize {
         let input = match &self.input {
             Input::Events(splitter) => splitter.partial_bytes(),
             Input::Body { size, .. } => *size,
@@ -413,13 +413,13 @@ impl ReplyCodec for ResponsesReplies {
             }
             Input::Ended => 0,
         };
+        input + self.rest.len()
+    }
+
+    fn known_bytes(&self) -> usize {
         let items: usize = self.items.iter().map(OutItem::size).sum();
         let own = self.earlier.iter().chain(&self.own_before).chain(&self.own_after);
-        input
-            + self.rest.len()
-            + items
-            + own.map(Bytes::len).sum::<usize>()
-            + self.last.as_ref().map_or(0, Last::size)
+        items + own.map(Bytes::len).sum::<usize>() + self.last.as_ref().map_or(0, Last::size)
     }
 
     fn hidden_exchange(&self, choice: &ReplyChoice, known_ids: &KnownIds) -> Option<Bytes> {
@@ -499,11 +499,11 @@ impl ReplyCodec for ResponsesReplies {
         }
         let data: Bytes = match &frame.payload {
             Payload::Span(span) => frame.raw.slice(span.range()),
-            Payload::Joined(joined) => Bytes::copy_from_slice(joined),
+            Payload::Joined(joined) => Bytes::clone(joined),
             Payload::None => return out.push(frame.raw.clone()),
         };
         let Some(event) = self.event_of(frame, &data) else { return out.push(frame.raw.clone()) };
-        let (Some(at), Some(choice)) = (frame.tag.map(|tag| tag as usize), choices.first()) else {
+        let (Some(at), Some(choice)) = (frame.tag.map(usize::from), choices.first()) else {
             let raw = self.renumbered(frame.raw.clone(), &event, &data, None);
             return out.push(raw);
         };
@@ -545,9 +545,9 @@ impl ReplyCodec for ResponsesReplies {
         let item = message(&id, if before { text.trim() } else { text });
         let done = Bytes::from(item.to_string());
         if before {
-            self.own_before.push(done)
+            self.own_before.push(done);
         } else {
-            self.own_after.push(done)
+            self.own_after.push(done);
         }
         if self.form == Form::Streamed {
             self.numbers.rewrite();
@@ -563,6 +563,7 @@ impl ReplyCodec for ResponsesReplies {
     fn write_finish(&mut self, _choice: u32, _has_calls: bool, _out: &mut Vec<Bytes>) {}
 
     fn forward_error(&mut self, raw: Bytes) -> Bytes {
+        self.has_begun = true;
         if self.form == Form::Streamed { self.numbered(raw) } else { raw }
     }
 

@@ -5,7 +5,7 @@ use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
 use crate::config::cost_of;
 use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use crate::exchange::restore::RequestContext;
 use crate::exchange::store::News;
 use model::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
@@ -19,7 +19,7 @@ pub(in crate::exchange) struct Bill<'a> {
     pub(in crate::exchange) usages: &'a [Usage],
     /// How often the upstream was asked.
     pub(in crate::exchange) requests: u64,
-    pub(in crate::exchange) choices: &'a [ShownChoice<'a>],
+    pub(in crate::exchange) choices: &'a [ClientChoice<'a>],
     /// The extensions that were approved, by scope.
     pub(in crate::exchange) bought: [u32; SCOPES],
     /// The tokens of what the client was not shown.
@@ -70,7 +70,7 @@ impl OpenAccount {
         bill: &Bill<'_>,
         request: &RequestContext<'_>,
         identity: &Identity,
-        shown: &[ShownChoice<'_>],
+        shown: &[ClientChoice<'_>],
         now_ms: u64,
     ) -> News {
         self.now_ms = now_ms;
@@ -152,7 +152,7 @@ impl OpenAccount {
         &self,
         usages: &[Usage],
         replies: u64,
-        choices: &[ShownChoice<'_>],
+        choices: &[ClientChoice<'_>],
         hidden: u64,
     ) -> Vec<Usage> {
         let mut counted = usages.to_vec();

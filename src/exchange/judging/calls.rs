@@ -5,14 +5,12 @@ use super::{Judged, Judging, answered, wrapper};
 use crate::dialect::markup::ToolNames;
 use crate::exchange::confirm::{ask, leaves_markup_open};
 use crate::telemetry::request_record::actions_header;
-use bytes::Bytes;
 use model::assembled::Assembled;
 use model::plan::Reason;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use model::plan::decision::{Decision, Known};
 use policies::set::Ruling;
 use std::sync::Arc;
-use wire::sse::write_comment;
 
 impl Judging {
     /// Whether nothing may reach the client unjudged.
@@ -274,10 +272,10 @@ impl Judging {
         settled
     }
 
-    /// One comment of a stream that reports what acted on the reply; `None` where nothing did, or nothing may be changed.
-    pub fn remark(&self) -> Option<Bytes> {
+    /// What acted on the reply, for a comment at the end of a stream; `None` where nothing did, or nothing may be changed.
+    pub fn remark(&self) -> Option<String> {
         let actions = self.actions().filter(|_| !self.observe)?;
-        Some(write_comment(&format!("toolrein {actions}")))
+        Some(format!("toolrein {actions}"))
     }
 }
 

@@ -2,13 +2,9 @@
 //! reply is broken off. And whether a stream that ends now is complete.
 
 use super::{Form, Phase, ReplyPipeline, Unjudged};
-use crate::dialect::codec::Frame;
+use crate::dialect::codec::{Frame, MOST_CALLS, MOST_CHOICES};
 use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
-
-/// Most calls of a choice and most choices that are read: several times what any provider allows (128 each).
-pub const MOST_CALLS: usize = 512;
-pub const MOST_CHOICES: usize = 512;
 
 impl ReplyPipeline {
     /// Keeps a stream within its limits: too many held bytes are released, and too long a reply is no longer read. A
@@ -24,7 +20,7 @@ impl ReplyPipeline {
             self.note(Unjudged::HeldTooMuch);
             self.release_all(now_ms, out);
         }
-        let kept: usize = self.choices.iter().map(ReplyChoice::size).sum();
+        let kept = self.choices.iter().map(ReplyChoice::size).sum::<usize>() + self.codec.known_bytes();
         let calls = self.choices.iter().map(|choice| choice.calls().len()).max().unwrap_or(0);
         if kept > self.limits.reply || calls > MOST_CALLS || self.choices.len() > MOST_CHOICES {
             self.read_no_further(Unjudged::ReplyTooLong, now_ms, out);

@@ -39,7 +39,9 @@ impl ChoiceJudge<'_> {
             }
             return if piece.is_ambiguous && !is_strict { Reading::Unjudged } else { Reading::AsJudged };
         }
-        if piece.begins && self.choice.first_undecided() == at && self.choice.calls()[at].has_whole_name {
+        let call = &self.choice.calls()[at];
+        let is_named_alone = call.has_whole_name && !call.is_complete;
+        if piece.begins && is_named_alone && self.choice.first_undecided() == at {
             self.block_by_name(at, false);
         }
         if self.choice.decision(at).is_none() && self.choice.is_asking() {
@@ -67,11 +69,9 @@ impl ChoiceJudge<'_> {
         }
         let (call, index) = (&self.choice.calls()[at], self.choice.index);
         let goes_on = piece.argues && call.with_arguments && call.replaced_arguments().is_none();
-        if goes_on && piece.is_late {
-            Reading::Forbidden
-        } else if piece.respells
-            && self.judging.objects_to_new_name(index, piece.names, &call.assembled, self.now_ms)
-        {
+        let objects = piece.respells
+            && self.judging.objects_to_new_name(index, piece.names, &call.assembled, self.now_ms);
+        if objects || (goes_on && piece.is_late) {
             Reading::Forbidden
         } else if goes_on || piece.is_ambiguous {
             Reading::Unjudged
@@ -213,6 +213,8 @@ impl ChoiceJudge<'_> {
     fn settle_placeholders(&mut self) {
         for at in self.undecided() {
             let is_left_alone = self.choice.has_blocked();
+            // What comes later with a name is another call than this one.
+            self.choice.call_mut(at).with_arguments = true;
             self.choice.decide(at, if is_left_alone { Decision::Drop } else { Decision::Release });
         }
     }

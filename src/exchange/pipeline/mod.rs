@@ -3,13 +3,12 @@
 //! frames go out as they came. Sends no request by itself.
 
 mod bounds;
+mod client_choice;
 mod deciding;
 mod queue;
-mod shown;
 mod texts;
 
-pub use self::bounds::{MOST_CALLS, MOST_CHOICES};
-pub use self::shown::{ShownChoice, next_of};
+pub use self::client_choice::{ClientChoice, next_of};
 
 use self::deciding::{ChoiceJudge, Reading, has_open_call, has_unanswerable_call};
 use self::queue::Queue;
@@ -103,9 +102,20 @@ impl Phase {
 impl ReplyPipeline {
     /// A pipeline for a reply that the client gets in this form; the first upstream reply is expected in the same form.
     pub fn new(judging: Judging, dialect: AnyDialect, form: Form, limits: Limits, options: Options) -> Self {
+        Self::with_codec(judging, dialect.codec(form, limits), form, limits, options)
+    }
+
+    /// As [`Self::new`], with a codec for this form and these limits.
+    pub(super) fn with_codec(
+        judging: Judging,
+        codec: Box<dyn ReplyCodec>,
+        form: Form,
+        limits: Limits,
+        options: Options,
+    ) -> Self {
         let mut pipeline = Self {
             judging,
-            codec: dialect.codec(form, limits),
+            codec,
             options,
             form,
             limits,
@@ -159,7 +169,10 @@ impl ReplyPipeline {
                 self.take_error(frame, *error, may_be_reply, now_ms, out);
             }
             FrameKind::End => self.take_end(Frame { kind: FrameKind::End, ..frame }, now_ms, out),
-            FrameKind::Idle | FrameKind::Head => self.pass(frame, now_ms, out),
+            kind @ (FrameKind::Idle | FrameKind::Head) => {
+                self.note_usage(&frame);
+                self.pass(Frame { kind, ..frame }, now_ms, out);
+            }
             FrameKind::Forbidden(why) => self.break_off(why),
             FrameKind::Dropped => {
                 self.phase.begin_reading();
@@ -178,14 +191,12 @@ impl ReplyPipeline {
         now_ms: u64,
         out: &mut Vec<Bytes>,
     ) {
+        self.usage.note_error(&frame.raw);
         if may_be_reply && (self.judging.is_strict() || self.continuing.is_some()) {
-            self.usage.note_error(&frame.raw);
             self.break_off(Unjudged::NotJson);
         } else if matches!(self.phase, Phase::Head) {
-            self.usage.note_error(&frame.raw);
             self.phase = Phase::Refused(Refusal { error, raw: frame.raw });
         } else {
-            self.usage.note_error(&frame.raw);
             self.phase.fail();
             self.pass(frame, now_ms, out);
         }
@@ -216,10 +227,9 @@ impl ReplyPipeline {
     /// Takes a part of the reply, and decides on its calls as far as possible.
     fn take_part(&mut self, frame: Frame, now_ms: u64, out: &mut Vec<Bytes>) {
         self.phase.begin_reading();
-        if self.form == Form::Whole
-            && let Some(choice) = frame.continues
-        {
-            self.queue.drop_reply(choice);
+        if self.form == Form::Whole && frame.is_later {
+            let choice = frame.parts().next().map(|part| part.choice);
+            choice.into_iter().for_each(|choice| self.queue.drop_later_reply(choice));
         }
         let reading = self.take_events(&frame, now_ms, out);
         match reading {
@@ -250,9 +260,15 @@ impl ReplyPipeline {
             }
             return self.take_end(frame, now_ms, out);
         }
-        self.queue.push(frame);
+        let (choices, observes) = (&self.choices, self.judging.observes());
+        if self.form == Form::Streamed && self.queue.is_empty() && (observes || is_settled(&frame, choices)) {
+            self.give(&frame, out);
+        } else {
+            self.queue.push(frame);
+            // What goes out at once is not held.
+            self.drain(out);
+        }
         self.bound(now_ms, out);
-        self.drain(out);
         if has_error {
             self.phase.fail();
         }
@@ -260,18 +276,20 @@ impl ReplyPipeline {
 
     /// Takes what a frame says, and returns what a client may read then.
     fn take_events(&mut self, frame: &Frame, now_ms: u64, out: &mut Vec<Bytes>) -> Reading {
-        let payload = frame.payload();
-        for event in &frame.events {
-            match *event {
-                ReplyEvent::Usage { usage, model } => {
-                    self.usage.note(usage.of(payload), model.map(|model| model.of(payload)));
-                }
-                ReplyEvent::UsageAlone => self.end_by_usage(now_ms, out),
-                _ => {}
-            }
+        if frame.usage.as_ref().is_some_and(|usage| usage.is_alone) {
+            self.end_by_usage(now_ms, out);
         }
-        let parts = frame.parts();
+        self.note_usage(frame);
+        let (payload, parts) = (frame.payload(), frame.parts());
         parts.fold(Reading::AsJudged, |reading, part| self.take_choice(part, payload, now_ms).max(reading))
+    }
+
+    /// Notes the usage that a frame reports: some protocols report a part of it in the head.
+    fn note_usage(&mut self, frame: &Frame) {
+        let Some(usage) = &frame.usage else { return };
+        let payload = frame.payload();
+        let model = usage.model.map(|model| model.of(payload));
+        usage.reports.iter().for_each(|report| self.usage.note(report.of(payload), model));
     }
 
     /// Takes what a frame says of one choice, and returns what a client may read then.
@@ -362,20 +380,25 @@ impl ReplyPipeline {
         } else if self.acts() {
             self.write_before(frame, out);
         }
-        out.extend(self.judging.remark());
+        self.write_remark(out);
         self.forward(frame, out);
     }
 
     /// Gives a frame out that decides nothing, in order after what is held.
     fn pass(&mut self, frame: Frame, now_ms: u64, out: &mut Vec<Bytes>) {
-        if let Phase::Done { held: Some(_), after, .. } = &mut self.phase {
-            after.push(frame);
-        } else if matches!(self.phase, Phase::Done { is_asked_again: true, .. }) {
-        } else if self.queue.is_empty() {
-            self.forward(&frame, out);
-        } else {
-            self.queue.push(frame);
-            self.bound(now_ms, out);
+        // What keeps the client's connection alive does not wait for a person, nor for time.
+        let passes_all = matches!(frame.kind, FrameKind::Idle) && self.is_waiting();
+        match &mut self.phase {
+            Phase::Done { held: Some(_), after, .. } => after.push(frame),
+            Phase::Done { is_asked_again: true, .. } => {}
+            _ if self.queue.is_empty() || passes_all => {
+                self.queue.note_passed();
+                self.forward(&frame, out);
+            }
+            _ => {
+                self.queue.push(frame);
+                self.bound(now_ms, out);
+            }
         }
     }
 
@@ -385,24 +408,14 @@ impl ReplyPipeline {
         !self.judging.observes() && (adds || self.choices.iter().any(ReplyChoice::is_edited))
     }
 
-    /// Gives out every frame of a stream at the front whose calls are all decided on.
+    /// Gives out every frame of a stream whose calls are all decided on, in order within each choice.
     fn drain(&mut self, out: &mut Vec<Bytes>) {
         while self.form == Form::Streamed
-            && self.queue.front().is_some_and(|front| self.judging.observes() || self.is_settled(front))
-            && let Some(frame) = self.queue.pop()
+            && let (choices, observes) = (&self.choices, self.judging.observes())
+            && let Some(frame) = self.queue.take_free(|frame| observes || is_settled(frame, choices))
         {
             self.give(&frame, out);
         }
-    }
-
-    fn is_settled(&self, frame: &Frame) -> bool {
-        frame.parts().all(|part| {
-            self.choice(part.choice).is_some_and(|choice| {
-                let is_known = |text| choice.visibility(text) != Visibility::Waiting;
-                part.calls().all(|piece| choice.calls()[piece.call as usize].is_settled())
-                    && part.parts_of_texts().all(is_known)
-            })
-        })
     }
 
     /// Gives out one frame of a stream.
@@ -516,7 +529,7 @@ impl ReplyPipeline {
             }
         } else if !self.is_done() {
             self.close_choices(out);
-            out.extend(self.judging.remark());
+            self.write_remark(out);
         }
     }
 
@@ -586,6 +599,7 @@ impl ReplyPipeline {
             self.codec.end();
             self.read_on(now_ms, out);
         }
+        let (read, waits) = (out.len(), self.queue.has_last());
         match &self.phase {
             Phase::Refused(_) => return Ending::Refused,
             Phase::BrokenOff(why) => return Ending::BrokenOff(*why),
@@ -597,12 +611,24 @@ impl ReplyPipeline {
             self.break_off(Unjudged::Unanswerable);
             return Ending::BrokenOff(Unjudged::Unanswerable);
         }
-        let end = out.len();
+        // Where the last frame was given out.
+        let end = if waits { out.len() } else { read };
         let ending = self.ending(out);
-        if self.codec.take_open() && (out.len() > end || ending != Ending::Complete) {
-            end_event(out, end);
+        if self.codec.take_open() {
+            self.end_event(end, ending != Ending::Complete, out);
         }
         ending
+    }
+
+    /// Ends the event that the upstream left open: it waits, or was given out before the position `at` in `out`. What follows
+    /// is not part of it.
+    fn end_event(&mut self, at: usize, is_followed: bool, out: &mut Vec<Bytes>) {
+        if self.queue.has_last() {
+            self.queue.end_last();
+        } else if is_followed || out.len() > at {
+            let is_line = out[..at].last().is_some_and(|piece| piece.ends_with(b"\n"));
+            out.insert(at, Bytes::from_static(end_of_event(is_line)));
+        }
     }
 
     /// Goes on with a further reply to the same client request, for the choice that is asked again.
@@ -666,9 +692,9 @@ impl ReplyPipeline {
     }
 
     /// The choices in the client's view.
-    pub fn shown(&self) -> Vec<ShownChoice<'_>> {
+    pub fn shown(&self) -> Vec<ClientChoice<'_>> {
         let (codec, ids) = (&*self.codec, self.judging.known_ids());
-        self.choices.iter().map(|choice| ShownChoice::new(choice, codec, ids)).collect()
+        self.choices.iter().map(|choice| ClientChoice::new(choice, codec, ids)).collect()
     }
 
     /// The next reply is toolrein's own, in the model's place: no request can continue from it at the upstream.
@@ -707,7 +733,7 @@ impl ReplyPipeline {
     /// Bytes in memory: what is held back or incomplete, and what is known of the choices.
     pub fn kept_bytes(&self) -> usize {
         let choices: usize = self.choices.iter().map(ReplyChoice::size).sum();
-        self.codec.kept_bytes() + self.queue.bytes() + choices
+        self.codec.unread_bytes() + self.codec.known_bytes() + self.queue.memory() + choices
     }
 
     /// Whether calls wait for a person's decision.
@@ -760,11 +786,21 @@ impl ReplyPipeline {
     }
 }
 
-/// Ends the event that the upstream left open before the position `at` in `out`: what follows is not part of it.
-fn end_event(out: &mut Vec<Bytes>, at: usize) {
-    let is_line = out[..at].last().is_some_and(|piece| piece.ends_with(b"\n"));
+/// Whether every call and text of a frame is decided on.
+fn is_settled(frame: &Frame, choices: &[ReplyChoice]) -> bool {
+    frame.parts().all(|part| {
+        choices.iter().find(|choice| choice.index == part.choice).is_some_and(|choice| {
+            let is_known = |text| choice.visibility(text) != Visibility::Waiting;
+            part.calls().all(|piece| choice.calls()[piece.call as usize].is_settled())
+                && part.parts_of_texts().all(is_known)
+        })
+    })
+}
+
+/// What ends the event that the upstream left open, where something follows it; `is_line`: its last line has ended.
+fn end_of_event(is_line: bool) -> &'static [u8] {
     // The first of the two turns a single CR into a CR LF.
-    out.insert(at, Bytes::from_static(if is_line { b"\n" } else { b"\n\n" }));
+    if is_line { b"\n" } else { b"\n\n" }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Cases and laws of a streamed reply. The upstream's bytes are written here, so that what comes out can be
 //! compared byte for byte.
 
-use super::bounds::MOST_CALLS;
 use super::*;
+use crate::dialect::codec::MOST_CALLS;
 use crate::dialect::edit::NO_ANSWER;
 use crate::exchange::CHAT;
 use crate::exchange::judging::{AnswerTools, Judging};
@@ -704,7 +704,12 @@ fn the_fast_path_for_text_chunks_behaves_like_the_full_parser() {
 }
 
 mod held;
+mod laws;
+mod lines;
+mod messages;
 mod order;
 mod responses;
+mod rules;
 mod stream_quirks;
+mod waiting;
 mod whole_quirks;

@@ -1,5 +1,5 @@
 //! toolrein's own texts in a reply: the line to the person before the answer, the question about calls that need an
-//! approval, the fixed sentence where the model gives no answer, and a missing finish.
+//! approval, the fixed sentence where the model gives no answer, a missing finish, and what acted on the reply.
 
 use super::{Phase, ReplyPipeline};
 use crate::dialect::codec::Frame;
@@ -50,13 +50,20 @@ impl ReplyPipeline {
     fn answer_if_silent(&mut self, at: usize, out: &mut Vec<Bytes>) {
         let choice = &self.choices[at];
         if choice.is_silent() && (choice.is_continued() || choice.is_edited()) {
-            self.write_text(at, NO_ANSWER, false, out);
-            self.choices[at].add_own_text(NO_ANSWER);
+            let shown = self.choices[at].add_own_text(NO_ANSWER);
+            self.write_text(at, &shown, false, out);
         }
     }
 
     fn write_text(&mut self, at: usize, text: &str, before: bool, out: &mut Vec<Bytes>) {
         self.codec.write_text(self.choices[at].index, text, before, out);
+    }
+
+    /// Writes what acted on the reply as a comment, where anything did.
+    pub(super) fn write_remark(&mut self, out: &mut Vec<Bytes>) {
+        if let Some(remark) = self.judging.remark() {
+            out.push(self.codec.comment(&remark));
+        }
     }
 
     /// Writes the missing finish of choices that toolrein cut short.

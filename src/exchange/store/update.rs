@@ -2,7 +2,7 @@
 //! exchanges. A pure function of the reply's choices.
 
 use super::News;
-use crate::exchange::pipeline::ShownChoice;
+use crate::exchange::pipeline::ClientChoice;
 use crate::exchange::reasks::Reasks;
 use crate::exchange::restore::{
     RequestContext, joined, keys_without_ids, release, released_keys, remembered,
@@ -24,12 +24,12 @@ pub struct ReplyContext<'a> {
 
 impl News {
     /// The update that `choices` bring.
-    pub fn of_choices(choices: &[ShownChoice<'_>], reply: &ReplyContext<'_>) -> Self {
+    pub fn of_choices(choices: &[ClientChoice<'_>], reply: &ReplyContext<'_>) -> Self {
         let ReplyContext { request, identity, now_ms, .. } = reply;
         let mut news = Self::default();
         // A waiting choice is reported when it is settled. A reply after which the model is asked again is not
         // reported: the next one may add no text, and then the two could not be distinguished.
-        let is_asked_again = |choice: &ShownChoice<'_>| choice.is_wholly_blocked() && !choice.is_finished();
+        let is_asked_again = |choice: &ClientChoice<'_>| choice.is_wholly_blocked() && !choice.is_finished();
         for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(choice)) {
             let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(choice) };
             let hidden = joined(&hidden);

@@ -175,12 +175,12 @@ fn only_the_exchange_sequences_the_steps_of_a_request() {
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
     // A module that only observes plans, forms and verdicts must not make any.
-    let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyJudge", "Fallbacks", "Reasks"];
+    let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyPipeline", "Fallbacks", "Reasks"];
     for source in shipped().iter().filter(|source| ["replay", "explain"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
-    let steps = ["PolicySet", "Judge", "Judging", "ReplyJudge", "Fallbacks", "Reasks"];
+    let steps = ["PolicySet", "Judge", "Judging", "ReplyPipeline", "Fallbacks", "Reasks"];
     for path in rust_files(&root().join("tests/it/simulation")) {
         let text = std::fs::read_to_string(&path).unwrap();
         let found = words(&text).map(|(_, word)| word).find(|word| steps.contains(word));

@@ -61,6 +61,11 @@ impl ChoiceReader {
         Self { index, ..Self::default() }
     }
 
+    /// Bytes kept besides the calls.
+    pub(super) fn size(&self) -> usize {
+        self.carried.iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+
     /// Reads the part of a frame that is at the position `at` among its choices.
     pub(super) fn read(
         &mut self,
@@ -86,7 +91,7 @@ impl ChoiceReader {
             };
             let piece = match repeated {
                 Some(known) => {
-                    CallPiece { call: known as u32, carries: true, is_whole: true, ..CallPiece::default() }
+                    CallPiece { call: known as u16, carries: true, is_whole: true, ..CallPiece::default() }
                 }
                 None if is_beside => self.add_beside(known, call, data),
                 None if is_whole => self.add_whole(known, call, data),
@@ -148,7 +153,7 @@ impl ChoiceReader {
     fn add(&mut self, known: &mut ReplyChoice, call: &ToolCall, text: &[u8]) -> CallPiece {
         let added = self.assembler.add(known, call, text);
         CallPiece {
-            call: added.call as u32,
+            call: added.call as u16,
             begins: added.begins,
             carries: carries(known, added.call, call),
             names: added.names,
@@ -217,7 +222,7 @@ impl ChoiceReader {
 
 fn whole_piece(at: usize, begins: bool, call: &ToolCall) -> CallPiece {
     CallPiece {
-        call: at as u32,
+        call: at as u16,
         begins,
         carries: true,
         is_ambiguous: call.ambiguous,

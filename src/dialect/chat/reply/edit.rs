@@ -12,7 +12,7 @@ use model::call::{Arguments, ToolCall};
 use model::message::Content;
 use serde_json::Value;
 use wire::body::{Scanner, Span};
-use wire::json::{quote, unescape};
+use wire::json::{decode, quote, unescape};
 use wire::members::Member;
 use wire::splice::Splices;
 use wire::sse::write_event;
@@ -178,7 +178,7 @@ fn edit_choice(
         }
         Form::Whole => set_content(data, delta, &calls, part, splices),
     }
-    let finish = edit_finish(choice, state, form, splices);
+    let finish = edit_finish(data, choice, state, form, splices);
     let role = delta.role.is_some() && !part.shown.has_role;
     released || finish || role || says_anything(data, delta)
 }
@@ -352,15 +352,23 @@ fn set_member(data: &[u8], span: Span, key: &str, value: &[u8], splices: &mut Sp
     splices.insert(span.start + 1, [b"\"", key.as_bytes(), b"\":", value, comma].concat());
 }
 
+/// Whether a finish reason says that the client is to run calls.
+fn wants_calls(reason: &str) -> bool {
+    let letters = reason.chars().filter(char::is_ascii_alphabetic);
+    let reason: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    matches!(&*reason, "toolcalls" | "toolcall" | "tooluse" | "functioncall")
+}
+
 /// Holds back the finish of a choice that is asked again; true if the client gets one.
-fn edit_finish(choice: &Choice, state: &ReplyChoice, form: Form, splices: &mut Splices) -> bool {
+fn edit_finish(data: &[u8], choice: &Choice, state: &ReplyChoice, form: Form, splices: &mut Splices) -> bool {
     let Some(finish) = choice.finish else { return false };
     if state.is_wholly_blocked() && form == Form::Streamed {
         splices.replace(finish.quoted(), "null");
         return false;
     }
     // A reply that was cut off keeps that finish reason, whatever was removed from it.
-    if state.is_edited() && !state.releases() && !state.is_cut {
+    let is_without_calls = state.is_edited() || (state.is_continued() && wants_calls(&decode(finish, data)));
+    if is_without_calls && !state.releases() && !state.is_cut {
         splices.replace(finish.quoted(), "\"stop\"");
     }
     true

@@ -4,14 +4,13 @@ use super::reader::{Event, Kind, read_event};
 use crate::dialect::chat::completion::Choice;
 use crate::dialect::codec::{IncompleteEvent, LastEvent};
 use bytes::Bytes;
-use std::collections::VecDeque;
 
 /// What `rest` says, the bytes after the last whole event; `indexes_of`: the client's indexes of the choices of a chunk.
 pub(super) fn last_event(
     rest: &[u8],
     indexes_of: impl Fn(&[Choice]) -> Vec<u32>,
 ) -> Result<LastEvent, IncompleteEvent> {
-    let (mut last, mut events) = (LastEvent::default(), VecDeque::new());
+    let (mut last, mut events) = (LastEvent::default(), Vec::new());
     let first = read_event(Bytes::copy_from_slice(rest), false, &mut events);
     for Event { raw, kind } in std::iter::once(first).chain(events) {
         match kind {

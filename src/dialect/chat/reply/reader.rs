@@ -7,7 +7,6 @@ use crate::dialect::chat::completion::{self, CALLS, Reply, may_be_reply};
 use crate::dialect::error::{UpstreamError, may_be_in_200, parse, parse_event, parse_in_200};
 use crate::dialect::lines::{hides_lines, is_empty_list, single_events};
 use bytes::Bytes;
-use std::collections::VecDeque;
 use wire::body::{Fault, Span};
 use wire::sse::{Piece, Splitter, other_lines, parse_fields, write_event};
 
@@ -95,8 +94,8 @@ pub(super) struct Reader {
     framing: Framing,
     /// Of the stream so far.
     calls: CallsByFraming,
-    /// Parsed events, oldest first.
-    ready: VecDeque<Event>,
+    /// Parsed events, the next one last.
+    ready: Vec<Event>,
     /// The upstream's last event has no end.
     is_open: bool,
 }
@@ -121,7 +120,7 @@ struct Body {
 
 impl Reader {
     pub(super) fn new(client: Form, limits: Limits, strict: bool) -> Self {
-        let (framing, ready) = (Framing::Ended, VecDeque::new());
+        let (framing, ready) = (Framing::Ended, Vec::new());
         Self { client, limits, strict, framing, calls: CallsByFraming::default(), ready, is_open: false }
     }
 
@@ -144,7 +143,7 @@ impl Reader {
             Framing::Events(_, input) if input.is_empty() => *input = bytes,
             Framing::Events(_, input) => *input = [&input[..], &bytes].concat().into(),
             Framing::Body(body) if body.is_over => {
-                self.ready.push_back(Event { raw: bytes, kind: Kind::Opaque });
+                self.ready.insert(0, Event { raw: bytes, kind: Kind::Opaque });
             }
             Framing::Body(body) => {
                 body.size += bytes.len();
@@ -152,7 +151,7 @@ impl Reader {
                 if body.size > self.limits.reply {
                     body.is_over = true;
                     let raw = joined(std::mem::take(&mut body.pieces));
-                    self.ready.push_back(Event { raw, kind: Kind::Unread(Unjudged::ReplyTooLong) });
+                    self.ready.insert(0, Event { raw, kind: Kind::Unread(Unjudged::ReplyTooLong) });
                 }
             }
             Framing::Ended => {}
@@ -161,7 +160,7 @@ impl Reader {
 
     /// The next complete event; `unjudged`: it need not be parsed.
     pub(super) fn next(&mut self, unjudged: bool) -> Option<Event> {
-        if let Some(event) = self.ready.pop_front() {
+        if let Some(event) = self.ready.pop() {
             return Some(event);
         }
         let Framing::Events(splitter, input) = &mut self.framing else { return None };
@@ -177,7 +176,7 @@ impl Reader {
                 self.is_open = rest.is_some() || !splitter.at_boundary();
                 if let Some(piece) = rest {
                     let event = self.piece(piece, false);
-                    self.ready.push_front(event);
+                    self.ready.push(event);
                 }
             }
             Framing::Body(body) if !body.is_over => self.end_body(body),
@@ -228,16 +227,18 @@ impl Reader {
     /// Parses one event of a stream. If it is several, the further ones are ready next.
     pub(super) fn event(&mut self, raw: Bytes) -> Event {
         if !self.strict {
-            return read_event(raw, false, &mut self.ready);
+            let mut further = Vec::new();
+            let first = read_event(raw, false, &mut further);
+            self.ready.extend(further.into_iter().rev());
+            return first;
         }
-        let before = self.ready.len();
-        let first = read_event(raw.clone(), true, &mut self.ready);
-        let further = self.ready.iter().skip(before);
-        let has_calls = std::iter::once(&first).chain(further).any(Event::may_hold_calls);
-        if has_calls && self.calls.differ_after(self.ready.len() > before) {
-            self.ready.truncate(before);
+        let mut further = Vec::new();
+        let first = read_event(raw.clone(), true, &mut further);
+        let has_calls = std::iter::once(&first).chain(&further).any(Event::may_hold_calls);
+        if has_calls && self.calls.differ_after(!further.is_empty()) {
             return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
         }
+        self.ready.extend(further.into_iter().rev());
         first
     }
 
@@ -254,7 +255,7 @@ impl Reader {
             Some(whole) => whole_event(whole, status),
             None => Event { raw, kind: Kind::Unread(Unjudged::NotJson) },
         };
-        self.ready.push_back(event);
+        self.ready.insert(0, event);
     }
 
     /// Converts a whole reply to the events of a stream.
@@ -264,13 +265,14 @@ impl Reader {
             let kind = Kind::Error { may_be_reply: error.is_none(), error: error.unwrap_or_default() };
             // Only the error: clients that do not check for errors would run calls beside it.
             let raw = write_event(&error_data(status, raw));
-            return self.ready.push_back(Event { raw, kind });
+            return self.ready.insert(0, Event { raw, kind });
         };
-        let mut splitter = Splitter::new(stream.len());
+        let (mut splitter, mut events) = (Splitter::new(stream.len()), Vec::new());
         splitter.push(stream, |piece| {
             let event = self.piece(piece, false);
-            self.ready.push_back(event);
+            events.push(event);
         });
+        self.ready.extend(events.into_iter().rev());
     }
 }
 
@@ -283,8 +285,8 @@ fn holds_calls(data: &[u8]) -> bool {
 }
 
 /// Parses one event of a stream. `strict`: one with lines that only some clients see is not read. If it is several, the
-/// further ones are added to `ready`.
-pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) -> Event {
+/// further ones are added to `further`.
+pub(super) fn read_event(raw: Bytes, strict: bool, further: &mut Vec<Event>) -> Event {
     let fields = parse_fields(&raw);
     let opaque = |raw| Event { raw, kind: Kind::Opaque };
     let is_hidden = strict && hides_lines(&raw, &fields, reads, holds_calls);
@@ -301,9 +303,9 @@ pub(super) fn read_event(raw: Bytes, strict: bool, ready: &mut VecDeque<Event>) 
     if read.is_err()
         && let Some(raws) = single_events(&raw, reads)
     {
-        let mut events = raws.into_iter().map(|raw| read_event(raw, strict, &mut VecDeque::new()));
+        let mut events = raws.into_iter().map(|raw| read_event(raw, strict, &mut Vec::new()));
         let first = events.next().unwrap_or_else(|| opaque(raw));
-        ready.extend(events);
+        further.extend(events);
         return first;
     }
     let name = fields.name.and_then(|name| std::str::from_utf8(name).ok());

@@ -7,7 +7,7 @@ use super::owner::{Copied, Ids};
 use super::writer::framed;
 use super::{Form, ResponsesReplies, text_of};
 use crate::dialect::CARRIED;
-use crate::dialect::codec::{CallPiece, Frame, FrameKind, Payload, ReplyEvent, WriteContext};
+use crate::dialect::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, ReplyEvent, WriteContext};
 use crate::dialect::error::may_be_in_200;
 use crate::dialect::reply::Unjudged;
 use crate::dialect::reply_choice::ReplyChoice;
@@ -238,7 +238,10 @@ impl ResponsesReplies {
         last.settle_shells(self.hosts_shell);
         let raw = last.raw.clone().unwrap_or_else(|| last.data.clone());
         let mut events: SmallVec<[ReplyEvent; 2]> = SmallVec::new();
-        events.extend(last.usage().map(|usage| ReplyEvent::Usage { usage, model: last.member("model") }));
+        let usage = last.usage().map(|usage| {
+            let reports = SmallVec::from_elem(usage, 1);
+            Box::new(FrameUsage { reports, model: last.member("model"), is_alone: false })
+        });
         if self.head.is_empty() {
             let is_read = last.raw.is_none() || last.event.response.is_some();
             let whole = Span::new(0, last.data.len());
@@ -276,11 +279,11 @@ impl ResponsesReplies {
         let payload = match place {
             None => Payload::Span(Span::new(0, raw.len())),
             Some(Some(place)) => Payload::Span(place),
-            Some(None) => Payload::Joined(last.data.as_ref().into()),
+            Some(None) => Payload::Joined(Box::new(last.data.clone())),
         };
         let is_doubtful = last.ambiguous;
         self.last = Some(last);
-        Frame { payload, events, ends: true, is_doubtful, ..Frame::new(raw, FrameKind::Part) }
+        Frame { payload, usage, events, ends: true, is_doubtful, ..Frame::new(raw, FrameKind::Part) }
     }
 
     /// Finds for each item of the last event the one that it repeats. A call that came nowhere else is a new one.
@@ -312,12 +315,12 @@ impl ResponsesReplies {
                 }
             };
             entry.at = Some(at);
-            if let (ItemKind::Message(_), Some(content)) = (item.kind, &item.content) {
+            if let (None, Some(content)) = (&self.items[at].call, &item.content) {
                 events.extend(content.texts().map(|text| ReplyEvent::Text(text.span)));
             }
             if let Some(call) = &self.items[at].call {
                 events.push(ReplyEvent::Call(CallPiece {
-                    call: call.at as u32,
+                    call: call.at as u16,
                     begins: is_new,
                     names: renames,
                     respells: renames,
@@ -330,7 +333,7 @@ impl ResponsesReplies {
     /// Reports the calls that clients may know by two names.
     fn settle_names(&self, choices: &[ReplyChoice], events: &mut SmallVec<[ReplyEvent; 2]>) {
         for item in self.items.iter().filter(|item| item.has_two_names() && self.is_strict) {
-            let call = item.judged_in(&choices[0]).and(item.call.as_ref()).map(|call| call.at as u32);
+            let call = item.judged_in(&choices[0]).and(item.call.as_ref()).map(|call| call.at as u16);
             let piece = |call| CallPiece { call, is_ambiguous: true, ..CallPiece::default() };
             events.extend(call.map(|call| ReplyEvent::Call(piece(call))));
         }

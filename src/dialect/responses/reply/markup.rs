@@ -8,35 +8,25 @@ use super::last::Last;
 use super::writer::framed;
 use super::{Form, ResponsesReplies};
 use crate::dialect::error::UpstreamError;
-use crate::dialect::markup::{Markup, ToolNames};
+use crate::dialect::markup::{TextCleaner, ToolNames};
 use crate::dialect::reply_choice::ReplyChoice;
 use crate::dialect::responses::item::{Item, ItemKind};
 use bytes::Bytes;
-use std::sync::Arc;
 use wire::body::{Scanner, Span, Str};
 use wire::json::{decode, decode_bytes, escaped};
 use wire::members::members_of;
 use wire::splice::Splices;
 use wire::sse::parse_fields;
 
+/// The name of a text that comes in pieces: the item that holds it, by its number and its id, and its number in the item.
+type TextName = (Option<Index>, String, u64);
+
 /// The filters of one reply's texts.
 #[derive(Debug)]
 pub(super) struct Cleaner {
-    tools: Arc<ToolNames>,
-    /// The texts that come in pieces.
-    parts: Vec<Part>,
-    /// Something was removed from the reply.
-    has_cut: bool,
-}
-
-/// A text that comes in pieces.
-#[derive(Debug)]
-struct Part {
-    /// The item that holds it, by its number and its id, and its number in the item.
-    name: (Option<Index>, String, u64),
-    markup: Markup,
-    /// The data of its last event: held text goes out in the same form.
-    last: Bytes,
+    texts: TextCleaner<TextName>,
+    /// The data of the last event of each text: held text goes out in the same form.
+    last: Vec<(TextName, Bytes)>,
 }
 
 /// An event without markup.
@@ -51,33 +41,21 @@ struct Cleaned {
 impl Cleaner {
     /// A filter of texts in which the model may have written calls of these tools.
     pub(super) fn new(tools: ToolNames) -> Self {
-        Self { tools: Arc::new(tools), parts: Vec::new(), has_cut: false }
+        Self { texts: TextCleaner::new(tools), last: Vec::new() }
     }
 
     /// Whether something was removed from the reply.
     pub(super) fn has_cut(&self) -> bool {
-        self.has_cut
+        self.texts.has_cut()
     }
 
-    /// Cleans a text that came whole; returns whether anything of it remains.
-    fn whole(&mut self, text: Str, data: &[u8], splices: &mut Splices) -> bool {
-        let said = decode(text, data);
-        let mut markup = Markup::new(&self.tools);
-        let kept = markup.push(&said) + &markup.finish();
-        if said != kept {
-            self.has_cut = true;
-            splices.replace(text.span, escaped(&kept));
-        }
-        !kept.trim().is_empty()
-    }
-
-    /// Cleans the texts of a message.
+    /// Cleans the texts of a message; returns whether anything of them remains.
     fn message(&mut self, item: &Item, data: &[u8], splices: &mut Splices) -> bool {
         if !matches!(item.kind, ItemKind::Message(_)) {
             return false;
         }
         let texts: Vec<Str> = item.content.iter().flat_map(|content| content.texts()).collect();
-        texts.into_iter().fold(false, |is_visible, text| self.whole(text, data, splices) | is_visible)
+        self.texts.clean_whole(&texts, data, splices)
     }
 
     /// Cleans the messages of a response.
@@ -86,7 +64,7 @@ impl Cleaner {
             self.message(&entry.item, data, splices);
         }
         if let Some(text) = text_member(response, "output_text", data) {
-            self.whole(text, data, splices);
+            self.texts.clean_whole(&[text], data, splices);
         }
     }
 
@@ -96,18 +74,18 @@ impl Cleaner {
         let whole = Span::new(0, data.len());
         if let Some(response) = event.response {
             if matches!(event.class(data), Class::Life { ended: true }) {
-                self.end_parts(|_| true, &mut cleaned);
+                self.end_texts(|_| true, &mut cleaned);
             }
             let last = Last::of_event(raw.clone(), data.clone(), event.clone());
             self.response(&last, response, data, &mut cleaned.splices);
         } else if let Some(item) = &event.item {
             if event.class(data) == Class::Done {
                 let (index, id) = (event.index.map(|(_, index)| index), item.id.map(|id| decode(id, data)));
-                let is_of_item = |part: &Part| {
-                    let is_same = index.is_some() && part.name.0 == index;
-                    is_same || id.as_deref().is_some_and(|id| *id == part.name.1)
+                let is_of_item = |name: &TextName| {
+                    let is_same = index.is_some() && name.0 == index;
+                    is_same || id.as_deref().is_some_and(|id| *id == name.1)
                 };
-                self.end_parts(is_of_item, &mut cleaned);
+                self.end_texts(is_of_item, &mut cleaned);
             }
             cleaned.is_visible |= self.message(item, data, &mut cleaned.splices);
         } else if is_of_text(&event.type_of(data)) {
@@ -120,13 +98,10 @@ impl Cleaner {
     fn piece(&mut self, event: &Event, data: &Bytes, whole: Span, cleaned: &mut Cleaned) {
         let name = name_of(event, data, whole);
         if let Some(delta) = event.delta {
-            let said = decode(delta, data);
-            let part = self.part(name, data);
-            let kept = part.markup.push(&said);
-            cleaned.is_visible |= !kept.trim().is_empty();
-            if said != kept {
-                cleaned.splices.replace(delta.span, escaped(&kept));
-            }
+            let visible = self.texts.clean_piece(name.clone(), delta, false, data, &mut cleaned.splices);
+            cleaned.is_visible |= visible;
+            self.last.retain(|(known, _)| *known != name);
+            self.last.push((name, data.clone()));
             return;
         }
         let part =
@@ -136,30 +111,19 @@ impl Cleaner {
             None => text_member(whole, "text", data),
         };
         if let Some(text) = text {
-            self.end_parts(|part| part.name == name, cleaned);
-            cleaned.is_visible |= self.whole(text, data, &mut cleaned.splices);
+            self.end_texts(|known| *known == name, cleaned);
+            cleaned.is_visible |= self.texts.clean_whole(&[text], data, &mut cleaned.splices);
         }
-    }
-
-    fn part(&mut self, name: (Option<Index>, String, u64), data: &Bytes) -> &mut Part {
-        let at = self.parts.iter().position(|part| part.name == name).unwrap_or_else(|| {
-            self.parts.push(Part { name, markup: Markup::new(&self.tools), last: Bytes::new() });
-            self.parts.len() - 1
-        });
-        self.parts[at].last = data.clone();
-        &mut self.parts[at]
     }
 
     /// Ends texts: what was held of them goes out.
-    fn end_parts(&mut self, ends: impl Fn(&Part) -> bool, cleaned: &mut Cleaned) {
-        let (ended, open) = std::mem::take(&mut self.parts).into_iter().partition(ends);
-        self.parts = open;
-        let ended: Vec<Part> = ended;
-        for mut part in ended {
-            let rest = part.markup.finish();
+    fn end_texts(&mut self, ends: impl Fn(&TextName) -> bool, cleaned: &mut Cleaned) {
+        for (name, rest) in self.texts.end(&ends) {
             cleaned.is_visible |= !rest.trim().is_empty();
-            cleaned.before.extend((!rest.is_empty()).then(|| with_delta(&part.last, &rest)).flatten());
+            let last = self.last.iter().find(|(known, _)| *known == name);
+            cleaned.before.extend(last.and_then(|(_, last)| with_delta(last, &rest)));
         }
+        self.last.retain(|(name, _)| !ends(name));
     }
 }
 
@@ -177,7 +141,7 @@ fn text_member(object: Span, name: &str, data: &[u8]) -> Option<Str> {
 }
 
 /// The text that the event is of.
-fn name_of(event: &Event, data: &[u8], whole: Span) -> (Option<Index>, String, u64) {
+fn name_of(event: &Event, data: &[u8], whole: Span) -> TextName {
     let members = members_of(data, whole);
     let value = |name: &[u8]| {
         members
@@ -259,7 +223,7 @@ impl ResponsesReplies {
         for entry in last.entries() {
             cleaner.message(&entry.item, last.data(), &mut Splices::default());
         }
-        cleaner.has_cut
+        cleaner.has_cut()
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) enum Unread {
 }
 
 /// What an event is to the items.
+#[derive(Clone, Copy)]
 enum Completed {
     /// A part of the item at this position; `renames`: clients may now know its call by another name.
     At { item: usize, renames: bool, is_new: bool },
@@ -171,12 +172,12 @@ impl ResponsesReplies {
     fn frame(&mut self, raw: Bytes, event: &Event, data: &Bytes, item: Option<usize>) -> Frame {
         let payload = match parse_fields(&raw).place {
             Some(place) => Payload::Span(place),
-            None => Payload::Joined(data.as_ref().into()),
+            None => Payload::Joined(Box::new(data.clone())),
         };
         let mut frame = Frame { payload, ..Frame::new(raw, FrameKind::Part) };
         self.frames = self.frames.wrapping_add(1);
         frame.number = self.frames;
-        frame.tag = item.map(|item| item as u32);
+        frame.tag = item.map(|item| item as u16);
         self.last_parsed = Some((frame.number, event.clone()));
         frame
     }
@@ -199,7 +200,7 @@ impl ResponsesReplies {
                 if let Some(delta) = event.delta.filter(|_| event.is_of_call(data)) {
                     frame.counted_bytes = delta.span.len() as u32;
                 }
-                let piece = CallPiece { call: call.at as u32, ..CallPiece::default() };
+                let piece = CallPiece { call: call.at as u16, ..CallPiece::default() };
                 frame.events.push(ReplyEvent::Call(piece));
             }
             None => {
@@ -287,10 +288,8 @@ impl ResponsesReplies {
                 piece.begins = is_new;
             }
         }
-        if !begins
-            && is_new
-            && let Some(Item { kind: ItemKind::Message(_), content: Some(content), .. }) = &event.item
-        {
+        let content = event.item.as_ref().and_then(|item| item.content.as_ref());
+        if let Some(content) = content.filter(|_| !begins && is_new && self.items[item].call.is_none()) {
             frame.events.extend(content.texts().map(|text| ReplyEvent::Text(text.span)));
         }
         frame
@@ -300,7 +299,8 @@ impl ResponsesReplies {
     pub(super) fn report_calls(&self, choices: &mut [ReplyChoice]) {
         let Some(choice) = choices.first_mut() else { return };
         for (at, item) in self.items.iter().enumerate() {
-            item.report_to(choice, at + 1 == self.items.len());
+            let may_be_cut = at + 1 == self.items.len() && !self.are_calls_ended;
+            item.report_to(choice, may_be_cut);
         }
     }
 
@@ -338,7 +338,7 @@ impl ResponsesReplies {
                 let mut item = OutItem::begin(None, &entry.item, data);
                 item.complete(&entry.item, data);
                 let at = self.add(item, choices);
-                calls.extend(self.items[at].call.as_ref().map(|call| call.at as u32));
+                calls.extend(self.items[at].call.as_ref().map(|call| call.at as u16));
             }
             self.report_calls(choices);
         }

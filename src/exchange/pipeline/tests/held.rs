@@ -137,10 +137,23 @@ fn each_choice_waits_for_its_own_decision() {
     };
     let (zero, one) = (choice(0, Some("tool_calls")), choice(1, Some("tool_calls")));
     whole(&mut judge, &format!("{zero}{one}data: [DONE]\n\n"));
-    settle(&mut judge, 1, ApprovalDecision::Approved);
+    let (out, _) = settle(&mut judge, 1, ApprovalDecision::Approved);
+    assert!(out.contains("\"c1\""), "it does not wait for the other choice: {out}");
     let (out, ending) = settle(&mut judge, 0, ApprovalDecision::Declined);
-    assert!(out.contains("\"c1\"") && !out.contains("\"c0\""), "{out}");
+    assert!(!out.contains("\"c0\""), "{out}");
     assert!(matches!(ending, Some(Ending::Reask { choice: 0, .. })), "{ending:?}");
+}
+
+#[test]
+fn a_last_event_without_its_end_gets_one_where_something_of_toolreins_follows_it() {
+    let stream = [text("I pay."), call(0, "a", "pay", &["{}"]), finish("tool_calls")].concat();
+    let mut judge = judge();
+    let (before, ending) = whole(&mut judge, stream.trim_end());
+    assert_eq!(ending, Ending::Waits);
+    let (after, ending) = settle(&mut judge, 0, ApprovalDecision::Approved);
+    assert_eq!(ending, Some(Ending::Complete));
+    assert!(!before.contains("\n\n\n"), "{before}");
+    assert!(after.ends_with("}\n\n: toolrein confirm=approved\n"), "{after}");
 }
 
 #[test]

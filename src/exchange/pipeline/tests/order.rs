@@ -257,3 +257,15 @@ fn calls_of_one_event_that_share_an_index_get_indexes_of_their_own() {
     let found: Vec<u64> = seen(&out).into_iter().map(|(index, _)| index).collect();
     assert_eq!(found, [0, 1, 2], "{out}");
 }
+
+#[test]
+fn a_call_that_gets_its_name_after_the_finish_is_counted_as_unjudged() {
+    let tables =
+        "[allow]\nundeclared = \"pass\"\n[arguments]\ntools = { other = { q = { max_chars = 9 } } }\n";
+    let named =
+        delta(&json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "\"q\":"}}]}));
+    let stream = role() + &piece(0, "{") + &finish("tool_calls") + &named + &piece(0, "1}") + DONE;
+    let mut judge = judge(tables);
+    assert_eq!(whole(&mut judge, &stream), (stream, Ending::Complete));
+    assert_eq!(judge.unjudged(), [Unjudged::Ambiguous], "no policy restricts calls, and it is counted");
+}

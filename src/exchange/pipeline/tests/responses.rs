@@ -35,7 +35,7 @@ fn whole(judge: &mut ReplyPipeline, stream: &str) -> (String, Ending) {
 }
 
 /// A scripted reply: its items, and the events for them.
-struct Script {
+pub(super) struct Script {
     id: &'static str,
     events: Vec<Value>,
     output: Vec<Value>,
@@ -43,7 +43,7 @@ struct Script {
 }
 
 impl Script {
-    fn new(id: &'static str) -> Self {
+    pub(super) fn new(id: &'static str) -> Self {
         let response =
             json!({"id": id, "object": "response", "status": "in_progress", "model": "m", "output": []});
         let events = ["response.created", "response.in_progress"]
@@ -63,7 +63,7 @@ impl Script {
         self
     }
 
-    fn call(self, id: &str, name: &str, arguments: &str) -> Self {
+    pub(super) fn call(self, id: &str, name: &str, arguments: &str) -> Self {
         let item = |arguments: &str, status: &str| {
             json!({"id": format!("fc_{id}"), "type": "function_call", "status": status, "call_id": format!("call_{id}"),
                 "name": name, "arguments": arguments})
@@ -79,7 +79,7 @@ impl Script {
         self.item(&item.clone(), vec![], item)
     }
 
-    fn text(self, id: &str, text: &str) -> Self {
+    pub(super) fn text(self, id: &str, text: &str) -> Self {
         let item = |content: &Value| json!({"id": id, "type": "message", "role": "assistant", "status": "completed", "content": content});
         let delta =
             json!({"type": "response.output_text.delta", "item_id": id, "content_index": 0, "delta": text});
@@ -101,12 +101,12 @@ impl Script {
         self.events
     }
 
-    fn stream(self) -> String {
+    pub(super) fn stream(self) -> String {
         framed(&self.data())
     }
 }
 
-fn framed(events: &[Value]) -> String {
+pub(super) fn framed(events: &[Value]) -> String {
     let event = |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
     events.iter().map(event).collect()
 }

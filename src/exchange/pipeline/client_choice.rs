@@ -9,13 +9,13 @@ use model::plan::decision::{Decision, Next};
 
 /// See the file's head.
 #[derive(Clone, Copy)]
-pub struct ShownChoice<'a> {
+pub struct ClientChoice<'a> {
     choice: &'a ReplyChoice,
     codec: &'a dyn ReplyCodec,
     ids: &'a KnownIds,
 }
 
-impl<'a> ShownChoice<'a> {
+impl<'a> ClientChoice<'a> {
     /// A choice as its codec writes it.
     pub fn new(choice: &'a ReplyChoice, codec: &'a dyn ReplyCodec, ids: &'a KnownIds) -> Self {
         Self { choice, codec, ids }
@@ -89,7 +89,7 @@ impl<'a> ShownChoice<'a> {
 }
 
 /// The next step for the choice of this number.
-pub fn next_of(choices: &[ShownChoice<'_>], index: u32) -> Next {
+pub fn next_of(choices: &[ClientChoice<'_>], index: u32) -> Next {
     let choice = choices.iter().find(|choice| choice.index() == index);
-    choice.map_or(Next::OtherCalls, ShownChoice::next)
+    choice.map_or(Next::OtherCalls, ClientChoice::next)
 }
