@@ -19,7 +19,10 @@ mod recorded;
 #[path = "../it/laws/recordings.rs"]
 mod recordings;
 mod redact;
+mod replies;
 mod states_model;
+#[path = "../support/mod.rs"]
+mod support;
 mod tokens;
 mod tutor_model;
 #[path = "../it/laws/world.rs"]

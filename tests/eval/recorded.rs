@@ -42,12 +42,12 @@ fn answered(kind: Kind) -> Vec<(Recording, Bytes)> {
 }
 
 /// What a recorded request and its reply have in common in their names.
-fn unit(recording: &Recording) -> String {
+pub fn unit(recording: &Recording) -> String {
     recording.name.trim_end_matches(|char: char| !char.is_ascii_digit()).to_owned()
 }
 
 /// A request that declares the tools which a client finds in `reply`.
-fn declaring(reply: &Recording) -> Bytes {
+pub fn declaring(reply: &Recording) -> Bytes {
     let calls = match reply.kind {
         Kind::Stream => mock::tolerant::calls_in_stream(&reply.bytes),
         _ => mock::tolerant::calls_in_reply(&reply.bytes),
@@ -241,7 +241,7 @@ fn repeats(judge: &ReplyPipeline) -> bool {
 
 /// Whether a request for a response was answered with it: other routes were recorded too, and some recordings have
 /// several streams in one file.
-fn answers_create(reply: &Recording) -> bool {
+pub fn answers_create(reply: &Recording) -> bool {
     if reply.kind == Kind::Stream {
         return lossy(&reply.bytes).matches("event: response.completed").count() < 2;
     }
@@ -250,12 +250,12 @@ fn answers_create(reply: &Recording) -> bool {
 }
 
 /// Whether an upstream answered a request with this body and an error's status.
-fn is_error(body: &Value) -> bool {
+pub fn is_error(body: &Value) -> bool {
     body.get("object").is_none() && (body["error"].is_object() || body.get("detail").is_some())
 }
 
 /// A request that declares the tools which the items of `reply` call.
-fn declaring_items(reply: &Recording) -> Bytes {
+pub fn declaring_items(reply: &Recording) -> Bytes {
     let text = lossy(&reply.bytes);
     let data = text.lines().filter_map(|line| line.strip_prefix("data:"));
     let mut values: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();

@@ -16,7 +16,7 @@ use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::dialect::variant::{Asking, Placement, Variant};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::{ReplyPipeline, ShownChoice};
+use toolrein::exchange::pipeline::{ClientChoice, ReplyPipeline};
 use toolrein::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
@@ -256,7 +256,7 @@ impl<'a> Agent<'a> {
         Ok(message)
     }
 
-    fn remember(&mut self, reading: &Reading, choice: &ShownChoice<'_>, rounds: &[Bytes]) {
+    fn remember(&mut self, reading: &Reading, choice: &ClientChoice<'_>, rounds: &[Bytes]) {
         let identity = identity(1);
         let asked = RequestContext {
             root: identity.root(),

@@ -37,9 +37,17 @@ pub fn of_corpus() -> Vec<Recording> {
 
 /// The recordings of the Responses API that the project carries, and those of the corpus.
 pub fn of_responses() -> Vec<Recording> {
-    let own = read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/responses"));
-    let corpus = corpus().map_or_else(Vec::new, |folder| read_all(&folder.join("responses")));
-    own.into_iter().chain(corpus).collect()
+    own_responses().into_iter().chain(responses_of_corpus()).collect()
+}
+
+/// The recordings of the Responses API that the project carries.
+pub fn own_responses() -> Vec<Recording> {
+    read_all(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/responses"))
+}
+
+/// Those of the corpus, if there is one.
+pub fn responses_of_corpus() -> Vec<Recording> {
+    corpus().map_or_else(Vec::new, |folder| read_all(&folder.join("responses")))
 }
 
 /// The folder of the corpus, if the environment names it.
