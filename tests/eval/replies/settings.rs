@@ -262,7 +262,7 @@ pub const SETTINGS: [Setting; 30] = [
         policies: Policies::Made(|called| {
             format!("upstream.unjudged = \"pass\"\n{}", bounded(&blocks_arguments(called)))
         }),
-        works: |it| it.unjudged > 30 && it.failed < 5,
+        works: |it| it.unjudged > 30 && it.failed * 5 < it.unjudged,
         ..IDLE
     },
     Setting {

@@ -73,7 +73,7 @@ pub fn arb_reply(making: Making) -> impl Strategy<Value = Reply> {
             match end {
                 0 if making.has_odd_ends => {}
                 1 if making.has_odd_ends => {
-                    lines.push(json!({"choice": choice, "finish": "cut"}).to_string())
+                    lines.push(json!({"choice": choice, "finish": "cut"}).to_string());
                 }
                 _ => lines.push(json!({"choice": choice, "finish": calls}).to_string()),
             }
@@ -122,7 +122,7 @@ fn item_lines(choice: u32, at: u64, item: &Item, making: Making) -> Vec<String> 
         2 => [names, pieces.to_vec(), vec![ends]].concat(),
         // Arguments before the name.
         3 => [pieces.to_vec(), names, vec![ends]].concat(),
-        _ => [names.clone(), vec![line(json!({"arguments": arguments, "end": true}))]].concat(),
+        _ => [names, vec![line(json!({"arguments": arguments, "end": true}))]].concat(),
     }
 }
 
