@@ -308,7 +308,8 @@ impl ReplyChoice {
         }
     }
 
-    fn recount(&mut self) {
+    /// Counts the decisions anew: for one who named a call that is decided on.
+    pub fn recount(&mut self) {
         let mut counts = DecisionCounts::default();
         for call in &self.calls {
             counts.written += usize::from(call.is_written || call.is_shown_as_written());

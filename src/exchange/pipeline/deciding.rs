@@ -49,6 +49,10 @@ impl ChoiceJudge<'_> {
             self.choice.decide(at, Decision::Drop);
         }
         if self.choice.decision(at).is_some() {
+            if piece.names {
+                // What was a placeholder, which no client runs, is a call now.
+                self.choice.recount();
+            }
             self.reading_after(piece)
         } else if piece.is_ambiguous && !is_strict {
             Reading::Unjudged

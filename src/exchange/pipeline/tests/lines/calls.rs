@@ -62,7 +62,7 @@ impl KnownCalls {
         let known = choice.call_mut(at);
         known.has_whole_name |= names && !self.has_name_pieces;
         // Some clients act at the end of a call, and do not see what comes after it.
-        known.differs |= is_late && (names || argues);
+        known.differs |= is_late && known.decision.is_none() && (names || argues);
         known.is_complete |= line.end;
         known.is_open = Some(!known.is_complete);
         let call = at as u16;

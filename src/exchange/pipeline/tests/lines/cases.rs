@@ -256,3 +256,14 @@ fn a_last_line_without_its_end_gets_one_where_something_follows_it() {
     let (out, _) = run_all(&mut streamed(), [text.trim_end().as_bytes()], &[]);
     assert_eq!(out, text.trim_end(), "nothing follows");
 }
+
+#[test]
+fn a_placeholder_that_gets_a_name_after_its_end_is_a_call_and_nothing_is_asked_again() {
+    let line = |rest: &str| format!("{{\"choice\":0,{rest}}}\n");
+    let placeholder = line("\"call\":1,\"arguments\":\"{\",\"end\":true");
+    let named = line("\"call\":1,\"name\":\"de\"");
+    let stream = placeholder.clone() + &line("\"call\":2,\"name\":\"deny\"") + &named + FINAL;
+    let (out, endings) = run_all(&mut streamed(), [stream.as_bytes()], &[]);
+    assert!(out.starts_with(&(placeholder + &named)) && !out.contains("deny"), "{out}");
+    assert_eq!(endings, [Ending::Complete]);
+}
