@@ -303,7 +303,9 @@ pub trait ReplyCodec: Send {
     }
 
     /// The heartbeat that keeps the client of a stream waiting.
-    fn heartbeat(&mut self) -> Bytes;
+    fn heartbeat(&mut self) -> Bytes {
+        self.comment(WAITS)
+    }
 }
 
 /// Where the ids stand that the upstream knows: no call of toolrein's may have one of them.

@@ -2,6 +2,7 @@
 //! was shown. Codecs add to the calls, the engine adds the decisions, codecs write what results.
 
 use super::accepted::AcceptedForm;
+use super::reply::Form;
 use model::assembled::Assembled;
 use model::plan::approval::{Question, Unasked};
 use model::plan::decision::Decision;
@@ -116,6 +117,14 @@ struct ApartText {
     visibility: Visibility,
     /// The client has a part of it.
     is_given: bool,
+}
+
+/// The position of the choice of this number, which is added if it is unknown. `form`: that of the client's reply.
+pub fn position_of(choices: &mut Vec<ReplyChoice>, index: u32, form: Form) -> usize {
+    choices.iter().position(|choice| choice.index == index).unwrap_or_else(|| {
+        choices.push(ReplyChoice::new(index, form == Form::Streamed));
+        choices.len() - 1
+    })
 }
 
 /// See the file's head.

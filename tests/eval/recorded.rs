@@ -106,14 +106,14 @@ fn every_recorded_reply_passes_as_it_came_where_its_tools_are_declared() {
         let mut out = Vec::new();
         judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
         let ending = ended(&mut judge, &mut out);
-        let objectors = objectors(&judge.judging);
+        let objectors = objectors(&judge.judging());
         if !objectors.is_empty() {
             blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
             continue;
         }
         assert_eq!(ending, Ending::Complete, "{}", recording.name);
         assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{}", recording.name);
-        calls += judge.judging.record.len();
+        calls += judge.judging().record.len();
     }
     assert!(calls > 5, "only {calls} calls were judged");
     assert_blocked(&blocked);
@@ -129,14 +129,14 @@ fn every_recorded_stream_passes_as_it_came_where_its_tools_are_declared() {
             let mut out = Vec::new();
             push(&mut judge, &recording.bytes, &sizes, &mut out);
             let ending = ended(&mut judge, &mut out);
-            let objectors = objectors(&judge.judging);
+            let objectors = objectors(&judge.judging());
             if !objectors.is_empty() {
                 blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
                 continue;
             }
             assert_eq!(ending, Ending::Complete, "{}", recording.name);
             assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{} by {sizes:?}", recording.name);
-            calls += judge.judging.record.len();
+            calls += judge.judging().record.len();
         }
     }
     assert!(calls > 50, "only {calls} calls were judged");
@@ -166,7 +166,7 @@ fn every_recorded_reply_passes_as_it_came() {
         assert_eq!(ended(&mut judge, &mut out), Ending::Complete, "{}", recording.name);
         assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{}", recording.name);
         assert!(!judge.is_changed(), "{}", recording.name);
-        calls += judge.judging.record.len();
+        calls += judge.judging().record.len();
     }
     assert!(calls > 5, "only {calls} calls were judged");
 }
@@ -180,7 +180,7 @@ fn every_recorded_stream_passes_as_it_came_in_any_chunks() {
             push(&mut judge, &recording.bytes, &sizes, &mut out);
             assert_eq!(ended(&mut judge, &mut out), Ending::Complete, "{}", recording.name);
             assert_eq!(lossy(&out.concat()), lossy(&recording.bytes), "{} by {sizes:?}", recording.name);
-            calls += judge.judging.record.len();
+            calls += judge.judging().record.len();
         }
     }
     assert!(calls > 50, "only {calls} calls were judged");

@@ -20,20 +20,20 @@ use super::completion::{self, Choice, Reply};
 use super::hidden_exchange::{Blocked, write_hidden_exchange};
 use crate::dialect::codec::{
     CallPiece, Frame, FrameKind, FrameUsage, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload,
-    ReplyCodec, ReplyEvent, WAITS, WriteContext,
+    ReplyCodec, ReplyEvent, WriteContext,
 };
 use crate::dialect::error::friendly::friendly_event;
 use crate::dialect::error::own_error;
 use crate::dialect::lines::one_line;
 use crate::dialect::markup::TextCleaner;
 use crate::dialect::reply::{Form, Limits, Options, Unjudged};
-use crate::dialect::reply_choice::ReplyChoice;
+use crate::dialect::reply_choice::{ReplyChoice, position_of};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use wire::body::Span;
 use wire::json::quote;
-use wire::sse::{write_comment, write_event};
+use wire::sse::write_event;
 
 /// The status of an event that toolrein reads again after an edit.
 const OK: u16 = 200;
@@ -152,9 +152,9 @@ impl ChatReplies {
         let mut events = Events::new();
         let indexes = self.indexes_of(&reply.choices);
         for (at, (choice, index)) in reply.choices.iter().zip(indexes).enumerate() {
-            let known = known_choice(choices, index, self.form);
+            let known = position_of(choices, index, self.form);
             let reader = find_or_add(&mut self.choices, index, |known| known.index, ChoiceReader::new);
-            reader.read(known, (at, choice), &data, self.form, &mut events);
+            reader.read(&mut choices[known], (at, choice), &data, self.form, &mut events);
         }
         if shows_error {
             events.push(ReplyEvent::Error);
@@ -474,10 +474,6 @@ impl ReplyCodec for ChatReplies {
     fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
         write_event(own_error(message, code, &self.request_id, []).as_bytes())
     }
-
-    fn heartbeat(&mut self) -> Bytes {
-        write_comment(WAITS)
-    }
 }
 
 /// The usage that a frame reports.
@@ -486,12 +482,6 @@ fn usage_of(reply: &Reply, data: &[u8]) -> Option<Box<FrameUsage>> {
     let is_alone = reply.usage.is_some() && reply.choices.is_empty();
     let model = reply.member(data, b"model").map(|member| member.value);
     (!reports.is_empty()).then(|| Box::new(FrameUsage { reports, model, is_alone }))
-}
-
-/// The choice of this number, which is new if it is unknown.
-fn known_choice(choices: &mut Vec<ReplyChoice>, index: u32, form: Form) -> &mut ReplyChoice {
-    let new = |index| ReplyChoice::new(index, form == Form::Streamed);
-    find_or_add(choices, index, |choice| choice.index, new)
 }
 
 fn find_or_add<T>(

@@ -41,7 +41,7 @@ use model::request::Request;
 use serde_json::{Value, json};
 use wire::body::Scanner;
 use wire::json::decode;
-use wire::sse::{Piece, Splitter, parse_fields, write_comment};
+use wire::sse::{Piece, Splitter, parse_fields};
 
 /// See the file's head.
 pub struct ResponsesReplies {
@@ -599,7 +599,7 @@ impl ReplyCodec for ResponsesReplies {
                 self.numbers.rewrite();
                 self.numbered(event)
             }
-            None => write_comment(WAITS),
+            None => self.comment(WAITS),
         }
     }
 }

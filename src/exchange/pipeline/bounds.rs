@@ -83,10 +83,10 @@ impl ReplyPipeline {
         }
     }
 
-    /// Whether the upstream's reply, if it ends now, is complete: with its mark of the end, an error, or a finish for every
+    /// Whether the upstream's reply, if its connection ends now, is complete: with its mark of the end, an error, or a finish for every
     /// choice (Perplexity sends no `[DONE]`), and without an incomplete event. Where the end of the connection ends a
     /// stream, only its events show whether it was cut.
-    pub(super) fn has_whole_stream(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         let Some(last) = self.codec.last_event() else { return true };
         let started = match self.phase {
             Phase::Head => false,

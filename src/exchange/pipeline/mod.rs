@@ -15,7 +15,7 @@ use self::queue::Queue;
 use crate::dialect::codec::{Frame, FrameKind, FramePart, NextReply, ReplyCodec, ReplyEvent, WriteContext};
 use crate::dialect::error::UpstreamError;
 use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Unjudged};
-use crate::dialect::reply_choice::{ReplyChoice, Visibility};
+use crate::dialect::reply_choice::{ReplyChoice, Visibility, position_of};
 use crate::dialect::usage::Usage;
 use crate::dialect::usage_sum::Usages;
 use crate::exchange::AnyDialect;
@@ -33,7 +33,7 @@ const OK: u16 = 200;
 
 /// Judges the replies to one client request, re-asks included.
 pub struct ReplyPipeline {
-    pub judging: Judging,
+    judging: Judging,
     codec: Box<dyn ReplyCodec>,
     options: Options,
     form: Form,
@@ -346,11 +346,7 @@ impl ReplyPipeline {
     }
 
     fn position_of(&mut self, choice: u32) -> usize {
-        let known = self.choices.iter().position(|known| known.index == choice);
-        known.unwrap_or_else(|| {
-            self.choices.push(ReplyChoice::new(choice, self.form == Form::Streamed));
-            self.choices.len() - 1
-        })
+        position_of(&mut self.choices, choice, self.form)
     }
 
     fn judge_choice(&mut self, at: usize, now_ms: u64) -> ChoiceJudge<'_> {
@@ -759,12 +755,6 @@ impl ReplyPipeline {
     /// Whether the upstream has marked the reply as ended.
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done { .. })
-    }
-
-    /// Whether the client has, or is about to get, all that it needs of a stream that only the end of its connection
-    /// ends.
-    pub fn is_whole(&self) -> bool {
-        self.has_whole_stream()
     }
 
     /// Whether the client gets other bytes than the upstream's.

@@ -224,7 +224,7 @@ impl<'a> Agent<'a> {
         judge.push(body, self.now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
             rounds.push(hidden);
-            let answer = self.ask_again(reading, &rounds, &mut judge.judging)?;
+            let answer = self.ask_again(reading, &rounds, judge.judging_mut())?;
             judge.continue_with(choice);
             judge.push(self.reply(&answer).to_string().into(), self.now_ms, &mut out);
         }
@@ -244,7 +244,7 @@ impl<'a> Agent<'a> {
         judge.push(self.events(answer).into(), self.now_ms, &mut out);
         while let Ending::Reask { choice, hidden } = judge.finish(self.now_ms, &mut out) {
             rounds.push(hidden);
-            let answer = self.ask_again(reading, &rounds, &mut judge.judging)?;
+            let answer = self.ask_again(reading, &rounds, judge.judging_mut())?;
             judge.continue_with(choice);
             judge.push(self.events(&answer).into(), self.now_ms, &mut out);
         }

@@ -156,7 +156,7 @@ fn as_reply(bytes: &[u8]) {
     judge.push(body.clone(), NOW_MS, &mut out);
     let mut ending = judge.finish(NOW_MS, &mut out);
     if let Ending::Reask { choice, .. } = ending {
-        judge.judging.land();
+        judge.judging_mut().land();
         judge.continue_with(choice);
         judge.push(body, NOW_MS, &mut out);
         ending = judge.finish(NOW_MS, &mut out);
@@ -179,7 +179,7 @@ fn as_stream(bytes: &[u8]) {
             judge.push(Bytes::copy_from_slice(chunk), NOW_MS, &mut out);
         }
         if let Ending::Reask { choice, .. } = judge.finish(NOW_MS, &mut out) {
-            judge.judging.land();
+            judge.judging_mut().land();
             judge.continue_with(choice);
             judge.push(Bytes::copy_from_slice(bytes), NOW_MS, &mut out);
             judge.finish(NOW_MS, &mut out);

@@ -8,7 +8,7 @@ mod line;
 use self::calls::KnownCalls;
 use self::line::{Line, all_lines, body_of, is_comment, lines_of, span_of, stream_of};
 use super::*;
-use crate::dialect::codec::{IncompleteEvent, KnownIds, LastEvent, Payload, WAITS};
+use crate::dialect::codec::{IncompleteEvent, KnownIds, LastEvent, Payload};
 use crate::dialect::error::{own_error_body, parse};
 use std::{mem, str};
 use wire::body::Span;
@@ -67,10 +67,7 @@ impl LinesCodec {
         all: &mut Vec<ReplyChoice>,
     ) -> Option<(u32, ReplyEvent)> {
         let index = self.input.continues.or(line.choice)?;
-        let at = all.iter().position(|choice| choice.index == index).unwrap_or_else(|| {
-            all.push(ReplyChoice::new(index, self.form == Form::Streamed));
-            all.len() - 1
-        });
+        let at = position_of(all, index, self.form);
         let event = match (line.text, line.call, line.finish) {
             (Some(text), ..) => ReplyEvent::Text(span_of(text, data)),
             (_, Some(number), _) => ReplyEvent::Call(self.calls.add(number, line, &mut all[at])),
@@ -365,10 +362,6 @@ impl ReplyCodec for LinesCodec {
 
     fn comment(&mut self, text: &str) -> Bytes {
         format!("# {text}\n").into()
-    }
-
-    fn heartbeat(&mut self) -> Bytes {
-        self.comment(WAITS)
     }
 }
 
