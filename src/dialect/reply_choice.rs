@@ -392,10 +392,11 @@ impl ReplyChoice {
         self.counts.released > 0
     }
 
-    /// Whether the client gets nothing to read and nothing to run from this choice.
+    /// Whether the client gets nothing of the model's to read, and nothing to run, from this choice.
     pub fn is_silent(&self) -> bool {
         let blank = |text: &[u8]| unescape(text).trim().is_empty();
-        !self.releases() && !self.spoke_otherwise && blank(&self.earlier_text) && blank(&self.text)
+        let earlier = self.earlier_text.strip_prefix(&*self.preface).unwrap_or(&self.earlier_text);
+        !self.releases() && !self.spoke_otherwise && blank(earlier) && blank(&self.text)
     }
 
     /// Whether an earlier reply gave text and the client was shown none of this one yet.

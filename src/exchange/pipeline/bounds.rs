@@ -49,11 +49,12 @@ impl ReplyPipeline {
 
     /// Whether what follows may reach the client unjudged, after the calls were blocked whose names are enough for
     /// that. Part of a call whose beginning was not shown would be taken for part of another, and a call that needs an
-    /// approval might be in it.
+    /// approval might be in it. A further reply has its choice under the number 0, which may be another choice of the client's.
     pub(super) fn may_pass_unjudged(&mut self, now_ms: u64) -> bool {
         self.block_by_name(now_ms);
         let hides = !self.judging.observes() && self.choices.iter().any(ReplyChoice::has_blocked);
-        !hides && !self.judging.is_strict()
+        let is_renumbered = self.continuing.is_some_and(|choice| choice != 0);
+        !hides && !is_renumbered && !self.judging.is_strict()
     }
 
     fn block_by_name(&mut self, now_ms: u64) {

@@ -94,8 +94,14 @@ impl Phase {
         matches!(self, Self::Failed | Self::Done { failed: true, .. })
     }
 
+    /// Whether nothing more of the reply is read, for now or for good.
     fn is_stopped(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::BrokenOff(_))
+        matches!(self, Self::Refused(_)) || self.leaves_out_rest()
+    }
+
+    /// Whether nothing more of the reply reaches the client.
+    fn leaves_out_rest(&self) -> bool {
+        matches!(self, Self::BrokenOff(_) | Self::Done { is_asked_again: true, .. })
     }
 }
 
@@ -209,9 +215,12 @@ impl ReplyPipeline {
             // The unread body would have to become part of the client's reply.
             _ if self.codec.is_body() && self.continuing.is_some() => true,
             // A body that cannot become a stream.
-            Unjudged::NotJson => {
-                self.judging.is_strict() || (self.codec.is_body() && self.form == Form::Streamed)
+            Unjudged::NotJson | Unjudged::ReplyTooLong
+                if self.codec.is_body() && self.form == Form::Streamed =>
+            {
+                true
             }
+            Unjudged::NotJson => self.judging.is_strict(),
             Unjudged::EventTooLong => !self.may_pass_unjudged(now_ms),
             Unjudged::Ambiguous | Unjudged::Unanswerable | Unjudged::ReplyTooLong | Unjudged::HeldTooMuch => {
                 return self.escape(why, raw, now_ms, out);
@@ -386,7 +395,6 @@ impl ReplyPipeline {
         let passes_all = matches!(frame.kind, FrameKind::Idle) && self.is_waiting();
         match &mut self.phase {
             Phase::Done { held: Some(_), after, .. } => after.push(frame),
-            Phase::Done { is_asked_again: true, .. } => {}
             _ if self.queue.is_empty() || passes_all => {
                 self.queue.note_passed();
                 self.forward(&frame, out);
@@ -582,7 +590,7 @@ impl ReplyPipeline {
     /// Takes the next bytes of the upstream and appends the client's bytes to `out`: those of a stream at once, those
     /// of a whole reply when it is complete.
     pub fn push(&mut self, bytes: Bytes, now_ms: u64, out: &mut Vec<Bytes>) {
-        if !matches!(self.phase, Phase::BrokenOff(_)) {
+        if !self.phase.leaves_out_rest() {
             self.codec.push(bytes);
             self.read_on(now_ms, out);
         }

@@ -3,8 +3,8 @@
 use super::responses::Script;
 use super::*;
 use super::{DONE, LIMITS, delta, event, finish, role, streamed};
-use crate::exchange::RESPONSES;
 use crate::exchange::judging::holding_tests::judging as judging_of;
+use crate::exchange::{CHAT, RESPONSES};
 use serde_json::json;
 
 const HELD: &str = "[confirm]\ntools = [\"pay\"]\nform = \"held\"\n";
@@ -141,4 +141,62 @@ fn a_finish_that_wants_calls_is_replaced_where_the_reply_to_a_re_ask_has_none() 
     let out = push(&mut judge, &(says(0, "Fine.") + &finish("tool_calls") + DONE));
     assert!(out.contains("Fine.") && out.contains("\"finish_reason\":\"stop\""), "{out}");
     assert!(!out.contains("\"finish_reason\":\"tool_calls\""), "{out}");
+}
+
+#[test]
+fn nothing_after_the_end_of_a_reply_that_is_asked_again_keeps_it_from_that() {
+    let blocked = role() + &begin(0, "deny", "{}") + &finish("tool_calls") + DONE;
+    let error = "data: {\"error\":{\"message\":\"busy\"}}\n\n";
+    for late in [begin(0, "ok", "{}"), error.to_owned(), "x".repeat(64 << 10)] {
+        let mut judge = super::judge(false);
+        let mut out = push(&mut judge, &(blocked.clone() + &late));
+        let kept = judge.kept_bytes();
+        out += &push(&mut judge, &late);
+        assert!(!out.contains("\"ok\"") && !out.contains("busy"), "{out}");
+        assert_eq!(judge.kept_bytes(), kept, "what is left out is not kept");
+        assert!(matches!(judge.finish(0, &mut Vec::new()), Ending::Reask { choice: 0, .. }), "{late:.80}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_a_further_reply_never_becomes_part_of_another_choice() {
+    let calls = says(0, "zero") + &finish("stop") + &begin(1, "deny", "{}");
+    let end = event(&json!([{"index": 1, "delta": {}, "finish_reason": "tool_calls"}]));
+    let ambiguous = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}],\"choices\":[]}\n\n";
+    let long = format!("data: {{\"choices\":[],\"x\":\"{}\"}}\n\n", "y".repeat(5_000));
+    for unread in [ambiguous, &long] {
+        let mut judge = streamed(super::judging(false), Limits { event: 4_000, ..LIMITS });
+        push(&mut judge, &(role() + &calls + &end + DONE));
+        assert!(matches!(judge.finish(0, &mut Vec::new()), Ending::Reask { choice: 1, .. }));
+        judge.continue_with(1);
+        let out = push(&mut judge, &(unread.to_owned() + &says(0, "late") + DONE));
+        assert_eq!(out, "", "it would be read as text of choice 0");
+        assert!(matches!(judge.finish(0, &mut Vec::new()), Ending::BrokenOff(_)), "{unread:.80}");
+    }
+}
+
+#[test]
+fn a_body_that_is_too_long_to_be_read_does_not_go_into_a_stream() {
+    let body = json!({"choices": [{"message": {"content": "a".repeat(5_000)}}]}).to_string();
+    for dialect in [CHAT, RESPONSES] {
+        let limits = Limits { reply: 4_000, ..LIMITS };
+        let mut judge =
+            ReplyPipeline::new(super::judging(false), dialect, Form::Streamed, limits, Options::default());
+        judge.begin(Form::Whole, 200);
+        let mut out = Vec::new();
+        body.as_bytes().chunks(1_000).for_each(|chunk| judge.push(chunk.to_vec().into(), 0, &mut out));
+        assert_eq!(judge.finish(0, &mut out), Ending::BrokenOff(Unjudged::ReplyTooLong));
+        assert!(out.is_empty(), "no client of a stream can read it");
+    }
+}
+
+#[test]
+fn a_line_of_toolreins_before_the_answer_is_no_answer() {
+    let options = Options { preface: Some("Shortened.".to_owned()), ..Options::default() };
+    let mut judge = pipeline(super::judging(false), Form::Streamed, LIMITS, options);
+    let first = push(&mut judge, &(role() + &begin(0, "deny", "{}") + &finish("tool_calls") + DONE));
+    assert!(matches!(judge.finish(0, &mut Vec::new()), Ending::Reask { .. }));
+    judge.continue_with(0);
+    let out = first + &push(&mut judge, &(role() + &finish("stop") + DONE));
+    assert!(out.contains("Shortened.") && out.contains(NO_ANSWER), "{out}");
 }
