@@ -34,7 +34,7 @@ pub fn run(input: &[u8]) -> bool {
         rounds += 1;
         assert!(rounds < MOST_ROUNDS, "no end");
         if rounds > PATIENCE {
-            judge.judging.land();
+            judge.judging_mut().land();
         }
         judge.continue_with(choice);
         judge.push(body.clone(), NOW_MS, &mut out);
@@ -44,7 +44,7 @@ pub fn run(input: &[u8]) -> bool {
     if ending != Ending::Complete {
         return matches!(ending, Ending::BrokenOff(_));
     }
-    let acted = has_acted(&judge.judging) || judge.choices().iter().any(ReplyChoice::is_edited);
+    let acted = has_acted(judge.judging()) || judge.choices().iter().any(ReplyChoice::is_edited);
     let out = out.concat();
     if observes(choices) || (!acted && rounds == 0) {
         assert!(!judge.is_changed(), "changed without a reason: {}", lossy(&body));

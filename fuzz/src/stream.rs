@@ -122,20 +122,20 @@ fn judged(first: u8, limits: Limits, pieces: &[&[u8]]) -> StreamOutcome {
         rounds.push(round);
         assert!(rounds.len() < MOST_ROUNDS, "no end");
         if rounds.len() > PATIENCE {
-            judge.judging.land();
+            judge.judging_mut().land();
         }
         judge.continue_with(choice);
     }
     // A call that two readers understand differently is rewritten.
     let is_edited = judge.choices().iter().any(ReplyChoice::is_edited);
     let spoiled = judge.broken_off().is_some();
-    let untouched = !has_acted(&judge.judging) && !is_edited && rounds.is_empty() && !errored && !spoiled;
+    let untouched = !has_acted(judge.judging()) && !is_edited && rounds.is_empty() && !errored && !spoiled;
     let out = out.concat();
     if untouched && judge.unjudged().is_empty() {
         assert_eq!(lossy(&out), lossy(&pieces.concat()), "changed without a reason");
     }
     let unjudged = judge.unjudged().len();
-    StreamOutcome { out, record: judge.judging.record, rounds, unjudged, spoiled, errored }
+    StreamOutcome { out, record: judge.judging().record.clone(), rounds, unjudged, spoiled, errored }
 }
 
 fn push(judge: &mut ReplyPipeline, piece: &[u8], out: &mut Vec<Bytes>, errored: &mut bool) {

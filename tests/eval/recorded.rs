@@ -106,7 +106,7 @@ fn every_recorded_reply_passes_as_it_came_where_its_tools_are_declared() {
         let mut out = Vec::new();
         judge.push(Bytes::from(recording.bytes.clone()), NOW_MS, &mut out);
         let ending = ended(&mut judge, &mut out);
-        let objectors = objectors(&judge.judging());
+        let objectors = objectors(judge.judging());
         if !objectors.is_empty() {
             blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
             continue;
@@ -129,7 +129,7 @@ fn every_recorded_stream_passes_as_it_came_where_its_tools_are_declared() {
             let mut out = Vec::new();
             push(&mut judge, &recording.bytes, &sizes, &mut out);
             let ending = ended(&mut judge, &mut out);
-            let objectors = objectors(&judge.judging());
+            let objectors = objectors(judge.judging());
             if !objectors.is_empty() {
                 blocked.extend(objectors.into_iter().map(|policy| (recording.name.clone(), policy)));
                 continue;
