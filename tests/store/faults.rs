@@ -289,8 +289,8 @@ fn full() {
     until("what was refused to be counted", || (errors(&program, "record") > 0.5).then_some(()));
     program.wait_for_metric("toolrein_store_up", 0.0);
     assert!(program.metric("toolrein_store_away_total").abs() < 0.5, "it still answers look-ups");
-    assert_eq!(lines(&program, REFUSES), 1);
-    assert_eq!(lines(&program, "\"cause\":\"OOM\""), 1);
+    assert_said_once(&program, REFUSES);
+    assert_said_once(&program, "\"cause\":\"OOM\"");
     server.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));
     is_connected(&program);
@@ -304,6 +304,12 @@ const TAKES: &str = "the shared state store takes writes again";
 
 fn lines(program: &Toolrein, text: &str) -> usize {
     program.logs().iter().filter(|line| line.contains(text)).count()
+}
+
+/// Asserts that the log says `text`, and once: it is written after the reply and the metrics.
+fn assert_said_once(program: &Toolrein, text: &str) {
+    until(text, || (lines(program, text) > 0).then_some(()));
+    assert_eq!(lines(program, text), 1, "{text}: {:?}", program.logs());
 }
 
 #[test]
@@ -333,7 +339,8 @@ fn without_the_right_to_write() {
     limits_calls(&program);
     program.wait_for_metric("toolrein_store_up", 0.0);
     limits_calls(&program);
-    assert_eq!((lines(&program, REFUSES), lines(&program, "\"cause\":\"NOPERM\"")), (1, 1));
+    assert_said_once(&program, REFUSES);
+    assert_said_once(&program, "\"cause\":\"NOPERM\"");
     server.ask::<()>(&["ACL", "SETUSER", "default", "+@write"]);
     until("the recovery", || {
         limits_calls(&program);
@@ -407,11 +414,11 @@ fn a_store_that_refuses_a_part_of_a_look_up_counts_as_away() {
         assert!((errors(&program, "look_up") - count).abs() < 0.5, "{}", program.metrics());
         program.wait_for_metric("toolrein_store_away_total{result=\"local\"}", count);
         limits_calls(&program);
-        assert_eq!(lines(&program, "the shared state store refuses look-ups"), 1);
+        assert_said_once(&program, "the shared state store refuses look-ups");
         server.ask::<()>(&["ACL", "SETUSER", "default", &format!("+{refused}")]);
         limits_calls(&program);
         is_connected(&program);
-        assert_eq!(lines(&program, "the shared state store takes look-ups again"), 1);
+        assert_said_once(&program, "the shared state store takes look-ups again");
     }
 }
 
@@ -503,7 +510,8 @@ fn a_server_that_was_demoted_is_left_for_the_one_that_the_address_leads_to() {
     // Each of them is another connection to the same server.
     until("what was refused to be counted", || (errors(&program, "record") > 3.5).then_some(()));
     program.wait_for_metric("toolrein_store_up", 0.0);
-    assert_eq!((lines(&program, REFUSES), lines(&program, "READONLY")), (1, 1), "{:?}", program.logs());
+    assert_said_once(&program, REFUSES);
+    assert_said_once(&program, "READONLY");
     server.ask::<()>(&["REPLICAOF", "NO", "ONE"]);
     is_connected(&program);
     until("what was told meanwhile", || (times_told(&server) == 2).then_some(()));
