@@ -2,7 +2,7 @@
 //! exchange says in the order in which the proxy does it, and writes the trace; asserts nothing.
 
 use super::fixed::answer;
-use super::material::{Api, Material, Said};
+use super::material::{Api, Material, UpstreamReply};
 use super::settings::{End, People, Setting, Wanted};
 use super::trace::Trace;
 use crate::world::NOW_MS;
@@ -122,7 +122,7 @@ struct Run<'a> {
     /// What the upstream has said, by number.
     replies: Vec<Bytes>,
     /// A reply that has not begun, and whether it is the recorded one.
-    coming: Option<(Said, bool)>,
+    coming: Option<(UpstreamReply, bool)>,
     reading: Option<Reading>,
     /// The calls that wait for a person's decision.
     decisions: VecDeque<u32>,
@@ -149,7 +149,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(said: &Said, end: End, chunking: Chunking) -> Self {
+    fn new(said: &UpstreamReply, end: End, chunking: Chunking) -> Self {
         let length = said.bytes.len();
         let read = if matches!(end, End::Cut | End::Left) { length * 2 / 3 } else { length };
         let split = if let Chunking::Random(split) = chunking { u64::from(split) } else { 0 };
@@ -265,7 +265,7 @@ impl Run<'_> {
     }
 
     /// The next reply begins: as a stream where the proxy would read it as one.
-    fn begin_reply(&mut self, said: Said, is_recorded: bool) -> Option<Input> {
+    fn begin_reply(&mut self, said: UpstreamReply, is_recorded: bool) -> Option<Input> {
         let end = if is_recorded { self.play.setting.end } else { End::Whole };
         let id = self.replies.len() as u32;
         self.replies.push(said.bytes.clone());

@@ -1,7 +1,7 @@
 //! What the scripted upstream says beside the recorded reply: the answer to every re-ask, a call that is always blocked, and
 //! refusals of a request's form.
 
-use super::material::{Api, Said};
+use super::material::{Api, UpstreamReply};
 use crate::support::reply::Speech;
 use crate::support::responses::{Output, event};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ pub enum Opening {
 
 impl Opening {
     /// What it says to the request `body`.
-    pub fn said(self, api: Api, streams: bool, body: &[u8]) -> Option<Said> {
+    pub fn said(self, api: Api, streams: bool, body: &[u8]) -> Option<UpstreamReply> {
         match self {
             Self::Nothing => None,
             Self::Call => Some(call(api, streams, body)),
@@ -43,11 +43,11 @@ impl Opening {
 }
 
 /// The answer to a re-ask.
-pub fn answer(api: Api, streams: bool, body: &[u8]) -> Said {
+pub fn answer(api: Api, streams: bool, body: &[u8]) -> UpstreamReply {
     written(api, streams, body, &Speech::text("So it is."), &Output::text("answer", "So it is."))
 }
 
-fn call(api: Api, streams: bool, body: &[u8]) -> Said {
+fn call(api: Api, streams: bool, body: &[u8]) -> UpstreamReply {
     let arguments = "{\"a\":1}";
     let (speech, output) = (
         Speech::calls(&[("call_blocked", BLOCKED, arguments)]),
@@ -56,7 +56,7 @@ fn call(api: Api, streams: bool, body: &[u8]) -> Said {
     written(api, streams, body, &speech, &output)
 }
 
-fn written(api: Api, streams: bool, body: &[u8], speech: &Speech, output: &Output) -> Said {
+fn written(api: Api, streams: bool, body: &[u8], speech: &Speech, output: &Output) -> UpstreamReply {
     let request: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = match (api, streams) {
         (Api::Chat, false) => speech.whole().to_string(),
@@ -68,11 +68,11 @@ fn written(api: Api, streams: bool, body: &[u8], speech: &Speech, output: &Outpu
         (Api::Responses, false) => output.whole(&request).to_string(),
         (Api::Responses, true) => output.events(&request).iter().map(event).collect(),
     };
-    Said { streams, status: 200, bytes: text.into() }
+    UpstreamReply { streams, status: 200, bytes: text.into() }
 }
 
-fn refusal(message: &str) -> Said {
+fn refusal(message: &str) -> UpstreamReply {
     let body =
         json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}});
-    Said { streams: false, status: 400, bytes: Bytes::from(body.to_string()) }
+    UpstreamReply { streams: false, status: 400, bytes: Bytes::from(body.to_string()) }
 }

@@ -20,7 +20,7 @@ pub enum Api {
 
 /// A reply as an upstream sends it.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct UpstreamReply {
     /// As events; else as one body.
     pub streams: bool,
     pub status: u16,
@@ -31,9 +31,9 @@ pub struct Said {
 pub struct Material {
     pub name: String,
     pub api: Api,
-    pub said: Said,
+    pub said: UpstreamReply,
     /// The same with one argument renamed.
-    renamed: Said,
+    renamed: UpstreamReply,
     /// The request as it was recorded or made, with whatever it says of streaming.
     request: Bytes,
     /// A request that declares the tools which the reply calls, and one more.
@@ -59,14 +59,14 @@ impl Material {
         let declaring = declaring_all(api, reply);
         let request = recorded.unwrap_or_else(|| declaring.to_string().into());
         let bytes = reply.bytes.clone().into();
-        let said = Said { streams: reply.kind == Kind::Stream, status: status(reply), bytes };
+        let said = UpstreamReply { streams: reply.kind == Kind::Stream, status: status(reply), bytes };
         let arguments = argument_names(&calls_of(api, reply));
         let renamed = renamed(&said, &arguments);
         Self { name, api, said, renamed, request, declaring, arguments }
     }
 
     /// The recorded reply, or the one in which a call's argument has a name that harms programs.
-    pub fn said(&self, renames: bool) -> &Said {
+    pub fn said(&self, renames: bool) -> &UpstreamReply {
         if renames { &self.renamed } else { &self.said }
     }
 
@@ -169,11 +169,11 @@ const MEMBERS: [&str; 10] =
     ["name", "type", "content", "text", "input", "arguments", "model", "index", "status", "role"];
 
 /// The reply with a harmful name in place of that of one argument.
-fn renamed(said: &Said, arguments: &BTreeSet<String>) -> Said {
+fn renamed(said: &UpstreamReply, arguments: &BTreeSet<String>) -> UpstreamReply {
     let is_apart = |name: &&String| name.len() > 3 && !MEMBERS.contains(&name.as_str());
     let Some(name) = arguments.iter().find(is_apart) else { return said.clone() };
     let text = String::from_utf8_lossy(&said.bytes).replace(name.as_str(), HARMFUL);
-    Said { bytes: text.into(), ..said.clone() }
+    UpstreamReply { bytes: text.into(), ..said.clone() }
 }
 
 /// The replies that the project carries.
