@@ -86,7 +86,7 @@ fn fold_body(bencher: Bencher<'_, '_>, body: &[u8], memo: &Arc<dyn Memo>) {
 }
 
 fn fold_by(bencher: Bencher<'_, '_>, (policies, body): (&PolicySet, &[u8]), memo: &Arc<dyn Memo>) {
-    let request = Arc::new(toolrein::dialect::chat::parse(body).unwrap());
+    let request = Arc::new(dialects::chat::parse(body).unwrap());
     let body = Bytes::copy_from_slice(body);
     let identity = Arc::new(Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None });
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {

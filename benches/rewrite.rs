@@ -6,10 +6,10 @@
 mod bodies;
 
 use bytes::Bytes;
+use dialects::variant::{Placement, Source, Variant};
 use divan::Bencher;
 use divan::counter::BytesCount;
 use model::plan::{Change, Edit, Plan};
-use toolrein::dialect::variant::{Placement, Source, Variant};
 use wire::escaped_text::EscapedText;
 
 fn main() {
@@ -40,10 +40,10 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
 
 fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
     let body = Bytes::from(body);
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let variant = Variant::plain(Placement::System);
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        toolrein::dialect::chat::write(
+        dialects::chat::write(
             &Source { body: divan::black_box(&body), request: &request, plan, restored: &[] },
             &variant,
         )

@@ -17,5 +17,5 @@ fn request(bencher: Bencher<'_, '_>, size: &str) {
     let body = bodies::sized(size).bytes;
     bencher
         .counter(BytesCount::new(body.len()))
-        .bench_local(|| toolrein::dialect::chat::parse(divan::black_box(&body)).unwrap());
+        .bench_local(|| dialects::chat::parse(divan::black_box(&body)).unwrap());
 }

@@ -7,6 +7,7 @@
 mod bodies;
 
 use bytes::Bytes;
+use dialects::reply::{Form, Limits, Options};
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use model::Transcript;
@@ -16,7 +17,6 @@ use policies::REGISTRY;
 use policies::set::PolicySet;
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::reply::{Form, Limits, Options};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::exchange::pipeline::ReplyPipeline;
@@ -41,7 +41,7 @@ fn judge(bencher: Bencher<'_, '_>, events: Vec<Vec<u8>>) {
     let chunks: Vec<Bytes> = events.into_iter().map(Bytes::from).collect();
     let bytes: usize = chunks.iter().map(Bytes::len).sum();
     let body = bodies::sized("1KB").bytes;
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let policies: PolicySet =
         Config::load(Source::Shipped, &Overrides::default(), REGISTRY).unwrap().policies;

@@ -3,7 +3,6 @@
 pub mod admin;
 pub mod cli;
 pub mod config;
-pub mod dialect;
 pub mod doctor;
 pub mod exchange;
 pub mod explain;

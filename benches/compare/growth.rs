@@ -5,6 +5,8 @@ use super::bodies::{Api, Body, conversation};
 use super::plot::Plot;
 use super::subject::Subject;
 use super::{load, upstream};
+use dialects::prefix::read_request;
+use dialects::variant::{Placement, Source as Written, Variant};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
@@ -17,8 +19,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::prefix::read_request;
-use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
 use toolrein::store::{Ask, ModelKeys, News, StateStore as _};
 
@@ -195,16 +195,14 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
     least(30, || {
         number += 1;
         body.renew_last(number);
-        let request =
-            read_request(&toolrein::dialect::chat::Chat, &body.bytes, &identity.key, &*memo).unwrap();
+        let request = read_request(&dialects::chat::Chat, &body.bytes, &identity.key, &*memo).unwrap();
         let shared = bytes::Bytes::copy_from_slice(&body.bytes);
         let request = Arc::new(request);
         let transcript =
             Transcript::read(Arc::clone(&request), shared.clone(), Arc::clone(&identity), Arc::clone(&memo));
         let (plan, judge) = policies.read(&transcript);
         let source = Written { body: &shared, request: &request, plan: &plan, restored: &[] };
-        let pieces =
-            toolrein::dialect::chat::write(&source, &Variant::plain(Placement::Suffix)).into_pieces();
+        let pieces = dialects::chat::write(&source, &Variant::plain(Placement::Suffix)).into_pieces();
         drop(judge);
         pieces.len()
     })

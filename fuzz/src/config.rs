@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) -> bool {
     assert_eq!(config.policy_names(), again.policy_names());
     config.named_tools();
     let body = Bytes::from_static(BODY.as_bytes());
-    let (request, identity) = (toolrein::dialect::chat::parse(&body).unwrap(), identity(1));
+    let (request, identity) = (dialects::chat::parse(&body).unwrap(), identity(1));
     let mut transcript = Transcript::read(request.clone(), body.to_vec(), identity.clone(), Arc::new(NoMemo));
     transcript.token_factor = config.token_factor("gpt-4.1");
     transcript.context_window = config.context_window("gpt-4.1");

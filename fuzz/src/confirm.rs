@@ -3,12 +3,12 @@
 
 use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
+use dialects::Handed;
+use dialects::chat::approved::{events, reply};
+use dialects::reply::{Form, Limits, Options};
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use serde_json::{Value, json};
-use toolrein::dialect::Handed;
-use toolrein::dialect::chat::approved::{events, reply};
-use toolrein::dialect::reply::{Form, Limits, Options};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::pipeline::ReplyPipeline;
 

@@ -3,8 +3,8 @@
 
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
 use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::ReplyPipeline;

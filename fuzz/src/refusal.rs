@@ -2,8 +2,8 @@
 //! never taken for a refusal of tools; reading is bounded; and our own error about it is JSON.
 
 use crate::world::{is_json, lossy};
-use toolrein::dialect::error::{own_error_body, parse, parse_event, parse_in_200};
-use toolrein::dialect::refusal::{
+use dialects::error::{own_error_body, parse, parse_event, parse_in_200};
+use dialects::refusal::{
     classify, misses_tools, objects_to_choice, overflows, refuses_stream_options, suspects,
 };
 

@@ -3,11 +3,11 @@
 
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
+use dialects::chat::completion::Reply;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::reply_choice::ReplyChoice;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use toolrein::dialect::chat::completion::Reply;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::reply_choice::ReplyChoice;
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::ReplyPipeline;

@@ -4,6 +4,8 @@
 
 use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
 use bytes::Bytes;
+use dialects::prefix::read_request;
+use dialects::variant::{Asking, Placement, Source, Tools, Variant};
 use mock::strict::violations;
 use model::Transcript;
 use model::identity::Hash;
@@ -13,8 +15,6 @@ use model::request::Request;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::Mutex;
-use toolrein::dialect::prefix::read_request;
-use toolrein::dialect::variant::{Asking, Placement, Source, Tools, Variant};
 
 /// A hidden exchange of an earlier reply, restored before the messages that the input chooses.
 const ROUND: &str = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"w1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"w1","content":"{\"ok\":false}"}"#;
@@ -27,7 +27,7 @@ pub fn run(input: &[u8]) -> bool {
     let (set, input) = choices(input);
     let (form, body) = choices(input);
     let body = Bytes::copy_from_slice(body);
-    let Ok(request) = toolrein::dialect::chat::parse(&body) else { return false };
+    let Ok(request) = dialects::chat::parse(&body) else { return false };
     let set = usize::from(set) % SETS;
     let memo: Arc<dyn Memo> = Arc::new(KeepAll::default());
     let plan = read(&request, &body, set, &(Arc::new(NoMemo) as Arc<dyn Memo>));
@@ -63,7 +63,7 @@ fn changes_nothing(plan: &Plan) -> bool {
 
 fn check(request: &Request, body: &Bytes, (out, plan): (&Bytes, &Plan), variant: &Variant) {
     let context = || format!("{variant:?}\n{plan:?}\n{}\nbecame\n{}", lossy(body), lossy(out));
-    let fault = toolrein::dialect::chat::parse(out).err();
+    let fault = dialects::chat::parse(out).err();
     assert!(fault.is_none(), "not read again ({fault:?}): {}", context());
     if is_json(body) {
         assert!(is_json(out), "no JSON: {}", context());
@@ -92,7 +92,7 @@ fn read(request: &Request, body: &Bytes, set: usize, memo: &Arc<dyn Memo>) -> Pl
 }
 
 fn write(request: &Request, body: &Bytes, plan: &Plan, variant: &Variant) -> Bytes {
-    toolrein::dialect::chat::write(&Source { body, request, plan, restored: &[] }, variant).join()
+    dialects::chat::write(&Source { body, request, plan, restored: &[] }, variant).join()
 }
 
 /// The form of sending that a byte names.

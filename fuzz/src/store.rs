@@ -2,13 +2,13 @@
 //! read; a sealed one that is read is written the same again, and goes into requests and replies as valid JSON.
 
 use crate::world::{choices, is_json};
+use dialects::Handed;
+use dialects::chat::approved::reply;
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::uses::Use;
 use std::fmt::Debug;
-use toolrein::dialect::Handed;
-use toolrein::dialect::chat::approved::reply;
 use toolrein::exchange::store::HiddenExchange;
 use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken};
 use toolrein::store::{Evidence, Overflow, SentExchanges};

@@ -5,8 +5,8 @@
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::reply_choice::ReplyChoice;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::reply_choice::ReplyChoice;
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judged;
 use toolrein::exchange::pipeline::ReplyPipeline;

@@ -70,7 +70,7 @@ pub fn identity(seed: u64) -> Identity {
 /// A judge of replies to one of the histories. `choices`: the set, the history, the mode.
 pub fn judging(choices: u8) -> Judging {
     let body = Bytes::from_static(HISTORIES[usize::from(choices) / SETS % HISTORIES.len()].as_bytes());
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let set = policies(usize::from(choices) % SETS);
     let named: Arc<[Pattern]> = ANSWERS.map(|name| Pattern::new(name.to_owned())).into();
     let answers = AnswerTools::of(&request, &body, &named);
@@ -88,7 +88,7 @@ pub fn judging_by(tables: &'static str) -> Judging {
     let sets = SETS.get_or_init(Mutex::default);
     let set = sets.lock().unwrap_or_else(PoisonError::into_inner).entry(tables).or_insert_with(load).clone();
     let body = Bytes::from_static(ALL_DECLARED.as_bytes());
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     Judging::new(judge(&request, &body, &set), AnswerTools::default(), false)
         .with_token(Some(TOKEN.to_owned()))
 }

@@ -1,9 +1,9 @@
 //! The answer of a page of the admin server: a status, a content type and a body; errors have OpenAI's shape.
 
 use super::code::Code;
-use crate::dialect::error::own_error_body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use dialects::error::own_error_body;
 use hyper::http::header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE};
 use hyper::http::{HeaderValue, StatusCode};
 use serde::Serialize;

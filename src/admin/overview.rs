@@ -4,9 +4,9 @@
 use super::Admin;
 use super::answer::Answer;
 use crate::config::Config;
-use crate::dialect::usage::Usage;
 use crate::telemetry::live::{Comparison, Interval, Snapshot, VERDICTS};
 use axum::extract::State;
+use dialects::usage::Usage;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use super::tables::Model;
 use super::units::{optional_rate, rate};
-use crate::dialect::usage::Usage;
+use dialects::usage::Usage;
 use policies::pattern::{Pattern, best_match};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};

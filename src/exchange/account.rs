@@ -432,7 +432,7 @@ mod tests {
     fn the_time_spent_waiting_for_an_approval_does_not_count_for_the_turn() {
         let body = br#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"May I?"},
             {"role":"user","content":"yes"}]}"#;
-        let request = crate::dialect::chat::parse(body).unwrap();
+        let request = dialects::chat::parse(body).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
         let now_ms = 1_000_000;

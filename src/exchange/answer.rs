@@ -13,12 +13,12 @@ use super::error::ProxyError;
 use super::notes::{ReaskCause, label};
 use super::running::{Replying, Running};
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
-use crate::dialect::error::{UpstreamError, parse_in_200};
-use crate::dialect::reply::{Ending, Form, Limits, Options, Unjudged};
-use crate::dialect::usage::Usage;
 use crate::exchange::judging::Judging;
 use crate::exchange::pipeline::ReplyPipeline;
 use bytes::Bytes;
+use dialects::error::{UpstreamError, parse_in_200};
+use dialects::reply::{Ending, Form, Limits, Options, Unjudged};
+use dialects::usage::Usage;
 use wire::sniff;
 
 /// The client's reply, and the upstream's replies that it is made of.

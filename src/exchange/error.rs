@@ -3,8 +3,8 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
-use crate::dialect::error::own_error;
 use crate::telemetry::request_record::RequestRecord;
+use dialects::error::own_error;
 use model::plan::{Reason, details};
 
 /// Why a request was answered by toolrein instead of the upstream.

@@ -8,14 +8,14 @@ mod repairs;
 pub use facts::learned;
 
 use crate::config::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
-use crate::dialect::error::UpstreamError;
-use crate::dialect::refusal::{
+use crate::exchange::store::ModelFacts;
+use crate::telemetry::request_record::Fallback;
+use dialects::error::UpstreamError;
+use dialects::refusal::{
     Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
     objects_to_member, refuses_stream_options, refuses_streamed_tools,
 };
-use crate::dialect::variant::{Added, Placement, Tools, Variant};
-use crate::exchange::store::ModelFacts;
-use crate::telemetry::request_record::Fallback;
+use dialects::variant::{Added, Placement, Tools, Variant};
 use model::message::Role;
 use model::plan::Plan;
 use model::request::{Choice, Request};
@@ -333,7 +333,7 @@ mod tests {
     };
 
     fn request(body: &str) -> Request {
-        crate::dialect::chat::parse(body.as_bytes()).unwrap()
+        dialects::chat::parse(body.as_bytes()).unwrap()
     }
 
     fn with_tools() -> Request {

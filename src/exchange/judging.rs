@@ -11,9 +11,9 @@ use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
 use self::names::OpenTool;
-use crate::dialect::codec::KnownIds;
 use crate::telemetry::request_record::{Action, On};
 use bytes::Bytes;
+use dialects::codec::KnownIds;
 use model::account::SCOPES;
 use model::identity::Hash;
 use model::plan::decision::Decision;

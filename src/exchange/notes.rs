@@ -3,13 +3,13 @@
 
 use super::Core;
 use crate::config::cost_of;
-use crate::dialect::reply::Unjudged;
-use crate::dialect::usage::Usage as Billed;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
 use crate::telemetry::request_record::{
     Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
     Said, Verdict,
 };
+use dialects::reply::Unjudged;
+use dialects::usage::Usage as Billed;
 use model::message::Role;
 use model::outcome::{NothingElse, has_failed, is_empty};
 use model::plan::decision::Decision;

@@ -10,7 +10,6 @@ use super::store::{Facts, ModelFacts, NewPins, News, Overflow, SentExchanges};
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
 use super::{Core, Now, Output, Phase};
 use crate::config::AskUsage;
-use crate::dialect::summary::question;
 use crate::exchange::confirm::{Answer, token};
 use crate::exchange::restore::restored;
 use crate::exchange::sent::Sent;
@@ -18,6 +17,7 @@ use crate::telemetry::request_record::{
     ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult,
 };
 use bytes::Bytes;
+use dialects::summary::question;
 use model::account::Account;
 use model::assembled::Assembled;
 use model::histories::Histories;

@@ -1,9 +1,9 @@
 //! Re-asks within one client request: the hidden exchanges, how often the upstream was asked again, and when the
 //! final-answer request is due. Counts and keeps; sends nothing.
 
-use crate::dialect::variant::Asking;
 use crate::exchange::pipeline::ClientChoice;
 use bytes::Bytes;
+use dialects::variant::Asking;
 use model::plan::decision::Next;
 
 /// See the file's head.

@@ -4,13 +4,13 @@
 use super::Core;
 use super::hidden_values::hide_in;
 use super::running::{Replying, Running};
-use crate::dialect::error::UpstreamError;
-use crate::dialect::error::friendly::status_of;
-use crate::dialect::refusal::{may_be_about_the_form, overflows};
-use crate::dialect::variant::{Asking, Tools};
 use crate::exchange::judging::Judging;
 use crate::telemetry::request_record::{Fallback, On};
 use bytes::Bytes;
+use dialects::error::UpstreamError;
+use dialects::error::friendly::status_of;
+use dialects::refusal::{may_be_about_the_form, overflows};
+use dialects::variant::{Asking, Tools};
 
 /// The form in which the hidden exchanges of one client request are written.
 #[derive(Clone, Copy, Debug, Default)]

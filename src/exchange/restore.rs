@@ -259,10 +259,10 @@ pub(crate) fn text_of(message: &Message, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::codec::KnownIds;
-    use crate::dialect::reply::{Form, Limits};
-    use crate::dialect::reply_choice::ReplyChoice;
     use crate::exchange::CHAT;
+    use dialects::codec::KnownIds;
+    use dialects::reply::{Form, Limits};
+    use dialects::reply_choice::ReplyChoice;
     use model::assembled::Assembled;
     use model::identity::HashKey;
     use model::memo::NoMemo;
@@ -288,7 +288,7 @@ mod tests {
             let body = format!(
                 r#"{{"messages":[{question},{{"role":"assistant","tool_calls":[{{"id":{id},"type":"function","function":{{"name":{name},"arguments":{arguments}}}}}]}}]}}"#
             );
-            let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+            let request = dialects::chat::parse(body.as_bytes()).unwrap();
             let transcript = Transcript::read(
                 request.clone(),
                 body.as_bytes().to_vec(),

@@ -5,10 +5,10 @@
 
 use super::Core;
 use super::running::Running;
-use crate::dialect::error::UpstreamError;
-use crate::dialect::refusal::{NamedLengths, named_lengths};
-use crate::dialect::variant::Source;
 use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
+use dialects::error::UpstreamError;
+use dialects::refusal::{NamedLengths, named_lengths};
+use dialects::variant::Source;
 use model::message::Role;
 use model::plan::{Change, Plan};
 use std::sync::Arc;

@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_prefix_is_kept_only_if_it_is_sent_with_the_same_hidden_exchanges() {
         let body = r#"{"messages":[{"role":"user"},{"role":"assistant"},{"role":"user"},{"role":"assistant"},{"role":"user"}]}"#;
-        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let request = dialects::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = &Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         let histories = Histories::read(transcript, Hash(9));

@@ -2,7 +2,7 @@
 //! Reads the plan; `plan::texts` decides which change of a text applies.
 
 use super::facts::Act;
-use crate::dialect::variant::Placement;
+use dialects::variant::Placement;
 use model::View;
 use model::plan::texts::settle;
 use model::plan::{Change, Dropped, Edit, Plan};

@@ -8,10 +8,10 @@ use super::facts::{
 use super::live;
 use super::ruled::Rulings;
 use crate::config::Config;
-use crate::dialect::variant::Placement;
 use crate::replay::live::LiveCounts;
 use crate::replay::one::{Chosen, Observations};
 use crate::secret::random_key;
+use dialects::variant::Placement;
 use model::identity::{Hash, Identity};
 use model::memo::NoMemo;
 use model::message::{Content, Role};

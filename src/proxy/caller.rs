@@ -225,7 +225,7 @@ mod tests {
 
     fn explicit(headers: &[(&'static str, &'static str)], members: &str) -> Option<String> {
         let body = format!(r#"{{"messages":[]{members}}}"#);
-        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let request = dialects::chat::parse(body.as_bytes()).unwrap();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.insert(*name, HeaderValue::from_static(value));
@@ -254,7 +254,7 @@ mod tests {
     fn conversation_ids_of_any_alphabet_and_length_are_distinguished() {
         let body = |id: &str| explicit(&[], &format!(r#","session_key":{}"#, serde_json::json!(id)));
         let header = |id: &[u8]| {
-            let request = crate::dialect::chat::parse(br#"{"messages":[]}"#).unwrap();
+            let request = dialects::chat::parse(br#"{"messages":[]}"#).unwrap();
             let mut map = HeaderMap::new();
             map.insert("x-session-id", HeaderValue::from_bytes(id).unwrap());
             identify(&HashKey::fixed(1), Hash::default(), &map, &request, b"{}", &settings()).explicit

@@ -24,7 +24,6 @@ use super::{
     ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
 };
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
-use crate::dialect::prefix::read_request;
 use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
 use crate::store::equal_requests::EqualRequests;
@@ -34,6 +33,7 @@ use crate::telemetry::callers::CallerName;
 use crate::telemetry::request_record::Route;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use dialects::prefix::read_request;
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::Response;

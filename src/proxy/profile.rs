@@ -90,7 +90,7 @@ mod tests {
         model: &str,
     ) -> Result<String, String> {
         let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
-        let request = crate::dialect::chat::parse(body.as_bytes()).unwrap();
+        let request = dialects::chat::parse(body.as_bytes()).unwrap();
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_static(value));

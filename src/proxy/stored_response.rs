@@ -14,13 +14,13 @@ use super::stored_judge::StoredReply as ToJudge;
 use super::whole::Read;
 use super::{coding, profile, spelling, stream, ungoverned};
 use crate::config::{Mode, Unjudged};
-use crate::dialect::responses::{
+use crate::exchange::{Answer, CHAT, RESPONSES};
+use bytes::Bytes;
+use dialects::responses::{
     StoredReply, is_ended, own_reply, read_stored, record_blocked, request_of, stream_of_response,
     upstream_id,
 };
-use crate::dialect::stored::{request_of_completion, without_calls};
-use crate::exchange::{Answer, CHAT, RESPONSES};
-use bytes::Bytes;
+use dialects::stored::{request_of_completion, without_calls};
 use hyper::body::Incoming;
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::request::Parts as RequestParts;

@@ -4,10 +4,10 @@
 
 use super::{ReplyCopy, Taken};
 use crate::config::Record;
-use crate::dialect::RecordedReply;
 use crate::telemetry::request_record::{JudgedCall, RequestRecord};
 use crate::telemetry::spans::{CallContents, Contents, ResultContents};
 use bytes::Bytes;
+use dialects::RecordedReply;
 use model::call::ToolCall;
 use model::identity::HashKey;
 use model::message::{Content, Message, Role};

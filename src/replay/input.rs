@@ -2,8 +2,8 @@
 //! files. Returns bytes and their positions; does not interpret them.
 
 use super::document::{self, Content};
+use super::exports::{Exports, NoConversation, Unpacked};
 use super::live::Live;
-use crate::dialect::exports::{Exports, NoConversation, Unpacked};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::fmt;

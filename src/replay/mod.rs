@@ -6,6 +6,7 @@
 
 mod document;
 mod exchange_lines;
+mod exports;
 mod growth;
 mod input;
 pub mod live;

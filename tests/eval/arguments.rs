@@ -112,7 +112,7 @@ fn rule(settings: &str) -> Arc<dyn Rule> {
 fn refusal(case: &Case, rule: &Arc<dyn Rule>) -> Option<String> {
     let body = json!({"model": "m", "tools": [case.tool], "messages": [{"role": "user", "content": "q"}]});
     let body = body.to_string();
-    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+    let request = dialects::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (_, mut judge) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);

@@ -66,7 +66,7 @@ fn notices(talk: &Value, policies: &PolicySet) -> Vec<String> {
         body["tools"] = talk["tools"].clone();
     }
     let body = body.to_string();
-    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+    let request = dialects::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (plan, _) = policies.read(&transcript);

@@ -142,7 +142,7 @@ fn blocked(talk: &Value, tally: &mut Tally) -> Option<String> {
 /// When each call of the conversation was handed out.
 fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let paced = transcript.calls.calls.iter().zip((NOW_MS..).step_by(PACE_MS as usize));
     let mut released: BTreeMap<Hash, Releases> = BTreeMap::new();
@@ -196,7 +196,7 @@ fn kind_of(original: &str, by: &str) -> &'static str {
 
 fn estimates(talk: &Value, tally: &mut Tally) {
     let (body, identity) = (body(talk, talk["messages"].as_array().unwrap().len()), identity(1));
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let transcript = Transcript::read(request.clone(), body.to_vec(), identity, Arc::new(NoMemo));
     let tools = request.value(&body, "tools").map_or(0, |tools| estimate_json(tools.of(&body)).tokens());
     let between = |from: usize, to: usize| {

@@ -6,6 +6,7 @@
 //! messages, counts as cached, as do the tools.
 
 use bytes::Bytes;
+use dialects::variant::{Placement, Source as Written, Variant};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::Memo;
@@ -15,7 +16,6 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::variant::{Placement, Source as Written, Variant};
 use toolrein::store::memory::MemoCache;
 
 /// The price of a cached token as a share of an uncached one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer
@@ -85,7 +85,7 @@ impl Biller {
         for count in requests(talk) {
             let body = written.body(count);
             let (out, plan) = self.rewritten(&body);
-            let request = toolrein::dialect::chat::parse(&out).unwrap();
+            let request = dialects::chat::parse(&out).unwrap();
             let transcript =
                 Transcript::read(request.clone(), out.clone(), self.identity.clone(), Arc::clone(&self.memo));
             let messages: Vec<Bytes> =
@@ -109,7 +109,7 @@ impl Biller {
     }
 
     fn rewritten(&self, body: &Bytes) -> (Bytes, Plan) {
-        let request = toolrein::dialect::chat::parse(body).unwrap();
+        let request = dialects::chat::parse(body).unwrap();
         let model = request.model_name(body);
         let mut transcript =
             Transcript::read(request.clone(), body.clone(), self.identity.clone(), Arc::clone(&self.memo));
@@ -118,7 +118,7 @@ impl Biller {
         transcript.context_window = None;
         let (plan, _) = self.config.policies.read(&transcript);
         let source = Written { body, request: &request, plan: &plan, restored: &[] };
-        let out = toolrein::dialect::chat::write(&source, &Variant::plain(Placement::Suffix)).join();
+        let out = dialects::chat::write(&source, &Variant::plain(Placement::Suffix)).join();
         (out, plan)
     }
 }

@@ -82,7 +82,7 @@ fn counting() -> Arc<dyn Rule> {
 
 fn is_flagged(text: &str, rule: &Arc<dyn Rule>) -> bool {
     let body = json!({"messages": [{"role": "tool", "tool_call_id": "a", "content": text}]}).to_string();
-    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+    let request = dialects::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (plan, _) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);

@@ -6,11 +6,11 @@
 use crate::recordings::{Kind, Recording, of_corpus, of_responses, own};
 use crate::world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::variant::{Placement, Variant};
 use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::variant::{Placement, Variant};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::judging::Judging;

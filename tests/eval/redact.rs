@@ -38,7 +38,7 @@ impl Tally {
         self.texts += 1;
         self.bytes += text.len();
         let body = json!({"messages": [{"role": "tool", "tool_call_id": "a", "content": text}]}).to_string();
-        let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+        let request = dialects::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         let (plan, _) = PolicySet::new(vec![Arc::clone(rule)]).read(&transcript);

@@ -275,7 +275,7 @@ fn body(steps: &[Step]) -> String {
 /// The places at which the program tells which state, and its judge of the reply.
 fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     let body = body(steps);
-    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+    let request = dialects::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let (plan, judge) = policies.read(&transcript);

@@ -22,7 +22,7 @@ const MOST_OFF_FITTED: f64 = 15.0;
 
 /// The estimated tokens of a request.
 fn estimated(body: &str) -> u64 {
-    let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+    let request = dialects::chat::parse(body.as_bytes()).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request.clone(), body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
     let messages: Estimate = (0..request.messages.len()).map(|at| transcript.view(at).tokens()).sum();

@@ -257,7 +257,7 @@ impl Lesson<'_> {
             tool("reset_points", any),
         ]);
         let body = json!({"model": "m", "tools": tools, "messages": self.messages}).to_string();
-        let request = toolrein::dialect::chat::parse(body.as_bytes()).unwrap();
+        let request = dialects::chat::parse(body.as_bytes()).unwrap();
         let identity = Identity { key: HashKey::fixed(7), caller: Hash(1), explicit: None };
         let transcript = Transcript::read(request, body.as_bytes().to_vec(), identity, Arc::new(NoMemo));
         self.policies.read(&transcript).1

@@ -3,11 +3,11 @@
 
 use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
 use crate::config::cost_of;
-use crate::dialect::usage::Usage;
 use crate::exchange::judging::wrapper::made_of;
 use crate::exchange::pipeline::ClientChoice;
 use crate::exchange::restore::RequestContext;
 use crate::exchange::store::News;
+use dialects::usage::Usage;
 use model::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
 use model::identity::{Hash, Identity};
 use model::tokens::estimate_text;

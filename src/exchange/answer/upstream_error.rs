@@ -3,15 +3,15 @@
 
 use super::{OK, Replies, Source, Upstream};
 use crate::config::{ErrorIn200, Errors};
-use crate::dialect::Handed;
-use crate::dialect::edit::NO_ANSWER;
-use crate::dialect::error::friendly::{body_of_event, friendly_body, status_of};
-use crate::dialect::error::{UpstreamError, parse};
-use crate::dialect::reply::{Form, Refusal};
 use crate::exchange::refused_reask::AfterRefusal;
 use crate::exchange::running::Running;
 use crate::exchange::{Answer, Break, Core, Now, Output};
 use bytes::Bytes;
+use dialects::Handed;
+use dialects::edit::NO_ANSWER;
+use dialects::error::friendly::{body_of_event, friendly_body, status_of};
+use dialects::error::{UpstreamError, parse};
+use dialects::reply::{Form, Refusal};
 
 /// Whether a status is a success.
 pub(super) fn is_success(status: u16) -> bool {

@@ -1,8 +1,8 @@
 //! Tests of the question, of what counts as an approval, and of what is then handed out.
 
 use super::*;
-use crate::dialect::Handed;
-use crate::dialect::chat::approved::{events, reply};
+use dialects::Handed;
+use dialects::chat::approved::{events, reply};
 use model::identity::HashKey;
 use model::plan::approval::Confirmation;
 use proptest::prelude::*;

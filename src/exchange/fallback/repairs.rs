@@ -1,11 +1,11 @@
 //! The fallback for a broken history: what of it to repair, after a refusal or from the start.
 
 use super::{Fallbacks, refused};
-use crate::dialect::error::UpstreamError;
-use crate::dialect::refusal::{Broken, breaks, suspects};
-use crate::dialect::variant::{Repairs, Variant};
 use crate::exchange::store::ModelFacts;
 use crate::telemetry::request_record::Fallback;
+use dialects::error::UpstreamError;
+use dialects::refusal::{Broken, breaks, suspects};
+use dialects::variant::{Repairs, Variant};
 
 /// What a model is known to refuse of histories.
 fn known_repairs(known: ModelFacts) -> Repairs {
@@ -90,8 +90,8 @@ pub(super) fn names_of(found: Repairs) -> Vec<Fallback> {
 mod tests {
     use super::*;
     use crate::config::{BrokenHistory, Overflow, ToolsUnsupported};
-    use crate::dialect::variant::{Added, Placement, Tools};
     use crate::exchange::fallback::{Subject, learned};
+    use dialects::variant::{Added, Placement, Tools};
 
     const RETRY: Subject = Subject {
         mode: ToolsUnsupported::Retry,
@@ -104,7 +104,7 @@ mod tests {
 
     fn fallbacks(subject: Subject, content: &str) -> Fallbacks {
         let body = format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":"{content}"}}]}}"#);
-        Fallbacks::new(&crate::dialect::chat::parse(body.as_bytes()).unwrap(), subject)
+        Fallbacks::new(&dialects::chat::parse(body.as_bytes()).unwrap(), subject)
     }
 
     fn said(message: &str) -> UpstreamError {

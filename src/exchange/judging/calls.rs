@@ -2,9 +2,9 @@
 
 use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
-use crate::dialect::markup::ToolNames;
 use crate::exchange::confirm::{ask, leaves_markup_open};
 use crate::telemetry::request_record::actions_header;
+use dialects::markup::ToolNames;
 use model::assembled::Assembled;
 use model::plan::Reason;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};

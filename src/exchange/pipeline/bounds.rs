@@ -2,9 +2,9 @@
 //! reply is broken off. And whether a stream that ends now is complete.
 
 use super::{Form, Phase, ReplyPipeline, Unjudged};
-use crate::dialect::codec::{Frame, MOST_CALLS, MOST_CHOICES};
-use crate::dialect::reply_choice::ReplyChoice;
 use bytes::Bytes;
+use dialects::codec::{Frame, MOST_CALLS, MOST_CHOICES};
+use dialects::reply_choice::ReplyChoice;
 
 impl ReplyPipeline {
     /// Keeps a stream within its limits: too many held bytes are released, and too long a reply is no longer read. A

@@ -1,8 +1,8 @@
 //! One choice of a reply in the client's view.
 
-use crate::dialect::codec::{KnownIds, ReplyCodec};
-use crate::dialect::reply_choice::{ReplyCall, ReplyChoice};
 use bytes::Bytes;
+use dialects::codec::{KnownIds, ReplyCodec};
+use dialects::reply_choice::{ReplyCall, ReplyChoice};
 use model::assembled::Assembled;
 use model::plan::approval::Question;
 use model::plan::decision::{Decision, Next};

@@ -1,10 +1,10 @@
 //! When each call of a choice is decided on, and whether a client may read another call than the one that was judged. The
 //! judge decides which calls are allowed.
 
-use crate::dialect::accepted::AcceptedForm;
-use crate::dialect::codec::CallPiece;
-use crate::dialect::reply_choice::{ReplyCall, ReplyChoice};
 use crate::exchange::judging::Judging;
+use dialects::accepted::AcceptedForm;
+use dialects::codec::CallPiece;
+use dialects::reply_choice::{ReplyCall, ReplyChoice};
 use model::assembled::forget_unseen;
 use model::plan::approval::{Question, Unasked};
 use model::plan::decision::{Decision, Known};

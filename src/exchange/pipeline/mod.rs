@@ -12,15 +12,15 @@ pub use self::client_choice::{ClientChoice, next_of};
 
 use self::deciding::{ChoiceJudge, Reading, has_open_call, has_unanswerable_call};
 use self::queue::Queue;
-use crate::dialect::codec::{Frame, FrameKind, FramePart, NextReply, ReplyCodec, ReplyEvent, WriteContext};
-use crate::dialect::error::UpstreamError;
-use crate::dialect::reply::{Ending, Form, Limits, Options, Refusal, Unjudged};
-use crate::dialect::reply_choice::{ReplyChoice, Visibility, position_of};
-use crate::dialect::usage::Usage;
-use crate::dialect::usage_sum::Usages;
 use crate::exchange::AnyDialect;
 use crate::exchange::judging::Judging;
 use bytes::Bytes;
+use dialects::codec::{Frame, FrameKind, FramePart, NextReply, ReplyCodec, ReplyEvent, WriteContext};
+use dialects::error::UpstreamError;
+use dialects::reply::{Ending, Form, Limits, Options, Refusal, Unjudged};
+use dialects::reply_choice::{ReplyChoice, Visibility, position_of};
+use dialects::usage::Usage;
+use dialects::usage_sum::Usages;
 use model::plan::approval::ApprovalDecision;
 use model::plan::decision::Decision;
 use model::request::Request;
@@ -707,7 +707,7 @@ impl ReplyPipeline {
     }
 
     /// The name under which the client may continue from this reply, and what is known of the conversation then, for
-    /// [`Dialect::with_history`](crate::dialect::Dialect::with_history); `None` where the client sends its history itself.
+    /// [`Dialect::with_history`](dialects::Dialect::with_history); `None` where the client sends its history itself.
     pub fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
         let may_continue = !self.phase.has_failed();
         may_continue.then(|| self.codec.history(request, body, &self.choices)).flatten()
@@ -719,7 +719,7 @@ impl ReplyPipeline {
     }
 
     /// The kinds of items that it carried unjudged, since no client runs them: one for each item, of
-    /// [`CARRIED`](crate::dialect::CARRIED).
+    /// [`CARRIED`](dialects::CARRIED).
     pub fn carried(&self) -> &[&'static str] {
         self.codec.carried()
     }

@@ -2,7 +2,7 @@
 //! counts their bytes; decides nothing.
 
 use super::end_of_event;
-use crate::dialect::codec::Frame;
+use dialects::codec::Frame;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 

@@ -2,10 +2,10 @@
 //! compared byte for byte.
 
 use super::*;
-use crate::dialect::codec::MOST_CALLS;
-use crate::dialect::edit::NO_ANSWER;
 use crate::exchange::CHAT;
 use crate::exchange::judging::{AnswerTools, Judging};
+use dialects::codec::MOST_CALLS;
+use dialects::edit::NO_ANSWER;
 use model::Transcript;
 use model::assembled::Assembled;
 use model::identity::{Hash, HashKey, Identity};
@@ -68,7 +68,7 @@ fn judging_as(by_arguments: bool, observe: bool) -> Judging {
     let tools = tools.map(|name| json!({"type": "function", "function": {"name": name}}));
     let body = json!({"messages": [], "tools": tools}).to_string();
     let body = body.as_bytes();
-    let request = crate::dialect::chat::parse(body).unwrap();
+    let request = dialects::chat::parse(body).unwrap();
     // As in a request of the Responses API that declares no shell: the tests of its replies use this judge too.
     let request = Request { hosts_shell: true, ..request };
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };

@@ -2,9 +2,9 @@
 //! approval, the fixed sentence where the model gives no answer, a missing finish, and what acted on the reply.
 
 use super::{Phase, ReplyPipeline};
-use crate::dialect::codec::Frame;
-use crate::dialect::edit::NO_ANSWER;
 use bytes::Bytes;
+use dialects::codec::Frame;
+use dialects::edit::NO_ANSWER;
 
 impl ReplyPipeline {
     /// Writes what comes before a frame.

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::config::{Overrides, Source};
-use crate::dialect::variant::{Source as Sent, Variant};
 use crate::replay::one::{Which, choose};
 use bytes::Bytes;
+use dialects::variant::{Source as Sent, Variant};
 use model::plan::{Dropped, Edit, Frame};
 use std::io::Write as _;
 use wire::escaped_text::EscapedText;
@@ -55,13 +55,13 @@ fn explained(
     let body = Bytes::from(
         [&body[..body.len() - r#",{"role":"assistant","content":"done"}]}"#.len()], b"]}"].concat(),
     );
-    let request = crate::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let edits =
         changes.into_iter().map(|(message, change)| Edit { message, decided: 6, policy: "budget", change });
     let mut plan = Plan::default();
     plan.edits = edits.collect();
     plan.dropped.extend(gone.map(|messages| Dropped { policy: "budget", messages, decided: 6 }));
-    let sent = crate::dialect::chat::write(
+    let sent = dialects::chat::write(
         &Sent { body: &body, request: &request, plan: &plan, restored: &[] },
         &Variant::plain(placement),
     );

@@ -38,7 +38,7 @@ pub(crate) fn costs(sources: &[Source]) -> Vec<Cost> {
         },
         Cost {
             name: "methods of a dialect",
-            meaning: "methods of the traits in `dialect/`, and public functions of `dialect/chat/` called from outside of it",
+            meaning: "methods of the traits in crate `dialects`, and public functions of `dialects::chat` called from outside of it",
             count: methods_of_a_dialect(sources),
             aim: 16,
         },
@@ -121,9 +121,10 @@ fn ways_to_wait(sources: &[Source]) -> usize {
 
 /// See [`costs`].
 fn methods_of_a_dialect(sources: &[Source]) -> usize {
-    let shared = sources.iter().filter(|source| source.room() == "dialect");
+    let shared = sources.iter().filter(|source| source.room() == "dialects");
     let of_traits: usize = shared.map(|source| trait_methods(&source.code)).sum();
-    let is_of_chat = |source: &&Source| source.module.starts_with(&["dialect".to_owned(), "chat".to_owned()]);
+    let is_of_chat =
+        |source: &&Source| source.module.starts_with(&["dialects".to_owned(), "chat".to_owned()]);
     let public = sources.iter().filter(is_of_chat).flat_map(|source| after(&source.code, "pub fn "));
     let public: BTreeSet<&str> = public.collect();
     let outside: Vec<BTreeSet<&str>> =
@@ -133,7 +134,7 @@ fn methods_of_a_dialect(sources: &[Source]) -> usize {
 }
 
 fn names_chat(source: &Source) -> bool {
-    source.names().iter().any(|name| name.starts_with(&["dialect".to_owned(), "chat".to_owned()]))
+    source.names().iter().any(|name| name.starts_with(&["dialects".to_owned(), "chat".to_owned()]))
 }
 
 /// How many methods the traits of `code` have.
@@ -146,7 +147,7 @@ fn trait_methods(code: &str) -> usize {
 }
 
 fn dialect_lines(sources: &[Source], name: &str) -> usize {
-    let folder = ["dialect".to_owned(), name.to_owned()];
+    let folder = ["dialects".to_owned(), name.to_owned()];
     let own = sources.iter().filter(|source| source.module.starts_with(&folder));
     let lines: usize =
         own.map(|source| source.code.lines().filter(|line| !line.trim().is_empty()).count()).sum();

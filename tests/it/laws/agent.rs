@@ -5,15 +5,15 @@
 use super::repetition::respell;
 use super::world::{Facts, NOW_MS, Reading, identity, lossy, low, messages_of, read};
 use bytes::Bytes;
+use dialects::edit::NO_ANSWER;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::variant::{Asking, Placement, Variant};
 use mock::strict::violations;
 use model::memo::NoMemo;
 use model::released::with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
-use toolrein::dialect::edit::NO_ANSWER;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::variant::{Asking, Placement, Variant};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::{ClientChoice, ReplyPipeline};

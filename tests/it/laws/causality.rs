@@ -4,6 +4,7 @@
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::own_transcripts;
 use super::world::{Facts, Reading, SETS, STEADY, identity, lossy, making_room, messages_of, policies, read};
+use dialects::variant::{Tools, Variant};
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
@@ -12,7 +13,6 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::exchange::restore::{hidden_positions, text_key_of};
 use toolrein::exchange::store::HiddenExchange;
 
@@ -135,7 +135,7 @@ fn the_exceptions_are_counted_by_cause_and_few() {
 /// A state store that knows a hidden exchange before each assistant message whose bit is set, and summaries.
 pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let transcript = Transcript::read(request, body.to_vec(), identity.clone(), Arc::new(NoMemo));
     let mut facts = Facts { summaries: true, ..Facts::default() };
     for (at, place) in hidden_positions(&transcript, 1024).into_iter().enumerate() {

@@ -4,9 +4,9 @@
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, NOW_MS, lossy, low, read};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
 use proptest::prelude::*;
 use serde_json::json;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::ReplyPipeline;

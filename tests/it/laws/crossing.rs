@@ -68,7 +68,7 @@ fn body(messages: &[Value]) -> Bytes {
 /// What the program remembers once it has given `messages[REPLY]` after `hidden`.
 fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: u64) {
     let (body, identity) = (body(messages), identity(1));
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let transcript = Transcript::read(request, body.to_vec(), identity.clone(), Arc::new(NoMemo));
     let place = *hidden_positions(&transcript, 1024).iter().find(|place| place.message == REPLY).unwrap();
     let messages = Bytes::from_static(hidden.as_bytes());

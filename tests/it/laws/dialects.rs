@@ -4,6 +4,8 @@
 
 use super::world::{Facts, NOW_MS, Reading, SETS, lossy, policies, read, ruled, set_of};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::responses::reply::convert::stream_of_response;
 use model::message::Message;
 use model::plan::decision::Decision;
 use model::tokens::estimate_json;
@@ -16,8 +18,6 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::responses::reply::convert::stream_of_response;
 use toolrein::exchange::dialect_of;
 use toolrein::exchange::judging::Judged;
 use toolrein::exchange::pipeline::ReplyPipeline;

@@ -48,8 +48,7 @@ impl Conversation {
 }
 
 fn role_of(message: &str) -> Role {
-    toolrein::dialect::chat::parse(format!("{{\"messages\":[{message}]}}").as_bytes()).unwrap().messages[0]
-        .role
+    dialects::chat::parse(format!("{{\"messages\":[{message}]}}").as_bytes()).unwrap().messages[0].role
 }
 
 /// A part of a conversation.

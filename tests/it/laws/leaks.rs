@@ -5,11 +5,11 @@
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
 use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::ReplyPipeline;

@@ -3,11 +3,11 @@
 
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use dialects::reply::{Ending, Form, Limits, Options};
 use mock::tolerant::{Call, calls_in_response, calls_in_response_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
 use toolrein::exchange::RESPONSES;
 use toolrein::exchange::pipeline::ReplyPipeline;
 

@@ -6,13 +6,13 @@ use super::generate::{Conversation, any_order, orderly};
 use super::world::{
     Facts, KeepAll, NOW_MS, Reading, SETS, identity, lossy, no_memo, policies, read_as, ruled,
 };
+use dialects::variant::{Placement, Variant};
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{NOTHING_HIDDEN, Release, with};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use std::sync::Arc;
-use toolrein::dialect::variant::{Placement, Variant};
 
 proptest! {
     #![proptest_config(crate::laws::with_cases(150))]
@@ -136,7 +136,7 @@ fn same(mut fresh: Reading, mut remembered: Reading) -> Result<(), String> {
 /// A state store that knows when those calls were handed out whose bit is set.
 fn released(talk: &Conversation, bits: u64) -> Facts {
     let (body, identity) = (talk.body(), identity(1));
-    let Ok(request) = toolrein::dialect::chat::parse(&body) else { return Facts::default() };
+    let Ok(request) = dialects::chat::parse(&body) else { return Facts::default() };
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
     let released = calls.map(|(at, call)| {

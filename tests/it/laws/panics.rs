@@ -3,12 +3,12 @@
 use super::recordings::{Kind, Recording, own};
 use super::world::{Facts, NOW_MS, forms, low, policies, read, try_read};
 use bytes::Bytes;
+use dialects::chat::completion::Reply;
+use dialects::reply::{Ending, Form, Limits, Options};
+use dialects::variant::Placement;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::sync::OnceLock;
-use toolrein::dialect::chat::completion::Reply;
-use toolrein::dialect::reply::{Ending, Form, Limits, Options};
-use toolrein::dialect::variant::Placement;
 use toolrein::exchange::CHAT;
 use toolrein::exchange::judging::Judging;
 use toolrein::exchange::pipeline::ReplyPipeline;
@@ -114,7 +114,7 @@ fn nesting_beyond_every_bound_is_refused_without_recursion() {
     for open in ["[", "{\"a\":", "[{\"content\":", "{\"messages\":["] {
         let deep = open.repeat(10_000);
         for body in [deep.clone(), format!("{{\"messages\":[{deep}"), format!("{{\"choices\":[{deep}")] {
-            assert!(toolrein::dialect::chat::parse(body.as_bytes()).is_err());
+            assert!(dialects::chat::parse(body.as_bytes()).is_err());
             as_request(body.as_bytes(), 0);
             as_reply(body.as_bytes());
             as_stream(format!("data: {body}\n\n").as_bytes());
@@ -137,7 +137,7 @@ fn as_request(bytes: &[u8], set: usize) {
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
         for (form, variant) in forms(placement, &rounds) {
             let out = reading.write(&variant);
-            assert!(toolrein::dialect::chat::parse(&out).is_ok(), "{form}\n{}", super::world::lossy(&out));
+            assert!(dialects::chat::parse(&out).is_ok(), "{form}\n{}", super::world::lossy(&out));
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use super::generate::{MAIL, any_order, orderly};
 use super::world::{Facts, lossy, messages_of, read, redacting};
+use dialects::variant::{Placement, Tools, Variant};
 use proptest::prelude::*;
 use serde_json::Value;
-use toolrein::dialect::variant::{Placement, Tools, Variant};
 
 proptest! {
     #![proptest_config(crate::laws::with_cases(120))]

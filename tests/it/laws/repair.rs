@@ -2,12 +2,12 @@
 //! one keeps its bytes, and what was repaired stays as it was when the conversation goes on.
 
 use bytes::Bytes;
+use dialects::variant::{Placement, Repairs, Source, Variant};
+use dialects::{chat, responses};
 use mock::{strict, strict_responses};
 use model::plan::Plan;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::variant::{Placement, Repairs, Source, Variant};
-use toolrein::dialect::{chat, responses};
 
 /// One message of a history, whatever its form.
 #[derive(Clone, Debug)]

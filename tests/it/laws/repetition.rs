@@ -6,13 +6,13 @@ use super::spelling::Spelling;
 use super::world::{
     Facts, KeepAll, SETS, STEADY, by_tokens, identity, low, policies, read, read_as, redacting,
 };
+use dialects::variant::Variant;
 use model::Transcript;
 use model::identity::Hash;
 use model::memo::NoMemo;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::dialect::variant::Variant;
 
 proptest! {
     #![proptest_config(crate::laws::with_cases(120))]
@@ -111,7 +111,7 @@ fn pythonic(value: &Value) -> String {
 
 fn keys(talk: &Conversation) -> Vec<Hash> {
     let (body, identity) = (talk.body(), identity(1));
-    let request = toolrein::dialect::chat::parse(&body).unwrap();
+    let request = dialects::chat::parse(&body).unwrap();
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     transcript.calls.calls.iter().map(|call| call.key).collect()
 }

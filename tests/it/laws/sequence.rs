@@ -6,12 +6,12 @@ use super::generate::{Conversation, orderly};
 use super::recordings::own_transcripts;
 use super::world::{Facts, NOW_MS, SETS, STEADY, forms, lossy, low, policies, read};
 use bytes::Bytes;
+use dialects::reply::{Form, Limits, Options};
+use dialects::variant::Placement;
 use mock::strict::violations;
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::dialect::reply::{Form, Limits, Options};
-use toolrein::dialect::variant::Placement;
 use toolrein::exchange::CHAT;
 use toolrein::exchange::pipeline::ReplyPipeline;
 

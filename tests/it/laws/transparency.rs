@@ -5,11 +5,11 @@ use super::generate::{Conversation, any_order, orderly};
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, Reading, SETS, guarded, lossy, low, policies, read, shipped};
 use bytes::Bytes;
+use dialects::variant::{Placement, Variant};
 use model::message::Content;
 use model::plan::Change;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
-use toolrein::dialect::variant::{Placement, Variant};
 
 const PLACEMENTS: [Placement; 3] = [Placement::System, Placement::Suffix, Placement::Leading];
 

@@ -2,6 +2,8 @@
 //! as the program does it. Knows no law.
 
 use bytes::Bytes;
+use dialects::prefix::read_request;
+use dialects::variant::{Asking, Placement, Tools, Variant};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Derived, Memo, NoMemo};
@@ -14,8 +16,6 @@ use policies::set::{Judge, PolicySet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::dialect::prefix::read_request;
-use toolrein::dialect::variant::{Asking, Placement, Tools, Variant};
 use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::exchange::restore::{hidden_positions, names, restored};
 use toolrein::exchange::store::HiddenExchange;
@@ -378,7 +378,7 @@ pub fn read_as(
 impl Reading {
     pub fn rope(&self, variant: &Variant) -> Rope {
         let Self { dialect, body, request, plan, restored, .. } = self;
-        dialect.write(&toolrein::dialect::variant::Source { body, request, plan, restored }, variant)
+        dialect.write(&dialects::variant::Source { body, request, plan, restored }, variant)
     }
 
     pub fn write(&self, variant: &Variant) -> Bytes {
@@ -392,8 +392,7 @@ impl Reading {
 
 /// The `messages` of a body without its closing bracket and the white space before it.
 pub fn messages_of(body: &[u8]) -> Vec<u8> {
-    let request =
-        toolrein::dialect::chat::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
+    let request = dialects::chat::parse(body).unwrap_or_else(|fault| panic!("{fault}: {}", lossy(body)));
     let span = request.messages_span;
     body[span.start as usize..span.end as usize - 1].trim_ascii_end().to_vec()
 }

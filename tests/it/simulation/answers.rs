@@ -6,10 +6,10 @@ use super::client::Client;
 use super::driver::Passed;
 use super::model::TOKENS;
 use bytes::Bytes;
+use dialects::variant::Tools;
 use model::plan::approval::Confirmation;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::dialect::variant::Tools;
 
 /// Each re-ask and each final-answer request has the right form.
 pub fn asked(passed: &Passed) -> Found {

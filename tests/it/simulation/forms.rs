@@ -7,11 +7,11 @@ use super::driver::Passed;
 use super::reference::{Reference, text_of};
 use super::upstream::{Dislike, Refused};
 use bytes::Bytes;
+use dialects::variant::Tools;
 use mock::strict::violations;
 use model::plan::decision::Decision;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolrein::dialect::variant::Tools;
 use toolrein::telemetry::request_record::Fallback;
 
 /// The most retries of one request in another form.
@@ -238,7 +238,7 @@ impl Sent {
 
 /// The messages of a request as they are written, without what surrounds them.
 fn messages_of(sent: &Bytes) -> Option<Bytes> {
-    let request = toolrein::dialect::chat::parse(sent).ok()?;
+    let request = dialects::chat::parse(sent).ok()?;
     let (first, last) = (request.messages.first()?, request.messages.last()?);
     Some(sent.slice(first.span.start as usize..last.span.end as usize))
 }

@@ -7,6 +7,7 @@ use super::numbers::Numbers;
 use super::summaries::Summaries;
 use super::upstream::Upstream;
 use bytes::Bytes;
+use dialects::prefix::read_request;
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::request::Request;
@@ -14,7 +15,6 @@ use policies::REGISTRY;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source};
-use toolrein::dialect::prefix::read_request;
 use toolrein::exchange::{Arrived, CHAT, Now, Shared};
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
 

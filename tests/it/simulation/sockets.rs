@@ -10,9 +10,9 @@ use super::support::scripted::{Recorded, Scripted};
 use super::upstream::{Dislike, Refused, Upstream};
 use super::{check, forms};
 use bytes::Bytes;
+use dialects::error::parse_in_200;
 use mock::strict::violations;
 use std::sync::{Arc, Mutex};
-use toolrein::dialect::error::parse_in_200;
 
 /// Steps, each a connection or several.
 const STEPS: usize = 120;

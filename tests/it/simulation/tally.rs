@@ -3,9 +3,9 @@
 use super::check::is_fallback;
 use super::client::Client;
 use super::driver::Passed;
+use dialects::variant::{Tools, Variant};
 use model::plan::decision::Decision;
 use std::collections::BTreeMap;
-use toolrein::dialect::variant::{Tools, Variant};
 use toolrein::telemetry::request_record::Fallback;
 
 /// See the file's head.

@@ -24,7 +24,7 @@ fn judging_of(tables: &str, body: &[u8]) -> Judging {
         let table = root.get_mut().remove(entry.name)?;
         Some((entry.build)(toml::de::ValueDeserializer::from(table)).unwrap())
     });
-    let request = crate::dialect::chat::parse(body).unwrap();
+    let request = dialects::chat::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
     let judge = PolicySet::new(rules.collect()).read(&transcript).1;

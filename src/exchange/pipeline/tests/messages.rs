@@ -68,7 +68,7 @@ const WEATHER: Blocks = Blocks { tool: "get_weather", word: "" };
 
 /// A judge by this policy, or by none.
 pub(super) fn judging(policy: Option<Blocks>, observes: bool) -> Judging {
-    let request = crate::dialect::chat::parse(br#"{"messages":[]}"#).unwrap();
+    let request = dialects::chat::parse(br#"{"messages":[]}"#).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, Vec::new(), identity, Arc::new(NoMemo));
     let rules = policy.into_iter().map(|policy| Arc::new(RuleOf::new(policy)) as Arc<dyn Rule>);

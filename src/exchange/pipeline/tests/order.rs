@@ -3,8 +3,8 @@
 
 use super::*;
 use super::{DONE, LIMITS, delta, finish, role, streamed, whole};
-use crate::dialect::chat::hidden_exchange::work::bytes_written;
 use crate::exchange::judging::holding_tests::judging;
+use dialects::chat::hidden_exchange::work::bytes_written;
 use serde_json::json;
 
 fn judge(tables: &str) -> ReplyPipeline {

@@ -244,8 +244,8 @@ fn a_reply_whose_calls_were_all_blocked_is_continued_by_the_next_one_as_one_stre
     let (first, ending) =
         whole(&mut judge, &Script::new("resp_1").reasoning("rs_1").call("1", "deny", "{}").stream());
     let Ending::Reask { choice: 0, hidden } = ending else { panic!("{ending:?}") };
-    let elements = crate::dialect::responses::rounds::read(&hidden);
-    use crate::dialect::responses::rounds::Element;
+    let elements = dialects::responses::rounds::read(&hidden);
+    use dialects::responses::rounds::Element;
     assert!(matches!(
         &elements[..],
         [Element::Reply(id), Element::Shown(_), Element::Hidden(_), Element::Result(_)] if id == "resp_1"

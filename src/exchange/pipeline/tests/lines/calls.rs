@@ -1,8 +1,8 @@
 //! The calls of the present replies: which of a choice's calls a line is about, and what it adds to that call.
 
 use super::line::Line;
-use crate::dialect::codec::CallPiece;
-use crate::dialect::reply_choice::{ReplyCall, ReplyChoice};
+use dialects::codec::CallPiece;
+use dialects::reply_choice::{ReplyCall, ReplyChoice};
 use model::assembled::Assembled;
 
 /// See the file's head.

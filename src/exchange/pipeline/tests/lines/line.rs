@@ -1,6 +1,6 @@
 //! One line of the made-up protocol: which statement it makes, read and written.
 
-use crate::dialect::reply::Unjudged;
+use dialects::reply::Unjudged;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 use wire::body::Span;

@@ -4,14 +4,14 @@
 use super::json::{
     block_events, elements, event, events_of, find, inside, is_full, is_object, repeats, text,
 };
-use crate::dialect::codec::{
+use bytes::Bytes;
+use dialects::codec::{
     CallPiece, Frame, FrameKind, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload, ReplyCodec,
     ReplyEvent, WriteContext,
 };
-use crate::dialect::error::{parse, parse_event, parse_in_200};
-use crate::dialect::reply::{Form, Limits, Options, Unjudged};
-use crate::dialect::reply_choice::{ReplyCall, ReplyChoice, Visibility};
-use bytes::Bytes;
+use dialects::error::{parse, parse_event, parse_in_200};
+use dialects::reply::{Form, Limits, Options, Unjudged};
+use dialects::reply_choice::{ReplyCall, ReplyChoice, Visibility};
 use model::assembled::Assembled;
 use serde_json::{Map, Value, json};
 use std::collections::VecDeque;

@@ -1,0 +1,628 @@
+//! The codec of replies of the Responses API: events of a stream and whole replies to frames and calls, and frames with
+//! decisions to the client's bytes. A whole reply is its last event alone.
+
+pub mod convert;
+mod event;
+mod hidden;
+mod items;
+mod kept;
+mod last;
+mod markup;
+mod owner;
+mod read;
+mod unread;
+mod writer;
+pub mod written;
+
+use self::event::{Event, Index};
+use self::hidden::{elements, results};
+use self::items::OutItem;
+use self::kept::ContinuableReplies;
+use self::last::{Last, response_members};
+use self::markup::{Cleaner, no_calls_with_a_list};
+use self::read::Unread;
+use self::writer::Numbers;
+use self::written::{call_events, message, message_events};
+use super::OWN_ID;
+use super::item::{ItemKind, parse_item};
+use super::rounds::write;
+use crate::codec::{
+    Frame, FrameKind, IncompleteEvent, KnownIds, LastEvent, NextReply, Payload, ReplyCodec, WAITS,
+    WriteContext,
+};
+use crate::error::{UpstreamError, parse, parse_in_200};
+use crate::markup::ToolNames;
+use crate::reply::{Form, Limits, Options, Unjudged};
+use crate::reply_choice::ReplyChoice;
+use bytes::Bytes;
+use model::message::Content;
+use model::plan::decision::{Decision, dropped_result};
+use model::request::Request;
+use serde_json::{Value, json};
+use wire::body::Scanner;
+use wire::json::decode;
+use wire::sse::{Piece, Splitter, parse_fields};
+
+/// See the file's head.
+pub struct ResponsesReplies {
+    /// The form of the client's reply.
+    form: Form,
+    limits: Limits,
+    is_strict: bool,
+    observes: bool,
+    hosts_shell: bool,
+    /// People read texts of toolrein's about the upstream's errors.
+    friendly: bool,
+    request_id: String,
+    input: Input,
+    /// Bytes of a stream that are not split into events yet.
+    rest: Bytes,
+    /// Events that are read next, the next one last.
+    unread: Vec<Unread>,
+    /// Held texts that are read next, the next one last.
+    texts: Vec<(Bytes, Event, Bytes)>,
+    /// The choice that the present reply goes on with.
+    continues: Option<u32>,
+    /// Something of the present reply has come that says anything.
+    has_begun: bool,
+    /// The client has the first events of an earlier reply.
+    has_head: bool,
+    /// The items of the present reply, in the order in which they began.
+    items: Vec<OutItem>,
+    /// The last event of the present reply, or the whole reply, once it has come.
+    last: Option<Last>,
+    /// The last event may be in what could not be read.
+    has_unread_end: bool,
+    /// What has come of each call was taken at the end of the reply.
+    are_calls_ended: bool,
+    /// The client has the last event.
+    is_end_given: bool,
+    /// The id of the present reply.
+    reply_id: Option<String>,
+    /// The items of earlier replies that the client has, as JSON.
+    earlier: Vec<Bytes>,
+    /// Items of toolrein's in the present reply, before those of the upstream and after them.
+    own_before: Vec<Bytes>,
+    own_after: Vec<Bytes>,
+    numbers: Numbers,
+    /// The members of the first reply that later ones repeat, as written.
+    head: Vec<(Vec<u8>, Bytes)>,
+    /// The `response.in_progress` that the client has: the heartbeat repeats it.
+    in_progress: Option<Bytes>,
+    kept: ContinuableReplies,
+    carried: Vec<&'static str>,
+    /// Removes call markup from a final answer.
+    markup: Option<Cleaner>,
+    /// The tools whose calls the model may write, where a server may have stopped reading calls.
+    tools: Option<ToolNames>,
+    /// How many frames were read.
+    frames: u32,
+    /// The event of the frame that was read last.
+    last_parsed: Option<(u32, Event)>,
+    is_changed: bool,
+}
+
+/// The bytes of the present reply that are not read yet.
+enum Input {
+    Events(Box<Splitter>),
+    Body {
+        form: Form,
+        status: u16,
+        pieces: Vec<Bytes>,
+        size: usize,
+    },
+    /// A body that exceeds its limit.
+    TooLong(Vec<Bytes>),
+    /// What follows such a body passes.
+    Passing(Vec<Bytes>),
+    /// The body has ended.
+    Whole {
+        form: Form,
+        status: u16,
+        pieces: Vec<Bytes>,
+    },
+    Ended,
+}
+
+impl ResponsesReplies {
+    /// A codec of replies that the client gets in this form.
+    pub fn new(form: Form, limits: Limits) -> Self {
+        Self {
+            form,
+            limits,
+            is_strict: false,
+            observes: false,
+            hosts_shell: false,
+            friendly: false,
+            request_id: String::new(),
+            input: Input::Ended,
+            rest: Bytes::new(),
+            unread: Vec::new(),
+            texts: Vec::new(),
+            continues: None,
+            has_begun: false,
+            has_head: false,
+            items: Vec::new(),
+            last: None,
+            has_unread_end: false,
+            are_calls_ended: false,
+            is_end_given: false,
+            reply_id: None,
+            earlier: Vec::new(),
+            own_before: Vec::new(),
+            own_after: Vec::new(),
+            numbers: Numbers::default(),
+            head: Vec::new(),
+            in_progress: None,
+            kept: ContinuableReplies::default(),
+            carried: Vec::new(),
+            markup: None,
+            tools: None,
+            frames: 0,
+            last_parsed: None,
+            is_changed: false,
+        }
+    }
+
+    /// Whether this is not the first reply.
+    fn is_later(&self) -> bool {
+        self.continues.is_some()
+    }
+
+    /// Reads a whole reply.
+    fn body(
+        &mut self,
+        form: Form,
+        status: u16,
+        pieces: &[Bytes],
+        choices: &mut Vec<ReplyChoice>,
+    ) -> Option<Frame> {
+        let raw: Bytes = pieces.concat().into();
+        let is_success = (200..300).contains(&status);
+        let whole = if form == Form::Streamed { convert::whole_of(&raw) } else { Some(raw.clone()) };
+        let whole = whole.map(|whole| self.without_markup_in_body(whole));
+        let last = whole.as_ref().and_then(Last::of_body);
+        let has_calls = last.as_ref().is_some_and(Last::has_calls);
+        let is_plain = form == Form::Whole && last.as_ref().is_some_and(|last| !last.may_be_error());
+        let error = match is_success {
+            true if is_plain => None,
+            true => parse_in_200(&raw),
+            false => Some(parse(&raw).unwrap_or_default()),
+        };
+        if let Some(error) = error.filter(|_| !has_calls || !is_success) {
+            return Some(Self::refusal(self.error_bytes(status, raw, &error), error));
+        }
+        if is_success && last.as_ref().is_some_and(|last| self.lost_calls(last)) {
+            return Some(Self::refusal(raw, no_calls_with_a_list()));
+        }
+        self.has_begun = true;
+        let Some(last) = last else {
+            self.has_unread_end = true;
+            return Some(Frame::new(raw, FrameKind::Unread(Unjudged::NotJson)));
+        };
+        if self.form == Form::Whole {
+            return Some(self.take_last(last, choices));
+        }
+        let Some(events) = convert::stream_of(&last) else {
+            return Some(Frame::new(raw, FrameKind::Unread(Unjudged::NotJson)));
+        };
+        self.unread.extend(events.into_iter().rev().map(Unread::Event));
+        None
+    }
+
+    /// The frame of a reply that is the upstream's error.
+    fn refusal(raw: Bytes, error: UpstreamError) -> Frame {
+        Frame::new(raw, FrameKind::Error { error: Box::new(error), may_be_reply: false })
+    }
+
+    /// The client's index of the item.
+    fn shown_as(&mut self, at: usize) -> u64 {
+        let item = &mut self.items[at];
+        *item.shown_as.get_or_insert_with(|| self.numbers.begin_item(item.index.and_then(Index::number)))
+    }
+
+    /// Writes a call once, instead of its events.
+    fn write_call(&mut self, at: usize, choice: &ReplyChoice, out: &mut Vec<Bytes>) {
+        self.numbers.rewrite();
+        if std::mem::replace(&mut self.items[at].written, true) {
+            return;
+        }
+        let index = self.shown_as(at);
+        let Some((kind, call)) = self.items[at].written_call(choice) else { return };
+        for event in call_events(kind, &call, index) {
+            let event = self.own_event(event);
+            out.push(event);
+        }
+    }
+
+    /// The event of a frame: it is parsed again where another one was read since.
+    fn event_of(&mut self, frame: &Frame, data: &[u8]) -> Option<Event> {
+        if let Some((_, event)) = self.last_parsed.take_if(|(number, _)| *number == frame.number) {
+            return Some(event);
+        }
+        let fields = parse_fields(&frame.raw);
+        Event::parse_named(fields.name, data).ok()
+    }
+
+    /// An error event, and the event that ends the response as failed, under the id that the client knows.
+    fn failed(&mut self, error: &[u8]) -> Bytes {
+        let data = parse_fields(error).data.into_owned();
+        let said: Value = serde_json::from_slice(&data).unwrap_or_default();
+        self.numbers.rewrite();
+        let error = self.own_event(said.clone());
+        if self.head.is_empty() {
+            return error;
+        }
+        let mut response = json!({"object": "response", "status": "failed", "output": [], "usage": null,
+            "error": {"code": said["code"], "message": said["message"]}});
+        for (name, value) in &self.head {
+            if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), serde_json::from_slice(value)) {
+                let _: Value = std::mem::replace(&mut response[name], value);
+            }
+        }
+        let end = self.own_event(json!({"type": "response.failed", "response": response}));
+        [error, end].concat().into()
+    }
+
+    /// The same for an error of toolrein's own, with the id of the client's request.
+    fn failed_by_us(&mut self, message: &str, code: &str) -> Bytes {
+        let mut error = json!({"type": "error", "code": code, "param": null, "message": message});
+        if !self.request_id.is_empty() {
+            error["request_id"] = self.request_id.as_str().into();
+        }
+        self.failed(format!("data: {error}\n\n").as_bytes())
+    }
+
+    /// The results that the upstream waits for, where it keeps the reply.
+    fn owed(&self, choice: &ReplyChoice) -> Vec<Bytes> {
+        if self.observes {
+            return Vec::new();
+        }
+        results(&self.items, choice, &|decision| result_of(choice, decision))
+    }
+}
+
+/// The result that the model reads of a call that was not released.
+fn result_of(choice: &ReplyChoice, decision: &Decision) -> Option<String> {
+    match decision {
+        Decision::Drop => Some(dropped_result()),
+        decision => decision.hidden_result(choice.question.as_ref()),
+    }
+}
+
+impl ReplyCodec for ResponsesReplies {
+    fn begin(&mut self, reply: NextReply) {
+        let NextReply { form, status, continues, is_strict, observes, markup, tools, hosts_shell } = reply;
+        self.input = match (self.form, form) {
+            (Form::Streamed, Form::Streamed) => Input::Events(Box::new(Splitter::new(self.limits.event))),
+            _ => Input::Body { form, status, pieces: Vec::new(), size: 0 },
+        };
+        (self.is_strict, self.observes, self.hosts_shell) = (is_strict, observes, hosts_shell);
+        self.kept.begin_reply();
+        (self.rest, self.has_begun, self.has_head) = (Bytes::new(), false, !self.head.is_empty());
+        (self.last, self.has_unread_end, self.are_calls_ended) = (None, false, false);
+        self.unread.clear();
+        (self.markup, self.tools, self.continues) = (markup.map(Cleaner::new), tools, continues);
+        if continues.is_some() {
+            self.numbers.rewrite();
+        }
+    }
+
+    fn turn_to(&mut self, form: Form) {
+        self.form = form;
+    }
+
+    fn push(&mut self, bytes: Bytes) {
+        let limit = self.limits.reply;
+        match &mut self.input {
+            Input::Events(_) if self.rest.is_empty() => self.rest = bytes,
+            Input::Events(_) => self.rest = [&self.rest[..], &bytes].concat().into(),
+            Input::Body { pieces, size, .. } => {
+                *size += bytes.len();
+                pieces.push(bytes);
+                if *size > limit {
+                    self.input = Input::TooLong(std::mem::take(pieces));
+                }
+            }
+            Input::TooLong(pieces) | Input::Passing(pieces) => pieces.push(bytes),
+            Input::Whole { .. } | Input::Ended => {}
+        }
+    }
+
+    fn next(&mut self, choices: &mut Vec<ReplyChoice>, unjudged: bool) -> Option<Frame> {
+        loop {
+            if unjudged {
+                self.unread.retain(|unread| matches!(unread, Unread::Event(_)));
+            }
+            let frame = match self.unread.pop() {
+                Some(Unread::Event(raw)) if unjudged => Some(Frame::idle(raw)),
+                Some(Unread::Event(raw)) => self.event(raw, choices),
+                Some(Unread::Parsed(raw, event, data, error)) => {
+                    self.parsed(raw, *event, data, error, choices)
+                }
+                None => match &mut self.input {
+                    Input::Events(splitter) => match splitter.next(&mut self.rest)? {
+                        Piece::Event(raw) | Piece::Oversized(raw) if unjudged => Some(Frame::idle(raw)),
+                        piece => self.piece(piece, choices),
+                    },
+                    Input::TooLong(pieces) => {
+                        let raw: Bytes = std::mem::take(pieces).concat().into();
+                        self.input = Input::Passing(Vec::new());
+                        (self.has_begun, self.has_unread_end) = (true, true);
+                        Some(Frame::new(raw, FrameKind::Unread(Unjudged::ReplyTooLong)))
+                    }
+                    Input::Passing(pieces) if !pieces.is_empty() => Some(Frame::idle(pieces.remove(0))),
+                    Input::Whole { form, status, pieces } => {
+                        let (form, status, pieces) = (*form, *status, std::mem::take(pieces));
+                        self.input = Input::Ended;
+                        self.body(form, status, &pieces, choices)
+                    }
+                    Input::Body { .. } | Input::Passing(_) => return None,
+                    Input::Ended => {
+                        self.end_calls(choices);
+                        return None;
+                    }
+                },
+            };
+            if let Some(mut frame) = frame {
+                frame.is_later = self.is_later();
+                return Some(frame);
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        match std::mem::replace(&mut self.input, Input::Ended) {
+            Input::Events(mut splitter) => match splitter.finish() {
+                Some(Piece::Event(raw)) => self.unread.insert(0, Unread::Event(raw)),
+                Some(Piece::Oversized(raw)) => self.input = Input::Passing(vec![raw]),
+                None => {}
+            },
+            Input::Body { form, status, pieces, .. } => self.input = Input::Whole { form, status, pieces },
+            other => self.input = other,
+        }
+    }
+
+    fn take_open(&mut self) -> bool {
+        false
+    }
+
+    fn at_boundary(&self) -> bool {
+        !matches!(&self.input, Input::Events(splitter) if !splitter.at_boundary())
+    }
+
+    fn is_body(&self) -> bool {
+        self.form == Form::Whole || !matches!(self.input, Input::Events(_))
+    }
+
+    fn last_event(&self) -> Option<Result<LastEvent, IncompleteEvent>> {
+        let is_stream = matches!(self.input, Input::Events(_));
+        is_stream.then(|| Ok(LastEvent::default()))
+    }
+
+    fn is_cut(&self) -> bool {
+        self.last.is_none() && !self.has_unread_end
+    }
+
+    fn unread_bytes(&self) -> usize {
+        let input = match &self.input {
+            Input::Events(splitter) => splitter.partial_bytes(),
+            Input::Body { size, .. } => *size,
+            Input::TooLong(pieces) | Input::Passing(pieces) | Input::Whole { pieces, .. } => {
+                pieces.iter().map(Bytes::len).sum()
+            }
+            Input::Ended => 0,
+        };
+        input + self.rest.len()
+    }
+
+    fn known_bytes(&self) -> usize {
+        let items: usize = self.items.iter().map(OutItem::size).sum();
+        let own = self.earlier.iter().chain(&self.own_before).chain(&self.own_after);
+        items + own.map(Bytes::len).sum::<usize>() + self.last.as_ref().map_or(0, Last::size)
+    }
+
+    fn hidden_exchange(&self, choice: &ReplyChoice, known_ids: &KnownIds) -> Option<Bytes> {
+        let decisions = || choice.calls().iter().filter_map(|call| call.decision.as_ref());
+        let reasons = self.items.iter().any(|item| item.kind == ItemKind::Reasoning);
+        let is_unseen = |decision: &Decision| decision.is_hidden() || *decision == Decision::Drop;
+        let hides = decisions().any(is_unseen) && (reasons || decisions().any(Decision::is_hidden));
+        if self.observes || !hides {
+            return None;
+        }
+        // A call that was dropped goes into it beside reasoning alone, which would be refused without the call.
+        let result = |decision: &Decision| {
+            result_of(choice, decision).filter(|_| reasons || *decision != Decision::Drop)
+        };
+        let hidden = elements(self.reply_id.as_deref(), &self.items, choice, known_ids, &result);
+        (!hidden.is_empty()).then(|| write(&hidden))
+    }
+
+    fn end_reply(&mut self, choice: &ReplyChoice) {
+        self.kept.end_reply(self.reply_id.as_deref(), self.owed(choice));
+        let items = std::mem::take(&mut self.items);
+        let is_kept = |item: &&OutItem| item.is_shown(choice) && item.done.is_some();
+        let copies = items.iter().filter(is_kept).filter_map(|item| {
+            let copy = self
+                .last
+                .as_ref()
+                .and_then(|last| last.copy_of(item, &items))
+                .or_else(|| item.done.clone())?;
+            Some(match item.call.as_ref().zip(item.judged_in(choice)) {
+                Some((call, judged)) if judged.is_shown_as_written() => {
+                    written::judged_call(call.kind, &judged.assembled, Some(&copy))
+                }
+                _ => copy,
+            })
+        });
+        let copies: Vec<Bytes> = copies.collect();
+        self.earlier.append(&mut self.own_before);
+        self.earlier.extend(copies);
+        self.earlier.append(&mut self.own_after);
+        (self.reply_id, self.is_end_given) = (None, false);
+    }
+
+    fn expect_own(&mut self) {
+        self.kept.expect_own();
+    }
+
+    fn history(&self, request: &Request, body: &[u8], choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
+        self.kept_history(request, body, choices.first()?)
+    }
+
+    fn last_items(&self, choices: &[ReplyChoice]) -> Vec<String> {
+        let Some(choice) = choices.first() else { return Vec::new() };
+        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown(choice)) {
+            return Vec::new();
+        }
+        let named = || self.items.iter().rev().filter(|item| item.is_shown(choice));
+        let calls = named().find(|item| item.call.is_some());
+        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
+        let mut ids: Vec<String> = ids.collect();
+        ids.dedup();
+        ids
+    }
+
+    fn carried(&self) -> &[&'static str] {
+        &self.carried
+    }
+
+    fn forward(
+        &mut self,
+        frame: &Frame,
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        if frame.ends {
+            return self.write_last(choices, context, out);
+        }
+        let data: Bytes = match &frame.payload {
+            Payload::Span(span) => frame.raw.slice(span.range()),
+            Payload::Joined(joined) => Bytes::clone(joined),
+            Payload::None => return out.push(frame.raw.clone()),
+        };
+        let Some(event) = self.event_of(frame, &data) else { return out.push(frame.raw.clone()) };
+        let (Some(at), Some(choice)) = (frame.tag.map(usize::from), choices.first()) else {
+            let raw = self.renumbered(frame.raw.clone(), &event, &data, None);
+            return out.push(raw);
+        };
+        if !self.observes {
+            if !self.items[at].is_shown(choice) {
+                self.numbers.rewrite();
+                self.is_changed = true;
+                return;
+            }
+            if self.items[at].is_call_written(choice) {
+                return self.write_call(at, choice, out);
+            }
+        }
+        let index = self.shown_as(at);
+        let raw = self.renumbered(frame.raw.clone(), &event, &data, Some(index));
+        out.push(raw);
+    }
+
+    fn forward_whole(
+        &mut self,
+        frames: &[Frame],
+        choices: &[ReplyChoice],
+        context: &WriteContext,
+        out: &mut Vec<Bytes>,
+    ) {
+        if self.last.is_some() {
+            self.write_last(choices, context, out);
+        } else if let Some(frame) = frames.last() {
+            out.push(frame.raw.clone());
+        }
+    }
+
+    fn write_text(&mut self, _choice: u32, text: &str, before: bool, out: &mut Vec<Bytes>) {
+        let of_reply: String =
+            self.reply_id.iter().flat_map(|id| id.chars()).filter(char::is_ascii_alphanumeric).collect();
+        let at = if before { 0 } else { self.own_before.len() + self.items.len() + self.own_after.len() };
+        let of_reply = of_reply.get(..24).unwrap_or(&of_reply);
+        let id = format!("{OWN_ID}{of_reply}{}", at + self.earlier.len());
+        let item = message(&id, if before { text.trim() } else { text });
+        let done = Bytes::from(item.to_string());
+        if before {
+            self.own_before.push(done);
+        } else {
+            self.own_after.push(done);
+        }
+        if self.form == Form::Streamed {
+            self.numbers.rewrite();
+            let index = self.numbers.begin_item(None);
+            for event in message_events(&item, index) {
+                let event = self.own_event(event);
+                out.push(event);
+            }
+        }
+        self.is_changed = true;
+    }
+
+    fn write_finish(&mut self, _choice: u32, _has_calls: bool, _out: &mut Vec<Bytes>) {}
+
+    fn forward_error(&mut self, raw: Bytes) -> Bytes {
+        self.has_begun = true;
+        if self.form == Form::Streamed { self.numbered(raw) } else { raw }
+    }
+
+    fn write_cut(&mut self, out: &mut Vec<Bytes>) {
+        if self.numbers.rewrites() {
+            let event =
+                self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut");
+            out.push(event);
+        }
+    }
+
+    fn set_options(&mut self, options: &Options) {
+        self.friendly = options.friendly;
+        self.request_id.clone_from(&options.request_id);
+    }
+
+    fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    fn error_event(&mut self, status: u16, body: &[u8]) -> Bytes {
+        let event = convert::error_event(status, body);
+        self.failed(&event)
+    }
+
+    fn own_error_event(&mut self, message: &str, code: &str) -> Bytes {
+        self.failed_by_us(message, code)
+    }
+
+    fn heartbeat(&mut self) -> Bytes {
+        match self.in_progress.clone() {
+            Some(event) => {
+                self.numbers.rewrite();
+                self.numbered(event)
+            }
+            None => self.comment(WAITS),
+        }
+    }
+}
+
+impl ResponsesReplies {
+    /// The reply has ended without its last event: takes what has come of each call.
+    fn end_calls(&mut self, choices: &mut [ReplyChoice]) {
+        if !std::mem::replace(&mut self.are_calls_ended, true) {
+            self.items.iter_mut().for_each(OutItem::end_call);
+            self.report_calls(choices);
+        }
+    }
+}
+
+fn id_of(response: &[u8]) -> Option<String> {
+    let members = response_members(wire::body::Span::new(0, response.len()), response);
+    let (_, id) = members.into_iter().find(|(key, _)| key == b"id")?;
+    serde_json::from_slice(&id).ok()
+}
+
+/// The text of a message; empty for another item.
+fn text_of(item: &Bytes) -> String {
+    let read = parse_item(&mut Scanner::new(item)).ok().filter(|item| item.call.name.is_none());
+    let content = read.and_then(|item| item.content).unwrap_or(Content::Absent);
+    content.texts().map(|text| decode(text, item).into_owned()).collect()
+}

@@ -1,0 +1,174 @@
+//! The usage sum of several replies: every one of them was billed. Changes only numbers.
+
+use crate::usage::{Counts, Usage};
+use bytes::Bytes;
+use serde_json::{Map, Number, Value};
+
+/// The usage of the replies to one client request.
+#[derive(Debug, Default)]
+pub struct Usages {
+    /// The sum of the replies before the present one.
+    earlier: Option<Value>,
+    /// Each of these as numbers, where it reported any.
+    earlier_tokens: Vec<Usage>,
+    /// The usage of the present reply, unchanged: its first report, where others followed, and its last one.
+    first: Option<Bytes>,
+    last: Option<Bytes>,
+    /// Its numbers, from all its reports.
+    counts: Option<Counts>,
+    /// The model that bills it, as JSON.
+    model: Option<Bytes>,
+}
+
+impl Usages {
+    /// Notes the present reply's usage. The last report counts, unless it has nothing but zeros: Perplexity sends one with
+    /// every chunk, some send two. `model`: the value that names the model.
+    pub fn note(&mut self, usage: &[u8], model: Option<&[u8]>) {
+        let counts = Counts::parse(usage);
+        if self.last.is_none() || !counts.is_zero() {
+            let before = self.last.replace(Bytes::copy_from_slice(usage));
+            self.first = self.first.take().or(before);
+        }
+        self.counts = Some(self.counts.map_or(counts, |known| known.with_later(&counts)));
+        self.model = model.map(Bytes::copy_from_slice).or(self.model.take());
+    }
+
+    /// Notes the usage in an error of the upstream, as a whole body or as an event: what came before the failure is billed.
+    pub fn note_error(&mut self, raw: &[u8]) {
+        let object =
+            raw.iter().position(|byte| *byte == b'{').zip(raw.iter().rposition(|byte| *byte == b'}'));
+        let object = object.and_then(|(start, end)| raw.get(start..=end));
+        let error: Option<Value> = object.and_then(|object| serde_json::from_slice(object).ok());
+        let found = error.iter().flat_map(|error| [&error["response"]["usage"], &error["usage"]]);
+        let usage = found.filter(|usage| usage.is_object()).map(Usage::read).find(is_report);
+        self.earlier_tokens.extend(usage);
+    }
+
+    /// The model that the last reply with a usage names.
+    pub fn model(&self) -> Option<String> {
+        serde_json::from_slice(self.model.as_ref()?).ok()
+    }
+
+    pub fn begin_next_reply(&mut self) {
+        self.earlier = self.total();
+        self.earlier_tokens = self.tokens();
+        (self.first, self.last, self.counts) = (None, None, None);
+    }
+
+    /// The usage of the present reply: its last report, with what only the first one says. The Messages API reports what it
+    /// has read when it begins, and what it has written when it ends.
+    pub fn last(&self) -> Option<Value> {
+        let mut last = serde_json::from_slice(self.last.as_ref()?).ok()?;
+        let first = self.first.as_ref().and_then(|usage| serde_json::from_slice::<Map<_, _>>(usage).ok());
+        if let (Value::Object(last), Some(first)) = (&mut last, first) {
+            first.into_iter().for_each(|(name, value)| {
+                last.entry(name).or_insert(value);
+            });
+        }
+        Some(last)
+    }
+
+    /// The usage of all replies.
+    pub fn total(&self) -> Option<Value> {
+        match (&self.earlier, self.last()) {
+            (Some(earlier), Some(last)) => Some(sum(earlier, &last)),
+            (earlier, last) => last.or_else(|| earlier.clone()),
+        }
+    }
+
+    /// The usage of each reply that reported any tokens or a cost, as numbers.
+    pub fn tokens(&self) -> Vec<Usage> {
+        let last = self.counts.iter().map(Counts::usage);
+        self.earlier_tokens.iter().copied().chain(last.filter(is_report)).collect()
+    }
+
+    /// What replaces the present reply's own usage, if others came before it.
+    pub fn sum(&self) -> Option<Value> {
+        let earlier = self.earlier.as_ref()?;
+        Some(sum(earlier, &self.last()?))
+    }
+}
+
+/// Whether it reports anything.
+fn is_report(usage: &Usage) -> bool {
+    usage.billed() > 0 || usage.cost > 0 || usage.implausible
+}
+
+/// The sum of two usage objects: numbers of equal path are added, other members are those of `later`.
+fn sum(earlier: &Value, later: &Value) -> Value {
+    match (earlier, later) {
+        (Value::Object(earlier), Value::Object(later)) => Value::Object(sum_members(earlier, later)),
+        (Value::Number(a), Value::Number(b)) => Value::Number(add(a, b)),
+        (earlier, Value::Null) => earlier.clone(),
+        (_, later) => later.clone(),
+    }
+}
+
+fn sum_members(earlier: &Map<String, Value>, later: &Map<String, Value>) -> Map<String, Value> {
+    let mut all = later.clone();
+    for (key, value) in earlier {
+        let added = later.get(key).map_or_else(|| value.clone(), |later| sum(value, later));
+        all.insert(key.clone(), added);
+    }
+    all
+}
+
+fn add(a: &Number, b: &Number) -> Number {
+    let whole = a.as_u64().zip(b.as_u64()).and_then(|(a, b)| a.checked_add(b)).map(Number::from);
+    let float = || Number::from_f64(a.as_f64()? + b.as_f64()?);
+    whole.or_else(float).unwrap_or_else(|| b.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_reply_and_each_error_that_reports_tokens_is_billed_once() {
+        let mut usages = Usages::default();
+        let prompts = |usages: &Usages| usages.tokens().iter().map(|usage| usage.prompt).collect::<Vec<_>>();
+        for (raw, expected) in [
+            (r#"data: {"type":"response.failed","response":{"usage":{"input_tokens":7}}}"#, vec![7]),
+            (r#"{"error":{"message":"busy"},"usage":{"prompt_tokens":9}}"#, vec![7, 9]),
+            (r#"{"error":{"message":"busy"},"usage":null}"#, vec![7, 9]),
+            ("busy", vec![7, 9]),
+            ("}{", vec![7, 9]),
+        ] {
+            usages.note_error(raw.as_bytes());
+            assert_eq!(prompts(&usages), expected);
+        }
+        usages.note(br#"{"prompt_tokens":20,"completion_tokens":1}"#, None);
+        usages.note(br#"{"prompt_tokens":20,"completion_tokens":5}"#, None);
+        usages.note(br#"{"prompt_tokens":0,"completion_tokens":0}"#, None);
+        assert_eq!(usages.last().unwrap()["completion_tokens"], 5, "zeros are no report");
+        usages.begin_next_reply();
+        assert_eq!(prompts(&usages), [7, 9, 20]);
+        usages.note(br#"{"prompt_tokens":0}"#, None);
+        assert_eq!(prompts(&usages), [7, 9, 20]);
+    }
+
+    #[test]
+    fn what_only_the_first_report_of_a_reply_says_stays_and_the_rest_is_that_of_the_last_one() {
+        let mut usages = Usages::default();
+        usages.note(br#"{"input_tokens":100,"output_tokens":1}"#, None);
+        usages.note(br#"{"output_tokens":50}"#, None);
+        assert_eq!(usages.last(), Some(json!({"input_tokens": 100, "output_tokens": 50})));
+        usages.begin_next_reply();
+        usages.note(br#"{"input_tokens":7,"output_tokens":2}"#, None);
+        assert_eq!(usages.last(), Some(json!({"input_tokens": 7, "output_tokens": 2})));
+        assert_eq!(usages.sum(), Some(json!({"input_tokens": 107, "output_tokens": 52})));
+    }
+
+    #[test]
+    fn usage_objects_are_summed_by_path_and_keep_every_member() {
+        let first = json!({"prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4}, "cost": 0.5, "is_byok": true});
+        let second = json!({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"audio_tokens": 1},
+            "cost": 0.25, "is_byok": false, "x": null});
+        assert_eq!(
+            sum(&first, &second),
+            json!({"prompt_tokens": 17, "completion_tokens": 2,
+                "prompt_tokens_details": {"audio_tokens": 1, "cached_tokens": 4}, "cost": 0.75, "is_byok": false, "x": null})
+        );
+    }
+}
