@@ -93,7 +93,7 @@ fn write_lagged(text: &mut String, missed: u64) {
 mod tests {
     use super::*;
     use crate::telemetry::live::{Bounds, Live};
-    use crate::telemetry::request_record::{RequestRecord, Route};
+    use model::record::{RequestRecord, Route};
 
     fn live() -> Live {
         Live::new(Bounds { conversations: 1, callers: 0, with_decisions: false, body_bytes: 0 })

@@ -12,12 +12,12 @@ use crate::exchange::{Answer as Reply, Arrived, CHAT, Exchange, Input, Now, RESP
 use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
 use crate::store::{Ask, StateStore};
-use crate::telemetry::request_record::{LimitUse, RequestRecord, Route, Verdict};
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
 use model::identity::Hash;
 use model::memo::NoMemo;
+use model::record::{LimitUse, RequestRecord, Route, Verdict};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};

@@ -493,7 +493,7 @@ impl Running {
         core.record.carried = replies.judge.carried().to_vec();
         let judge = &replies.judge;
         // For traces alone.
-        core.record.response_model = core.record.trace.as_ref().and_then(|_| judge.model());
+        core.record.response_model = if core.record.is_traced { judge.model() } else { None };
         let usages = judge.usages();
         self.account(core, judge.judging(), &usages, &judge.shown(), now.ms);
         self.billed(core, &usages);

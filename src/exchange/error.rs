@@ -3,9 +3,9 @@
 //!
 //! Errors that the upstream reports itself pass through and are not here; nor are configuration errors.
 
-use crate::telemetry::request_record::RequestRecord;
 use dialects::error::own_error;
 use model::plan::{Reason, details};
+use model::record::RequestRecord;
 
 /// Why a request was answered by toolrein instead of the upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]

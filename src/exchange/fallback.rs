@@ -9,7 +9,6 @@ pub use facts::learned;
 
 use crate::config::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
 use crate::exchange::store::ModelFacts;
-use crate::telemetry::request_record::Fallback;
 use dialects::error::UpstreamError;
 use dialects::refusal::{
     Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
@@ -18,6 +17,7 @@ use dialects::refusal::{
 use dialects::variant::{Added, Placement, Tools, Variant};
 use model::message::Role;
 use model::plan::Plan;
+use model::record::Fallback;
 use model::request::{Choice, Request};
 use policies::pattern::Pattern;
 

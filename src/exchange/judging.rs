@@ -11,13 +11,13 @@ use self::holding::Holding;
 #[cfg(test)]
 pub(crate) use self::holding::tests as holding_tests;
 use self::names::OpenTool;
-use crate::telemetry::request_record::{Action, On};
 use bytes::Bytes;
 use dialects::codec::KnownIds;
 use model::account::SCOPES;
 use model::identity::Hash;
 use model::plan::decision::Decision;
 use model::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
+use model::record::{Action, On};
 use model::request::{Choice, Request};
 use policies::about::Confirming;
 use policies::pattern::{Pattern, any_fits};

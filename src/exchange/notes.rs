@@ -4,10 +4,6 @@
 use super::Core;
 use crate::config::cost_of;
 use crate::exchange::judging::{Judged, Judging, RewordedCall};
-use crate::telemetry::request_record::{
-    Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
-    Said, Verdict,
-};
 use dialects::reply::Unjudged;
 use dialects::usage::Usage as Billed;
 use model::message::Role;
@@ -15,6 +11,10 @@ use model::outcome::{NothingElse, has_failed, is_empty};
 use model::plan::decision::Decision;
 use model::plan::texts::{added_tokens, removed_tokens};
 use model::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
+use model::record::{
+    Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
+    Said, Verdict,
+};
 use model::tokens::{Estimate, MESSAGE_OVERHEAD};
 use model::{ToolResult, Transcript, View};
 use std::time::Duration;

@@ -13,9 +13,6 @@ use crate::config::AskUsage;
 use crate::exchange::confirm::{Answer, token};
 use crate::exchange::restore::restored;
 use crate::exchange::sent::Sent;
-use crate::telemetry::request_record::{
-    ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult,
-};
 use bytes::Bytes;
 use dialects::summary::question;
 use model::account::Account;
@@ -25,6 +22,7 @@ use model::identity::{Domain, Hash};
 use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::plan::{BatchSummaries, Plan, Refusal};
+use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
 use model::tokens::Estimate;
 use model::{LengthCut, Transcript};
 use policies::set::Judge;

@@ -7,8 +7,8 @@
 //! second refusal counts for the whole time. Pure: asks no store and reads no clock.
 
 use super::store::{Evidence, KnownEvidence, ModelFacts, ModelKeys, REFUSALS, RefusalEntry};
-use crate::telemetry::refusals::RefusalScope;
 use model::identity::Hash;
+use model::record::RefusalScope;
 use std::time::Duration;
 
 /// A refusal that was met once counts for this share of the time.

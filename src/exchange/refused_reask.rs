@@ -5,12 +5,12 @@ use super::Core;
 use super::hidden_values::hide_in;
 use super::running::{Replying, Running};
 use crate::exchange::judging::Judging;
-use crate::telemetry::request_record::{Fallback, On};
 use bytes::Bytes;
 use dialects::error::UpstreamError;
 use dialects::error::friendly::status_of;
 use dialects::refusal::{may_be_about_the_form, overflows};
 use dialects::variant::{Asking, Tools};
+use model::record::{Fallback, On};
 
 /// The form in which the hidden exchanges of one client request are written.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,12 +5,12 @@
 
 use super::Core;
 use super::running::Running;
-use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use dialects::error::UpstreamError;
 use dialects::refusal::{NamedLengths, named_lengths};
 use dialects::variant::Source;
 use model::message::Role;
 use model::plan::{Change, Plan};
+use model::record::{Fallback, On, PrefixBreak};
 use std::sync::Arc;
 use wire::json::decode;
 

@@ -18,8 +18,6 @@ use crate::exchange::pipeline::{ClientChoice, ReplyPipeline};
 use crate::exchange::reasks::Reasks;
 use crate::exchange::repeats::BlockedCalls;
 use crate::exchange::restore::RequestContext;
-use crate::telemetry::refusals::RefusalNote;
-use crate::telemetry::request_record::{Fallback, On, PrefixBreak};
 use bytes::Bytes;
 use dialects::error::UpstreamError;
 use dialects::refusal::overflows;
@@ -27,6 +25,8 @@ use dialects::usage::Usage;
 use dialects::variant::{Added, Repairs, Source, Tools, Variant};
 use model::plan::decision::Next;
 use model::plan::{Plan, tokens_of};
+use model::record::RefusalNote;
+use model::record::{Fallback, On, PrefixBreak};
 use model::request::Choice;
 use policies::set::Judge;
 

@@ -5,11 +5,11 @@ use super::judging::Judged;
 use super::notes::verdict_of;
 use super::running::Running;
 use super::{Exchange, Phase};
-use crate::telemetry::request_record::Verdict;
 use bytes::Bytes;
 use model::message::{Message, Role};
 use model::plan::decision::Decision;
 use model::plan::{Change, Reason, Refusal};
+use model::record::Verdict;
 
 /// What was done to one client request.
 #[derive(Clone, Debug, Default)]

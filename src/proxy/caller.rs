@@ -5,10 +5,11 @@ use super::credential::{Credentials, carries};
 use super::error::ProxyError;
 use super::jwt;
 use crate::config::{Caller, Config, Conversation, Mode};
-use crate::telemetry::callers::CallerName;
+use crate::telemetry::callers::caller_name;
 use hyper::http::header::{COOKIE, PROXY_AUTHORIZATION};
 use hyper::http::{HeaderMap, HeaderName};
 use model::identity::{Domain, Hash, HashKey, Identity};
+use model::record::CallerName;
 use model::request::Request;
 use std::borrow::Cow;
 use wire::body::{Scanner, Span};
@@ -59,7 +60,7 @@ pub(crate) fn caller_of(
             let known = config.callers.named_by(all.iter());
             Ok(known.map_or(own, |name| RequestCaller {
                 hash: key.hash(Domain::Caller, &[b"caller", name.as_bytes()]),
-                name: Some(CallerName::new(name.as_bytes())),
+                name: Some(caller_name(name.as_bytes())),
             }))
         }
         Caller::Credential => by_credential(all),
@@ -95,7 +96,7 @@ static SECRET: [HeaderName; 2] = [COOKIE, PROXY_AUTHORIZATION];
 /// A name that shows one of the request's credentials is not shown.
 pub(crate) fn caller_named(key: &HashKey, name: &[u8], all: &Credentials<'_>) -> RequestCaller {
     let name = name.trim_ascii();
-    let shown = if all.are_shown_by(name) { CallerName::Unshown } else { CallerName::new(name) };
+    let shown = if all.are_shown_by(name) { CallerName::Unshown } else { caller_name(name) };
     RequestCaller { hash: key.hash(Domain::Caller, &[name]), name: Some(shown) }
 }
 

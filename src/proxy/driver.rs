@@ -158,7 +158,10 @@ impl Driver {
                 });
             }
             Output::Dismiss => self.guard = None,
-            Output::AskApproval(request) => self.held.ask(&self.app, &mut self.exchange, *request),
+            Output::AskApproval(request) => {
+                let trace = self.record.trace.as_deref();
+                self.held.ask(&self.app, &mut self.exchange, trace, *request);
+            }
             Output::AskModel(asked) => {
                 let answer = self.app.ask_model(&asked, self.head.came());
                 self.held.await_answer(asked.id, answer);
@@ -174,15 +177,21 @@ impl Driver {
 
     /// Begins the step that an output asks for, where a trace is kept.
     pub(super) fn begin_step(&mut self, output: &Output) {
-        steps::begin(self.exchange.record(), output, &self.app);
+        if let Some(trace) = self.record.trace.as_deref_mut() {
+            steps::begin(trace, self.exchange.record(), output, &self.app);
+        }
     }
 
     /// Reports to the exchange what happened.
     pub(super) fn give(&mut self, input: Input) {
-        steps::end(self.exchange.record(), &input);
+        if let Some(trace) = self.record.trace.as_deref_mut() {
+            steps::end(trace, &input);
+        }
         let now = self.now();
         self.exchange.on(input, now);
-        steps::note_calls(self.exchange.record());
+        if let Some(trace) = self.record.trace.as_deref_mut() {
+            trace.calls_decided(self.exchange.record().judged.len());
+        }
         self.publish();
     }
 
@@ -215,14 +224,14 @@ impl Driver {
 
     /// The request for the upstream.
     pub(super) fn request(&mut self, outgoing: &Outgoing) -> hyper::http::Request<UpBody> {
-        let trace = steps::traceparent(self.exchange.record());
+        let trace = steps::traceparent(self.record.trace.as_deref());
         self.head.request(&outgoing.pieces, trace.as_ref())
     }
 
     /// Sends the request and gives the exchange its reply; a stream is returned unread.
     async fn send(&mut self, outgoing: Outgoing) -> Option<StreamStart> {
         let started = self.record.split().into();
-        let trace = steps::traceparent(self.exchange.record());
+        let trace = steps::traceparent(self.record.trace.as_deref());
         let (head, upstream) = (&self.head, &self.app.upstream);
         // In a box, or every future around it would reserve room for it and be as expensive to move.
         let sent =
@@ -432,7 +441,8 @@ impl Drop for Driver {
             }
         }
         if let Some(recording) = self.recording.take() {
-            self.record.recorded = Some(recording.close(&mut self.exchange));
+            self.record.recorded =
+                Some(recording.close(&mut self.exchange, self.record.trace.as_deref_mut()));
         }
         std::mem::swap(&mut *self.record.data, self.exchange.record());
         self.app.bill_equal(self.request_key, &self.record.data);

@@ -5,8 +5,8 @@ use super::error::{ProxyError, repeated_too_often};
 use super::handler::AppState;
 use crate::config::EQUAL_REQUESTS_OF_A_STORM;
 use crate::store::equal_requests::{Billed, RequestCount};
-use crate::telemetry::request_record::{On, REJECTED, RequestRecord, STORM};
 use model::identity::Hash;
+use model::record::{On, REJECTED, RequestRecord, STORM};
 
 /// The label `policy` of storms in toolrein_actions_total.
 const POLICY: &str = "equal_requests";

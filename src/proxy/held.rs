@@ -5,7 +5,7 @@ use super::handler::AppState;
 use super::webhooks::Notification;
 use crate::exchange::{ApprovalRequest, Exchange, Input};
 use crate::store::held::{End, HeldCalls, Pause, Shown, Ticket};
-use crate::telemetry::spans::{Child, StepKind};
+use crate::telemetry::spans::{Child, StepKind, Trace};
 use model::plan::approval::{ApprovalDecision, Decided};
 use policies::approvals::Webhook;
 use serde_json::{Value, json};
@@ -41,7 +41,13 @@ struct Notice {
 
 impl Held {
     /// Asks for a person's decision on a call, and notifies the webhook that is configured for it.
-    pub(super) fn ask(&mut self, app: &Arc<AppState>, exchange: &mut Exchange, request: ApprovalRequest) {
+    pub(super) fn ask(
+        &mut self,
+        app: &Arc<AppState>,
+        exchange: &mut Exchange,
+        trace: Option<&Trace>,
+        request: ApprovalRequest,
+    ) {
         let ApprovalRequest { call, hold_ms, webhook } = request;
         let now = Instant::now();
         let until = *self.until.get_or_insert_with(|| now + Duration::from_millis(hold_ms));
@@ -60,7 +66,7 @@ impl Held {
             expires,
         };
         let ticket = app.held.hold(record.caller.as_deref().unwrap_or_default(), shown, until);
-        let step = record.trace.as_ref().map(|trace| trace.child(StepKind::Webhook));
+        let step = trace.map(|trace| trace.child(StepKind::Webhook));
         app.telemetry.live.approval_asked(record, &tool);
         let notice = webhook.zip(ticket.token()).map(|(webhook, token)| {
             let data = json!({

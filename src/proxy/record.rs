@@ -9,10 +9,10 @@ use super::spelling::Governed;
 use super::ungoverned::warn_calls_as_text_once;
 use crate::exchange::text_agents::CALLS_AS_TEXT;
 use crate::telemetry::Telemetry;
-use crate::telemetry::endpoint::{Endpoint, shown};
-use crate::telemetry::request_record::{RequestRecord, Route, Times, actions_header};
 use crate::telemetry::spans::{Spans, Trace};
 use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use model::record::{Endpoint, shown};
+use model::record::{RequestRecord, Route, Times, actions_header};
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.
@@ -35,6 +35,8 @@ pub(crate) struct Record {
     section_start: Instant,
     ended: bool,
     times: Times,
+    /// What was done for the request and when, where its trace is kept.
+    pub(super) trace: Option<Box<Trace>>,
     /// The request as it is to be recorded, if it is.
     pub(super) recorded: Option<Recorded>,
 }
@@ -52,9 +54,9 @@ impl Record {
         data.mode = mode;
         data.request_id = id_of(extensions).to_owned();
         data.traceparent = text(headers, &TRACEPARENT);
-        if route.is_governed() && telemetry.spans.is_on() {
-            data.trace = begin_trace(&telemetry.spans, headers);
-        }
+        let is_traced = route.is_governed() && telemetry.spans.is_on();
+        let trace = if is_traced { begin_trace(&telemetry.spans, headers) } else { None };
+        data.is_traced = trace.is_some();
         let started = Instant::now();
         Self {
             data,
@@ -63,6 +65,7 @@ impl Record {
             section_start: started,
             ended: false,
             times: Times::default(),
+            trace,
             recorded: None,
         }
     }
@@ -162,7 +165,7 @@ impl Drop for Record {
             warn_calls_as_text_once();
         }
         warn_once(&self.data);
-        self.telemetry.record(&self.data);
+        self.telemetry.record(&self.data, self.trace.as_deref());
         if let Some(recorded) = self.recorded.take() {
             recorded.push(&self.data);
         }

@@ -3,8 +3,9 @@
 
 use crate::exchange::{AnyDialect, Exchange};
 use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
-use crate::telemetry::request_record::RequestRecord;
+use crate::telemetry::spans::Trace;
 use bytes::Bytes;
+use model::record::RequestRecord;
 
 /// See the file's head.
 pub(super) struct Recording {
@@ -28,7 +29,7 @@ pub struct Keepers {
 impl Keepers {
     /// Whether the request of this `record` may be kept.
     fn keep(&self, record: &RequestRecord) -> bool {
-        self.recorder.is_on() || (self.contents.is_some() && record.trace.is_some())
+        self.recorder.is_on() || (self.contents.is_some() && record.is_traced)
     }
 
     /// An empty copy of the reply to the request of this `record`; `None` where neither consumer wants it.
@@ -70,14 +71,13 @@ impl Recording {
         }
     }
 
-    /// What is known when the `exchange` is closed. Adds the contents to its trace.
-    pub(super) fn close(self, exchange: &mut Exchange) -> Recorded {
+    /// What is known when the `exchange` is closed. Adds the contents to its `trace`.
+    pub(super) fn close(self, exchange: &mut Exchange, trace: Option<&mut Trace>) -> Recorded {
         let Self { keepers: Keepers { recorder, contents }, dialect, body, arrived_ms, copy, .. } = self;
         let treatment = exchange.treatment();
         let taken = Taken { dialect, body, reply: copy, treatment, arrived_ms };
-        let record = exchange.record();
-        if let (Some(contents), Some(trace)) = (contents, &mut record.trace) {
-            trace.contents = Some(Box::new(contents.of(&taken, &record.judged)));
+        if let (Some(contents), Some(trace)) = (contents, trace) {
+            trace.contents = Some(Box::new(contents.of(&taken, &exchange.record().judged)));
         }
         Recorded { recorder, taken }
     }

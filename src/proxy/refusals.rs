@@ -1,8 +1,9 @@
 //! Warnings about refusals of models that are remembered, with what each costs: one log line per model, kind and callers.
 //! Metrics and the dashboard count each request.
 
-use crate::telemetry::refusals::{RefusalNote, RefusalScope, cost_of};
-use crate::telemetry::request_record::RequestRecord;
+use crate::telemetry::refusals::cost_of;
+use model::record::RequestRecord;
+use model::record::{RefusalNote, RefusalScope};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 

@@ -1,19 +1,18 @@
 //! The steps of a request for its trace: an output of the exchange begins a step, and the input that reports its
-//! result ends it. Does nothing where no trace is kept; decides nothing.
+//! result ends it. Decides nothing.
 
 use super::handler::AppState;
 use crate::exchange::{Admission, Input, Output};
-use crate::telemetry::request_record::RequestRecord;
 use crate::telemetry::spans::{Step, StepKind, Trace};
 use hyper::http::HeaderValue;
 use model::plan::approval::{ApprovalDecision, Decided};
+use model::record::RequestRecord;
 
 /// The attribute with the outcome of a step.
 const OUTCOME: &str = "toolrein.outcome";
 
 /// Begins the step that `output` asks for.
-pub(super) fn begin(record: &mut RequestRecord, output: &Output, app: &AppState) {
-    let Some(trace) = record.trace.as_deref_mut() else { return };
+pub(super) fn begin(trace: &mut Trace, record: &RequestRecord, output: &Output, app: &AppState) {
     // Within this process a look-up takes no time.
     let is_shared = app.config.store.is_shared();
     match output {
@@ -74,8 +73,7 @@ fn call(trace: &mut Trace, kind: StepKind, id: u32, key: &'static str, value: im
 }
 
 /// Ends the step for which `input` is the report.
-pub(super) fn end(record: &mut RequestRecord, input: &Input) {
-    let Some(trace) = record.trace.as_deref_mut() else { return };
+pub(super) fn end(trace: &mut Trace, input: &Input) {
     let attempt = |trace: &'_ mut Trace, with: &dyn Fn(&mut Step)| {
         trace.running(StepKind::is_attempt).into_iter().for_each(with);
     };
@@ -118,15 +116,8 @@ pub(super) fn end(record: &mut RequestRecord, input: &Input) {
 }
 
 /// The `traceparent` of the newest upstream request, where it is to continue the trace.
-pub(super) fn traceparent(record: &RequestRecord) -> Option<HeaderValue> {
-    HeaderValue::from_str(&record.trace.as_deref()?.traceparent()?).ok()
-}
-
-/// Notes when calls were decided on; call after each report.
-pub(super) fn note_calls(record: &mut RequestRecord) {
-    if let Some(trace) = record.trace.as_deref_mut() {
-        trace.calls_decided(record.judged.len());
-    }
+pub(super) fn traceparent(trace: Option<&Trace>) -> Option<HeaderValue> {
+    HeaderValue::from_str(&trace?.traceparent()?).ok()
 }
 
 fn finish(step: Option<&mut Step>, outcome: &'static str) {

@@ -1,7 +1,7 @@
 //! Warnings about LLM traffic that is not governed, relayed or unreadable: one log line per endpoint and process. Metrics
 //! and request lines count each request.
 
-use crate::telemetry::endpoint::Endpoint;
+use model::record::Endpoint;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The endpoints that were warned about, one bit each.

@@ -4,13 +4,13 @@
 
 use super::{ReplyCopy, Taken};
 use crate::config::Record;
-use crate::telemetry::request_record::{JudgedCall, RequestRecord};
 use crate::telemetry::spans::{CallContents, Contents, ResultContents};
 use bytes::Bytes;
 use dialects::RecordedReply;
 use model::call::ToolCall;
 use model::identity::HashKey;
 use model::message::{Content, Message, Role};
+use model::record::{JudgedCall, RequestRecord};
 use model::request::Request;
 use policies::redact::Redactor;
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl TraceContents {
 
     /// An empty copy of a reply to the request of this `record`; `None` where that has no trace.
     pub fn copy(&self, record: &RequestRecord) -> Option<ReplyCopy> {
-        record.trace.is_some().then(|| ReplyCopy::new(Arc::clone(&self.0.copied_bytes)))
+        record.is_traced.then(|| ReplyCopy::new(Arc::clone(&self.0.copied_bytes)))
     }
 
     /// The contents of a request that has ended, whose calls were `judged` so.

@@ -4,9 +4,9 @@
 use super::Taken;
 use super::credentials::without_credentials;
 use crate::exchange::treatment::{Objection, TreatedCall};
-use crate::telemetry::request_record::{Action, LimitUse, RequestRecord, Tokens};
 use bytes::Bytes;
 use model::identity::HashKey;
+use model::record::{Action, LimitUse, RequestRecord, Tokens};
 use policies::redact::Redactor;
 use serde::Serialize;
 use serde_json::value::RawValue;

@@ -3,12 +3,12 @@
 
 use crate::exchange::AnyDialect;
 use crate::secret::random_key;
-use crate::telemetry::request_record::Verdict;
 use bytes::Bytes;
 use model::Transcript;
 use model::identity::{Hash, Identity};
 use model::memo::NoMemo;
 use model::message::Role;
+use model::record::Verdict;
 use model::request::Request;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -5,8 +5,8 @@ use crate::admin::saved_usd;
 use crate::config::{Config, Mode};
 use crate::telemetry::live::conversations::{CallDecision, Conversation};
 use crate::telemetry::live::{Live, Snapshot, VERDICTS};
-use crate::telemetry::request_record::Verdict;
 use crate::telemetry::short_line::first_sentence;
+use model::record::Verdict;
 use std::collections::BTreeSet;
 use wire::plural::{counted, grouped, noun_after};
 

@@ -3,7 +3,7 @@
 
 use super::bounded;
 use super::families::{Counters, Maker};
-use super::request_record::{ApprovalRecord, WebhookResult};
+use model::record::{ApprovalRecord, WebhookResult};
 use prometheus::{Error, IntCounterVec};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -57,7 +57,7 @@ impl Approvers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::request_record::Consent;
+    use model::record::Consent;
     use prometheus::Registry;
 
     #[test]

@@ -6,7 +6,7 @@
 use super::bounded;
 use super::private_file;
 use super::queue::{LineSink, Queue, write_all_of};
-use super::request_record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
+use model::record::{Action, ApprovalRecord, JudgedCall, NewText, On, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::File;

@@ -3,9 +3,9 @@
 
 use super::bounded::is_shown_whole;
 use super::families::Maker;
-use super::request_record::{RequestRecord, Tokens};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use model::record::{CallerName, RequestRecord, Tokens};
 use prometheus::core::{AtomicF64, GenericCounter};
 use prometheus::{CounterVec, Error, IntCounter, IntCounterVec};
 use std::sync::Arc;
@@ -18,34 +18,21 @@ pub(super) const OTHER: &str = "other";
 /// The label of requests that name nobody.
 const NONE: &str = "none";
 
-/// The caller's name, where the operator says what names callers: a header, a member of the body, or `[caller.NAME]`. A
-/// credential is none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallerName {
-    /// It names nobody.
-    Nobody,
-    /// A name that cannot be shown: it is too long, has characters that are invisible, or equals a label of several callers.
-    Unshown,
-    Shown(Arc<str>),
+/// The caller's name in these bytes.
+pub fn caller_name(name: &[u8]) -> CallerName {
+    match std::str::from_utf8(name) {
+        Ok("") => CallerName::Nobody,
+        Ok(name) if is_shown_whole(name, NAME_CHARS) && !is_special(name) => CallerName::Shown(name.into()),
+        _ => CallerName::Unshown,
+    }
 }
 
-impl CallerName {
-    /// The name in these bytes.
-    pub fn new(name: &[u8]) -> Self {
-        match std::str::from_utf8(name) {
-            Ok("") => Self::Nobody,
-            Ok(name) if is_shown_whole(name, NAME_CHARS) && !is_special(name) => Self::Shown(name.into()),
-            _ => Self::Unshown,
-        }
-    }
-
-    /// As in labels and on pages. Two names have one label only where they share the label of all others.
-    pub(super) fn label(&self) -> &str {
-        match self {
-            Self::Nobody => NONE,
-            Self::Unshown => OTHER,
-            Self::Shown(name) => name,
-        }
+/// As in labels and on pages. Two names have one label only where they share the label of all others.
+pub(super) fn label_of(name: &CallerName) -> &str {
+    match name {
+        CallerName::Nobody => NONE,
+        CallerName::Unshown => OTHER,
+        CallerName::Shown(name) => name,
     }
 }
 
@@ -118,7 +105,7 @@ impl Callers {
         let Some(name) = record.caller_name.as_ref().filter(|_| self.most.load(Ordering::Relaxed) > 0) else {
             return;
         };
-        let caller = self.caller(name.label());
+        let caller = self.caller(label_of(name));
         caller.requests.inc();
         let Tokens { prompt, completion, .. } = record.tokens;
         caller.input.inc_by(prompt);
@@ -165,12 +152,12 @@ impl Callers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::request_record::Route;
+    use model::record::Route;
     use prometheus::Registry;
 
     fn record(name: &str) -> RequestRecord {
         let mut record = RequestRecord::new(Route::Chat);
-        record.caller_name = Some(CallerName::new(name.as_bytes()));
+        record.caller_name = Some(caller_name(name.as_bytes()));
         (record.tokens.prompt, record.tokens.completion, record.cost) = (10, 2, Some(500_000_000));
         record
     }
@@ -231,12 +218,12 @@ mod tests {
             NONE,
             OTHER,
         ];
-        let labels = names.map(|name| CallerName::new(name.as_bytes()).label().to_owned());
+        let labels = names.map(|name| label_of(&caller_name(name.as_bytes())).to_owned());
         assert_eq!(labels[..6], names[..6]);
         assert_eq!(labels[6..], [OTHER; 5]);
         let long = "x".repeat(NAME_CHARS);
-        assert_eq!(CallerName::new(long.as_bytes()).label(), long);
-        assert_eq!(CallerName::new(format!("{long}x").as_bytes()), CallerName::Unshown);
-        assert_eq!(CallerName::new(b"J\xf6rg"), CallerName::Unshown);
+        assert_eq!(label_of(&caller_name(long.as_bytes())), long);
+        assert_eq!(caller_name(format!("{long}x").as_bytes()), CallerName::Unshown);
+        assert_eq!(caller_name(b"J\xf6rg"), CallerName::Unshown);
     }
 }

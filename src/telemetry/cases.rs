@@ -1,7 +1,7 @@
 //! Request records and sinks for the tests of this folder.
 
-use super::endpoint::Endpoint;
-use super::request_record::{
+use model::record::Endpoint;
+use model::record::{
     Context, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, ResultOutcome, Route,
     SHORTENED, Said, Times, Tokens, Verdict,
 };

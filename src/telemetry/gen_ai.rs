@@ -2,7 +2,7 @@
 //! Off unless they are asked for, since they are many series.
 
 use super::families::Maker;
-use super::request_record::{RequestRecord, Tokens};
+use model::record::{RequestRecord, Tokens};
 use prometheus::{Error, HistogramVec};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -9,8 +9,8 @@
 use super::line::{Form, bounded_fields, line};
 use super::queue::Queue;
 use super::request::RequestLine;
-use super::request_record::RequestRecord;
 use super::short_line::short_line;
+use model::record::RequestRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal, Write};
@@ -239,9 +239,9 @@ fn without_credentials(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::cases::{Sink, rich};
-    use super::super::endpoint::Endpoint;
-    use super::super::request_record::{JudgedCall, Route};
     use super::*;
+    use model::record::Endpoint;
+    use model::record::{JudgedCall, Route};
     use serde_json::json;
 
     /// The lines that `write` makes, without their times.

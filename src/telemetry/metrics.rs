@@ -9,11 +9,11 @@ use super::gauges::Gauges;
 use super::gen_ai::GenAi;
 use super::lost::Lost;
 use super::models::{Model, Models};
-use super::request_record::{On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult};
 pub use super::span_counts::SpanCounts;
 use super::store::{Circuit, StoreMetrics, StoreOp};
 use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
+use model::record::{On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult};
 use prometheus::{CounterVec, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 use std::time::Duration;
 
@@ -470,8 +470,8 @@ impl Deeds {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::request_record::{Action, Context, LimitUse, Route};
     use super::*;
+    use model::record::{Action, Context, LimitUse, Route};
 
     fn metrics() -> Metrics {
         Metrics::new(OwnSeries::new(true, |_| false)).unwrap()

@@ -1,15 +1,12 @@
 //! Telemetry: each client request is recorded once, as one request record, which becomes metrics, one log line and,
-//! where a policy acted, one line of the audit log; and a trace, where there is a collector. It calls no other module: it takes plain data, decides nothing, and
-//! no request waits for it.
+//! where a policy acted, one line of the audit log; and a trace, where there is a collector. It calls no other module: it takes plain data of the model, decides nothing,
+//! and no request waits for it.
 
-pub mod approval_record;
 mod approvers;
 pub mod audit;
 mod billed;
 mod bounded;
 pub mod callers;
-pub mod endpoint;
-pub mod fallback;
 mod families;
 mod gauges;
 mod gen_ai;
@@ -23,7 +20,6 @@ pub(crate) mod private_file;
 mod queue;
 pub mod refusals;
 mod request;
-pub mod request_record;
 pub mod short_line;
 mod span_counts;
 pub mod spans;
@@ -39,8 +35,8 @@ use audit::Audit;
 use live::Live;
 use log::Log;
 use metrics::Metrics;
-use request_record::RequestRecord;
-use spans::Spans;
+use model::record::RequestRecord;
+use spans::{Spans, Trace};
 use std::sync::Arc;
 
 /// The sinks of request records. Cheap to clone.
@@ -61,12 +57,14 @@ impl Telemetry {
         Self { metrics, log, audit, spans, live }
     }
 
-    /// Records one client request. Call once for each request, when it has ended.
-    pub fn record(&self, record: &RequestRecord) {
+    /// Records one client request, with its trace where one is kept. Call once for each request, when it has ended.
+    pub fn record(&self, record: &RequestRecord, trace: Option<&Trace>) {
         self.metrics.record(record);
         self.log.request(record);
         self.audit.request(record);
-        self.spans.record(record);
+        if let Some(trace) = trace {
+            self.spans.record(record, trace);
+        }
         self.live.record(record);
     }
 
@@ -83,9 +81,9 @@ impl Telemetry {
 mod tests {
     use super::live::Bounds;
     use super::log::{Format, Level, Settings};
-    use super::request_record::Route;
     use super::tools::OwnSeries;
     use super::*;
+    use model::record::Route;
     use std::io::{self, Write};
 
     struct Broken;
@@ -107,10 +105,10 @@ mod tests {
         let live =
             Arc::new(Live::new(Bounds { conversations: 1, callers: 0, with_decisions: true, body_bytes: 0 }));
         let telemetry = Telemetry::new(metrics, log, Audit::off(), Spans::off(), live);
-        telemetry.record(&RequestRecord::new(Route::Relay));
+        telemetry.record(&RequestRecord::new(Route::Relay), None);
         telemetry.log.finish();
         // The thread has ended, so this one is lost too.
-        telemetry.record(&RequestRecord::new(Route::Relay));
+        telemetry.record(&RequestRecord::new(Route::Relay), None);
         let text = telemetry.metrics.render();
         assert!(text.contains("\ntoolrein_log_lines_lost_total 2\n"), "{text}");
     }

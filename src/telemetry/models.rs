@@ -3,10 +3,11 @@
 
 use super::bounded;
 use super::families::Maker;
-use super::refusals::{RefusalMetrics, RefusalNote};
-use super::request_record::Tokens;
+use super::refusals::RefusalMetrics;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use model::record::RefusalNote;
+use model::record::Tokens;
 use prometheus::{Error, IntCounter, IntCounterVec};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,39 +1,8 @@
-//! What requests met or avoided of a model's refusals: the data of the log line, the metrics and the dashboard, with what
-//! each refusal costs. Decides nothing.
+//! What requests met or avoided of a model's refusals: the metrics, with what each refusal costs. Decides nothing.
 
-use super::fallback::Fallback;
 use super::families::Maker;
+use model::record::{Fallback, RefusalNote};
 use prometheus::{Error, IntCounterVec};
-
-/// For whom a remembered refusal counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RefusalScope {
-    /// For the caller whose request met it.
-    OneCaller,
-    /// For all: two callers have met it.
-    AllCallers,
-}
-
-impl RefusalScope {
-    /// As in labels and fields.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OneCaller => "one",
-            Self::AllCallers => "all",
-        }
-    }
-}
-
-/// A refusal that a request met or avoided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RefusalNote {
-    /// The fallback that avoids it.
-    pub kind: Fallback,
-    pub scope: RefusalScope,
-    /// The request met it, so that it is remembered from now on. Otherwise it was known, and the request was sent in
-    /// another form at once.
-    pub is_new: bool,
-}
 
 /// Counts refusals that were met or avoided.
 pub(super) struct RefusalMetrics {

@@ -3,7 +3,7 @@
 
 use super::bounded;
 use super::line::{MAX_ITEMS, MAX_VALUE_CHARS};
-use super::request_record::{Action, ApprovalRecord, JudgedCall, LimitUse, NewResult, RequestRecord};
+use model::record::{Action, ApprovalRecord, JudgedCall, LimitUse, NewResult, RequestRecord};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -290,8 +290,7 @@ impl<'a> Call<'a> {
         let of_policy = |limit: &&LimitUse| first.is_some_and(|said| limit.policy == Some(said.policy));
         let limit = |tool: &str| limits.iter().filter(of_policy).find(|limit| limit.tool == tool);
         let limit = limit(&call.tool).or_else(|| limit("*"));
-        let objection =
-            |said: &super::request_record::Said| Objection { policy: said.policy, reason: said.reason };
+        let objection = |said: &model::record::Said| Objection { policy: said.policy, reason: said.reason };
         Self {
             name: bounded::name(&call.tool),
             id: bounded::text(&call.id, ID_CHARS),

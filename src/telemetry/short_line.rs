@@ -3,7 +3,7 @@
 
 use super::bounded;
 use super::line::MAX_VALUE_CHARS;
-use super::request_record::{JudgedCall, RequestRecord, Verdict};
+use model::record::{JudgedCall, RequestRecord, Verdict};
 
 /// The most calls and acts that a line names.
 const MOST_NAMED: usize = 6;
@@ -88,8 +88,8 @@ fn text(raw: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::cases::rich;
-    use super::super::request_record::{Route, Said};
     use super::*;
+    use model::record::{Route, Said};
     use std::time::Duration;
 
     fn blocked(policy: &'static str, reason: &'static str, message: &str) -> RequestRecord {

@@ -3,10 +3,10 @@
 
 use super::bounded;
 use super::families::Maker;
-use super::request_record::{JudgedCall, NewResult, ResultOutcome, Verdict};
 use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use model::record::{JudgedCall, NewResult, ResultOutcome, Verdict};
 use prometheus::{Error, Histogram, HistogramVec, IntCounter, IntCounterVec};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,6 +16,7 @@ pub mod names;
 pub mod outcome;
 pub mod pins;
 pub mod plan;
+pub mod record;
 pub mod released;
 pub mod request;
 pub mod summaries;

@@ -1,7 +1,7 @@
 //! What a model is known to refuse, by the fallbacks that helped.
 
 use crate::exchange::store::ModelFacts;
-use crate::telemetry::request_record::Fallback;
+use model::record::Fallback;
 
 /// What a model is known to refuse, after it accepted a request with the fallbacks `tried`.
 pub fn learned(tried: &[Fallback]) -> ModelFacts {

@@ -2,10 +2,10 @@
 
 use super::{Fallbacks, refused};
 use crate::exchange::store::ModelFacts;
-use crate::telemetry::request_record::Fallback;
 use dialects::error::UpstreamError;
 use dialects::refusal::{Broken, breaks, suspects};
 use dialects::variant::{Repairs, Variant};
+use model::record::Fallback;
 
 /// What a model is known to refuse of histories.
 fn known_repairs(known: ModelFacts) -> Repairs {

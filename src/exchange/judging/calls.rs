@@ -3,12 +3,12 @@
 use super::holding::{WAITED, Waiting};
 use super::{Judged, Judging, answered, wrapper};
 use crate::exchange::confirm::{ask, leaves_markup_open};
-use crate::telemetry::request_record::actions_header;
 use dialects::markup::ToolNames;
 use model::assembled::Assembled;
 use model::plan::Reason;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use model::plan::decision::{Decision, Known};
+use model::record::actions_header;
 use policies::set::Ruling;
 use std::sync::Arc;
 

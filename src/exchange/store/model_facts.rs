@@ -1,8 +1,8 @@
 //! What models refuse: the set of refusals, and the evidence of them that requests of callers give. Plain data: which
 //! evidence counts for whom is decided in [`crate::exchange::refusals`].
 
-use crate::telemetry::request_record::Fallback;
 use model::identity::Hash;
+use model::record::Fallback;
 
 /// What a model at an upstream is known to refuse, or to accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

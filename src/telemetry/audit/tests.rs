@@ -1,8 +1,8 @@
 //! Tests of the audit log: what a line contains, what no line contains, and a disk that fails.
 
 use super::super::cases::rich;
-use super::super::request_record::{Route, Said, Verdict};
 use super::*;
+use model::record::{Route, Said, Verdict};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 

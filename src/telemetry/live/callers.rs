@@ -1,8 +1,8 @@
 //! What each named caller has used since the start, and what its limits have left. Bounded by the setting, as metrics
 //! are: further callers share one row, whose limits are nobody's.
 
-use crate::telemetry::callers::{OTHER, is_special};
-use crate::telemetry::request_record::{LimitUse, RequestRecord};
+use crate::telemetry::callers::{OTHER, is_special, label_of};
+use model::record::{LimitUse, RequestRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl Callers {
     /// Takes in a request whose caller is named.
     pub(super) fn record(&mut self, record: &RequestRecord, now_ms: u64) {
         let Some(name) = record.caller_name.as_ref().filter(|_| self.most > 0) else { return };
-        let caller = self.caller(name.label());
+        let caller = self.caller(label_of(name));
         caller.requests += 1;
         caller.input_tokens += record.tokens.prompt;
         caller.output_tokens += record.tokens.completion;
@@ -134,12 +134,12 @@ impl CallerBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::callers::CallerName;
-    use crate::telemetry::request_record::Route;
+    use crate::telemetry::callers::caller_name;
+    use model::record::Route;
 
     fn record(name: &str, cost: Option<u64>, limits: &[(&str, u64, bool)]) -> RequestRecord {
         let mut record = RequestRecord::new(Route::Chat);
-        record.caller_name = Some(CallerName::new(name.as_bytes()));
+        record.caller_name = Some(caller_name(name.as_bytes()));
         (record.cost, record.tokens.prompt, record.upstream_requests) = (cost, 7, 1);
         let limit = |&(tool, used, of_caller): &(&str, u64, bool)| LimitUse {
             policy: Some("budget"),

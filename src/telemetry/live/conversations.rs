@@ -3,7 +3,7 @@
 
 use super::hold_out::{Comparison, Cost, comparison};
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{JudgedCall, LimitUse, On, REJECTED, RequestRecord, Verdict};
+use model::record::{JudgedCall, LimitUse, On, REJECTED, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

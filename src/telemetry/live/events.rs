@@ -2,7 +2,7 @@
 //! Without a reader nothing is made; a reader that is too slow misses the oldest events and is given their number.
 
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{JudgedCall, On, Published, RequestRecord, Verdict};
+use model::record::{JudgedCall, On, Published, RequestRecord, Verdict};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::sync::Arc;

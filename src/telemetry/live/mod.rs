@@ -27,8 +27,8 @@ use self::totals::Totals;
 pub use self::totals::{Minute, ModelTotals, PolicyTotals, Snapshot, VERDICTS};
 use self::turns::Turns;
 pub use self::turns::{BlockedBy, TurnTotals};
-use super::request_record::{JudgedCall, RequestRecord};
 use bytes::Bytes;
+use model::record::{JudgedCall, RequestRecord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -2,8 +2,9 @@
 //! requests were sent in another form for it.
 
 use crate::telemetry::bounded;
-use crate::telemetry::refusals::{RefusalNote, RefusalScope, cost_of};
-use crate::telemetry::request_record::RequestRecord;
+use crate::telemetry::refusals::cost_of;
+use model::record::RequestRecord;
+use model::record::{RefusalNote, RefusalScope};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

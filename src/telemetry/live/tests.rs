@@ -4,7 +4,7 @@ use super::conversations::Conversation;
 use super::events::Kind;
 use super::*;
 use crate::telemetry::cases::rich;
-use crate::telemetry::request_record::{JudgedCall, LimitUse, Route, Said, Verdict};
+use model::record::{JudgedCall, LimitUse, Route, Said, Verdict};
 use tokio::sync::broadcast::error::TryRecvError;
 
 const BOUNDS: Bounds = Bounds { conversations: 3, callers: 0, with_decisions: true, body_bytes: 100 };

@@ -3,7 +3,7 @@
 
 use super::sketch::{Percentiles, Sketch};
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{RequestRecord, ResultOutcome, Verdict};
+use model::record::{RequestRecord, ResultOutcome, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

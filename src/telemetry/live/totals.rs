@@ -4,8 +4,8 @@
 use super::conversations::Met;
 use super::sketch::{Percentiles, Sketch};
 use crate::telemetry::bounded;
-use crate::telemetry::endpoint::Endpoint;
-use crate::telemetry::request_record::{RequestRecord, Route, Verdict};
+use model::record::Endpoint;
+use model::record::{RequestRecord, Route, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -77,7 +77,7 @@ pub struct PolicyTotals {
     pub policy: &'static str,
     /// Calls that it blocked.
     pub block: u64,
-    /// Tokens, as in [`crate::telemetry::request_record::PolicyTokens`].
+    /// Tokens, as in [`model::record::PolicyTokens`].
     pub removed: u64,
     pub added: u64,
     pub reasked: u64,

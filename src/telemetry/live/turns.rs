@@ -3,7 +3,7 @@
 
 use super::conversations::Met;
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{RequestRecord, Verdict};
+use model::record::{RequestRecord, Verdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 use super::contents::{CallContents, Contents, ResultContents};
 use super::step::{Child, Step, Trace};
 use crate::telemetry::bounded;
-use crate::telemetry::request_record::{JudgedCall, RequestRecord};
+use model::record::{JudgedCall, RequestRecord};
 use opentelemetry::trace::{Event, SpanContext, SpanKind, Status, TraceFlags};
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
@@ -227,7 +227,7 @@ impl Attributes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::request_record::{On, Route, Said, Verdict};
+    use model::record::{On, Route, Said, Verdict};
 
     fn texts(attributes: &[KeyValue]) -> Vec<String> {
         attributes.iter().map(|attribute| attribute.value.to_string()).collect()

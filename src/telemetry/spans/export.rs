@@ -176,9 +176,9 @@ impl SpanExporter for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::request_record::{RequestRecord, Route};
     use crate::telemetry::spans::attributes;
     use crate::telemetry::spans::{Contents, Trace};
+    use model::record::{RequestRecord, Route};
     use opentelemetry::InstrumentationScope;
     use opentelemetry::trace::SpanContext;
 

@@ -11,7 +11,7 @@ pub use self::export::Collector;
 pub use self::step::{Child, Step, StepKind, Trace};
 
 use self::export::Sender;
-use super::request_record::RequestRecord;
+use model::record::RequestRecord;
 use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
 use opentelemetry::trace::{SpanContext, SpanKind, TraceContextExt as _, TraceFlags};
 use opentelemetry::{Context, InstrumentationScope};
@@ -100,8 +100,8 @@ impl Spans {
     }
 
     /// Sends the spans of a request that has ended.
-    pub(super) fn record(&self, record: &RequestRecord) {
-        if let (Some(open), Some(trace)) = (self.0.as_deref(), &record.trace) {
+    pub(super) fn record(&self, record: &RequestRecord, trace: &Trace) {
+        if let Some(open) = self.0.as_deref() {
             open.sender.push(attributes::spans(record, trace, &open.scope));
         }
     }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use model::account::{Kind, Sums, Tally};
 use model::identity::{Hash, HashKey, Identity};
 use model::plan::approval::{ApprovalDecision, Decided};
+use model::record::{RequestRecord, Route, actions_header};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -21,7 +22,6 @@ use toolrein::exchange::{
     Admission, Answer, Arrived, Break, CHAT, Exchange, Input, Now, Output, RESPONSES, Shared, StoreQuery,
     WholeReply,
 };
-use toolrein::telemetry::request_record::{RequestRecord, Route, actions_header};
 
 /// How a stream is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

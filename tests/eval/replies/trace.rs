@@ -2,8 +2,8 @@
 //! which nothing depends on the clock or on how a stream was cut.
 
 use super::stored::Stored;
+use model::record::{RequestRecord, Verdict};
 use std::fmt::{self, Display, Formatter, Write as _};
-use toolrein::telemetry::request_record::{RequestRecord, Verdict};
 
 /// See the file's head.
 #[derive(Default)]

@@ -12,6 +12,7 @@ use dialects::variant::Variant;
 use futures_util::FutureExt as _;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
+use model::record::{Fallback, PrefixBreak, RequestRecord};
 use model::request::Choice;
 use policies::pattern::any_fits;
 use serde_json::Value;
@@ -20,7 +21,6 @@ use toolrein::exchange::error::ProxyError;
 use toolrein::exchange::judging::Judged;
 use toolrein::exchange::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
 use toolrein::store::{Claim, News, StateStore as _};
-use toolrein::telemetry::request_record::{Fallback, PrefixBreak, RequestRecord};
 use wire::sse::write_event;
 
 /// The most bytes of a stream that arrive at once.

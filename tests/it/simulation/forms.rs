@@ -10,9 +10,9 @@ use bytes::Bytes;
 use dialects::variant::Tools;
 use mock::strict::violations;
 use model::plan::decision::Decision;
+use model::record::Fallback;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use toolrein::telemetry::request_record::Fallback;
 
 /// The most retries of one request in another form.
 const MOST: usize = 3;

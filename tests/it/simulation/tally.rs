@@ -5,8 +5,8 @@ use super::client::Client;
 use super::driver::Passed;
 use dialects::variant::{Tools, Variant};
 use model::plan::decision::Decision;
+use model::record::Fallback;
 use std::collections::BTreeMap;
-use toolrein::telemetry::request_record::Fallback;
 
 /// See the file's head.
 #[derive(Debug, Default)]

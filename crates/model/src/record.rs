@@ -1,13 +1,16 @@
 //! The request record: plain data about one client request, filled in while the request runs and recorded once at its
-//! end. Uses no type of the rest of the program, and neither counts nor writes anything.
+//! end. Neither counts nor writes anything.
 
-pub use super::approval_record::{ApprovalRecord, Consent, WebhookResult};
-pub use super::callers::CallerName;
-pub use super::fallback::Fallback;
+mod approval;
+mod endpoint;
+mod fallback;
+mod refusal;
 
-use super::endpoint::Endpoint;
-use super::refusals::RefusalNote;
-use super::spans::Trace;
+pub use approval::{ApprovalRecord, Consent, WebhookResult};
+pub use endpoint::{Endpoint, shown};
+pub use fallback::Fallback;
+pub use refusal::{RefusalNote, RefusalScope};
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,10 +115,21 @@ pub struct RequestRecord {
     pub reply_bytes: u64,
     /// The client's W3C `traceparent`.
     pub traceparent: Option<String>,
-    /// What was done for it and when, where its trace is kept.
-    pub trace: Option<Box<Trace>>,
+    /// A trace of it is kept.
+    pub is_traced: bool,
     /// How much of it the stream of events has shown.
     pub published: Published,
+}
+
+/// The caller's name, where the operator says what names callers: a header, a member of the body, or `[caller.NAME]`. A
+/// credential is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallerName {
+    /// It names nobody.
+    Nobody,
+    /// A name that cannot be shown: it is too long, has characters that are invisible, or equals a label of several callers.
+    Unshown,
+    Shown(Arc<str>),
 }
 
 /// How a request was treated.
