@@ -7,9 +7,12 @@
 mod bodies;
 
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Form, Limits, Options};
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
+use engine::judging::{AnswerTools, Judging};
+use engine::pipeline::ReplyPipeline;
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
@@ -17,9 +20,6 @@ use policies::REGISTRY;
 use policies::set::PolicySet;
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::{AnswerTools, Judging};
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 4 << 20, reply: 32 << 20 };
 

@@ -4,7 +4,6 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod doctor;
-pub mod exchange;
 pub mod explain;
 pub mod proxy;
 pub mod recorder;

@@ -19,7 +19,6 @@ use self::store::{Opened, Shared};
 use crate::admin::readiness::Readiness;
 use crate::admin::{Admin, Attempts, BETWEEN_ANSWERS, Bearer, MOST_REVIEWS, Pages, StopScope};
 use crate::config::{self, Certificates, Config, OwnToken, Target};
-use crate::exchange;
 use crate::proxy::collector::CollectorError;
 use crate::proxy::drain::Drain;
 use crate::proxy::forward_proxy::{ForwardProxy, unusable_proxy};
@@ -101,8 +100,8 @@ impl Services {
     ) -> AppState {
         let Self { telemetry, keepers, store, key, held, memory } = self;
         let memo: Arc<dyn Memo> = Arc::new(MemoCache::new(config.store.memo_bytes));
-        let shared = Arc::new(exchange::Shared {
-            config: Arc::clone(config),
+        let shared = Arc::new(engine::Shared {
+            settings: Arc::new(config.engine_settings()),
             memo: Arc::clone(&memo),
             key: key.clone(),
             secret: crate::secret::random_key(),

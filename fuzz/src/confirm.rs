@@ -3,14 +3,14 @@
 
 use crate::world::{NOW_MS, TOKEN, choices, is_json, judging, lossy};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::Handed;
 use dialects::chat::approved::{events, reply};
 use dialects::reply::{Form, Limits, Options};
+use engine::pipeline::ReplyPipeline;
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use serde_json::{Value, json};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// Everything on, and a history in which `pay_bill` is declared and only the approval is missing.
 const SETTING: u8 = 14;

@@ -3,11 +3,11 @@
 
 use crate::world::{NOW_MS, choices, judging_by, lossy};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Ending, Form, Limits, Options};
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// The tools that may not be called.
 const FORBIDDEN: [&str; 2] = ["pay_bill", "send_mail"];

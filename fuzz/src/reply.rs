@@ -3,14 +3,14 @@
 
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::chat::completion::Reply;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::reply_choice::ReplyChoice;
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// How often the model is asked again before the final-answer request.
 const PATIENCE: usize = 3;

@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) -> bool {
     let plan = read(&request, &body, set, &(Arc::new(NoMemo) as Arc<dyn Memo>));
     // Twice with a memory: the second time everything is remembered, of the reading too.
     for _ in 0..2 {
-        let remembered = read_request(toolrein::exchange::CHAT, &body, &identity(1).key, &*memo).unwrap();
+        let remembered = read_request(dialects::CHAT, &body, &identity(1).key, &*memo).unwrap();
         assert_eq!((&remembered.members, &remembered.tools), (&request.members, &request.tools));
         assert_eq!(read(&remembered, &body, set, &memo), plan);
     }

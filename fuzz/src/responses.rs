@@ -4,15 +4,15 @@
 
 use crate::world::{NOW_MS, SETS, choices, identity, is_json, judging_by, lossy, policies};
 use bytes::Bytes;
+use dialects::RESPONSES;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::responses::rounds::{read, write};
 use dialects::variant::{Asking, Placement, Source, Tools, Variant};
+use engine::pipeline::ReplyPipeline;
 use model::Transcript;
 use model::memo::NoMemo;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::exchange::RESPONSES;
-use toolrein::exchange::pipeline::ReplyPipeline;
 use wire::sse::{Piece, Splitter, parse_fields};
 
 /// A hidden exchange of an earlier reply.

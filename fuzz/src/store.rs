@@ -4,12 +4,12 @@
 use crate::world::{choices, is_json};
 use dialects::Handed;
 use dialects::chat::approved::reply;
+use engine::store::HiddenExchange;
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::uses::Use;
 use std::fmt::Debug;
-use toolrein::exchange::store::HiddenExchange;
 use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken};
 use toolrein::store::{Evidence, Overflow, SentExchanges};
 

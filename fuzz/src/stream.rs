@@ -5,11 +5,11 @@
 use crate::reply::has_acted;
 use crate::world::{NOW_MS, choices, is_json, judging, lossy, observes};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::reply_choice::ReplyChoice;
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judged;
-use toolrein::exchange::pipeline::ReplyPipeline;
+use engine::judging::Judged;
+use engine::pipeline::ReplyPipeline;
 use wire::sse::{Piece, Splitter, parse_fields};
 
 const PATIENCE: usize = 3;

@@ -1,6 +1,7 @@
 //! Fixtures shared by the targets: configurations, a caller, histories to judge replies by. Knows no target.
 
 use bytes::Bytes;
+use engine::judging::{AnswerTools, Judging};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
@@ -11,7 +12,6 @@ use policies::set::{Judge, PolicySet};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::exchange::judging::{AnswerTools, Judging};
 use toolrein::replay::Enforced;
 
 /// Now, in every target: ms since the epoch.

@@ -6,18 +6,20 @@ use super::Admin;
 use super::answer::Answer;
 use super::code::Code;
 use super::pages::body_of;
-use crate::exchange::offline::{Known, NoSummaries, NothingKnown, Pending, advance};
-use crate::exchange::store::{Facts, StoreQuery};
-use crate::exchange::{Answer as Reply, Arrived, CHAT, Exchange, Input, Now, RESPONSES, Shared, WholeReply};
 use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
 use crate::store::{Ask, StateStore};
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
+use dialects::{CHAT, RESPONSES};
+use engine::offline::{EmptyStore, OfflineStore, Pending, advance};
+use engine::store::{Facts, StoreQuery};
+use engine::{Answer as Reply, Arrived, Exchange, Input, Now, Shared, WholeReply};
 use model::identity::Hash;
 use model::memo::NoMemo;
 use model::record::{LimitUse, RequestRecord, Route, Verdict};
+use model::summaries::NoSummaries;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -110,7 +112,7 @@ impl Admin {
         let Session { identity, tier, profile } =
             names.session(&self.key, &self.settings, &request, &body)?;
         let shared = Shared {
-            config: Arc::clone(&self.settings),
+            settings: Arc::new(self.settings.engine_settings()),
             memo: Arc::new(NoMemo),
             key: self.key.clone(),
             secret: random_key(),
@@ -128,7 +130,7 @@ impl Admin {
         };
         let reply = dialect.reply_with_call(&call.name, &arguments);
         let end = match names.is_empty() {
-            true => drive(&mut exchange, reply, &mut NothingKnown, now),
+            true => drive(&mut exchange, reply, &mut EmptyStore, now),
             false => drive(&mut exchange, reply, &mut StoreReader(&*self.store, Handle::current()), now),
         };
         exchange.close(now);
@@ -140,7 +142,7 @@ impl Admin {
 /// Reads what the state store knows, and changes nothing there. For a thread that may wait.
 struct StoreReader<'a>(&'a dyn StateStore, Handle);
 
-impl Known for StoreReader<'_> {
+impl OfflineStore for StoreReader<'_> {
     fn facts(&mut self, query: &StoreQuery) -> Facts {
         // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
         let nobody = Hash::default();
@@ -167,7 +169,7 @@ struct End {
 }
 
 /// Drives the exchange with `reply` as the upstream's, up to the decision on its call.
-fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn Known, now: Now) -> End {
+fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn OfflineStore, now: Now) -> End {
     let (mut end, mut reply) = (End::default(), Some(reply));
     while let Some(pending) = advance(exchange, known, now) {
         match pending {

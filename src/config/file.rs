@@ -7,15 +7,14 @@ use super::error::{Problem, reworded};
 use super::record::Record;
 use super::reload::Reload;
 use super::responses::Responses;
-use super::tables::{
-    Admin, Audit, Conversation, Limits, Listen, Log, Mode, Model, Notices, Reask, StateStore,
-};
+use super::tables::{Admin, Audit, Conversation, Limits, Listen, Log, Model, Notices, Reask, StateStore};
 use super::target::Target;
 use super::telemetry::Telemetry;
 use super::tiers::{KeyHash, Tier};
 use super::units::parse_address;
 use super::upstream::Upstream;
 use super::variables::PREFIX;
+use engine::settings::Mode;
 use serde::de::value::StrDeserializer;
 use serde::de::{IgnoredAny, IntoDeserializer};
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,7 @@ mod differences;
 mod direction;
 mod document;
 mod effective;
+mod engine_settings;
 mod error;
 mod file;
 mod found;
@@ -48,9 +49,9 @@ pub use caller::Caller;
 pub use callers::{Callers, KnownCaller};
 pub use certificates::{Certificates, digest_of};
 pub use effective::{Change, Effective};
+pub use engine::settings::{Mode, Unjudged};
 pub use error::{Problem, Problems};
 pub use file::{InheritedUpstream, Overrides};
-pub use prices::{Price, cost_of};
 pub use profiles::{Profile, Profiles};
 pub use record::Record;
 pub use reload::Reload;
@@ -58,8 +59,8 @@ pub use responses::{Responses, WebSocket};
 pub use slips::FLAG_VARIABLES;
 pub use source::{MAX_BYTES, Source};
 pub use tables::{
-    Admin, Audit, Conversation, EQUAL_REQUESTS_OF_A_STORM, InFlight, Limits, Listen, Log, LogFormat, Mode,
-    Model, Notices, OwnToken, PlacementChoice, Reask, StateStore,
+    Admin, Audit, Conversation, EQUAL_REQUESTS_OF_A_STORM, Limits, Listen, Log, LogFormat, Model, Notices,
+    OwnToken, Reask, StateStore,
 };
 pub use target::{ENDPOINTS, ProxyUrl, Target};
 pub use telemetry::Telemetry;
@@ -67,14 +68,12 @@ pub use tiers::{AUTH, GUEST, KeyHash, Tier};
 pub use tls::{ClientCertificate, Tls};
 pub use tool_rules::UnfittedRule;
 pub use traces::Traces;
-pub use upstream::{
-    AskUsage, BrokenHistory, ErrorIn200, Errors, KeyHeader, Overflow, ProxyChoice, Tell, ToolsUnsupported,
-    Unjudged, Upstream,
-};
+pub use upstream::{KeyHeader, ProxyChoice, Upstream};
 
 use crate::secret;
 use contradictions::contradictions;
 use document::Document;
+use engine::price::Price;
 use file::{Base, File, Overriding, Written};
 use model::plan::ModelEndpoint;
 use origin::Origin;

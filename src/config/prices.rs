@@ -3,14 +3,11 @@
 
 use super::tables::Model;
 use super::units::{optional_rate, rate};
-use dialects::usage::Usage;
+use engine::price::Price;
 use policies::pattern::{Pattern, best_match};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
-
-/// Millionths of a dollar for a million tokens, times tokens, are this many parts of a billionth of a dollar.
-const PARTS: u128 = 1_000;
 
 /// `price` in `[model.PATTERN]`: dollars for a million tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,14 +28,6 @@ pub struct Rates {
     /// Of the part of the completion that is reasoning; left out: as `output`.
     #[serde(with = "optional_rate", default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
-}
-
-/// What a model costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Price {
-    /// The name or the pattern under which the price was found: a closed set, for metrics.
-    pub name: Arc<str>,
-    rates: Rates,
 }
 
 /// `prices.toml`.
@@ -75,7 +64,7 @@ static TABLE: LazyLock<Vec<(Pattern, Price)>> = LazyLock::new(|| {
         let rates = row.rates.rates();
         row.models.into_iter().map(move |model| {
             let name = model.as_str().into();
-            (Pattern::new(model), Price { name, rates: rates.clone() })
+            (Pattern::new(model), rates.price(name))
         })
     });
     rows.collect()
@@ -98,7 +87,22 @@ pub(super) fn price_of<'a>(own: &'a [(Pattern, Price)], model: &str) -> Option<&
 /// The prices in the settings of models.
 pub(super) fn own_prices(models: &BTreeMap<String, Model>) -> Vec<(Pattern, Price)> {
     let priced = models.iter().filter_map(|(name, model)| Some((name, model.price.clone()?)));
-    priced.map(|(name, rates)| (Pattern::new(name), Price { name: name.as_str().into(), rates })).collect()
+    priced.map(|(name, rates)| (Pattern::new(name), rates.price(name.as_str().into()))).collect()
+}
+
+impl Rates {
+    /// The price of the model, or the pattern of models, of this name.
+    fn price(&self, name: Arc<str>) -> Price {
+        let Self { input, cached_input, cache_write, output, reasoning } = *self;
+        Price {
+            name,
+            input,
+            cached_input: cached_input.unwrap_or(input),
+            cache_write: cache_write.unwrap_or(input),
+            output,
+            reasoning: reasoning.unwrap_or(output),
+        }
+    }
 }
 
 impl FlatRates {
@@ -114,38 +118,10 @@ impl FlatRates {
     }
 }
 
-/// What the replies with these usages cost, in billionths of a dollar: as the provider says, else by `price`. `None` where
-/// neither is known.
-pub fn cost_of(usages: &[Usage], price: Option<&Price>) -> Option<u64> {
-    let costs = usages.iter().filter_map(|usage| match usage.cost {
-        0 => Some(price?.of(usage)),
-        own => Some(own),
-    });
-    costs.reduce(u64::saturating_add)
-}
-
-impl Price {
-    /// What the tokens of `usage` cost, in billionths of a dollar.
-    pub fn of(&self, usage: &Usage) -> u64 {
-        let Rates { input, cached_input, cache_write, output, reasoning } = self.rates;
-        let cached = usage.cached.min(usage.prompt);
-        let written = usage.cache_written.min(usage.prompt - cached);
-        let thoughts = usage.reasoning.min(usage.completion);
-        let parts = [
-            (usage.prompt - cached - written, input),
-            (cached, cached_input.unwrap_or(input)),
-            (written, cache_write.unwrap_or(input)),
-            (usage.completion - thoughts, output),
-            (thoughts, reasoning.unwrap_or(output)),
-        ];
-        let sum: u128 = parts.iter().map(|(tokens, rate)| u128::from(*tokens) * u128::from(*rate)).sum();
-        u64::try_from(sum / PARTS).unwrap_or(u64::MAX)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dialects::usage::Usage;
 
     #[test]
     fn every_shipped_price_can_be_read_has_a_month_and_is_plausible() {
@@ -193,7 +169,7 @@ mod tests {
             output: 8_000_000,
             reasoning: Some(4_000_000),
         };
-        let price = |rates: &Rates| Price { name: "m".into(), rates: rates.clone() };
+        let price = |rates: &Rates| rates.price("m".into());
         let usage = |prompt, cached, cache_written, completion, reasoning| Usage {
             prompt,
             cached,

@@ -5,6 +5,7 @@ use super::caller::Caller;
 use super::prices::Rates;
 use super::tls::Tls;
 use super::units::{address, headers, optional_address, paths, patterns, percent, share, size, span};
+use engine::settings::{InFlight, PlacementChoice};
 use hyper::http::HeaderName;
 use policies::pattern::Pattern;
 use serde::{Deserialize, Serialize};
@@ -13,19 +14,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The mode: what happens with the decisions of policies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// Policies act.
-    #[default]
-    Enforce,
-    /// Policies decide and are counted; nothing changes.
-    Observe,
-    /// Everything passes through.
-    Off,
-}
 
 /// `[listen]`. Port 0 takes any free port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,31 +90,6 @@ pub struct Notices {
     pub system_models: Vec<Pattern>,
 }
 
-impl Mode {
-    /// As written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Observe => "observe",
-            Self::Off => "off",
-        }
-    }
-}
-
-/// Where notices go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PlacementChoice {
-    /// `System` for the models listed, else `Suffix`.
-    Auto,
-    /// A system message after the results.
-    System,
-    /// At the end of the text of the last tool or user message.
-    Suffix,
-    /// In the first system message. Breaks the prompt cache with every notice.
-    Leading,
-}
-
 /// `[conversation]`: what identifies a conversation, in order of precedence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -149,18 +112,6 @@ pub struct Conversation {
     /// The longest wait for the other request.
     #[serde(with = "span")]
     pub in_flight_wait: Duration,
-}
-
-/// What happens to a request while another of the same conversation is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InFlight {
-    /// Both go on.
-    Pass,
-    /// It waits, up to a limit.
-    Wait,
-    /// It is refused at once.
-    Refuse,
 }
 
 /// `[reask]`.
@@ -379,13 +330,6 @@ impl Default for Conversation {
             in_flight: InFlight::Pass,
             in_flight_wait: Duration::from_secs(30),
         }
-    }
-}
-
-impl Conversation {
-    /// Whether the conversation named `name` is held out. The name must be the same in every process.
-    pub fn holds_out(&self, name: u128) -> bool {
-        name % 10_000 < u128::from(self.holdout)
     }
 }
 

@@ -259,7 +259,7 @@ pub(super) mod optional_rate {
 
 /// `#[serde(with)]` of when to ask for usage: `true`, `false` or `"auto"`.
 pub(super) mod ask_usage {
-    use crate::config::upstream::AskUsage;
+    use engine::settings::AskUsage;
     use serde::{Deserializer, Serializer, de};
 
     pub(crate) fn serialize<S: Serializer>(ask: &AskUsage, out: S) -> Result<S::Ok, S::Error> {

@@ -3,6 +3,9 @@
 
 use super::target::{ProxyUrl, Target};
 use super::units::{ask_usage, proxy, span, target};
+use engine::settings::{
+    AskUsage, BrokenHistory, ErrorIn200, Errors, Overflow, Tell, ToolsUnsupported, Unjudged,
+};
 use hyper::http::Uri;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -86,77 +89,6 @@ impl KeyHeader {
     }
 }
 
-/// What happens when a model refuses tools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolsUnsupported {
-    /// The request is sent again without them.
-    Retry,
-    /// The refusal is passed on.
-    Pass,
-}
-
-/// What happens when a request is longer than the model's context window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overflow {
-    /// The request is sent again with old results cleared, and turns dropped, where the policies can.
-    Retry,
-    /// The error is passed on.
-    Pass,
-}
-
-/// What happens when a broken history is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BrokenHistory {
-    /// It is repaired and sent again.
-    Repair,
-    /// The refusal is passed on.
-    Pass,
-}
-
-/// What of the upstream's errors people read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Errors {
-    /// The upstream's own text, unchanged.
-    Plain,
-    /// One sentence on what to do, and a sanitised copy of the upstream's error beside it.
-    Friendly,
-}
-
-/// What status an error has that comes inside a successful reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ErrorIn200 {
-    /// The upstream's, unchanged.
-    Pass,
-    /// The one that the error names, or 502, as long as nothing was sent to the client.
-    Status,
-}
-
-/// What happens to a request or a reply that cannot be judged, where a policy that restricts calls is on: see
-/// [`Policy::RESTRICTS_CALLS`](policies::Policy::RESTRICTS_CALLS). Without such a policy it passes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Unjudged {
-    /// The client gets an error of toolrein's own instead.
-    Refuse,
-    /// It is passed on and counted.
-    Pass,
-}
-
-/// How the user is informed that tools were dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tell {
-    /// Only by `x-toolrein-actions`.
-    Header,
-    /// Also by one line before the answer.
-    Text,
-}
-
 /// Which forward proxy leads to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyChoice {
@@ -166,17 +98,6 @@ pub enum ProxyChoice {
     None,
     /// The one at this address.
     Url(ProxyUrl),
-}
-
-/// When streams are asked for `usage` that the client did not request. Never in observe mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskUsage {
-    /// `false`.
-    Never,
-    /// `"auto"`: where a policy needs it.
-    Auto,
-    /// `true`.
-    Always,
 }
 
 impl Default for Upstream {

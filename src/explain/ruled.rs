@@ -1,8 +1,8 @@
 //! The decision on each recorded call, looked up in the replay's observations. Makes no decisions.
 
 use super::facts::{Made, Objection, Ruled};
-use crate::exchange::judging::Judged;
 use crate::replay::one::Observations;
+use engine::judging::Judged;
 use model::View;
 use model::plan::decision::Decision;
 use model::plan::envelope;

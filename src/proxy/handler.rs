@@ -24,7 +24,6 @@ use super::{
     ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
 };
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
-use crate::exchange::{AnyDialect, Arrived, CHAT, Exchange, Now, RESPONSES, Shared};
 use crate::store::StateStore;
 use crate::store::equal_requests::EqualRequests;
 use crate::store::held::HeldCalls;
@@ -32,6 +31,8 @@ use crate::telemetry::Telemetry;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use dialects::prefix::read_request;
+use dialects::{AnyDialect, CHAT, RESPONSES};
+use engine::{Arrived, Exchange, Now, Shared};
 use futures_util::FutureExt as _;
 use hyper::body::Incoming;
 use hyper::http::Response;

@@ -3,9 +3,9 @@
 
 use super::handler::AppState;
 use super::webhooks::Notification;
-use crate::exchange::{ApprovalRequest, Exchange, Input};
 use crate::store::held::{End, HeldCalls, Pause, Shown, Ticket};
 use crate::telemetry::spans::{Child, StepKind, Trace};
+use engine::{ApprovalRequest, Exchange, Input};
 use model::plan::approval::{ApprovalDecision, Decided};
 use policies::approvals::Webhook;
 use serde_json::{Value, json};

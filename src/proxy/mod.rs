@@ -59,7 +59,7 @@ pub mod webhooks;
 mod whole;
 mod write_timeout;
 
-pub use crate::exchange::error;
+pub use engine::error;
 
 use self::body::ReplyBody;
 use self::connection_activity::{ConnectionActivity, Served, WatchedStream};

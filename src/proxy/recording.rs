@@ -1,10 +1,11 @@
 //! The recording of one governed request while it runs: its body as it came, and a copy of the reply as the client
 //! gets it, for the recorder and for contents in traces. Where both are off, no recording is made.
 
-use crate::exchange::{AnyDialect, Exchange};
 use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
 use crate::telemetry::spans::Trace;
 use bytes::Bytes;
+use dialects::AnyDialect;
+use engine::Exchange;
 use model::record::RequestRecord;
 
 /// See the file's head.

@@ -2,8 +2,8 @@
 //! result ends it. Decides nothing.
 
 use super::handler::AppState;
-use crate::exchange::{Admission, Input, Output};
 use crate::telemetry::spans::{Step, StepKind, Trace};
+use engine::{Admission, Input, Output};
 use hyper::http::HeaderValue;
 use model::plan::approval::{ApprovalDecision, Decided};
 use model::record::RequestRecord;

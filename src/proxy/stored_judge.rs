@@ -5,10 +5,11 @@
 use super::clock;
 use super::error::ProxyError;
 use super::handler::{AppState, Sender};
-use crate::exchange::{Admission, Answer, AnyDialect, Arrived, Exchange, Input, Now, Output, WholeReply};
 use crate::store::{Ask, MOST_LOOKED_UP, ModelKeys, News};
 use bytes::Bytes;
+use dialects::AnyDialect;
 use dialects::stored::{StoredCall, calls_in};
+use engine::{Admission, Answer, Arrived, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash, Identity};

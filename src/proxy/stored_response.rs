@@ -14,13 +14,14 @@ use super::stored_judge::StoredReply as ToJudge;
 use super::whole::Read;
 use super::{coding, profile, spelling, stream, ungoverned};
 use crate::config::{Mode, Unjudged};
-use crate::exchange::{Answer, CHAT, RESPONSES};
 use bytes::Bytes;
 use dialects::responses::{
     StoredReply, is_ended, own_reply, read_stored, record_blocked, request_of, stream_of_response,
     upstream_id,
 };
 use dialects::stored::{request_of_completion, without_calls};
+use dialects::{CHAT, RESPONSES};
+use engine::Answer;
 use hyper::body::Incoming;
 use hyper::http::header::CONTENT_TYPE;
 use hyper::http::request::Parts as RequestParts;

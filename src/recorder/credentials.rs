@@ -1,8 +1,8 @@
 //! Credentials that a request's body holds by design: those with which the provider logs in to a tool's server. They
 //! are replaced whatever else is redacted. Credentials in the request's head are never recorded at all.
 
-use crate::exchange::AnyDialect;
 use bytes::Bytes;
+use dialects::AnyDialect;
 use wire::body::Span;
 use wire::json::{decode, quote};
 use wire::members::members_of;
@@ -34,7 +34,7 @@ pub(super) fn without_credentials(dialect: AnyDialect, body: &Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::{CHAT, RESPONSES};
+    use dialects::{CHAT, RESPONSES};
 
     #[test]
     fn the_credentials_of_tools_are_replaced_and_nothing_else() {

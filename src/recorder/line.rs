@@ -3,8 +3,8 @@
 
 use super::Taken;
 use super::credentials::without_credentials;
-use crate::exchange::treatment::{Objection, TreatedCall};
 use bytes::Bytes;
+use engine::treatment::{Objection, TreatedCall};
 use model::identity::HashKey;
 use model::record::{Action, LimitUse, RequestRecord, Tokens};
 use policies::redact::Redactor;

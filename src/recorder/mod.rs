@@ -13,11 +13,11 @@ pub use contents::TraceContents;
 pub use copy::ReplyCopy;
 
 use crate::config::Record;
-use crate::exchange::AnyDialect;
-use crate::exchange::treatment::Treatment;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::Metrics;
 use bytes::Bytes;
+use dialects::AnyDialect;
+use engine::treatment::Treatment;
 use model::identity::{Domain, HashKey};
 use model::record::RequestRecord;
 use policies::redact::Redactor;

@@ -5,9 +5,9 @@
 use super::input::{Flaw, Line};
 use super::live::Live;
 use super::recording::LABELS;
-use crate::exchange::dialect_of;
 use bytes::Bytes;
 use dialects::RecordedReply;
+use dialects::dialect_of;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
 use wire::body::Fault;

@@ -1,9 +1,9 @@
 //! The live treatment of a request, from a recording of toolrein's own: the verdicts, the hidden exchanges with the
 //! results that the model read, and what the model did next. Read leniently; nothing is decided again.
 
-use crate::exchange::AnyDialect;
 use crate::secret::random_key;
 use bytes::Bytes;
+use dialects::AnyDialect;
 use model::Transcript;
 use model::identity::{Hash, Identity};
 use model::memo::NoMemo;

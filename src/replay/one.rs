@@ -7,10 +7,10 @@ use super::input::{Flaw, InputPosition, Line, read_files};
 use super::recording::Recording;
 use super::replayer::{Replayer, joined};
 use super::{Enforced, Options};
-use crate::exchange::Outgoing;
-use crate::exchange::judging::Judged;
 use bytes::Bytes;
 use dialects::variant::Placement;
+use engine::Outgoing;
+use engine::judging::Judged;
 use model::plan::{Plan, Refusal, Usage};
 use std::path::Path;
 

@@ -4,8 +4,8 @@
 use super::live::Live;
 use super::tally::ToolUse;
 use super::times::parse_ms;
-use crate::exchange::{AnyDialect, dialect_of};
 use bytes::Bytes;
+use dialects::{AnyDialect, dialect_of};
 use model::Transcript;
 use model::call::ToolCall;
 use model::identity::Identity;

@@ -9,18 +9,18 @@ use super::recording::{Recording, Step};
 use super::tally::{Acts, Conversation, Event, Figures, Use};
 use super::times::Clock;
 use super::{Enforced, Options};
-use crate::exchange::judging::Judged;
-use crate::exchange::offline::{Known, NoSummaries, Pending, advance};
-use crate::exchange::store::News;
-use crate::exchange::{
-    Answer, AnyDialect, Arrived, Exchange, Input, Now, Outgoing, Shared, StoreQuery, WholeReply,
-};
+use crate::config::Config;
 use crate::secret::random_key;
 use crate::store::memory::MemoCache;
 use crate::store::{Facts, MOST_LOOKED_UP};
 use bytes::Bytes;
+use dialects::AnyDialect;
 use dialects::prefix::read_request;
 use dialects::variant::Source;
+use engine::judging::Judged;
+use engine::offline::{OfflineStore, Pending, advance};
+use engine::store::News;
+use engine::{Answer, Arrived, Exchange, Input, Now, Outgoing, Shared, StoreQuery, WholeReply};
 use model::account::Carried;
 use model::identity::{Hash, HashKey, Identity};
 use model::pins::Pinned;
@@ -29,6 +29,7 @@ use model::plan::decision::Decision;
 use model::plan::texts::removed_tokens;
 use model::plan::{Change, Edit, Plan, Refusal};
 use model::released::{NOTHING_HIDDEN, Release, Releases};
+use model::summaries::NoSummaries;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ const PATH: &str = "/v1/chat/completions";
 
 /// What all conversations share.
 pub(super) struct Replayer {
+    config: Arc<Config>,
     shared: Arc<Shared>,
     /// Used for every model.
     profile: Option<Arc<str>>,
@@ -56,7 +58,7 @@ impl Replayer {
     pub(super) fn new(config: &Enforced, options: &Options) -> Self {
         let key = random_key();
         let shared = Shared {
-            config: Arc::clone(&config.0),
+            settings: Arc::new(config.0.engine_settings()),
             memo: Arc::new(MemoCache::new(config.0.store.memo_bytes)),
             key: key.clone(),
             secret: random_key(),
@@ -65,6 +67,7 @@ impl Replayer {
         };
         let profile = options.profile.as_ref().and_then(|name| config.0.profiles.named(name).ok());
         Self {
+            config: Arc::clone(&config.0),
             shared: Arc::new(shared),
             profile: profile.map(|profile| Arc::clone(&profile.name)),
             key,
@@ -123,7 +126,7 @@ impl Replayer {
     /// The exchange of a request; `None` where it cannot be read.
     fn begin(&self, dialect: AnyDialect, body: &Bytes, now: Now) -> Option<Exchange> {
         let request = read_request(dialect, body, &self.key, &*self.shared.memo).ok()?;
-        let of_model = || self.shared.config.profiles.of_model(&request.model_name(body));
+        let of_model = || self.config.profiles.of_model(&request.model_name(body));
         let profile = self.profile.clone();
         let profile = profile.or_else(|| of_model().map(|profile| Arc::clone(&profile.name)));
         let (body, identity, path) = (body.clone(), self.identity(), PATH.to_owned());
@@ -363,7 +366,7 @@ struct Before<'a, 'b> {
     history: usize,
 }
 
-impl Known for Before<'_, '_> {
+impl OfflineStore for Before<'_, '_> {
     fn facts(&mut self, query: &StoreQuery) -> Facts {
         self.replay.facts(self.history, query)
     }

@@ -6,12 +6,12 @@ use super::sinks::{live_bounds, log_settings, own_series, seconds, seconds_now};
 use super::{Running, SimulatedModel, StartError, bearer_of, body_timeout, configured, upstream_settings};
 use crate::admin::{Admin, Pages, StopScope};
 use crate::config::{Certificates, Change, Config, Overrides, Source, Target};
-use crate::exchange::Shared;
 use crate::proxy::handler::AppState;
 use crate::proxy::summaries::ModelEndpoints;
 use crate::proxy::upstream::{Upstream, UpstreamSettings};
 use crate::proxy::upstream_key::UpstreamKeyError;
 use crate::telemetry::log::{Configured, Level};
+use engine::Shared;
 use serde::Serialize;
 use serde_json::json;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn renewed(old: &AppState, config: Config, model: Option<&SimulatedModel>) -> Re
     let upstream = if stays { Arc::clone(&old.upstream) } else { Arc::new(Upstream::new(settings)?) };
     let config = Arc::new(config);
     let shared = Arc::new(Shared {
-        config: Arc::clone(&config),
+        settings: Arc::new(config.engine_settings()),
         memo: Arc::clone(&old.memo),
         key: old.key.clone(),
         secret: old.shared.secret.clone(),

@@ -8,8 +8,8 @@ use super::spent::{MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
 use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota, StateStore, Stop};
-use crate::exchange::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use bytes::Bytes;
+use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::memo::{Derived, Memo};
@@ -345,8 +345,8 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exchange::store::MOST_EVIDENCE;
     use crate::store::{ModelFacts, ModelKeys, Spent};
+    use engine::store::MOST_EVIDENCE;
     use futures_util::FutureExt as _;
     use model::released::{NOTHING_HIDDEN, Release};
 

@@ -15,7 +15,7 @@ pub mod stops;
 pub mod summaries;
 mod tallies;
 
-pub use crate::exchange::store::{
+pub use engine::store::{
     Ask, CallNames, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP, ModelFacts, ModelKeys, NewPins,
     News, Overflow, Quota, ReplyContext, SentExchanges, Spent, Stop,
 };

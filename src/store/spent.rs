@@ -1,7 +1,7 @@
 //! Quota accounting: which calls were handed out to a caller, as a set that replicas merge. They report in any order; there is
 //! one entry for each use, and the highest value of every number counts. Counts; allows and forbids nothing.
 
-use crate::exchange::store::Spent;
+use engine::store::Spent;
 use model::identity::Hash;
 use model::uses::Use;
 use std::collections::BTreeMap;

@@ -6,15 +6,15 @@
 use crate::recordings::{Kind, Recording, of_corpus, of_responses, own};
 use crate::world::{Facts, NOW_MS, lossy, read, set_of, shipped, try_read};
 use bytes::Bytes;
+use dialects::CHAT;
+use dialects::RESPONSES;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::variant::{Placement, Variant};
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use policies::set::PolicySet;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::RESPONSES;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 fn recordings(kind: Kind) -> Vec<Recording> {
     let found: Vec<_> = own().into_iter().chain(of_corpus()).filter(|one| one.kind == kind).collect();

@@ -4,6 +4,7 @@
 use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
+use engine::store::HiddenExchange;
 use model::Stopped;
 use model::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
 use model::assembled::Assembled;
@@ -14,7 +15,6 @@ use model::released::{NOTHING_HIDDEN, Release};
 use model::uses::Use;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toolrein::exchange::store::HiddenExchange;
 use toolrein::store::memory::{Bounds, Memory};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};

@@ -2,7 +2,7 @@
 //! request, errors and refusals of upstreams, `usage`, calls that models write as text. Decides nothing, and names no
 //! policy.
 //!
-//! To add one: a folder with a type that implements [`Dialect`], and a line in
+//! To add one: a folder with a type that implements [`Dialect`], a constant like [`CHAT`], and a line in
 //! `proxy/handler.rs` that chooses it.
 
 pub mod accepted;
@@ -30,7 +30,9 @@ pub mod usage;
 pub mod usage_sum;
 pub mod variant;
 
+use self::chat::Chat;
 use self::reply::{Form, Limits};
+use self::responses::Responses;
 use self::variant::{Repairs, Source, Variant};
 use bytes::Bytes;
 use codec::ReplyCodec;
@@ -40,7 +42,8 @@ use model::message::Message;
 use model::plan::approval::Confirmation;
 use model::request::Request;
 use std::sync::Arc;
-use wire::body::Fault;
+use wire::body::{Fault, Scanner};
+use wire::json::decode_bytes;
 use wire::splice::Rope;
 
 /// The kinds of items that the model or its provider made and that no client runs.
@@ -57,6 +60,35 @@ pub const CARRIED: [&str; 11] = [
     "program",
     "other",
 ];
+
+/// One of the dialects, where any may be meant.
+pub type AnyDialect = &'static dyn Dialect;
+
+/// Chat completions.
+pub const CHAT: AnyDialect = &Chat;
+
+/// The Responses API.
+pub const RESPONSES: AnyDialect = &Responses;
+
+/// The dialect of a body whose endpoint is not known: the Responses API's where it has an `input` or continues from a
+/// response, and no `messages`.
+pub fn dialect_of(body: &[u8]) -> AnyDialect {
+    let mut scanner = Scanner::tolerant(body);
+    let (mut is_response, mut is_chat) = (false, false);
+    let mut read = || {
+        scanner.object()?;
+        while let Some(key) = scanner.member()? {
+            match &*decode_bytes(key, body) {
+                b"input" | b"previous_response_id" => is_response = true,
+                b"messages" => is_chat = true,
+                _ => {}
+            }
+            scanner.skip()?;
+        }
+        Ok::<_, Fault>(())
+    };
+    if read().is_ok() && is_response && !is_chat { RESPONSES } else { CHAT }
+}
 
 /// One wire protocol.
 pub trait Dialect: Send + Sync {

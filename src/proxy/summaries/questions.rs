@@ -3,9 +3,9 @@
 //! The core decides what is asked and what becomes of the answer.
 
 use super::{AppState, NoReply};
-use crate::exchange::AskedModel;
 use crate::proxy::body::UpBody;
 use dialects::summary::{Answer, answer};
+use engine::AskedModel;
 use hyper::http::Request;
 use hyper::http::request::Parts;
 use model::plan::ModelEndpoint;

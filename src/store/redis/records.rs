@@ -5,10 +5,10 @@
 //! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its key and its body, and
 //! the body.
 
-use crate::exchange::store::{HiddenExchange, REFUSALS};
 use crate::store::{Evidence, ModelFacts, Overflow, SentExchanges, Stop};
 use bytes::Bytes;
 use dialects::responses::rounds::read as read_elements;
+use engine::store::{HiddenExchange, REFUSALS};
 use model::Stopped;
 use model::assembled::Assembled;
 use model::identity::{Domain, Hash, HashKey};

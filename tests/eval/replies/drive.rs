@@ -7,6 +7,12 @@ use super::settings::{End, People, Setting, Wanted};
 use super::trace::Trace;
 use crate::world::NOW_MS;
 use bytes::Bytes;
+use dialects::{CHAT, RESPONSES};
+use engine::error::ProxyError;
+use engine::store::Facts;
+use engine::{
+    Admission, Answer, Arrived, Break, Exchange, Input, Now, Output, Shared, StoreQuery, WholeReply,
+};
 use model::account::{Kind, Sums, Tally};
 use model::identity::{Hash, HashKey, Identity};
 use model::plan::approval::{ApprovalDecision, Decided};
@@ -16,12 +22,6 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
-use toolrein::exchange::error::ProxyError;
-use toolrein::exchange::store::Facts;
-use toolrein::exchange::{
-    Admission, Answer, Arrived, Break, CHAT, Exchange, Input, Now, Output, RESPONSES, Shared, StoreQuery,
-    WholeReply,
-};
 
 /// How a stream is cut into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 use crate::recorded::{answers_create, declaring, declaring_items, is_error, unit};
 use crate::recordings::{self, Kind, Recording};
 use bytes::Bytes;
+use dialects::dialect_of;
 use mock::tolerant::{Call, calls_in_reply, calls_in_response, calls_in_response_stream, calls_in_stream};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use toolrein::exchange::dialect_of;
 
 /// A wire protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

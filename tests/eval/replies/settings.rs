@@ -4,14 +4,14 @@
 use super::fixed::{BLOCKED, Opening};
 use super::trace::Counts;
 use crate::world::no_memo;
+use engine::Shared;
 use model::identity::HashKey;
+use model::summaries::NoSummaries;
 use policies::REGISTRY;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::exchange::Shared;
-use toolrein::exchange::offline::NoSummaries;
 
 /// One setting.
 #[derive(Clone, Copy)]
@@ -355,7 +355,7 @@ fn shared(text: &str) -> Arc<Shared> {
     let config = Config::load(source, &Overrides::default(), REGISTRY)
         .unwrap_or_else(|error| panic!("{error}: {text}"));
     Arc::new(Shared {
-        config: Arc::new(config),
+        settings: Arc::new(Arc::new(config).engine_settings()),
         memo: no_memo(),
         key: HashKey::fixed(1),
         secret: HashKey::fixed(2),

@@ -1,10 +1,10 @@
 //! What a state store would have learned, whatever the order and repetition of the updates: each fact once, the last account
 //! under each key, and sums added up. How often a report comes depends on how the stream was cut; what it comes to must not.
 
+use engine::store::News;
 use model::account::Tally;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display, Formatter};
-use toolrein::exchange::store::News;
 
 /// See the file's head.
 #[derive(Default)]

@@ -18,9 +18,9 @@ const RUNGS: &[&[&str]] = &[
     &["model", "mock"],
     &["dialects"],
     &["policies"],
+    &["engine"],
     &["secret"],
     &["config", "telemetry"],
-    &["exchange"],
     &["recorder", "state_dir"],
     &["store", "proxy", "admin"],
     &["cli", "serve", "replay", "explain", "doctor", "run", "setup", "signals", ""],
@@ -66,14 +66,15 @@ fn no_rooms_import_each_other_in_a_circle() {
 #[test]
 fn telemetry_calls_nobody_and_takes_plain_data() {
     for source in shipped().iter().filter(|source| source.room() == "telemetry") {
-        let others: Vec<_> = source.names().into_iter().filter(|name| !["telemetry", "model"].contains(&&*name[0])).collect();
+        let others: Vec<_> =
+            source.names().into_iter().filter(|name| !["telemetry", "model"].contains(&&*name[0])).collect();
         assert!(others.is_empty(), "{} names {others:?}", source.path);
     }
 }
 
 #[test]
 fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
-    let core = ["wire", "model", "dialects", "policies", "exchange"];
+    let core = ["wire", "model", "dialects", "policies", "engine"];
     let shell = [
         "tokio",
         "hyper",
@@ -93,7 +94,7 @@ fn the_core_does_no_io_reads_no_clock_takes_no_lock_and_logs_nothing() {
     ];
     for source in shipped().iter().filter(|source| core.contains(&source.room())) {
         // An exchange receives the time and never reads a clock.
-        let is_told = |word: &str| word == "Instant" && source.room() == "exchange";
+        let is_told = |word: &str| word == "Instant" && source.room() == "engine";
         assert!(!source.code.contains("Instant::now"), "{} reads the clock", source.path);
         let names = words(&source.code).map(|(_, word)| word);
         let found: Vec<_> = names.filter(|word| shell.contains(word) && !is_told(word)).collect();
@@ -143,6 +144,17 @@ fn names_path(code: &str, path: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(path)
         .any(|(at, _)| !code[..at].ends_with(is_part) && !code[at + path.len()..].starts_with(is_part))
+}
+
+#[test]
+fn the_engine_names_no_wire_protocol() {
+    let dialects = ["chat", "responses", "CHAT", "RESPONSES"];
+    for source in shipped().iter().filter(|source| source.room() == "engine") {
+        for name in source.names() {
+            let is_one = name[0] == "dialects" && name.get(1).is_some_and(|name| dialects.contains(&&**name));
+            assert!(!is_one, "{} names {}", source.path, name.join("::"));
+        }
+    }
 }
 
 #[test]
@@ -206,10 +218,12 @@ const WIRE_MEMBERS: [&str; 11] = [
 #[test]
 fn nothing_outside_of_the_dialects_names_a_member_of_the_wire() {
     // The demonstration is itself an upstream; configuration and telemetry have keys of the same names, and the help
-    // shows a recording. Exports of other programs have formats of their own.
+    // shows a recording. Exports of other programs have formats of their own, and records have labels.
     let others = ["dialects", "mock", "config", "telemetry", "cli"];
-    let is_of_exports = |source: &Source| source.module.starts_with(&["replay".into(), "exports".into()]);
-    let is_named = |source: &&Source| others.contains(&source.room()) || is_of_exports(source);
+    let is_in = |source: &Source, module: [&str; 2]| source.module.starts_with(&module.map(str::to_owned));
+    let has_own =
+        |source: &Source| is_in(source, ["replay", "exports"]) || is_in(source, ["model", "record"]);
+    let is_named = |source: &&Source| others.contains(&source.room()) || has_own(source);
     for source in shipped().iter().filter(|source| !is_named(source)) {
         for literal in source.literals() {
             let inner = literal.trim_matches('"');

@@ -5,19 +5,19 @@
 use super::repetition::respell;
 use super::world::{Facts, NOW_MS, Reading, identity, lossy, low, messages_of, read};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::edit::NO_ANSWER;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::variant::{Asking, Placement, Variant};
+use engine::judging::Judging;
+use engine::pipeline::{ClientChoice, ReplyPipeline};
+use engine::restore::{RequestContext, joined, release, released_keys, remembered};
 use mock::strict::violations;
 use model::memo::NoMemo;
 use model::released::with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::{ClientChoice, ReplyPipeline};
-use toolrein::exchange::restore::{RequestContext, joined, release, released_keys, remembered};
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 

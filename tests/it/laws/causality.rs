@@ -5,6 +5,8 @@ use super::generate::{Conversation, any_order, orderly};
 use super::recordings::own_transcripts;
 use super::world::{Facts, Reading, SETS, STEADY, identity, lossy, making_room, messages_of, policies, read};
 use dialects::variant::{Tools, Variant};
+use engine::restore::{hidden_positions, text_key_of};
+use engine::store::HiddenExchange;
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
@@ -13,8 +15,6 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::exchange::restore::{hidden_positions, text_key_of};
-use toolrein::exchange::store::HiddenExchange;
 
 proptest! {
     #![proptest_config(crate::laws::with_cases(80))]

@@ -4,12 +4,12 @@
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, NOW_MS, lossy, low, read};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Ending, Form, Limits, Options};
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use proptest::prelude::*;
 use serde_json::json;
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// A judge whose budget has room for so many calls.
 fn judging(room: usize) -> Judging {

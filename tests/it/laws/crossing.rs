@@ -5,14 +5,14 @@
 
 use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
+use engine::restore::{hidden_positions, text_key_of};
+use engine::store::HiddenExchange;
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use toolrein::exchange::restore::{hidden_positions, text_key_of};
-use toolrein::exchange::store::HiddenExchange;
 
 /// What the client was not shown.
 const HIDDEN: &str = r#"{"role":"assistant","content":"","tool_calls":[{"id":"h","type":"function","function":{"name":"pay","arguments":"{\"secret\":1}"}}]},{"role":"tool","tool_call_id":"h","content":"no"}"#;

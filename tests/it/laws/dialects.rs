@@ -4,8 +4,11 @@
 
 use super::world::{Facts, NOW_MS, Reading, SETS, lossy, policies, read, ruled, set_of};
 use bytes::Bytes;
+use dialects::dialect_of;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::responses::reply::convert::stream_of_response;
+use engine::judging::Judged;
+use engine::pipeline::ReplyPipeline;
 use model::message::Message;
 use model::plan::decision::Decision;
 use model::tokens::estimate_json;
@@ -18,9 +21,6 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::exchange::dialect_of;
-use toolrein::exchange::judging::Judged;
-use toolrein::exchange::pipeline::ReplyPipeline;
 use toolrein::replay::{self, Enforced};
 
 /// Policies that the other sets do not have.

@@ -5,14 +5,14 @@
 use super::recordings::{Kind, own_of};
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Ending, Form, Limits, Options};
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use mock::tolerant::{Call, calls_in_reply, calls_in_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// The tools whose calls must never be seen.
 const FORBIDDEN: &str = "evil";

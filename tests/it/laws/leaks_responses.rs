@@ -3,13 +3,13 @@
 
 use super::world::{Facts, NOW_MS, lossy, read, set_of};
 use bytes::Bytes;
+use dialects::RESPONSES;
 use dialects::reply::{Ending, Form, Limits, Options};
+use engine::pipeline::ReplyPipeline;
 use mock::tolerant::{Call, calls_in_response, calls_in_response_stream};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::exchange::RESPONSES;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// Tools whose calls must never be seen: by name, by a person's approval, and beside policies that need arguments. The
 /// last set forbids arguments.

@@ -3,15 +3,15 @@
 use super::recordings::{Kind, Recording, own};
 use super::world::{Facts, NOW_MS, forms, low, policies, read, try_read};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::chat::completion::Reply;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::variant::Placement;
+use engine::judging::Judging;
+use engine::pipeline::ReplyPipeline;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::sync::OnceLock;
-use toolrein::exchange::CHAT;
-use toolrein::exchange::judging::Judging;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 /// How a body is broken.
 #[derive(Clone, Debug)]

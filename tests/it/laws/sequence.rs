@@ -6,14 +6,14 @@ use super::generate::{Conversation, orderly};
 use super::recordings::own_transcripts;
 use super::world::{Facts, NOW_MS, SETS, STEADY, forms, lossy, low, policies, read};
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::reply::{Form, Limits, Options};
 use dialects::variant::Placement;
+use engine::pipeline::ReplyPipeline;
 use mock::strict::violations;
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolrein::exchange::CHAT;
-use toolrein::exchange::pipeline::ReplyPipeline;
 
 #[test]
 fn a_request_that_a_strict_provider_accepts_is_accepted_in_every_form() {

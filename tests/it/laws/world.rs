@@ -4,6 +4,10 @@
 use bytes::Bytes;
 use dialects::prefix::read_request;
 use dialects::variant::{Asking, Placement, Tools, Variant};
+use dialects::{AnyDialect, dialect_of};
+use engine::judging::{AnswerTools, Judging};
+use engine::restore::{hidden_positions, names, restored};
+use engine::store::HiddenExchange;
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Derived, Memo, NoMemo};
@@ -16,10 +20,6 @@ use policies::set::{Judge, PolicySet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::exchange::judging::{AnswerTools, Judging};
-use toolrein::exchange::restore::{hidden_positions, names, restored};
-use toolrein::exchange::store::HiddenExchange;
-use toolrein::exchange::{AnyDialect, dialect_of};
 use wire::splice::Rope;
 
 /// Now, in every law: ms since the epoch.

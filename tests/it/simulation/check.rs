@@ -8,12 +8,12 @@ use super::reference::{Counts, Reference, calls_of, canonical, text_of};
 use bytes::Bytes;
 use dialects::edit::NO_ANSWER;
 use dialects::variant::{Tools, Variant};
+use engine::judging::Judged;
 use mock::strict::violations;
 use model::plan::decision::Decision;
 use model::plan::{Change, Edit};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use toolrein::exchange::judging::Judged;
 
 /// The result of a check: an error says what is wrong.
 pub type Found = Result<(), String>;

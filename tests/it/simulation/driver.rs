@@ -9,6 +9,9 @@ use bytes::Bytes;
 use dialects::edit::NO_ANSWER;
 use dialects::error::own_error_body;
 use dialects::variant::Variant;
+use engine::error::ProxyError;
+use engine::judging::Judged;
+use engine::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
 use futures_util::FutureExt as _;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
@@ -17,9 +20,6 @@ use model::request::Choice;
 use policies::pattern::any_fits;
 use serde_json::Value;
 use std::sync::Arc;
-use toolrein::exchange::error::ProxyError;
-use toolrein::exchange::judging::Judged;
-use toolrein::exchange::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
 use toolrein::store::{Claim, News, StateStore as _};
 use wire::sse::write_event;
 
@@ -105,7 +105,7 @@ pub struct Driver<'a> {
 
 impl<'a> Driver<'a> {
     pub fn new(process: &'a mut Process, model: &'a mut Model, arrived: Arrived) -> Self {
-        let config = &process.shared.config;
+        let config = &process.config;
         let is_answer = |tool: &&str| any_fits(&config.reask.answer_tools, tool);
         let passed = Passed {
             observed: process.observes(),

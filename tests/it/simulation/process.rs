@@ -7,7 +7,9 @@ use super::numbers::Numbers;
 use super::summaries::Summaries;
 use super::upstream::Upstream;
 use bytes::Bytes;
+use dialects::CHAT;
 use dialects::prefix::read_request;
+use engine::{Arrived, Now, Shared};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::request::Request;
@@ -15,7 +17,6 @@ use policies::REGISTRY;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source};
-use toolrein::exchange::{Arrived, CHAT, Now, Shared};
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
 
 const BOUNDS: Bounds = Bounds {
@@ -28,6 +29,7 @@ const BOUNDS: Bounds = Bounds {
 
 /// See the file's head.
 pub struct Process {
+    pub config: Arc<Config>,
     pub shared: Arc<Shared>,
     pub store: Memory,
     pub now_ms: u64,
@@ -43,10 +45,11 @@ impl Process {
         // No refusal is tried again while a simulation lasts: what is known to be refused is never sent.
         let settings = vec![("TOOLREIN__UPSTREAM__REMEMBER".to_owned(), "8000h".to_owned())];
         let overrides = Overrides { mode: Some(mode.to_owned()), settings, ..Overrides::default() };
-        let config = Config::load(source, &overrides, REGISTRY).unwrap();
+        let config = Arc::new(Config::load(source, &overrides, REGISTRY).unwrap());
         let summaries = Summaries::new(Numbers::of(!seed));
         Self {
-            shared: shared(Arc::new(config), &summaries),
+            shared: shared(&config, &summaries),
+            config,
             store: Memory::new(&BOUNDS),
             now_ms: 1_790_000_000_000,
             ordinal: 0,
@@ -59,11 +62,11 @@ impl Process {
     pub fn restart(&mut self) {
         self.store = Memory::new(&BOUNDS);
         self.summaries.restart();
-        self.shared = shared(Arc::clone(&self.shared.config), &self.summaries);
+        self.shared = shared(&self.config, &self.summaries);
     }
 
     pub fn observes(&self) -> bool {
-        self.shared.config.mode == Mode::Observe
+        self.config.mode == Mode::Observe
     }
 
     pub fn now(&self) -> Now {
@@ -75,7 +78,7 @@ impl Process {
         self.summaries.arrive(self.now_ms);
         self.ordinal += 1;
         let request = self.read(body)?;
-        let profile = self.shared.config.profiles.of_model(&request.model_name(body));
+        let profile = self.config.profiles.of_model(&request.model_name(body));
         let arrived = Arrived {
             dialect: CHAT,
             body: body.clone(),
@@ -108,9 +111,9 @@ impl Process {
 }
 
 /// What all exchanges of one process share.
-fn shared(config: Arc<Config>, summaries: &Summaries) -> Arc<Shared> {
+fn shared(config: &Arc<Config>, summaries: &Summaries) -> Arc<Shared> {
     Arc::new(Shared {
-        config,
+        settings: Arc::new(config.engine_settings()),
         memo: Arc::new(MemoCache::new(1 << 24)),
         key: HashKey::fixed(1),
         secret: HashKey::fixed(2),

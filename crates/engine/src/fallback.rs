@@ -1,0 +1,579 @@
+//! Fallbacks: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
+//! the tool history as text or repaired, with notices placed elsewhere, without a member that toolrein wrote, or without
+//! streaming. Chooses the variant; sends nothing.
+
+mod facts;
+mod repairs;
+
+pub use facts::learned;
+
+use crate::settings::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
+use crate::store::ModelFacts;
+use dialects::error::UpstreamError;
+use dialects::refusal::{
+    Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
+    objects_to_member, refuses_stream_options, refuses_streamed_tools,
+};
+use dialects::variant::{Added, Placement, Tools, Variant};
+use model::message::Role;
+use model::plan::Plan;
+use model::record::Fallback;
+use model::request::{Choice, Request};
+use policies::pattern::Pattern;
+
+/// The most fallbacks of one client request, whatever their reasons: clients retry too, and the tries multiply.
+const MOST: u32 = 3;
+
+/// What may still be tried for one client request.
+#[derive(Clone, Debug)]
+pub struct Fallbacks {
+    left: u32,
+    /// The request may be shortened.
+    overflow: bool,
+    /// A broken history may be repaired.
+    repair: bool,
+    /// The request may be sent without streaming.
+    unstreamed: bool,
+    /// Tools may be taken away.
+    tools: bool,
+    /// The choice of tool may be taken away.
+    choice: bool,
+    /// That choice forces a call.
+    is_forced: bool,
+    declares_tools: bool,
+    has_history: bool,
+    has_choice: bool,
+    /// toolrein's system messages are late in the conversation.
+    late_system: bool,
+}
+
+/// What a request is, as far as its fallbacks depend on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    pub mode: ToolsUnsupported,
+    pub overflow: Overflow,
+    pub broken_history: BrokenHistory,
+    /// The client needs a call as its answer, so an answer without tools is of no use to it.
+    pub forced: bool,
+    /// A policy wants to add a notice, and may.
+    pub notices: bool,
+    /// Calls that the client was not shown are put back.
+    pub restored: bool,
+}
+
+impl Fallbacks {
+    /// Everything that may be tried for `request`.
+    pub fn new(request: &Request, subject: Subject) -> Self {
+        let is_history = |role| role == Role::Tool;
+        let calls = |message: &model::message::Message| !message.calls.is_empty();
+        Self {
+            left: MOST,
+            // Nothing is changed in a body whose structure parsers read differently, and no history is repaired that such a
+            // string may have broken.
+            overflow: subject.overflow == Overflow::Retry && !request.odd,
+            repair: subject.broken_history == BrokenHistory::Repair && !request.has_odd_text,
+            unstreamed: subject.mode == ToolsUnsupported::Retry && request.stream && request.declares_tools,
+            tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
+            choice: subject.mode == ToolsUnsupported::Retry,
+            is_forced: request.choice == Choice::Forced,
+            declares_tools: request.declares_tools,
+            has_history: subject.restored
+                || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
+            has_choice: request.choice != Choice::Auto || request.declares_tools,
+            late_system: subject.notices,
+        }
+    }
+
+    /// The variant to begin with, by what is known of the model.
+    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Variant {
+        let mut variant = Variant::plain(placement);
+        let no_choice = if self.is_forced { known.no_forced_choice } else { known.no_tool_choice };
+        if self.tools && request.declares_tools && known.no_tools {
+            variant.tools = Tools::Dropped;
+        } else if self.choice
+            && request.declares_tools
+            && (no_choice || (known.no_tool_choice && self.is_forced))
+        {
+            variant.tools = Tools::WithoutChoice;
+        }
+        variant.any_calls = known.no_parallel_member;
+        variant.undeclares_hidden = known.no_narrow_choice;
+        variant.undeclares_own = known.no_own_tools;
+        variant.flat = self.tools && self.has_history && known.no_tool_history;
+        variant.whole = self.unstreamed && known.no_streamed_tools && variant.tools != Tools::Dropped;
+        variant
+    }
+
+    /// What the upstream has shown to accept by accepting `variant` of `request`: the forms that cost something where
+    /// another caller's refusal of them counts.
+    pub fn accepted(&self, request: &Request, variant: &Variant) -> ModelFacts {
+        let (keeps_tools, has_choice) = (
+            self.declares_tools && variant.tools != Tools::Dropped,
+            request.choice != Choice::Auto && variant.tools == Tools::Kept,
+        );
+        ModelFacts {
+            no_tools: keeps_tools,
+            no_tool_choice: has_choice && !self.is_forced,
+            no_forced_choice: has_choice && self.is_forced,
+            no_tool_history: self.has_history && !variant.flat,
+            no_late_system: self.late_system && variant.placement == Placement::System,
+            no_stream_options: variant.ask_usage,
+            no_streamed_tools: request.stream && keeps_tools && !variant.whole,
+            ..ModelFacts::default()
+        }
+    }
+
+    /// The fallbacks by which the first `variant` of a request differs from the request's own form.
+    pub fn avoided(&self, variant: &Variant) -> Vec<Fallback> {
+        let avoided = [
+            (variant.tools == Tools::Dropped, Fallback::Tools),
+            (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
+            (variant.tools == Tools::WithoutChoice, Fallback::ForcedChoice),
+            (variant.flat, Fallback::Flattened),
+            (variant.whole, Fallback::Streaming),
+            (self.late_system && variant.placement != Placement::System, Fallback::Placement),
+        ];
+        let avoided = avoided.into_iter().filter(|(is_avoided, _)| *is_avoided).map(|(_, kind)| kind);
+        avoided.chain(repairs::names_of(variant.repairs)).collect()
+    }
+
+    /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
+    /// error is final.
+    pub fn after(
+        &mut self,
+        status: u16,
+        error: &UpstreamError,
+        variant: &Variant,
+        added: Added,
+    ) -> Option<(Variant, Fallback)> {
+        if let Some(next) = self.take_back(status, error, variant, added) {
+            return Some(next);
+        }
+        if self.unstreamed
+            && refuses_streamed_tools(status, error)
+            && let Some(next) = self.next(Refusal::StreamedTools, variant)
+        {
+            return Some(next);
+        }
+        let refusal = refused(status, error, variant);
+        if let Some(next) = refusal.and_then(|refusal| self.next(refusal, variant)) {
+            return Some(next);
+        }
+        let is_of_choice = self.is_forced && objects_to_choice(status, error);
+        if let Some(next) = is_of_choice.then_some(Refusal::ToolChoice).and_then(|it| self.next(it, variant))
+        {
+            return Some(next);
+        }
+        if let Some(next) = alternative(status, error).and_then(|refusal| self.next(refusal, variant)) {
+            return Some(next);
+        }
+        // Templates refuse a message in more wordings than are known, and the client did not write toolrein's messages.
+        let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
+        if !is_other || !may_be_about_the_form(status, error) {
+            return None;
+        }
+        self.guess((status, error), variant, added, refusal)
+    }
+
+    /// The variant to try where the error may be about something that toolrein wrote and does not name it.
+    fn guess(
+        &mut self,
+        (status, error): (u16, &UpstreamError),
+        variant: &Variant,
+        added: Added,
+        refusal: Option<Refusal>,
+    ) -> Option<(Variant, Fallback)> {
+        if self.places_late_system(variant) {
+            return self.next(Refusal::LateSystem, variant);
+        }
+        // Too many tools, or one whose name or schema is not accepted: the client's own may be sound.
+        if added.tools && refusal.is_none() && objects_to_member(status, error, "tool|function") {
+            self.left = self.left.checked_sub(1)?;
+            return Some((Variant { undeclares_own: true, ..variant.clone() }, Fallback::OwnTools));
+        }
+        // Few servers know the lists of allowed tools by which hidden ones are kept from the model.
+        if added.choice && !variant.undeclares_hidden {
+            return self.keep_hidden(variant);
+        }
+        match is_nondescript(status, error) {
+            true if variant.ask_usage => self.next(Refusal::StreamOptions, variant),
+            true if added.parallel && !variant.any_calls => self.allow_parallel(variant),
+            _ => None,
+        }
+    }
+
+    /// The variant in which the model is not asked for one call at a time.
+    fn allow_parallel(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+        self.left = self.left.checked_sub(1)?;
+        Some((Variant { any_calls: true, ..variant.clone() }, Fallback::ParallelMember))
+    }
+
+    /// The variant without a member that toolrein had written and the error objects to.
+    fn take_back(
+        &mut self,
+        status: u16,
+        error: &UpstreamError,
+        variant: &Variant,
+        added: Added,
+    ) -> Option<(Variant, Fallback)> {
+        const PARALLEL: &str = "parallel tool call|parallel call|parallel function|parallel tool use";
+        const CHOICE: &str = "tool choice|allowed tools";
+        if added.parallel && !variant.any_calls && objects_to_member(status, error, PARALLEL) {
+            return self.allow_parallel(variant);
+        }
+        let is_choice = || objects_to_member(status, error, CHOICE) || objects_to_choice(status, error);
+        if added.choice && is_choice() { self.keep_hidden(variant) } else { None }
+    }
+
+    /// The variant in which hidden tools are kept from the model without a choice of tool.
+    fn keep_hidden(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+        if variant.undeclares_hidden || variant.tools != Tools::Kept {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        Some((Variant { undeclares_hidden: true, ..variant.clone() }, Fallback::HiddenTools))
+    }
+
+    /// The variant to try after `refusal` of `variant`, and the fallback's name; `None` if the refusal is final.
+    fn next(&mut self, refusal: Refusal, variant: &Variant) -> Option<(Variant, Fallback)> {
+        let mut next = variant.clone();
+        let fallback = match refusal {
+            Refusal::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
+                (next.tools, next.whole) = (Tools::Dropped, false);
+                Fallback::Tools
+            }
+            Refusal::ToolChoice if self.choice && self.has_choice && variant.tools == Tools::Kept => {
+                next.tools = Tools::WithoutChoice;
+                if self.is_forced { Fallback::ForcedChoice } else { Fallback::ToolChoice }
+            }
+            // Where no tools are declared, the refusal can only mean those of the history.
+            Refusal::Tools if self.declares_tools => return None,
+            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !variant.flat => {
+                next.flat = true;
+                Fallback::Flattened
+            }
+            Refusal::LateSystem if self.places_late_system(variant) => {
+                next.placement = Placement::Suffix;
+                Fallback::Placement
+            }
+            Refusal::StreamedTools
+                if self.unstreamed && !variant.whole && variant.tools != Tools::Dropped =>
+            {
+                next.whole = true;
+                Fallback::Streaming
+            }
+            Refusal::StreamOptions if variant.ask_usage => {
+                next.ask_usage = false;
+                Fallback::StreamOptions
+            }
+            _ => return None,
+        };
+        self.left = self.left.checked_sub(1)?;
+        Some((next, fallback))
+    }
+
+    /// Whether a request that was refused for its length may be sent once more in a shorter form.
+    pub fn may_shorten(&self) -> bool {
+        self.overflow && self.left > 0
+    }
+
+    /// Notes that a shorter request is sent, by `plan`.
+    pub fn shorten(&mut self, plan: &Plan) {
+        self.overflow = false;
+        // A notice says to the model what is gone.
+        self.late_system |= plan.has_notices();
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn places_late_system(&self, variant: &Variant) -> bool {
+        variant.placement == Placement::System && (self.late_system || variant.tools == Tools::Dropped)
+    }
+}
+
+/// What the upstream's error refuses of a request in the form `variant`.
+fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Refusal> {
+    if variant.ask_usage && refuses_stream_options(status, error) {
+        return Some(Refusal::StreamOptions);
+    }
+    // A request without its tools may be refused for the calls left in its history.
+    let bare = variant.tools == Tools::Dropped && !variant.flat;
+    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
+}
+
+/// Where notices go for `model`.
+pub fn placement(
+    choice: PlacementChoice,
+    system_models: &[Pattern],
+    model: &str,
+    known: ModelFacts,
+) -> Placement {
+    match choice {
+        PlacementChoice::Leading => Placement::Leading,
+        PlacementChoice::Suffix => Placement::Suffix,
+        _ if known.no_late_system => Placement::Suffix,
+        PlacementChoice::System => Placement::System,
+        PlacementChoice::Auto if system_models.iter().any(|pattern| pattern.matches(model)) => {
+            Placement::System
+        }
+        PlacementChoice::Auto => Placement::Suffix,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Subject = Subject {
+        mode: ToolsUnsupported::Retry,
+        overflow: Overflow::Retry,
+        broken_history: BrokenHistory::Repair,
+        forced: false,
+        notices: true,
+        restored: false,
+    };
+
+    fn request(body: &str) -> Request {
+        dialects::chat::parse(body.as_bytes()).unwrap()
+    }
+
+    fn with_tools() -> Request {
+        request(
+            r#"{"messages":[{"role":"user","content":"q"},{"role":"tool","tool_call_id":"a","content":""}],"tools":[{}]}"#,
+        )
+    }
+
+    #[test]
+    fn the_retry_after_a_refusal_leaves_out_what_was_refused() {
+        let plain = Variant::plain(Placement::System);
+        for (refusal, expected, fallback) in [
+            (Refusal::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
+            (
+                Refusal::ToolChoice,
+                Variant { tools: Tools::WithoutChoice, ..plain.clone() },
+                Fallback::ToolChoice,
+            ),
+            (Refusal::ToolHistory, Variant { flat: true, ..plain.clone() }, Fallback::Flattened),
+            (
+                Refusal::LateSystem,
+                Variant { placement: Placement::Suffix, ..plain.clone() },
+                Fallback::Placement,
+            ),
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+            let (next, name) = fallbacks.next(refusal, &plain).unwrap();
+            assert_eq!((&next, name), (&expected, fallback));
+            assert_eq!(fallbacks.next(refusal, &next), None, "each once");
+        }
+    }
+
+    #[test]
+    fn a_request_that_declares_no_tools_is_never_tried_without_them() {
+        let plain = Variant::plain(Placement::System);
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        assert_eq!(Fallbacks::new(&talk, RETRY).next(Refusal::Tools, &plain), None);
+        let results = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
+        let (next, fallback) = Fallbacks::new(&results, RETRY).next(Refusal::Tools, &plain).unwrap();
+        assert_eq!((next, fallback), (Variant { flat: true, ..plain }, Fallback::Flattened));
+    }
+
+    #[test]
+    fn an_error_that_lists_accepted_roles_leads_to_a_retry_for_each_meaning() {
+        let messages = vec!["Only user and assistant roles are supported!".to_owned()];
+        let error = UpstreamError { messages, ..UpstreamError::default() };
+        let plain = Variant::plain(Placement::System);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let (next, first) = fallbacks.after(500, &error, &plain, Added::default()).unwrap();
+        let (last, second) = fallbacks.after(500, &error, &next, Added::default()).unwrap();
+        assert_eq!((first, second), (Fallback::Placement, Fallback::Flattened));
+        assert_eq!(fallbacks.after(500, &error, &last, Added::default()), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Fallback::Flattened);
+    }
+
+    #[test]
+    fn restored_hidden_exchanges_count_as_tool_history() {
+        let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
+        let plain = Variant::plain(Placement::System);
+        for restored in [false, true] {
+            let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
+            let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
+            assert_eq!(fallbacks.next(Refusal::ToolHistory, &plain).is_some(), restored);
+        }
+    }
+
+    #[test]
+    fn a_refused_usage_request_is_dropped_even_if_tools_are_forced() {
+        let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
+        let mut fallbacks =
+            Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
+        let (next, fallback) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Fallback::StreamOptions));
+        assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
+        assert!(learned(&[fallback]).no_stream_options && !learned(&[]).no_stream_options);
+    }
+
+    fn said(message: &str) -> UpstreamError {
+        UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() }
+    }
+
+    #[test]
+    fn a_refusal_of_tools_in_streams_is_retried_as_a_whole_reply_with_tools() {
+        let refusal = said("This model doesn't support tool use in streaming mode.");
+        let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
+        let plain = Variant::plain(Placement::System);
+        for forced in [false, true] {
+            let mut fallbacks = Fallbacks::new(&streamed, Subject { forced, notices: false, ..RETRY });
+            let (next, fallback) = fallbacks.after(400, &refusal, &plain, Added::default()).unwrap();
+            assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Fallback::Streaming));
+            assert_eq!(fallbacks.after(400, &refusal, &next, Added::default()), None, "once");
+        }
+        let known = learned(&[Fallback::Streaming]);
+        assert!(Fallbacks::new(&streamed, RETRY).first(&streamed, Placement::System, known).whole);
+        for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
+            let mut fallbacks = Fallbacks::new(&other, RETRY);
+            assert!(!fallbacks.first(&other, Placement::System, known).whole);
+            let next = fallbacks.after(400, &refusal, &plain, Added::default()).map(|(_, fallback)| fallback);
+            assert_ne!(next, Some(Fallback::Streaming));
+        }
+    }
+
+    #[test]
+    fn there_are_three_second_tries_at_most() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut variant = Variant::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools, Refusal::ToolHistory] {
+            variant = fallbacks.next(refusal, &variant).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &variant), None);
+    }
+
+    #[test]
+    fn a_request_is_shortened_once_and_within_the_three_tries() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert!(fallbacks.may_shorten());
+        fallbacks.shorten(&Plan::default());
+        assert!(!fallbacks.may_shorten());
+        let mut variant = Variant::plain(Placement::System);
+        for refusal in [Refusal::ToolChoice, Refusal::Tools] {
+            variant = fallbacks.next(refusal, &variant).unwrap().0;
+        }
+        assert_eq!(fallbacks.next(Refusal::ToolHistory, &variant), None);
+        let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
+        assert!(!passing.may_shorten());
+    }
+
+    #[test]
+    fn a_refused_notice_about_dropped_turns_may_be_placed_differently() {
+        let mut plan = Plan::default();
+        for refused in [None, Some(Fallback::Placement)] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+            fallbacks.shorten(&plan);
+            let next = fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System));
+            assert_eq!(next.map(|(_, fallback)| fallback), refused);
+            plan.notice_dropped(0, "gone".to_owned());
+        }
+    }
+
+    #[test]
+    fn tools_are_never_dropped_for_forced_answers_or_with_tools_unsupported_pass() {
+        let plain = Variant::plain(Placement::System);
+        for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
+        {
+            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            for refusal in [Refusal::Tools, Refusal::ToolHistory] {
+                assert_eq!(fallbacks.next(refusal, &plain), None);
+            }
+            let no_tools = ModelFacts { no_tools: true, no_tool_history: true, ..ModelFacts::default() };
+            assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
+        }
+    }
+
+    #[test]
+    fn a_forced_choice_that_is_refused_goes_and_the_tools_stay() {
+        let forced =
+            request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"required"}"#);
+        let plain = Variant::plain(Placement::System);
+        let refusal = said("tool_choice 'required' is incompatible with thinking enabled");
+        let subject = Subject { forced: true, notices: false, ..RETRY };
+        let (next, fallback) =
+            Fallbacks::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
+        assert_eq!((next.tools, fallback), (Tools::WithoutChoice, Fallback::ForcedChoice));
+        let known = learned(&[fallback]);
+        assert!(known.no_forced_choice && !known.no_tool_choice);
+        let first = |request: &Request, forced| {
+            Fallbacks::new(request, Subject { forced, ..RETRY })
+                .first(request, Placement::System, known)
+                .tools
+        };
+        assert_eq!((first(&forced, true), first(&with_tools(), false)), (Tools::WithoutChoice, Tools::Kept));
+        let passing = Subject { mode: ToolsUnsupported::Pass, ..subject };
+        assert_eq!(Fallbacks::new(&forced, passing).after(400, &refusal, &plain, Added::default()), None);
+    }
+
+    #[test]
+    fn a_refused_member_that_toolrein_wrote_is_taken_back_once() {
+        let plain = Variant::plain(Placement::System);
+        let subject = Subject { mode: ToolsUnsupported::Pass, notices: false, ..RETRY };
+        let parallel = said("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.");
+        let choice = said("Invalid value: 'allowed_tools'. Supported values are: 'function'.");
+        let other = said("'dict' has no member");
+        let tools = said("Invalid 'tools': array too long. Expected an array with maximum length 128.");
+        for (error, added, expected) in [
+            (&parallel, Added { parallel: true, ..Added::default() }, Some(Fallback::ParallelMember)),
+            (&parallel, Added::default(), None),
+            (&choice, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
+            (&other, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
+            (&choice, Added::default(), None),
+            (&tools, Added { tools: true, ..Added::default() }, Some(Fallback::OwnTools)),
+            (&tools, Added::default(), None),
+        ] {
+            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            let next = fallbacks.after(400, error, &plain, added);
+            assert_eq!(next.as_ref().map(|(_, fallback)| *fallback), expected, "{error:?}");
+            if let Some((next, _)) = next {
+                // What was taken back is no longer there.
+                assert_eq!(fallbacks.after(400, error, &next, Added::default()), None, "once");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_of_the_clients_own_late_system_message_is_not_retried() {
+        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System)), None);
+        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::Suffix)), None);
+    }
+
+    #[test]
+    fn known_refusals_of_a_model_shape_the_first_request() {
+        let fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);
+        let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
+        let fallbacks = Fallbacks::new(&plain_chat, RETRY);
+        assert_eq!(
+            fallbacks.first(&plain_chat, Placement::System, no_tools),
+            Variant::plain(Placement::System),
+            "a request without tools stays as it is"
+        );
+    }
+
+    #[test]
+    fn notices_go_where_the_model_takes_them() {
+        let late = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        let models = [Pattern::new("gpt-*")];
+        for (choice, model, known, expected) in [
+            (PlacementChoice::Auto, "gpt-5", ModelFacts::default(), Placement::System),
+            (PlacementChoice::Auto, "claude", ModelFacts::default(), Placement::Suffix),
+            (PlacementChoice::Auto, "gpt-5", late, Placement::Suffix),
+            (PlacementChoice::System, "claude", ModelFacts::default(), Placement::System),
+            (PlacementChoice::System, "claude", late, Placement::Suffix),
+            (PlacementChoice::Leading, "gpt-5", late, Placement::Leading),
+            (PlacementChoice::Suffix, "gpt-5", ModelFacts::default(), Placement::Suffix),
+        ] {
+            assert_eq!(placement(choice, &models, model, known), expected);
+        }
+    }
+}
