@@ -1,8 +1,8 @@
 //! Tests of calls that are held until a limit allows them: in their order, within the bound, and counted when they go
 //! out.
 
-use super::tests::judging;
-use super::*;
+use super::held::judging;
+use crate::judging::*;
 use model::plan::decision::Known;
 use wire::json::escape_into;
 
@@ -100,8 +100,8 @@ fn a_call_is_delayed_only_if_no_other_rule_blocks_it_and_each_choice_separately(
     assert_eq!(decide(&mut judging, (0, "closed"), 10_000), "RATE_LIMIT", "and used up for the turn");
     judging.land();
     assert_eq!(judging.decide(0, &call("f", 1), Known::Whole, 10_000), Decision::Drop);
-    let mut observing = super::tests::judging(SLOW);
-    observing.observe = true;
+    let mut observing = super::held::judging(SLOW);
+    observing.rules.observe = true;
     for _ in 0..2 {
         let decision = observing.decide(0, &call("f", 1), Known::Whole, 10_000);
         assert_eq!(decision, Decision::Release);

@@ -1,8 +1,6 @@
 //! Tests of held calls: what each decision does to them, and how limits count them.
 
-use super::*;
-use crate::judging::AnswerTools;
-use crate::judging::names::OpenTool;
+use crate::judging::*;
 use model::Transcript;
 use model::identity::{HashKey, Identity};
 use model::memo::NoMemo;
@@ -179,7 +177,7 @@ fn arguments_are_needed_for_a_final_answer_that_must_be_a_call() {
     let mut judging = judging("[loops]\nstrict = true\n");
     judging.land();
     assert!(!judging.needs_arguments(0, "final_answer"), "a call that is dropped");
-    judging.answers.any = true;
+    judging.rules.answers.any = true;
     assert!(judging.needs_arguments(0, "final_answer"));
 }
 
@@ -215,13 +213,14 @@ const TWO_TOOLS: &[u8] = br#"{"tools":[{"type":"function","function":{"name":"a"
 
 #[test]
 fn a_choice_with_all_tools_used_up_does_not_close_those_of_another_choice() {
-    let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
-    judging.open_tools.push(OpenTool { choice: 0, nth: 0, is_any: false });
-    let final_to = |choice: u32, judging: &mut Judging| {
-        let reason = Reason::new(model::plan::ReasonKind::RateLimit, "x");
-        judging.shown(choice, &reason, 0).is_final
-    };
-    assert_eq!([final_to(0, &mut judging), final_to(1, &mut judging)], [true, false]);
+    let mut judging = judging_of("[turn_limits]\ntools = { a = 1, b = 1 }\n", TWO_TOOLS);
+    let mut ends_turn =
+        |(choice, name): (u32, &str)| match judging.decide(choice, &call(name, "{}"), Known::Whole, 1_000) {
+            Decision::Block { reason, .. } => Some(reason.is_final),
+            other => (!other.is_released()).then_some(false),
+        };
+    let found = [(0, "a"), (0, "b"), (0, "a"), (1, "a"), (1, "a")].map(&mut ends_turn);
+    assert_eq!(found, [None, None, Some(true), None, Some(false)]);
 }
 
 #[test]

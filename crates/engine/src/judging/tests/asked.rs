@@ -1,0 +1,71 @@
+//! Tests of calls that wait for another model's answer.
+
+use super::held::judging;
+use crate::judging::*;
+use model::plan::approval::ApprovalDecision;
+use wire::json::escape_into;
+
+const ASKED: &str = "[rewrite_query]\nmodel.model = \"small\"\n";
+const LONG: &str = r#"{"query":"how a washing machine gets clean"}"#;
+
+fn decide(judging: &mut Judging, tool: &str, arguments: &str) -> Decision {
+    let mut call = Assembled::default();
+    escape_into(tool, &mut call.name);
+    escape_into(arguments, &mut call.arguments);
+    judging.decide(0, &call, Known::Whole, 1_000)
+}
+
+fn rewritten(query: &str) -> Option<Decision> {
+    Some(Decision::Rewrite { arguments: format!("{{\"query\":\"{query}\"}}") })
+}
+
+#[test]
+fn a_call_waits_for_the_reworded_query_and_runs_even_without_one() {
+    for (answer, expected) in [
+        (Some("washing machine"), rewritten("washing machine")),
+        (Some("delete it all"), Some(Decision::Release)),
+        (None, Some(Decision::Release)),
+    ] {
+        let mut judging = judging(ASKED);
+        assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0, arguments: None });
+        let questions: Vec<_> = judging.questions().map(|(id, (policy, _))| (id, policy)).collect();
+        assert_eq!((questions, judging.record.len()), (vec![(0, "rewrite_query")], 0));
+        assert_eq!(judging.answered(0, answer.map(Into::into)), expected);
+        assert_eq!(judging.answered(0, None), None, "once");
+        assert_eq!(judging.record.len(), 1);
+        let Some(expected) = expected else { continue };
+        assert_eq!(decide(&mut judging, "search", LONG), expected, "an equal question is not asked again");
+    }
+}
+
+#[test]
+fn a_waiting_call_counts_against_limits_and_a_blocked_one_asks_no_model() {
+    let limited = format!("{ASKED}[rate_limit]\ntools = {{ search = {{ calls = 1, per = \"1h\" }} }}\n");
+    let mut judging = judging(&limited);
+    assert!(matches!(decide(&mut judging, "search", LONG), Decision::Hold { .. }));
+    let other = LONG.replace("clean", "dirty");
+    assert!(matches!(decide(&mut judging, "search", &other), Decision::Block { .. }));
+    assert_eq!(judging.answered(0, Some("washing machine".into())), rewritten("washing machine"));
+    assert!(matches!(decide(&mut judging, "search", &other), Decision::Block { .. }), "it is counted once");
+}
+
+#[test]
+fn the_approval_shows_the_arguments_as_reworded_by_the_model() {
+    let confirmed = format!("{ASKED}[confirm]\ntools = [\"search\"]\nform = \"held\"\n");
+    let mut judging = judging(&confirmed);
+    assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0, arguments: None });
+    assert!(judging.held().is_empty());
+    let arguments = r#"{"query":"washing machine"}"#.to_owned();
+    let waits = Decision::Hold { id: 1, arguments: Some(arguments.clone()) };
+    assert_eq!(judging.answered(0, Some("washing machine".into())), Some(waits));
+    assert_eq!(judging.held()[0].arguments, arguments);
+    assert_eq!(judging.settle(1, ApprovalDecision::Approved), Some(Decision::Rewrite { arguments }));
+    assert_eq!(judging.reworded.len(), 1);
+}
+
+#[test]
+fn no_call_waits_once_the_final_answer_is_requested() {
+    let mut judging = judging(ASKED);
+    judging.land();
+    assert_eq!(decide(&mut judging, "search", LONG), Decision::Drop);
+}
