@@ -2,7 +2,6 @@
 //! protocol does not have, such as an envelope around a reply. They cannot be judged in their place.
 
 use memchr::memchr_iter;
-use memchr::memmem::find;
 use serde_json::{Map, Value};
 
 /// How the calls of a dialect are recognised wherever they are.
@@ -16,19 +15,13 @@ pub struct CallSigns {
 impl CallSigns {
     /// Whether a call may be in `text`: it has one of the words, be it in escapes.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
-        self.are_named_in(text) || find(text, b"\\u00").is_some()
+        self.are_named_in(text) || memchr_iter(b'\\', text).any(|at| text[at..].starts_with(b"\\u00"))
     }
 
     /// Some parsers ignore the case of names.
     fn are_named_in(&self, text: &[u8]) -> bool {
-        memchr_iter(b'"', text).any(|quote| {
-            let ends_with = |word: &&str| {
-                let end = quote + 1;
-                text.get(end.wrapping_sub(word.len())..end)
-                    .is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
-            };
-            self.words.iter().any(ends_with)
-        })
+        memchr_iter(b'"', text)
+            .any(|quote| self.words.iter().any(|word| ends_with(&text[..=quote], word.as_bytes())))
     }
 
     /// Whether the JSON `text` holds a call; what cannot be parsed does where it has one of the words.
@@ -61,6 +54,14 @@ impl CallSigns {
             }
         })
     }
+}
+
+/// Whether `text` ends with `word`, in any case of its letters. The last letter of a word is before its quote.
+fn ends_with(text: &[u8], word: &[u8]) -> bool {
+    // Nearly every text is told apart by that letter.
+    let last = |bytes: &[u8]| bytes.iter().nth_back(1).map(u8::to_ascii_lowercase);
+    last(text) == last(word)
+        && text.len().checked_sub(word.len()).is_some_and(|at| text[at..].eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

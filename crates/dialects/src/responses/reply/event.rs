@@ -209,7 +209,9 @@ impl Event {
     /// Whether it carries arguments of a call, be it one that the provider runs: `response.mcp_call_arguments.done`.
     pub fn is_of_arguments(&self, data: &[u8]) -> bool {
         let kind = self.type_of(data);
-        kind.contains("_call_arguments.") || kind.contains("_call_input.") || self.is_of_call(data)
+        let names_arguments = |kind: &str| kind.contains("_call_arguments.") || kind.contains("_call_input.");
+        // Most events are of text, and all these names have it.
+        kind.contains("_call") && (names_arguments(&kind) || self.is_of_call(data))
     }
 }
 
