@@ -115,6 +115,7 @@ pub struct PolicySet {
     /// Their names, in the same order: each event is read under each of them.
     names: Arc<[&'static str]>,
     confirming: Option<Arc<Confirming>>,
+    accounting: Option<Accounting>,
     longest_wait_ms: u64,
     /// At most one policy counts calls, so indexes into this list suffice.
     counted: Arc<[Counted]>,
@@ -132,13 +133,14 @@ impl PolicySet {
     /// A set of `rules`, which must be in registry order.
     pub fn new(rules: Vec<Arc<dyn Rule>>) -> Self {
         let confirming = rules.iter().find_map(|rule| rule.about().approvals.clone()).map(Arc::new);
+        let accounting = accounting_of(&rules, confirming.as_deref());
         let longest_wait_ms = rules.iter().map(|rule| rule.about().longest_wait_ms).max().unwrap_or(0);
         let counted: Arc<[Counted]> = rules.iter().flat_map(|rule| rule.about().quotas.clone()).collect();
         let places = counted.iter().enumerate();
         let counts =
             places.flat_map(|(at, it)| it.tools.iter().map(move |tool| (tool.clone(), at))).collect();
         let names = rules.iter().map(|rule| rule.name()).collect();
-        Self { rules, names, confirming, longest_wait_ms, counted, counts }
+        Self { rules, names, confirming, accounting, longest_wait_ms, counted, counts }
     }
 
     fn abouts(&self) -> impl Iterator<Item = &About> {
@@ -153,14 +155,7 @@ impl PolicySet {
     /// What must be known of the conversation's account: where a policy limits it, and where a user may approve calls in
     /// the conversation, since that goes on with the turn.
     pub fn accounting(&self) -> Option<Accounting> {
-        let asks_in_chat = self.confirming.as_ref().is_some_and(|confirming| confirming.hold_ms().is_none());
-        let turns = asks_in_chat.then(Accounting::default);
-        let join = |one: Accounting, other: Accounting| Accounting {
-            tokens: one.tokens || other.tokens,
-            spend: one.spend || other.spend,
-            day: one.day || other.day,
-        };
-        self.abouts().filter_map(|about| about.accounting).chain(turns).reduce(join)
+        self.accounting
     }
 
     /// The index in [`Self::counted`] of what a call of the tool `name` counts for.
@@ -309,6 +304,18 @@ impl PolicySet {
         let judge = Judge::new(self, &facts, folds, &plan);
         (plan, judge)
     }
+}
+
+/// See [`PolicySet::accounting`].
+fn accounting_of(rules: &[Arc<dyn Rule>], confirming: Option<&Confirming>) -> Option<Accounting> {
+    let asks_in_chat = confirming.is_some_and(|confirming| confirming.hold_ms().is_none());
+    let turns = asks_in_chat.then(Accounting::default);
+    let join = |one: Accounting, other: Accounting| Accounting {
+        tokens: one.tokens || other.tokens,
+        spend: one.spend || other.spend,
+        day: one.day || other.day,
+    };
+    rules.iter().filter_map(|rule| rule.about().accounting).chain(turns).reduce(join)
 }
 
 #[cfg(test)]
