@@ -15,7 +15,7 @@ FUZZ_SECONDS ?= 60
 FUZZ := cargo run --locked --quiet --profile fuzz --package toolrein-fuzz --
 GUIDED = target/fuzz-guided/$$(rustc -vV | sed -n "s/^host: //p")/release/guided
 
-.PHONY: help test test-fast check deny audit sbom demo release bench instructions growth soak compare eval \
+.PHONY: help test test-fast check deny audit sbom demo release bench instructions gate growth soak compare eval \
 	servers fuzz fuzz-guided site package packages static empty-root recording cargo-deb cargo-deny cargo-cyclonedx mdbook debian nginx valgrind clients deploy-tools
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "make fuzz-guided  the same under libFuzzer, guided by coverage; installs nightly Rust and cargo-fuzz"
 	@echo "make bench      the core alone, then the whole program compared with nginx: the table of docs/performance.md; a quarter of an hour"
 	@echo "make instructions  instructions per request under callgrind: benches/instructions.txt"
+	@echo "make gate       fails where a request takes more instructions than benches/instructions.txt states"
 	@echo "make growth     how the cost grows: the plots of docs/performance.md"
 	@echo "make soak       mixed traffic with 1,000 streams for 10 minutes, then 10,000 idle streams: SECONDS=60 make soak"
 	@echo "make servers    real servers (llama.cpp, LiteLLM, OGX, vLLM) with real clients: SERVERS=llama make servers"
@@ -163,6 +164,11 @@ bench: compare
 
 instructions: compare valgrind
 	$(COMPARE) instructions benches/instructions.txt
+
+# The load is no part of the count, so it comes from a debug build, which the tests need too.
+gate: release valgrind
+	cargo build --locked --example compare
+	taskset -c 1 target/debug/examples/compare target/release/toolrein gate benches/instructions.txt
 
 growth: compare
 	$(COMPARE) growth docs/growth

@@ -30,7 +30,7 @@ use std::path::Path;
 pub const CHUNKS: usize = 200;
 
 const USAGE: &str = "usage: compare PATH_OF_TOOLREIN table [FILE] | cpu SIZE | cpu acting | cpu stream | cpu responses | cpu chain | instructions [FILE [ROW [FOLDER_FOR_PROFILES]]] \
-                     | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
+                     | gate FILE | growth FOLDER | soak SECONDS, or: compare floor PORT UPSTREAM";
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +49,15 @@ fn main() {
             let text = runtime.block_on(instructions::counted(program, row, kept));
             rest.first().filter(|file| !file.is_empty()).inspect(|file| fs::write(file, &text).unwrap());
             print!("{text}");
+        }
+        [program, "gate", file] => {
+            let recorded = fs::read_to_string(file).unwrap();
+            let (text, above) = runtime.block_on(instructions::compared(program, &recorded));
+            println!("{:<32}{:>12}{:>12}\n{text}", "instructions", "recorded", "now");
+            if !above.is_empty() {
+                eprintln!("above {file}: {}", above.join("; "));
+                std::process::exit(1);
+            }
         }
         [program, "growth", folder] => runtime.block_on(growth::drawn(program, Path::new(folder))),
         [program, "soak", seconds] => {

@@ -122,35 +122,68 @@ pub async fn counted(program: &str, only: Option<&str>, kept: Option<&Path>) -> 
     let mut text =
         "Instructions in user space per request, one connection (make instructions).\n\n".to_owned();
     for case in CASES.iter().filter(|case| only.is_none_or(|only| case.name.contains(only))) {
-        let folder = tempfile::tempdir().unwrap();
-        let out = kept.unwrap_or(folder.path()).join(format!("{}.out", case.name.replace([' ', ','], "_")));
-        let limits = case.long.map_or(acting::LIMITS, |(limits, _)| limits);
-        let config = acting::limited(limits);
-        let url = bare(upstream);
-        let way = case.mode.map(|mode| Way { url: &url, mode, config: &config });
-        let variables = case.watched.variables(folder.path(), upstream);
-        let subject = Subject::counted(program, folder.path(), upstream, way, &out, &variables).await;
-        if matches!(case.watched, Watched::Events) {
-            subject.read_events(TOKEN).await;
-        }
-        let body = match case.long {
-            Some((_, then)) => acting::body(then),
-            None => bodies::of_api(case.api, case.bytes, case.results, case.is_stream),
-        };
-        let stream = case.is_stream.then_some(CHUNKS);
-        let mut load = Load { port: subject.port, body, number: 1, stream, connections: 1 };
-        let plan = Plan { freshness: case.freshness, requests: case.requests };
-        load.run(Plan { requests: case.requests / 2, ..plan }).await;
-        subject::control(&subject, &["-i", "on"]);
-        load.run(plan).await;
-        subject::control(&subject, &["-i", "off"]);
-        subject::control(&subject, &["-d"]);
-        let per = case.requests as usize * if case.is_stream { CHUNKS } else { 1 };
-        let counted = total(&out) / per as u64;
+        let counted = case.count(program, upstream, kept).await;
         let _ = writeln!(text, "{:<32}{:>12}", case.name, rounded(counted));
         eprint!("{}", text.lines().last().map(|line| format!("{line}\n")).unwrap_or_default());
     }
     text
+}
+
+/// How far a count may be above the recorded one, in percent: it differs by less from run to run.
+const NOISE_PERCENT: u64 = 2;
+
+/// The same for what the recorder's thread does: how much of it falls into the count is chance.
+const RECORDER_NOISE_PERCENT: u64 = 30;
+
+/// Counts the rows of `recorded`, a table of [`counted`], again. Returns the new counts beside the recorded ones, and the
+/// names of the rows that are above them. Rows of hyper alone are left out: they count this program, not `program`.
+pub async fn compared(program: &str, recorded: &str) -> (String, Vec<&'static str>) {
+    let upstream = upstream::start().await;
+    let (mut text, mut above) = (String::new(), Vec::new());
+    for case in CASES.iter().filter(|case| case.mode.is_some()) {
+        let row = recorded.lines().find_map(|line| line.strip_prefix(case.name)?.trim().parse::<u64>().ok());
+        let counted = case.count(program, upstream, None).await;
+        let noise =
+            if matches!(case.watched, Watched::Recorder) { RECORDER_NOISE_PERCENT } else { NOISE_PERCENT };
+        let most = row.unwrap_or(0) * (100 + noise) / 100;
+        let mark = if counted > most { "  above" } else { "" };
+        let line = format!("{:<32}{:>12}{:>12}{mark}\n", case.name, row.unwrap_or(0), rounded(counted));
+        eprint!("{line}");
+        text.push_str(&line);
+        above.extend((counted > most).then_some(case.name));
+    }
+    (text, above)
+}
+
+impl Case {
+    /// The instructions of one of its requests, or of one chunk of a stream.
+    async fn count(&self, program: &str, upstream: SocketAddr, kept: Option<&Path>) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let out = kept.unwrap_or(folder.path()).join(format!("{}.out", self.name.replace([' ', ','], "_")));
+        let limits = self.long.map_or(acting::LIMITS, |(limits, _)| limits);
+        let config = acting::limited(limits);
+        let url = bare(upstream);
+        let way = self.mode.map(|mode| Way { url: &url, mode, config: &config });
+        let variables = self.watched.variables(folder.path(), upstream);
+        let subject = Subject::counted(program, folder.path(), upstream, way, &out, &variables).await;
+        if matches!(self.watched, Watched::Events) {
+            subject.read_events(TOKEN).await;
+        }
+        let body = match self.long {
+            Some((_, then)) => acting::body(then),
+            None => bodies::of_api(self.api, self.bytes, self.results, self.is_stream),
+        };
+        let stream = self.is_stream.then_some(CHUNKS);
+        let mut load = Load { port: subject.port, body, number: 1, stream, connections: 1 };
+        let plan = Plan { freshness: self.freshness, requests: self.requests };
+        load.run(Plan { requests: self.requests / 2, ..plan }).await;
+        subject::control(&subject, &["-i", "on"]);
+        load.run(plan).await;
+        subject::control(&subject, &["-i", "off"]);
+        subject::control(&subject, &["-d"]);
+        let per = self.requests as usize * if self.is_stream { CHUNKS } else { 1 };
+        total(&out) / per as u64
+    }
 }
 
 /// Three significant digits: the rest differs from run to run.

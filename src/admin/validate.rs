@@ -119,7 +119,16 @@ impl Admin {
             upstream: self.upstream.to_string(),
             summaries: Arc::new(NoSummaries),
         };
-        let arrived = Arrived { dialect, body, request, identity, profile, tier, path: path.to_owned() };
+        let arrived = Arrived {
+            dialect,
+            body,
+            request,
+            identity,
+            profile,
+            tier,
+            reports: false,
+            path: path.to_owned(),
+        };
         let now = Now { at: Instant::now(), ms: super::stops::now_ms() };
         let record = Box::new(RequestRecord::new(route));
         let mut exchange = Exchange::begin(Arc::new(shared), arrived, record, now);

@@ -11,7 +11,7 @@ use super::head::{CodedBody, Head};
 use super::headers::{self, is_upgrade};
 use super::memory::BodyMemory;
 use super::read::{Patience, ReadError, Unread, read_within};
-use super::record::{Record, write_head};
+use super::record::{Record, wants_report, write_head};
 use super::recording::{Keepers, Recording};
 use super::request_id::REQUEST_ID;
 use super::respond::error_response;
@@ -314,7 +314,8 @@ impl AppState {
         }
         let path = parts.uri.path().to_owned();
         let recording = Recording::begin(&self.keepers, &record.data, dialect, &body, clock::ms_at(at));
-        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
+        let reports = wants_report(&parts.headers);
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, reports, path };
         let data = std::mem::take(&mut record.data);
         let now = Now { at, ms: clock::ms_at(at) };
         let exchange = Exchange::begin(Arc::clone(&self.shared), arrived, data, now);

@@ -22,6 +22,8 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 static OTHER_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// The response header that lists the actions of policies.
 const ACTIONS: &str = "x-toolrein-actions";
+/// The request header by which a client asks to read in the stream itself what acted on the reply.
+static EVENTS: HeaderName = HeaderName::from_static("x-toolrein-events");
 /// Longest value of a client's header that is kept for the log.
 const MAX_HEADER_BYTES: usize = 128;
 
@@ -198,6 +200,12 @@ pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap, explicit
     if let Some(value) = conversation.and_then(|name| HeaderValue::from_bytes(name.as_bytes()).ok()) {
         headers.insert(&super::caller::CONVERSATION, value);
     }
+}
+
+/// Whether the client wants to read in the stream itself what acted on the reply: `x-toolrein-events: true`, or `1`.
+pub(super) fn wants_report(headers: &HeaderMap) -> bool {
+    let is_on = |value: &HeaderValue| value == "1" || value.as_bytes().eq_ignore_ascii_case(b"true");
+    headers.get(&EVENTS).is_some_and(is_on)
 }
 
 /// The trace of a request with these headers. By the W3C's text, two `traceparent` are none, and several `tracestate` are

@@ -63,7 +63,7 @@ impl AppState {
         let Sender { profile, tier, identity, .. } = self.identify(parts, &request, &body)?;
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         let path = parts.uri.path().to_owned();
-        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, reports: false, path };
         let record = Box::new(RequestRecord::new(Route::Relay));
         let at = Instant::now();
         let now = Now { at, ms: clock::ms_at(at) };

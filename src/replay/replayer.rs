@@ -130,7 +130,7 @@ impl Replayer {
         let profile = self.profile.clone();
         let profile = profile.or_else(|| of_model().map(|profile| Arc::clone(&profile.name)));
         let (body, identity, path) = (body.clone(), self.identity(), PATH.to_owned());
-        let arrived = Arrived { dialect, body, request, identity, profile, tier: None, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier: None, reports: false, path };
         Some(Exchange::begin(Arc::clone(&self.shared), arrived, Box::default(), now))
     }
 

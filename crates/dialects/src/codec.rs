@@ -13,6 +13,9 @@ use smallvec::SmallVec;
 use wire::body::Span;
 use wire::sse::write_comment;
 
+/// The member that holds the report at the end of a stream.
+pub const REPORT: &str = "toolrein";
+
 /// What the comment says that keeps the client of a stream waiting.
 pub const WAITS: &str = "toolrein waits";
 
@@ -296,6 +299,12 @@ pub trait ReplyCodec: Send {
 
     /// The event that reports toolrein's own error in the client's stream.
     fn own_error_event(&mut self, message: &str, code: &str) -> Bytes;
+
+    /// Gives the client what toolrein `report`s at the end of a stream, a JSON object, as the member [`REPORT`] of the
+    /// last event or of one of its own before the last. The frame that ends the stream follows.
+    fn write_report(&mut self, report: &str, out: &mut Vec<Bytes>) {
+        out.push(self.comment(&format!("{REPORT} {report}")));
+    }
 
     /// A comment of a stream, which no client reads.
     fn comment(&mut self, text: &str) -> Bytes {

@@ -39,8 +39,10 @@ pub struct Options {
     pub output_limit: Option<u64>,
     /// toolrein wrote a list of the tools that the model may call into the request.
     pub narrows_choice: bool,
-    /// The id of the client's request, for errors of toolrein's own.
+    /// The id of the client's request, for errors of toolrein's own and for reports.
     pub request_id: String,
+    /// The client wants to read in the stream itself what acted on the reply.
+    pub reports: bool,
 }
 
 impl Options {

@@ -157,6 +157,7 @@ impl Running {
                 && !self.is_reask()
                 && self.added(core).choice,
             request_id: core.record.request_id.clone(),
+            reports: core.reports,
         }
     }
 

@@ -500,12 +500,6 @@ impl Judging {
         settled
     }
 
-    /// What acted on the reply, for a comment at the end of a stream; `None` where nothing did, or nothing may be changed.
-    pub fn remark(&self) -> Option<String> {
-        let actions = self.actions().filter(|_| !self.rules.observe)?;
-        Some(format!("toolrein {actions}"))
-    }
-
     /// Decides on a call that is not held, and returns what is left of its ruling. `answers`: the call is an answer,
     /// which is exempt from every limit.
     fn rule_on(

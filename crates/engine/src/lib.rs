@@ -81,6 +81,8 @@ pub struct Arrived {
     pub profile: Option<Arc<str>>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
+    /// The client wants to read at the end of a stream what acted on the reply.
+    pub reports: bool,
     /// The path of its target: some providers put the model there (Azure's deployments).
     pub path: String,
 }
@@ -113,6 +115,7 @@ struct Core {
     identity: Arc<Identity>,
     profile: Option<Arc<str>>,
     tier: Option<Arc<str>>,
+    reports: bool,
     path: String,
     /// What the policies want; empty until they were asked, and without effect in observe mode.
     plan: Box<Plan>,
@@ -146,11 +149,23 @@ const COPIED_BYTES: usize = 8 * 1024;
 impl Exchange {
     /// Begins the exchange of a parsed request; `record` holds what is known of it so far.
     pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<RequestRecord>, now: Now) -> Self {
-        let Arrived { dialect, body, request, identity, profile, tier, path } = arrived;
+        let Arrived { dialect, body, request, identity, profile, tier, reports, path } = arrived;
         let (request, identity) = (Arc::new(request), Arc::new(identity));
         let (plan, outputs) = (Box::default(), VecDeque::new());
-        let mut core =
-            Core { shared, dialect, record, body, request, identity, profile, tier, path, plan, outputs };
+        let mut core = Core {
+            shared,
+            dialect,
+            record,
+            body,
+            request,
+            identity,
+            profile,
+            tier,
+            reports,
+            path,
+            plan,
+            outputs,
+        };
         core.record.profile.clone_from(&core.profile);
         let phase = match core.admission() {
             Some(admit) => {

@@ -94,7 +94,7 @@ impl Play<'_> {
         let explicit = self.setting.is_used_up.then(|| "conversation".to_owned());
         let identity = Identity { key: HashKey::fixed(1), caller: Hash(7), explicit };
         let (profile, tier, path) = (None, None, path.to_owned());
-        let arrived = Arrived { dialect, body, request, identity, profile, tier, path };
+        let arrived = Arrived { dialect, body, request, identity, profile, tier, reports: false, path };
         let record = RequestRecord { request_id: "req_1".to_owned(), ..RequestRecord::new(route) };
         Exchange::begin(Arc::clone(self.shared), arrived, Box::new(record), now)
     }

@@ -7,6 +7,7 @@ use crate::support::reply::{Gate, Piece, Reply, Speech};
 use crate::support::responses::{Output, event};
 use crate::support::responses_kit::{Talk, url};
 use crate::support::scripted::Scripted;
+use serde_json::{Value, json};
 
 /// The same reply with a gate before each piece but the first.
 fn gated(reply: Reply) -> (Reply, Vec<Gate>) {
@@ -148,6 +149,33 @@ fn the_last_comment_of_a_stream_is_a_line_of_its_last_event_in_chat_and_response
     );
     assert_comments_are_lines_of_events(&of_chat);
     assert_comments_are_lines_of_events(&of_responses);
+}
+
+#[test]
+fn a_client_reads_what_acted_in_the_last_event_where_its_header_asks_for_that() {
+    let upstream = Scripted::start(move |_, request| {
+        assert!(request.header("x-toolrein-events").is_none(), "the upstream does not get it");
+        if request.path.ends_with("responses") {
+            let calls = Output::calls("1", &[("1", "f", "{\"a\":1}"), ("2", "f", "{\"a\":2}")]);
+            return Reply::stream(calls.events(&request.json()).iter().map(event));
+        }
+        Reply::events(&Speech::calls(&[("c1", "f", "{\"a\":1}"), ("c2", "f", "{\"a\":2}")]).chunks(false))
+    });
+    let toolrein = Toolrein::before(&upstream, &budget(1));
+    let body = Talk::new(true).body.to_string();
+    for (url, body) in [(toolrein.chat_url(), question(true).to_string()), (url(&toolrein), body)] {
+        for (asked, is_wanted) in [("true", true), ("1", true), ("false", false)] {
+            let request = Request::post(&url, &body).header("x-toolrein-events", asked);
+            let reply = request.header("x-request-id", "mine").send();
+            let events = reply.data();
+            let mut events = events.iter().filter(|event| *event != "[DONE]");
+            let last: Value = serde_json::from_str(events.next_back().unwrap()).unwrap();
+            let report = json!({"actions": ["budget=blocked"], "request_id": "mine"});
+            assert_eq!(last.get("toolrein"), is_wanted.then_some(&report), "{url} {asked}: {}", reply.text());
+            assert_eq!(reply.text().contains(": toolrein"), !is_wanted, "{}", reply.text());
+            assert!(events.all(|event| !event.contains("\"toolrein\"")), "{}", reply.text());
+        }
+    }
 }
 
 #[test]

@@ -85,6 +85,7 @@ impl Process {
             identity: self.identity(),
             profile: profile.map(|profile| Arc::clone(&profile.name)),
             tier: None,
+            reports: false,
             path: "/v1/chat/completions".to_owned(),
             request,
         };

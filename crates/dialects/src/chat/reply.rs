@@ -458,6 +458,10 @@ impl ReplyCodec for ChatReplies {
         }
     }
 
+    fn write_report(&mut self, report: &str, out: &mut Vec<Bytes>) {
+        out.extend(self.head.as_ref().map(|head| head.report(report)));
+    }
+
     fn set_options(&mut self, options: &Options) {
         (self.cut_usage, self.friendly) = (options.cut_usage, options.friendly);
         self.request_id.clone_from(&options.request_id);

@@ -54,6 +54,8 @@ pub struct ResponsesReplies {
     /// People read texts of toolrein's about the upstream's errors.
     friendly: bool,
     request_id: String,
+    /// What the last event reports, as JSON.
+    report: Option<String>,
     input: Input,
     /// Bytes of a stream that are not split into events yet.
     rest: Bytes,
@@ -135,6 +137,7 @@ impl ResponsesReplies {
             hosts_shell: false,
             friendly: false,
             request_id: String::new(),
+            report: None,
             input: Input::Ended,
             rest: Bytes::new(),
             unread: Vec::new(),
@@ -573,6 +576,10 @@ impl ReplyCodec for ResponsesReplies {
                 self.failed_by_us("The upstream ended its stream before its last event.", "upstream_cut");
             out.push(event);
         }
+    }
+
+    fn write_report(&mut self, report: &str, _out: &mut Vec<Bytes>) {
+        self.report = Some(report.to_owned());
     }
 
     fn set_options(&mut self, options: &Options) {

@@ -204,6 +204,32 @@ fn calls_judged_by_arguments_are_held_until_they_are_whole_and_come_out_as_they_
 }
 
 #[test]
+fn a_client_that_wants_it_reads_what_acted_in_the_member_of_a_chunk_of_its_own() {
+    let blocked = role() + &call(0, "a", "ok", &["{}"]) + &call(1, "b", "deny", &["{}"]);
+    let plain = delta(&json!({"role": "assistant", "content": "Hello"}));
+    for (observe, stream, actions) in [
+        (false, blocked.clone() + &finish("tool_calls"), Some(json!(["picky=blocked"]))),
+        (false, plain.clone() + &finish("stop"), Some(json!([]))),
+        (true, blocked + &finish("tool_calls"), None),
+    ] {
+        let options = Options { reports: true, request_id: "req_1".to_owned(), ..Options::default() };
+        let mut judge = pipeline(judging_as(false, observe), Form::Streamed, LIMITS, options);
+        let (out, ending) = whole(&mut judge, &(stream + DONE));
+        assert_eq!(ending, Ending::Complete);
+        assert!(!out.contains(": toolrein") && out.ends_with(DONE), "{out}");
+        let events = events(&out);
+        let last = events.last().unwrap();
+        let Some(actions) = actions else {
+            assert!(!out.contains("toolrein"), "observe mode changes nothing: {out}");
+            continue;
+        };
+        assert_eq!(last["toolrein"], json!({"actions": actions, "request_id": "req_1"}));
+        assert_eq!([&last["id"], &last["choices"]], [&json!("chatcmpl-1"), &json!([])]);
+        assert_eq!(out.matches("\"toolrein\"").count(), 1, "{out}");
+    }
+}
+
+#[test]
 fn a_blocked_call_is_removed_and_the_other_calls_are_renumbered_without_gaps() {
     for by_arguments in [false, true] {
         let stream = role()

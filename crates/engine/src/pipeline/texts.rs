@@ -5,6 +5,7 @@ use super::{Phase, ReplyPipeline};
 use bytes::Bytes;
 use dialects::codec::Frame;
 use dialects::edit::NO_ANSWER;
+use serde_json::json;
 
 impl ReplyPipeline {
     /// Writes what comes before a frame.
@@ -59,10 +60,19 @@ impl ReplyPipeline {
         self.codec.write_text(self.choices[at].index, text, before, out);
     }
 
-    /// Writes what acted on the reply as a comment, where anything did.
+    /// Writes what acted on the reply: as a member of an event where the client wants that, else as a comment where
+    /// anything did.
     pub(super) fn write_remark(&mut self, out: &mut Vec<Bytes>) {
-        if let Some(remark) = self.judging.remark() {
-            out.push(self.codec.comment(&remark));
+        if self.judging.observes() {
+            return;
+        }
+        let actions = self.judging.actions();
+        if self.options.reports {
+            let actions: Vec<&str> = actions.iter().flat_map(|actions| actions.split(", ")).collect();
+            let report = json!({"actions": actions, "request_id": self.options.request_id});
+            self.codec.write_report(&report.to_string(), out);
+        } else if let Some(actions) = actions {
+            out.push(self.codec.comment(&format!("toolrein {actions}")));
         }
     }
 

@@ -4,7 +4,7 @@
 use super::Form;
 use super::numbering::{ShownCalls, signature_for};
 use crate::chat::completion::{Choice, Delta, Reply, is_named};
-use crate::codec::CallPiece;
+use crate::codec::{CallPiece, REPORT};
 use crate::lines::one_line;
 use crate::reply_choice::ReplyChoice;
 use bytes::Bytes;
@@ -39,6 +39,16 @@ impl Continuation {
 
     /// toolrein's own chunk: `delta` and `finish` as JSON.
     pub(super) fn event(&self, index: u32, delta: &str, finish: &str) -> Bytes {
+        let choice = format!(r#"{{"index":{index},"delta":{delta},"finish_reason":{finish}}}"#);
+        self.chunk(&choice, "")
+    }
+
+    /// A chunk without choices that has `report`, a JSON object, as a member.
+    pub(super) fn report(&self, report: &str) -> Bytes {
+        self.chunk("", &format!(",\"{REPORT}\":{report}"))
+    }
+
+    fn chunk(&self, choices: &str, more: &str) -> Bytes {
         let mut out = b"{".to_vec();
         for (name, value) in self.values() {
             if let Some(value) = value {
@@ -47,9 +57,7 @@ impl Continuation {
                 out.push(b',');
             }
         }
-        let rest = format!(
-            r#""object":"chat.completion.chunk","choices":[{{"index":{index},"delta":{delta},"finish_reason":{finish}}}]}}"#
-        );
+        let rest = format!(r#""object":"chat.completion.chunk","choices":[{choices}]{more}}}"#);
         out.extend_from_slice(rest.as_bytes());
         write_event(&out)
     }

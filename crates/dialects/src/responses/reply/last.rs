@@ -7,7 +7,7 @@ use super::owner::{Copied, Ids};
 use super::writer::framed;
 use super::{Form, ResponsesReplies, text_of};
 use crate::CARRIED;
-use crate::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, ReplyEvent, WriteContext};
+use crate::codec::{CallPiece, Frame, FrameKind, FrameUsage, Payload, REPORT, ReplyEvent, WriteContext};
 use crate::error::may_be_in_200;
 use crate::reply::Unjudged;
 use crate::reply_choice::ReplyChoice;
@@ -361,6 +361,10 @@ impl ResponsesReplies {
             && new != number
         {
             splices.replace(span, new.to_string());
+        }
+        let end = last.data.iter().rposition(|byte| *byte == b'}');
+        if let Some((end, report)) = end.zip(self.report.take()) {
+            splices.insert(end as u32, format!(",\"{REPORT}\":{report}"));
         }
         self.is_end_given = true;
         if splices.is_empty() {
