@@ -6,6 +6,7 @@
 //! with values, [`all_concerns`] finds those that apply.
 
 use super::ConfigError;
+use memchr::memmem::find;
 use model::names::{RestrictedNames, dispatch_form, qualified_form};
 use serde::Deserialize;
 
@@ -13,20 +14,45 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(from = "String")]
 pub struct Pattern {
-    text: String,
-    /// The position of the first `*`: computed once, since every request is matched against some dozen patterns.
-    star: Option<usize>,
+    text: Glob,
     /// The same as programs look tools up, where that is another text.
-    near: Option<Box<str>>,
+    near: Option<Glob>,
     /// The same with one dot between namespaces, where that is another text.
-    qualified: Option<Box<str>>,
+    qualified: Option<Glob>,
 }
 
 impl From<String> for Pattern {
     fn from(text: String) -> Self {
-        let differing = |form: std::borrow::Cow<'_, str>| (*form != *text).then(|| form.into());
+        let differing = |form: std::borrow::Cow<'_, str>| (*form != *text).then(|| Glob::new(&form));
         let (near, qualified) = (differing(dispatch_form(&text)), differing(qualified_form(&text)));
-        Self { star: text.find('*'), near, qualified, text }
+        Self { text: Glob::new(&text), near, qualified }
+    }
+}
+
+/// A text in which `*` stands for any run of characters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Glob {
+    text: Box<str>,
+    /// The positions of the first and the last `*`: computed once, since every request is matched against some dozen
+    /// patterns.
+    stars: Option<(usize, usize)>,
+}
+
+impl Glob {
+    fn new(text: &str) -> Self {
+        Self { stars: text.find('*').zip(text.rfind('*')), text: text.into() }
+    }
+
+    /// Whether `name` fits, in time linear in the name for each star.
+    fn fits(&self, name: &str) -> bool {
+        let (text, name) = (self.text.as_bytes(), name.as_bytes());
+        let Some((first, last)) = self.stars else { return text == name };
+        let (head, tail) = (&text[..first], &text[last + 1..]);
+        let Some(rest) = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
+            return false;
+        };
+        let mut pieces = text[first..last].split(|byte| *byte == b'*').filter(|piece| !piece.is_empty());
+        pieces.try_fold(rest, |rest, piece| Some(&rest[find(rest, piece)? + piece.len()..])).is_some()
     }
 }
 
@@ -38,17 +64,17 @@ impl Pattern {
 
     /// As written.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.text.text
     }
 
     /// Whether it has no `*` and so names exactly one thing.
     pub fn is_exact(&self) -> bool {
-        self.star.is_none()
+        self.text.stars.is_none()
     }
 
     /// Whether `name` fits, in time linear in the name for each star.
     pub fn matches(&self, name: &str) -> bool {
-        fits(&self.text, self.star, name)
+        self.text.fits(name)
     }
 
     /// Whether it restricts the tool `name`: that fits, or would as programs look tools up (without white space and
@@ -64,44 +90,19 @@ impl Pattern {
 
     /// The first of a tool's `names` that fits.
     fn bare_fit<'a>(&self, names: &'a RestrictedNames<'_>) -> Option<&'a str> {
-        let text = self.qualified.as_deref().unwrap_or(&self.text);
-        names.iter().find(|name| fits(text, text.find('*'), name)).filter(|_| !text.is_empty())
+        let glob = self.qualified.as_ref().unwrap_or(&self.text);
+        names.iter().find(|name| glob.fits(name)).filter(|_| !glob.text.is_empty())
     }
 
     /// Whether `form`, a name as programs look it up, fits in that form.
     fn is_near(&self, form: &str) -> bool {
-        match &self.near {
-            None => self.matches(form),
-            Some(near) => fits(near, near.find('*'), form),
-        }
+        self.near.as_ref().unwrap_or(&self.text).fits(form)
     }
 
     /// Whether `name` fits as it is, or as programs look it up: `form`.
     fn matches_or_is_near(&self, name: &str, form: &str) -> bool {
         self.matches(name) || ((self.near.is_some() || form != name) && self.is_near(form))
     }
-}
-
-/// Whether `name` fits `text`, whose first star is at `star`.
-fn fits(text: &str, star: Option<usize>, name: &str) -> bool {
-    // Most names differ in their first letter.
-    let first = text.as_bytes().first();
-    if first != name.as_bytes().first() && first != Some(&b'*') {
-        return false;
-    }
-    let Some(star) = star else { return text == name };
-    let (head, rest) = (&text[..star], &text[star + 1..]);
-    let Some(name) = name.strip_prefix(head) else { return false };
-    if rest.is_empty() {
-        return true;
-    }
-    let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let mut name = name.as_bytes();
-    for piece in middle.split('*').filter(|piece| !piece.is_empty()) {
-        let Some(at) = memchr::memmem::find(name, piece.as_bytes()) else { return false };
-        name = &name[at + piece.len()..];
-    }
-    name.ends_with(tail.as_bytes())
 }
 
 /// Whether one of `patterns` concerns `name`: see [`Pattern::concerns`].
