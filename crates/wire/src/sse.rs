@@ -223,12 +223,22 @@ fn parse_line(event: &[u8], at: usize, end: usize) -> Option<(&[u8], Span)> {
     Some((name, Span::new(at + colon + 1 + space, end)))
 }
 
+/// The lines of an event, without their ends.
+pub fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(event);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = memchr2(b'\n', b'\r', text);
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
 /// The lines of an event that are no part of its data.
 pub fn other_lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = event.strip_prefix(b"\xef\xbb\xbf").unwrap_or(event);
     let is_bare = text.trim_ascii_start().first() == Some(&b'{');
-    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r')).filter(move |_| !is_bare);
-    lines.filter(|line| {
+    lines(text).filter(move |_| !is_bare).filter(|line| {
         !parse_line(line, 0, line.len()).is_some_and(|(name, _)| matches!(name, b"data" | b"error"))
     })
 }

@@ -290,7 +290,7 @@ pub(super) fn read_event(raw: Bytes, strict: bool, further: &mut Vec<Event>) -> 
     let fields = parse_fields(&raw);
     let opaque = |raw| Event { raw, kind: Kind::Opaque };
     let is_hidden = strict && hides_lines(&raw, &fields, reads, holds_calls);
-    if is_hidden || (CALLS.may_be_in(&raw) && CALLS.are_in_lines(other_lines(&raw))) {
+    if is_hidden || CALLS.are_in_lines(other_lines(&raw)) {
         return Event { raw, kind: Kind::Unread(Unjudged::Ambiguous) };
     }
     if fields.data.is_empty() {

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use wire::body::Scanner;
 use wire::json::{decode_bytes, in_one_case};
 use wire::members::{Member, members_of};
+use wire::sse::lines;
 
 /// The signs of calls of the Responses API.
 const CALLS: CallSigns = CallSigns { words: &["_call\"", "mcp_approval_request\"", "call_id\""], is_call };
@@ -41,8 +42,7 @@ pub fn holds_stray_call(raw: &[u8], event: &Event, data: &[u8]) -> bool {
 
 /// Whether a line that is no data holds a call: a body without any framing, or another field.
 pub fn has_call_in_other_lines(raw: &[u8]) -> bool {
-    let lines = raw.split(|byte| matches!(byte, b'\n' | b'\r'));
-    CALLS.may_be_in(raw) && CALLS.are_in_lines(lines.filter(|line| !line.starts_with(b"data:")))
+    CALLS.are_in_lines(lines(raw).filter(|line| !line.starts_with(b"data:")))
 }
 
 fn has_unread_call(event: &Event, data: &[u8]) -> bool {
