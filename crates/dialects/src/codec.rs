@@ -176,7 +176,7 @@ pub struct WriteContext {
     pub acts: bool,
     /// Another reply is going to follow, so usage is not reported yet.
     pub hold_usage: bool,
-    /// What to report instead of the reply's usage.
+    /// What to report instead of the reply's usage, also where it reports none.
     pub usage: Option<Value>,
 }
 
@@ -287,6 +287,10 @@ pub trait ReplyCodec: Send {
 
     /// Writes the missing finish of a choice of a stream; `has_calls`: the client is to run calls of it.
     fn write_finish(&mut self, choice: u32, has_calls: bool, out: &mut Vec<Bytes>);
+
+    /// Gives the client the usage of all replies at the end of a stream whose last reply reports none, where an earlier one's
+    /// was held back. The frame that ends the stream follows.
+    fn write_usage(&mut self, _usage: &Value, _out: &mut Vec<Bytes>) {}
 
     /// Changes what toolrein added for the client.
     fn set_options(&mut self, options: &Options);

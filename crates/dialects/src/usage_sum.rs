@@ -82,10 +82,9 @@ impl Usages {
         self.earlier_tokens.iter().copied().chain(last.filter(is_report)).collect()
     }
 
-    /// What replaces the present reply's own usage, if others came before it.
+    /// What takes the place of the present reply's own usage, if others came before it that reported any.
     pub fn sum(&self) -> Option<Value> {
-        let earlier = self.earlier.as_ref()?;
-        Some(sum(earlier, &self.last()?))
+        self.earlier.as_ref().and_then(|_| self.total())
     }
 }
 

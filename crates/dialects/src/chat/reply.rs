@@ -29,6 +29,7 @@ use crate::markup::TextCleaner;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::{ReplyChoice, position_of};
 use bytes::Bytes;
+use serde_json::Value;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use wire::body::Span;
@@ -456,6 +457,10 @@ impl ReplyCodec for ChatReplies {
             let reason = if has_calls { "\"tool_calls\"" } else { "\"stop\"" };
             out.push(head.event(choice, "{}", reason));
         }
+    }
+
+    fn write_usage(&mut self, usage: &Value, out: &mut Vec<Bytes>) {
+        out.extend(self.head.as_ref().map(|head| head.usage(usage)));
     }
 
     fn write_report(&mut self, report: &str, out: &mut Vec<Bytes>) {

@@ -45,6 +45,8 @@ pub struct ReplyPipeline {
     /// The choice that the present reply continues, after the first reply.
     continuing: Option<u32>,
     usage: Usages,
+    /// The usage of an earlier reply was held back, and no later one was given.
+    owes_usage: bool,
     unjudged: Vec<Unjudged>,
 }
 
@@ -130,6 +132,7 @@ impl ReplyPipeline {
             queue: Queue::default(),
             continuing: None,
             usage: Usages::default(),
+            owes_usage: false,
             unjudged: Vec::new(),
         };
         pipeline.codec.set_options(&pipeline.options);
@@ -385,6 +388,7 @@ impl ReplyPipeline {
         } else if self.acts() {
             self.write_before(frame, out);
         }
+        self.write_owed_usage(out);
         self.write_remark(out);
         self.forward(frame, out);
     }
@@ -432,6 +436,9 @@ impl ReplyPipeline {
 
     fn forward(&mut self, frame: &Frame, out: &mut Vec<Bytes>) {
         let context = self.write_context();
+        if frame.usage.is_some() {
+            self.owes_usage = context.hold_usage;
+        }
         self.codec.forward(frame, &self.choices, &context, out);
         for part in frame.parts() {
             let Some(choice) = self.choices.iter_mut().find(|choice| choice.index == part.choice) else {
@@ -533,6 +540,7 @@ impl ReplyPipeline {
             }
         } else if !self.is_done() {
             self.close_choices(out);
+            self.write_owed_usage(out);
             self.write_remark(out);
         }
     }

@@ -336,6 +336,32 @@ fn a_stream_with_all_calls_blocked_leads_to_a_re_ask_and_keeps_back_its_end() {
 }
 
 #[test]
+fn the_usage_of_a_reply_that_is_asked_again_is_not_lost_where_the_last_reply_reports_none() {
+    let usage = |total| format!("data: {{\"choices\":[],\"usage\":{{\"total_tokens\":{total}}}}}\n\n");
+    let blocked = role() + &call(0, "a", "deny", &["{}"]) + &finish("tool_calls") + &usage(7) + DONE;
+    let answer = role() + &delta(&json!({"content": "No."})) + &finish("stop");
+    for (cut_usage, last, expected) in [
+        (false, answer.clone() + DONE, vec![7]),
+        (false, answer.clone(), vec![7]),
+        (false, answer.clone() + &usage(5) + DONE, vec![12]),
+        (true, answer.clone() + DONE, vec![]),
+    ] {
+        let options = Options { cut_usage, ..Options::default() };
+        let mut judge = pipeline(judging(false), Form::Streamed, LIMITS, options);
+        let (mut out, ending) = whole(&mut judge, &blocked);
+        assert!(matches!(ending, Ending::Reask { .. }), "{ending:?}");
+        judge.continue_with(0);
+        judge.begin(Form::Streamed, 200);
+        let (more, ending) = whole(&mut judge, &last);
+        out.push_str(&more);
+        assert_eq!(ending, Ending::Complete);
+        let reported: Vec<u64> =
+            events(&out).iter().filter_map(|event| event["usage"]["total_tokens"].as_u64()).collect();
+        assert_eq!(reported, expected, "{out}");
+    }
+}
+
+#[test]
 fn the_reply_to_a_re_ask_continues_the_same_stream() {
     let usage = |total| {
         format!("data: {{\"id\":\"other\",\"choices\":[],\"usage\":{{\"total_tokens\":{total}}}}}\n\n")

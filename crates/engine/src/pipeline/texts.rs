@@ -60,6 +60,14 @@ impl ReplyPipeline {
         self.codec.write_text(self.choices[at].index, text, before, out);
     }
 
+    /// Writes the usage of all replies where the last one reports none and an earlier one's was held back.
+    pub(super) fn write_owed_usage(&mut self, out: &mut Vec<Bytes>) {
+        let is_owed = std::mem::take(&mut self.owes_usage) && !self.options.cut_usage;
+        if let Some(usage) = self.usage.total().filter(|_| is_owed) {
+            self.codec.write_usage(&usage, out);
+        }
+    }
+
     /// Writes what acted on the reply: as a member of an event where the client wants that, else as a comment where
     /// anything did.
     pub(super) fn write_remark(&mut self, out: &mut Vec<Bytes>) {

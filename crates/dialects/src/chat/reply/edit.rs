@@ -48,6 +48,11 @@ impl Continuation {
         self.chunk("", &format!(",\"{REPORT}\":{report}"))
     }
 
+    /// A chunk without choices that reports `usage`.
+    pub(super) fn usage(&self, usage: &Value) -> Bytes {
+        self.chunk("", &format!(",\"usage\":{usage}"))
+    }
+
     fn chunk(&self, choices: &str, more: &str) -> Bytes {
         let mut out = b"{".to_vec();
         for (name, value) in self.values() {
@@ -100,7 +105,7 @@ pub(super) struct Context<'a> {
     pub(super) hold_usage: bool,
     /// The client did not ask for usage.
     pub(super) cut_usage: bool,
-    /// What to report instead of the reply's usage.
+    /// What to report instead of the reply's usage, also where it reports none.
     pub(super) usage: Option<&'a Value>,
 }
 
@@ -392,6 +397,11 @@ fn edit_usage(data: &[u8], reply: &Reply, context: &Context<'_>, splices: &mut S
             splices.remove_members(&reply.members, |member| {
                 is_usage(member) && member.value.of(data) == b"null"
             });
+        }
+        if let Some(sum) = context.usage.filter(|_| context.form == Form::Whole)
+            && let Some(last) = reply.members.last()
+        {
+            splices.insert(last.value.end, format!(",\"usage\":{sum}"));
         }
         return untouched && context.cut_usage;
     };

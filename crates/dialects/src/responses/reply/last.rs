@@ -400,6 +400,13 @@ impl ResponsesReplies {
                 splices.replace(member.value, sum.to_string());
             }
         }
+        let is_usage = |member: &Member| *decode_bytes(member.key, &last.data) == *b"usage";
+        if let Some(sum) = &context.usage
+            && let Some(end) = last.members.last().map(|member| member.value.end)
+            && !last.members.iter().any(is_usage)
+        {
+            splices.insert(end, format!(",\"usage\":{sum}"));
+        }
     }
 
     /// The list of items: those of earlier replies, then those of this one that the client has.

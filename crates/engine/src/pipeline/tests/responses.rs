@@ -270,6 +270,35 @@ fn a_reply_whose_calls_were_all_blocked_is_continued_by_the_next_one_as_one_stre
 }
 
 #[test]
+fn the_usage_of_a_blocked_reply_is_not_lost_where_the_last_response_reports_none() {
+    let usage = ",\"usage\":{\"input_tokens\":10,\"output_tokens\":5,\"total_tokens\":15,\"input_tokens_details\":{\"cached_tokens\":2}}";
+    let blocked = || Script::new("resp_1").call("1", "deny", "{}");
+    let answer = || Script::new("resp_2").text("msg_2", "Done");
+    for form in [Form::Streamed, Form::Whole] {
+        let [first, last] = match form {
+            Form::Streamed => [blocked().stream(), answer().stream()],
+            Form::Whole => {
+                [blocked().response("completed"), answer().response("completed")].map(|body| body.to_string())
+            }
+        };
+        let bare = last.replace(usage, "");
+        assert_ne!(bare, last);
+        for last in [bare, last.replace(usage, ",\"usage\":null")] {
+            let mut judge = pipeline(judging(false), form);
+            let (mut out, ending) = whole(&mut judge, &first);
+            assert!(matches!(ending, Ending::Reask { .. }), "{ending:?}");
+            judge.continue_with(0);
+            out.push_str(&whole(&mut judge, &last).0);
+            let response: Value = match form {
+                Form::Streamed => events(&out).pop().unwrap()["response"].take(),
+                Form::Whole => serde_json::from_str(&out).unwrap(),
+            };
+            assert_eq!(response["usage"]["total_tokens"], 15, "{out}");
+        }
+    }
+}
+
+#[test]
 fn a_whole_reply_loses_its_blocked_calls_and_a_later_one_continues_it() {
     let script = Script::new("resp_1").reasoning("rs_1").call("1", "deny", "{}").call("2", "ok", "{}");
     let body = script.response("completed").to_string();
