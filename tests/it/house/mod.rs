@@ -467,6 +467,30 @@ fn the_costs_of_change_are_those_that_the_map_of_the_house_states() {
     }
 }
 
+/// The file of instruction counts that `make gate` compares with.
+const COUNTS: &str = "benches/instructions.txt";
+
+/// A shallow clone does not have the commit before the last change: there is nothing to compare then.
+#[test]
+fn a_count_of_instructions_rises_only_in_a_commit_of_its_own() {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(root()).output().expect("git runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["log", "-1", "--format=%H", "--", COUNTS]).expect("the file is tracked");
+    let (before, after) = (format!("{commit}^:{COUNTS}"), format!("{commit}:{COUNTS}"));
+    let Some((before, after)) = git(&["show", &before]).zip(git(&["show", &after])) else { return };
+    let rows = |text: &str| -> BTreeMap<String, u64> {
+        let rows = text.lines().filter_map(|line| line.rsplit_once(' '));
+        rows.filter_map(|(name, count)| Some((name.trim().to_owned(), count.parse().ok()?))).collect()
+    };
+    let (before, after) = (rows(&before), rows(&after));
+    assert!(!after.is_empty(), "{COUNTS} has rows");
+    let rises = after.iter().any(|(name, count)| before.get(name).is_some_and(|before| before < count));
+    let changed = git(&["show", "--format=", "--name-only", &commit]).unwrap_or_default();
+    assert!(!rises || changed == COUNTS, "{commit} raises a row of {COUNTS} and changes other files: {changed}");
+}
+
 /// The names that follow `fn`, `struct`, `enum`, `trait` and `type`.
 fn defined_in(source: &Source) -> Vec<&str> {
     let names: Vec<&str> = words(&source.code).map(|(_, word)| word).collect();
