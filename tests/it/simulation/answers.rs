@@ -31,8 +31,7 @@ pub fn asked(passed: &Passed) -> Found {
     }
 }
 
-/// The usage that the client gets is the sum over all replies, because each of them was billed; so is what is recorded. A
-/// stream that ends in toolrein's own sentence has a usage only where the client asked for it, and none here does.
+/// The usage that the client gets is the sum over all replies, because each of them was billed; so is what is recorded.
 pub fn usage(client: &Client, passed: &Passed, reply: &Bytes) -> Found {
     if passed.approved.is_some() {
         return Ok(());
@@ -44,8 +43,7 @@ pub fn usage(client: &Client, passed: &Passed, reply: &Bytes) -> Found {
     let bodies = bodies.into_iter().filter_map(|body| serde_json::from_str::<Value>(body).ok());
     let told: Vec<u64> = bodies.filter_map(|body| body["usage"]["total_tokens"].as_u64()).collect();
     let expected = TOKENS * passed.raw.len() as u64;
-    let shown = if client.is_stream && passed.ends_in_own_sentence { vec![] } else { vec![expected] };
-    if told != shown {
+    if told != [expected] {
         return Err(format!("usage {told:?} where {expected} were billed"));
     }
     match passed.billed {

@@ -33,8 +33,6 @@ pub struct Passed {
     pub reply: Option<Bytes>,
     /// The upstream's error that the client gets instead, or at the end of a stream that breaks off.
     pub error: Option<Bytes>,
-    /// That reply ends in a sentence of toolrein's own, since the upstream refused the last request.
-    pub ends_in_own_sentence: bool,
     /// The tokens that are recorded as billed.
     pub billed: u64,
     /// Every request sent to the upstream, in order.
@@ -309,7 +307,6 @@ impl<'a> Driver<'a> {
         (self.has_ended, self.coming) = (true, None);
         let was_refused = self.passed.refused.last().is_some_and(|(at, _)| at + 1 == self.passed.sent.len());
         let says_so = String::from_utf8_lossy(&body).contains(NO_ANSWER);
-        self.passed.ends_in_own_sentence = was_refused && says_so;
         let is_error = has_failed || (was_refused && !says_so);
         *(if is_error { &mut self.passed.error } else { &mut self.passed.reply }) = Some(body);
     }

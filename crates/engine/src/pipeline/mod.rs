@@ -45,7 +45,7 @@ pub struct ReplyPipeline {
     /// The choice that the present reply continues, after the first reply.
     continuing: Option<u32>,
     usage: Usages,
-    /// The usage of an earlier reply was held back, and no later one was given.
+    /// The usage of an earlier reply, in a frame of its own, was held back, and no later one was given.
     owes_usage: bool,
     unjudged: Vec<Unjudged>,
 }
@@ -436,8 +436,9 @@ impl ReplyPipeline {
 
     fn forward(&mut self, frame: &Frame, out: &mut Vec<Bytes>) {
         let context = self.write_context();
-        if frame.usage.is_some() {
-            self.owes_usage = context.hold_usage;
+        if let Some(usage) = &frame.usage {
+            // Clients that get no frame of usage alone may not expect one.
+            self.owes_usage = context.hold_usage && usage.is_alone;
         }
         self.codec.forward(frame, &self.choices, &context, out);
         for part in frame.parts() {
