@@ -29,7 +29,7 @@ impl From<String> for Pattern {
     }
 }
 
-/// A text in which `*` stands for any run of characters.
+/// A text in which `*` fits any run of characters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Glob {
     text: Box<str>,

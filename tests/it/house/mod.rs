@@ -488,7 +488,10 @@ fn a_count_of_instructions_rises_only_in_a_commit_of_its_own() {
     assert!(!after.is_empty(), "{COUNTS} has rows");
     let rises = after.iter().any(|(name, count)| before.get(name).is_some_and(|before| before < count));
     let changed = git(&["show", "--format=", "--name-only", &commit]).unwrap_or_default();
-    assert!(!rises || changed == COUNTS, "{commit} raises a row of {COUNTS} and changes other files: {changed}");
+    assert!(
+        !rises || changed == COUNTS,
+        "{commit} raises a row of {COUNTS} and changes other files: {changed}"
+    );
 }
 
 /// The names that follow `fn`, `struct`, `enum`, `trait` and `type`.
