@@ -163,7 +163,7 @@ fn a_client_reads_what_acted_in_the_last_event_where_its_header_asks_for_that() 
     });
     let toolrein = Toolrein::before(&upstream, &budget(1));
     let body = Talk::new(true).body.to_string();
-    for (url, body) in [(toolrein.chat_url(), question(true).to_string()), (url(&toolrein), body)] {
+    for (url, body) in [(toolrein.chat_url(), question(true)), (url(&toolrein), body)] {
         for (asked, is_wanted) in [("true", true), ("1", true), ("false", false)] {
             let request = Request::post(&url, &body).header("x-toolrein-events", asked);
             let reply = request.header("x-request-id", "mine").send();

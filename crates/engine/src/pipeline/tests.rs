@@ -209,7 +209,7 @@ fn a_client_that_wants_it_reads_what_acted_in_the_member_of_a_chunk_of_its_own()
     let plain = delta(&json!({"role": "assistant", "content": "Hello"}));
     for (observe, stream, actions) in [
         (false, blocked.clone() + &finish("tool_calls"), Some(json!(["picky=blocked"]))),
-        (false, plain.clone() + &finish("stop"), Some(json!([]))),
+        (false, plain + &finish("stop"), Some(json!([]))),
         (true, blocked + &finish("tool_calls"), None),
     ] {
         let options = Options { reports: true, request_id: "req_1".to_owned(), ..Options::default() };
@@ -344,7 +344,7 @@ fn the_usage_of_a_reply_that_is_asked_again_is_not_lost_where_the_last_reply_rep
         (false, answer.clone() + DONE, vec![7]),
         (false, answer.clone(), vec![7]),
         (false, answer.clone() + &usage(5) + DONE, vec![12]),
-        (true, answer.clone() + DONE, vec![]),
+        (true, answer + DONE, vec![]),
     ] {
         let options = Options { cut_usage, ..Options::default() };
         let mut judge = pipeline(judging(false), Form::Streamed, LIMITS, options);
