@@ -26,7 +26,7 @@ use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
 use model::plan::decision::{Decision, Known};
 use model::plan::{Clarification, Extends, ModelQuestion, Reason, ReasonKind, Usage};
-use model::record::{Action, On, actions_header};
+use model::record::{Action, On, shown_actions};
 use model::request::Request;
 use policies::about::Confirming;
 use policies::set::{Judge, Ruling};
@@ -86,9 +86,6 @@ fn parameter_names(schema: &[u8]) -> Vec<String> {
 /// The judge of one client request's calls, with its record.
 pub struct Judging {
     rules: CallRules,
-    /// The token with which the user may approve calls of this reply, in the conversation; without it no person can be
-    /// asked.
-    token: Option<String>,
     /// Calls that cannot be judged pass, also where policies restrict calls.
     pass_unjudged: bool,
     waiting: WaitingCalls,
@@ -110,7 +107,6 @@ impl Judging {
     pub fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
         Self {
             rules: CallRules::new(judge, answers, observe),
-            token: None,
             pass_unjudged: false,
             waiting: WaitingCalls::default(),
             extended: Extends::default(),
@@ -159,8 +155,7 @@ impl Judging {
     /// Allows asking a person, under `token`, about calls that need approval.
     #[must_use]
     pub fn with_token(mut self, token: Option<String>) -> Self {
-        self.rules.may_ask = token.is_some();
-        self.token = token;
+        self.rules.token = token;
         self
     }
 
@@ -220,7 +215,7 @@ impl Judging {
         self.rules.judge.usage(now_ms)
     }
 
-    /// Whether a call must be whole to be decided on. While observing, all must.
+    /// See [`CallRules::needs_arguments`].
     pub fn needs_arguments(&mut self, choice: u32, name: &str) -> bool {
         self.rules.needs_arguments(choice, name)
     }
@@ -295,16 +290,7 @@ impl Judging {
         }
         let (policy, reason) = objections.iter().find(|(_, reason)| !reason.needs_approval())?.clone();
         let decision = Decision::Block { policy, reason: self.rules.shown(choice, &reason, now_ms) };
-        let (id, decided, acts, re_request) = (call.id(), decision.clone(), Vec::new(), None);
-        self.record.push(Judged {
-            tool: name,
-            id,
-            decision: decided,
-            objections,
-            acts,
-            re_request,
-            unjudged: false,
-        });
+        self.note(name, call.id(), decision.clone(), objections, Vec::new());
         Some(decision)
     }
 
@@ -410,7 +396,7 @@ impl Judging {
     /// # Errors
     /// Why no person can be asked.
     pub fn question(&self, calls: &[Assembled], before: &str) -> Result<Question, Unasked> {
-        match (&self.token, self.rules.judge.confirming()) {
+        match (&self.rules.token, self.rules.judge.confirming()) {
             (Some(token), Some(confirming)) => {
                 let unasked = |why: Unaskable| Unasked(confirming.unaskable(why));
                 let question = ask(calls, token, confirming, leaves_markup_open(before)).map_err(unasked)?;
@@ -431,10 +417,10 @@ impl Judging {
         }
     }
 
-    /// What acted on the reply so far, in the spelling of the header `x-toolrein-actions`; `None` where nothing did.
-    pub fn actions(&self) -> Option<String> {
+    /// What acted on the reply so far, each in the spelling of the header `x-toolrein-actions`.
+    pub fn actions(&self) -> Vec<String> {
         let done = self.record.iter().flat_map(Judged::actions);
-        actions_header(&done.chain(self.late.iter().cloned()).collect::<Vec<_>>(), 0)
+        shown_actions(&done.chain(self.late.iter().cloned()).collect::<Vec<_>>())
     }
 
     /// The calls that wait: for a person's decision, or until a limit allows them.
@@ -448,9 +434,14 @@ impl Judging {
     }
 
     /// Takes the answer that the call of this number waits for, `None` where there is none, and returns what happens to
-    /// it, which may be to wait again; `None` if it does not wait.
+    /// it, which may be to wait again; `None` if it does not wait. The call is judged with the time at which it was first
+    /// judged: the policy now has all that it needs.
     pub fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
-        self.take_answer(id, answer)
+        let AskedCall { choice, call, passed, question, now_ms, .. } = self.waiting.take_asked(id)?;
+        self.rules.judge.take_back(choice, passed);
+        self.rules.counts_anew(choice);
+        self.rules.judge.learn(question, answer);
+        Some(self.decide(choice, &call, Known::Whole, now_ms))
     }
 
     /// Takes the decision on the waiting call of this number and returns what happens to it; `None` if it does not wait.
@@ -520,7 +511,7 @@ impl Judging {
             }
             _ if self.rules.landing => Decision::Drop,
             (Some((policy, reason)), None, rewritten)
-                if needs_approval && choice == 0 && self.token.is_some() && !self.rules.holds() =>
+                if needs_approval && choice == 0 && self.rules.token.is_some() && !self.rules.holds() =>
             {
                 self.ask(policy, reason, meant, rewritten.map(|(_, arguments)| arguments))
             }
@@ -555,16 +546,7 @@ impl Judging {
             }
             _ => Decision::Drop,
         };
-        let (decided, objections) = (decision.clone(), ruling.objections);
-        self.record.push(Judged {
-            tool,
-            id: call.id(),
-            decision: decided,
-            objections,
-            acts: Vec::new(),
-            re_request: None,
-            unjudged: false,
-        });
+        self.note(tool, call.id(), decision.clone(), ruling.objections, Vec::new());
         decision
     }
 
@@ -763,16 +745,6 @@ impl Judging {
     /// The questions that calls wait for, each with the call's number.
     pub fn questions(&self) -> impl Iterator<Item = (u32, AskedQuestion<'_>)> {
         self.waiting.asking().iter().map(|asked| (asked.id, (asked.policy, &asked.question)))
-    }
-
-    /// Takes the answer for the call of this number and judges the call again, with the time at which it was first
-    /// judged: the policy now has all that it needs.
-    fn take_answer(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
-        let AskedCall { choice, call, passed, question, now_ms, .. } = self.waiting.take_asked(id)?;
-        self.rules.judge.take_back(choice, passed);
-        self.rules.counts_anew(choice);
-        self.rules.judge.learn(question, answer);
-        Some(self.decide(choice, &call, Known::Whole, now_ms))
     }
 
     /// Notes the text that a policy wrote anew in a call of `tool`, unless the call is blocked.

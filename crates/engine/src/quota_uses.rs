@@ -3,7 +3,7 @@
 
 use super::Core;
 use super::store::Spent;
-use crate::judging::wrapper::made_of;
+use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use model::assembled::Assembled;
 use model::calls::canonical_hash;
@@ -53,7 +53,7 @@ impl QuotaUses {
 
 /// How many calls of each key the client was handed, by the index of their quota. A wrapper call is the calls within it.
 fn released(core: &Core, choices: &[ClientChoice<'_>], request: Hash) -> BTreeMap<(usize, Hash), u32> {
-    let named = |call: &Assembled| match made_of(call) {
+    let named = |call: &Assembled| match expanded_calls(call) {
         made if made.is_empty() => vec![(call.name(), call.arguments())],
         made => made.into_iter().map(|made| (made.name, made.arguments)).collect(),
     };

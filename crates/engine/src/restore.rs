@@ -2,7 +2,7 @@
 //! before a message of the client. An exchange that cannot be distinguished from another conversation's is not put
 //! back. The state store keeps the exchanges.
 
-use crate::judging::wrapper::made_of;
+use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use crate::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use bytes::Bytes;
@@ -182,7 +182,7 @@ pub fn first_keys(
         key: call_key(request, identity, id, name, arguments),
         is_random: is_random(id.as_bytes(), name),
     };
-    let made = made_of(call).into_iter().next();
+    let made = expanded_calls(call).into_iter().next();
     let made = made.map(|made| key(&made.id, &made.name, &made.arguments));
     std::iter::once(key(&call.id(), &call.name(), &call.arguments())).chain(made).collect()
 }
@@ -210,7 +210,7 @@ pub fn released_keys(
     let made = choice
         .released()
         .into_iter()
-        .flat_map(made_of)
+        .flat_map(expanded_calls)
         .map(|made| key(&made.id, &made.name, &made.arguments));
     shown.chain(made).collect()
 }
@@ -227,7 +227,7 @@ pub fn keys_without_ids(
     };
     let released = || choice.released().into_iter();
     let shown = released().map(|call| key(&call.name(), &call.arguments()));
-    shown.chain(released().flat_map(made_of).map(|made| key(&made.name, &made.arguments))).collect()
+    shown.chain(released().flat_map(expanded_calls).map(|made| key(&made.name, &made.arguments))).collect()
 }
 
 /// The record that calls were handed out at `at_ms`, after the exchange `messages`.

@@ -412,16 +412,23 @@ impl RequestRecord {
     }
 }
 
-/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. First come edits with their
-/// number, then the other actions by name. Each part is sorted and without repetition, so that the order of the
-/// actions does not change the header. Last come the estimated tokens of the request that were not sent to the model:
-/// clients measure by the bill, which does not contain them. `None` where nothing acted.
+/// The value of `x-toolrein-actions`: `truncate=2, budget=notice, tokens_saved=512`. First come the [`shown_actions`],
+/// last the estimated tokens of the request that were not sent to the model: clients measure by the bill, which does not
+/// contain them. `None` where nothing acted.
 pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: u64) -> Option<String> {
+    let mut parts = shown_actions(actions);
+    parts.extend((saved > 0).then(|| format!("tokens_saved={saved}")));
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// What acted: edits with their number, `truncate=2`, then the other actions by name, `budget=notice`. Each kind is sorted
+/// and without repetition, so that the order of the actions makes no difference.
+pub fn shown_actions<'a>(actions: impl IntoIterator<Item = &'a Action>) -> Vec<String> {
     let is_done = |action: &&Action| action.count > 0 && ![UNKNOWN, STORM].contains(&&*action.action);
     let mut actions = actions.into_iter().filter(is_done).peekable();
     // The usual case.
-    if actions.peek().is_none() && saved == 0 {
-        return None;
+    if actions.peek().is_none() {
+        return Vec::new();
     }
     let (edits, words): (Vec<&Action>, Vec<&Action>) =
         actions.partition(|action| EDITS.contains(&&*action.action));
@@ -437,10 +444,7 @@ pub fn actions_header<'a>(actions: impl IntoIterator<Item = &'a Action>, saved: 
     named.sort_unstable();
     named.dedup();
     let counted = counted.iter().map(|(policy, count)| format!("{policy}={count}"));
-    let named = named.iter().map(|(policy, word)| format!("{policy}={word}"));
-    let saved = (saved > 0).then(|| format!("tokens_saved={saved}"));
-    let parts: Vec<String> = counted.chain(named).chain(saved).collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    counted.chain(named.iter().map(|(policy, word)| format!("{policy}={word}"))).collect()
 }
 
 impl Route {

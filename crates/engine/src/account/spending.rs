@@ -2,7 +2,7 @@
 //! upstream reports. Computes updates for the state store; limits nothing.
 
 use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
-use crate::judging::wrapper::made_of;
+use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use crate::price::cost_of;
 use crate::restore::RequestContext;
@@ -132,7 +132,7 @@ impl OpenAccount {
         let replies = self.replied + u64::from(self.in_flight);
         let settled = choices.iter().filter(|choice| !choice.is_waiting());
         let calls: usize =
-            settled.flat_map(|choice| choice.released()).map(|call| made_of(call).len().max(1)).sum();
+            settled.flat_map(|choice| choice.released()).map(|call| expanded_calls(call).len().max(1)).sum();
         let counted = self.completed(usages, replies, choices, hidden);
         let sums = Sums::default()
             .with(Kind::Calls, calls as u64)

@@ -26,8 +26,9 @@ pub(super) struct CallRules {
     /// What is judged is a final answer: calls that are not the answer are dropped. Choices are asked again one after
     /// the other, each for itself.
     pub(super) landing: bool,
-    /// A person can be asked about calls.
-    pub(super) may_ask: bool,
+    /// The token with which the user may approve calls of this reply, in the conversation; without it no person can be
+    /// asked.
+    pub(super) token: Option<String>,
     /// For each choice with a blocked call, whether any tool is open to it.
     open_tools: Vec<OpenTool>,
 }
@@ -44,13 +45,13 @@ struct OpenTool {
 impl CallRules {
     /// The rules of `judge`, which always allow `answers`.
     pub(super) fn new(judge: Judge, answers: AnswerTools, observe: bool) -> Self {
-        Self { judge, answers, observe, landing: false, may_ask: false, open_tools: Vec::new() }
+        Self { judge, answers, observe, landing: false, token: None, open_tools: Vec::new() }
     }
 
     /// Whether a reply waits for a person's decision on calls that need one.
     pub(super) fn holds(&self) -> bool {
         let waits = self.judge.confirming().and_then(Confirming::hold_ms).is_some();
-        waits && !self.observe && self.may_ask
+        waits && !self.observe && self.token.is_some()
     }
 
     /// Whether some calls need a person's approval.
@@ -141,8 +142,8 @@ impl CallRules {
         if self.closes_all(choice, now_ms) { reason.for_the_turn() } else { reason }
     }
 
-    /// Whether every tool is closed that is no answer. Calls that are allowed may close more tools, so this is checked again after each
-    /// of them. The check starts with the tool that was open the last time, so that the other tools are tried only
+    /// Whether every tool is closed that is no answer. Calls that are allowed may close more tools, so this is checked
+    /// again after each of them. The check starts with the tool that was open the last time, so that the other tools are tried only
     /// when that one has closed.
     fn closes_all(&mut self, choice: u32, now_ms: u64) -> bool {
         let Some(tools) = self.judge.all_tools() else { return false };

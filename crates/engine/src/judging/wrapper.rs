@@ -46,7 +46,7 @@ pub(super) fn read(arguments: &str) -> Option<Value> {
 }
 
 /// A call that a client expands a wrapper to.
-pub struct Made {
+pub struct ExpandedCall {
     /// As LiteLLM's client library gives it: the id of the wrapper, and its index there.
     pub id: String,
     pub name: String,
@@ -55,10 +55,10 @@ pub struct Made {
 }
 
 /// The calls that clients expand `call` to, if it is a wrapper.
-pub fn made_of(call: &Assembled) -> Vec<Made> {
+pub fn expanded_calls(call: &Assembled) -> Vec<ExpandedCall> {
     let arguments = wrapper_kind(&call.name()).and_then(|_| read(&call.arguments()));
     let inner = arguments.as_ref().map(inner_calls).unwrap_or_default().into_iter();
-    let made = inner.map(|InnerCall { name, arguments, index, .. }| Made {
+    let made = inner.map(|InnerCall { name, arguments, index, .. }| ExpandedCall {
         id: format!("{}_{index}", call.id()),
         name,
         arguments,

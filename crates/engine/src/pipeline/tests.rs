@@ -11,6 +11,7 @@ use model::assembled::Assembled;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
 use model::plan::{Proposed, Reason, ReasonKind, Verdict};
+use model::record::{Action, On};
 use model::request::Request;
 use policies::set::{PolicySet, Rule, RuleOf};
 use policies::{ConfigError, Policy};
@@ -227,6 +228,17 @@ fn a_client_that_wants_it_reads_what_acted_in_the_member_of_a_chunk_of_its_own()
         assert_eq!([&last["id"], &last["choices"]], [&json!("chatcmpl-1"), &json!([])]);
         assert_eq!(out.matches("\"toolrein\"").count(), 1, "{out}");
     }
+}
+
+#[test]
+fn an_action_whose_name_has_a_comma_is_one_action_of_the_report() {
+    let options = Options { reports: true, ..Options::default() };
+    let mut judge = pipeline(judging(false), Form::Streamed, LIMITS, options);
+    let (policy, action) = ("states", "entered:open, closed".into());
+    judge.judging_mut().set_late_actions(&[Action { policy, action, count: 1, on: On::Request }]);
+    let stream = delta(&json!({"role": "assistant", "content": "Hello"})) + &finish("stop") + DONE;
+    let out = whole(&mut judge, &stream).0;
+    assert_eq!(events(&out).last().unwrap()["toolrein"]["actions"], json!(["states=entered:open, closed"]));
 }
 
 #[test]

@@ -76,11 +76,10 @@ impl ReplyPipeline {
         }
         let actions = self.judging.actions();
         if self.options.reports {
-            let actions: Vec<&str> = actions.iter().flat_map(|actions| actions.split(", ")).collect();
             let report = json!({"actions": actions, "request_id": self.options.request_id});
             self.codec.write_report(&report.to_string(), out);
-        } else if let Some(actions) = actions {
-            out.push(self.codec.comment(&format!("toolrein {actions}")));
+        } else if !actions.is_empty() {
+            out.push(self.codec.comment(&format!("toolrein {}", actions.join(", "))));
         }
     }
 
