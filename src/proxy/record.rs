@@ -11,8 +11,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::spans::{Spans, Trace};
 use engine::text_agents::CALLS_AS_TEXT;
 use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use model::record::{Endpoint, shown};
-use model::record::{RequestRecord, Route, Times, actions_header};
+use model::record::{Endpoint, RequestRecord, Route, Times, actions_header, shown};
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.

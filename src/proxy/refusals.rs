@@ -2,8 +2,7 @@
 //! Metrics and the dashboard count each request.
 
 use crate::telemetry::refusals::cost_of;
-use model::record::RequestRecord;
-use model::record::{RefusalNote, RefusalScope};
+use model::record::{RefusalNote, RefusalScope, RequestRecord};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 

@@ -1,9 +1,8 @@
 //! Request records and sinks for the tests of this folder.
 
-use model::record::Endpoint;
 use model::record::{
-    Context, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, ResultOutcome, Route,
-    SHORTENED, Said, Times, Tokens, Verdict,
+    Context, Endpoint, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord,
+    ResultOutcome, Route, SHORTENED, Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,7 @@
 //! Metric families: how they are made and registered, with series resolved once for labels known beforehand. Their
 //! users define names, help texts and what is counted.
 
-use model::record::Endpoint;
-use model::record::{Context, LimitUse, RequestRecord};
+use model::record::{Context, Endpoint, LimitUse, RequestRecord};
 use prometheus::core::Collector;
 use prometheus::{
     CounterVec, Error, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,

@@ -240,8 +240,7 @@ fn without_credentials(url: &str) -> String {
 mod tests {
     use super::super::cases::{Sink, rich};
     use super::*;
-    use model::record::Endpoint;
-    use model::record::{JudgedCall, Route};
+    use model::record::{Endpoint, JudgedCall, Route};
     use serde_json::json;
 
     /// The lines that `write` makes, without their times.

@@ -25,8 +25,7 @@ use dialects::usage::Usage;
 use dialects::variant::{Added, Repairs, Source, Tools, Variant};
 use model::plan::decision::Next;
 use model::plan::{Plan, tokens_of};
-use model::record::RefusalNote;
-use model::record::{Fallback, On, PrefixBreak};
+use model::record::{Fallback, On, PrefixBreak, RefusalNote};
 use model::request::Choice;
 use policies::set::Judge;
 

@@ -3,8 +3,7 @@
 
 use crate::telemetry::bounded;
 use crate::telemetry::refusals::cost_of;
-use model::record::RequestRecord;
-use model::record::{RefusalNote, RefusalScope};
+use model::record::{RefusalNote, RefusalScope, RequestRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -4,8 +4,7 @@
 use super::conversations::Met;
 use super::sketch::{Percentiles, Sketch};
 use crate::telemetry::bounded;
-use model::record::Endpoint;
-use model::record::{RequestRecord, Route, Verdict};
+use model::record::{Endpoint, RequestRecord, Route, Verdict};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
