@@ -31,12 +31,12 @@ pub struct Listed {
 /// See the module's documentation.
 pub(super) struct Stops {
     // A std lock: held for look-ups, never across an await. Every request reads.
-    known: RwLock<HashMap<Stop, Known>>,
+    known: RwLock<HashMap<Stop, KnownStop>>,
     lifetime_ms: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownStop {
     until_ms: u64,
     /// The shared state store has it too, and so knows when it ends.
     is_shared: bool,
@@ -66,14 +66,14 @@ impl Stops {
         if known.len() >= MOST_STOPS && !known.contains_key(&stop) {
             return Err(StopError::Full);
         }
-        known.insert(stop, Known { until_ms, is_shared: false });
+        known.insert(stop, KnownStop { until_ms, is_shared: false });
         Ok(until_ms)
     }
 
     /// Takes over what the shared state store says about a stop: its end, or that there is none. A stop that only this
     /// process knows stays.
     pub(super) fn learn(&self, stop: &Stop, until_ms: Option<u64>) {
-        let said = until_ms.map(|until_ms| Known { until_ms, is_shared: true });
+        let said = until_ms.map(|until_ms| KnownStop { until_ms, is_shared: true });
         let own = self.read().get(stop).copied();
         if own == said || (said.is_none() && own.is_some_and(|own| !own.is_shared)) {
             return;
@@ -101,17 +101,17 @@ impl Stops {
         self.listed(now_ms, |known| !known.is_shared)
     }
 
-    fn listed(&self, now_ms: u64, is_wanted: impl Fn(&Known) -> bool) -> Vec<(Stop, u64)> {
+    fn listed(&self, now_ms: u64, is_wanted: impl Fn(&KnownStop) -> bool) -> Vec<(Stop, u64)> {
         let known = self.read();
         let alive = known.iter().filter(|(_, known)| known.until_ms > now_ms && is_wanted(known));
         alive.map(|(stop, known)| (stop.clone(), known.until_ms)).collect()
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<Stop, Known>> {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<Stop, KnownStop>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Stop, Known>> {
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<Stop, KnownStop>> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

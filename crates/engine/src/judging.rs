@@ -24,7 +24,7 @@ use model::account::SCOPES;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
-use model::plan::decision::{Decision, Known};
+use model::plan::decision::{Decision, KnownPart};
 use model::plan::{Clarification, Extends, ModelQuestion, Reason, ReasonKind, Usage};
 use model::record::{Action, On, shown_actions};
 use model::request::Request;
@@ -310,10 +310,10 @@ impl Judging {
     }
 
     /// Decides on `call`; `known` says how much of it has come.
-    pub fn decide(&mut self, choice: u32, call: &Assembled, known: Known, now_ms: u64) -> Decision {
+    pub fn decide(&mut self, choice: u32, call: &Assembled, known: KnownPart, now_ms: u64) -> Decision {
         let name = call.name();
-        let arguments = (known != Known::Name).then(|| call.arguments());
-        let whole = known == Known::Whole;
+        let arguments = (known != KnownPart::Name).then(|| call.arguments());
+        let whole = known == KnownPart::Whole;
         let wrapped =
             arguments.as_deref().and_then(|text| self.rules.wrapped((choice, now_ms), call, text, whole));
         if let Some(calls) = wrapped {
@@ -323,7 +323,7 @@ impl Judging {
         if !ruling.own {
             self.rules.answers.exempt(&mut ruling.objections);
         }
-        if known == Known::Cut {
+        if known == KnownPart::Cut {
             return self.decide_cut(call, ruling);
         }
         // An answer passes beyond every limit, so there is no action to report.
@@ -441,7 +441,7 @@ impl Judging {
         self.rules.judge.take_back(choice, passed);
         self.rules.counts_anew(choice);
         self.rules.judge.learn(question, answer);
-        Some(self.decide(choice, &call, Known::Whole, now_ms))
+        Some(self.decide(choice, &call, KnownPart::Whole, now_ms))
     }
 
     /// Takes the decision on the waiting call of this number and returns what happens to it; `None` if it does not wait.

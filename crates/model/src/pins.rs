@@ -31,7 +31,7 @@ pub struct Pinned {
 
 /// How a declared definition relates to those known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum PinComparison {
     /// It is the first known definition of its tool, or no definition of any tool is known.
     Pinned,
     /// Other tools were declared before, this one was not.
@@ -68,24 +68,24 @@ impl Declared {
     }
 
     /// How it relates to what is `known`, the first seen first.
-    pub fn among(&self, known: &[Pinned]) -> Known {
+    pub fn among(&self, known: &[Pinned]) -> PinComparison {
         if let Some(first) = known.iter().find(|pin| pin.tool == self.exact.tool) {
             return match first.definition == self.exact.definition {
-                true => Known::Pinned,
-                false => Known::Changed { again: known.contains(&self.exact) },
+                true => PinComparison::Pinned,
+                false => PinComparison::Changed { again: known.contains(&self.exact) },
             };
         }
         let is_of_form = |pin: &Pinned| pin.tool.0 >> NAME_BITS == self.form.tool.0 >> NAME_BITS;
         if known.iter().any(is_of_form) {
-            return Known::Changed { again: known.contains(&self.form) };
+            return PinComparison::Changed { again: known.contains(&self.form) };
         }
-        if known.is_empty() { Known::Pinned } else { Known::Appeared }
+        if known.is_empty() { PinComparison::Pinned } else { PinComparison::Appeared }
     }
 
     /// What is to be pinned of it beside what is `known`.
     pub fn unpinned(&self, known: &[Pinned]) -> Option<Pinned> {
         let is_named = known.iter().any(|pin| pin.tool == self.exact.tool);
-        let is_change = matches!(self.among(known), Known::Changed { .. });
+        let is_change = matches!(self.among(known), PinComparison::Changed { .. });
         // A change under another name is pinned by the form alone: its own name is not known as a tool's, so it stays a
         // change.
         let pin = if is_change && !is_named { self.form } else { self.exact };
@@ -103,9 +103,9 @@ mod tests {
     }
 
     /// How the last of these definitions, declared one after the other, relates to those before.
-    fn last(definitions: &[(&str, &str)]) -> Known {
+    fn last(definitions: &[(&str, &str)]) -> PinComparison {
         let mut pins = Vec::new();
-        let mut last = Known::Pinned;
+        let mut last = PinComparison::Pinned;
         for (name, definition) in definitions {
             let declared = declared(name, definition);
             last = declared.among(&pins);
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn the_first_definition_of_a_tool_is_its_pin() {
-        let changed = |again| Known::Changed { again };
+        let changed = |again| PinComparison::Changed { again };
         for (definitions, expected) in [
-            (&[("f", "1")][..], Known::Pinned),
-            (&[("f", "1"), ("f", "2"), ("f", "1")], Known::Pinned),
+            (&[("f", "1")][..], PinComparison::Pinned),
+            (&[("f", "1"), ("f", "2"), ("f", "1")], PinComparison::Pinned),
             (&[("f", "1"), ("g", "1"), ("f", "2")], changed(false)),
             (&[("f", "1"), ("f", "2"), ("f", "2")], changed(true)),
-            (&[("f", "1"), ("g", "1")], Known::Appeared),
+            (&[("f", "1"), ("g", "1")], PinComparison::Appeared),
         ] {
             assert_eq!(last(definitions), expected, "{definitions:?}");
         }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_name_that_programs_run_as_a_known_one_is_a_change_of_it() {
-        let changed = |again| Known::Changed { again };
+        let changed = |again| PinComparison::Changed { again };
         for (definitions, expected) in [
             (&[("add", "1"), ("Add", "2")][..], changed(false)),
             (&[("Add", "1"), ("add", "2")], changed(false)),
@@ -152,9 +152,9 @@ mod tests {
             (&[("add", "1"), ("functions.add", "2")], changed(false)),
             (&[("add", "1"), ("Add", "2"), ("Add", "2")], changed(true)),
             (&[("add", "1"), ("Add", "2"), ("Add", "3")], changed(false)),
-            (&[("add", "1"), ("Add", "2"), ("add", "1")], Known::Pinned),
-            (&[("Add", "1"), ("Add", "1")], Known::Pinned),
-            (&[("add", "1"), ("shop.add", "2")], Known::Appeared),
+            (&[("add", "1"), ("Add", "2"), ("add", "1")], PinComparison::Pinned),
+            (&[("Add", "1"), ("Add", "1")], PinComparison::Pinned),
+            (&[("add", "1"), ("shop.add", "2")], PinComparison::Appeared),
         ] {
             assert_eq!(last(definitions), expected, "{definitions:?}");
         }
@@ -165,6 +165,6 @@ mod tests {
         let both = [declared("add", "1"), declared("Add", "2")];
         let pins: Vec<Pinned> = both.iter().filter_map(|one| one.unpinned(&[])).collect();
         assert_eq!(pins.len(), 2, "one for each name, whatever its capitals");
-        assert_eq!(both.map(|one| one.among(&pins)), [Known::Pinned; 2]);
+        assert_eq!(both.map(|one| one.among(&pins)), [PinComparison::Pinned; 2]);
     }
 }

@@ -26,7 +26,7 @@ use super::{ConfigError, DeclaredTool, Policy, RequestFacts};
 use model::identity::Domain;
 use model::memo::Derived;
 use model::names::{dispatch_form, qualified_form};
-use model::pins::{Declared, Known, MOST_PINS, PinScope};
+use model::pins::{Declared, MOST_PINS, PinComparison, PinScope};
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -163,15 +163,15 @@ impl Policy for Definitions {
             let is_full = request.pinned.len() >= MOST_PINS;
             let unpinned = declared.unpinned(request.pinned);
             // A later change of it would pass unseen.
-            let is_unpinned = is_full && known == Known::Appeared && self.on_change >= Action::Ask;
+            let is_unpinned = is_full && known == PinComparison::Appeared && self.on_change >= Action::Ask;
             let has_instructions = has_instructions(tool, request);
             if !is_full && unpinned.is_some() {
                 unpinned.into_iter().for_each(|pin| plan.pin(pin));
-                let appeared = known == Known::Appeared && !is_namespace;
-                let found = [known == Known::Changed { again: false }, has_instructions, appeared];
+                let appeared = known == PinComparison::Appeared && !is_namespace;
+                let found = [known == PinComparison::Changed { again: false }, has_instructions, appeared];
                 state.new.iter_mut().zip(found).for_each(|(count, found)| *count += usize::from(found));
             }
-            let is_changed = matches!(known, Known::Changed { .. });
+            let is_changed = matches!(known, PinComparison::Changed { .. });
             let reasons = [
                 (is_changed, self.on_change, &CHANGED, &CHANGED_BLOCKED),
                 (is_unpinned, self.on_change, &CHANGED, &UNPINNED_BLOCKED),

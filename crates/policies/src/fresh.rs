@@ -66,7 +66,7 @@ enum Unknown {
 
 /// What the results have given so far.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct State {
     /// The calls so far.
     calls: u64,
     /// The calls before the last reply.
@@ -119,7 +119,7 @@ impl Policy for Fresh {
     const SUMMARY: &'static str = "requires arguments to be the newest value in another tool's result";
     const TEXTS: &'static [Text] = words::TEXTS;
     type Config = Config;
-    type State = Known;
+    type State = State;
 
     fn new(config: Config) -> Result<Self, Vec<ConfigError>> {
         let checked = config.rules.into_iter().enumerate().map(|(at, written)| written.check(at));
@@ -140,7 +140,7 @@ impl Policy for Fresh {
         About { named_tools, restricts_calls: true, idle, ..About::default() }
     }
 
-    fn read(&self, event: &Event<'_>, known: &mut Known, plan: &mut Plan) {
+    fn read(&self, event: &Event<'_>, known: &mut State, plan: &mut Plan) {
         match event {
             Event::System(view) if self.unknown == Unknown::Named => {
                 known.instructions.extend(view.texts().map(std::borrow::Cow::into_owned));
@@ -157,7 +157,7 @@ impl Policy for Fresh {
         }
     }
 
-    fn judge(&self, call: &Proposed<'_>, known: &Known) -> Verdict {
+    fn judge(&self, call: &Proposed<'_>, known: &State) -> Verdict {
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| rule.tool.concerns(call.name));
         for (at, rule) in rules {
             let Some(arguments) = call.arguments else { return Verdict::NeedsArguments };
@@ -169,7 +169,7 @@ impl Policy for Fresh {
         Verdict::Allow
     }
 
-    fn release(&self, call: &Proposed<'_>, known: &mut Known) {
+    fn release(&self, call: &Proposed<'_>, known: &mut State) {
         known.calls += 1;
         for (at, _) in self.rules.iter().enumerate().filter(|(_, rule)| rule.from.matches(call.name)) {
             known.given_by(at).coming = true;
@@ -179,7 +179,7 @@ impl Policy for Fresh {
 
 impl Fresh {
     /// Whether the call of this result was handed out later after its value than a rule expects.
-    fn is_late(&self, result: &ToolResult<'_>, known: &Known) -> bool {
+    fn is_late(&self, result: &ToolResult<'_>, known: &State) -> bool {
         let Some((call, at_ms)) = result.call.and_then(|call| Some((call, call.released_ms?))) else {
             return false;
         };
@@ -194,7 +194,7 @@ impl Fresh {
     }
 
     /// Stores the values in a source's result.
-    fn learn(&self, result: &ToolResult<'_>, known: &mut Known, plan: &Plan) {
+    fn learn(&self, result: &ToolResult<'_>, known: &mut State, plan: &Plan) {
         let Some(call) = result.call else { return };
         let mut failed = None;
         for (at, rule) in self.rules.iter().enumerate().filter(|(_, rule)| rule.from.matches(&call.name)) {
@@ -222,7 +222,7 @@ impl Fresh {
         &self,
         (at, rule): (usize, &Rule),
         values: &'a [String],
-        known: &'a Known,
+        known: &'a State,
         now_ms: u64,
     ) -> Option<Problem<'a>> {
         if values.is_empty() {
@@ -255,7 +255,7 @@ impl Fresh {
 
 impl Fresh {
     /// As long as no result has given a value for the argument: the system messages do not name the value either.
-    fn unnamed<'a>(&self, rule: &Rule, values: &'a [String], known: &Known) -> Option<Problem<'a>> {
+    fn unnamed<'a>(&self, rule: &Rule, values: &'a [String], known: &State) -> Option<Problem<'a>> {
         let same =
             |other: &Rule| other.tool == rule.tool && other.argument.as_str() == rule.argument.as_str();
         let given = |at: usize| known.given.get(at).is_some_and(|given| given.newest.is_some());
@@ -278,7 +278,7 @@ fn names(text: &str, value: &str) -> bool {
     !value.is_empty() && text.match_indices(value).any(|(at, _)| stands_alone(at))
 }
 
-impl Known {
+impl State {
     fn given_by(&mut self, rule: usize) -> &mut Given {
         if self.given.len() <= rule {
             self.given.resize(rule + 1, Given::default());

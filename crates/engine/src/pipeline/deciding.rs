@@ -7,7 +7,7 @@ use dialects::codec::CallPiece;
 use dialects::reply_choice::{ReplyCall, ReplyChoice};
 use model::assembled::forget_unseen;
 use model::plan::approval::{Question, Unasked};
-use model::plan::decision::{Decision, Known};
+use model::plan::decision::{Decision, KnownPart};
 
 /// What a client may read after a part of a call that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,12 +135,12 @@ impl ChoiceJudge<'_> {
             // Of calls whose end is not marked, the next one tells it.
             let is_whole = is_followed && call.is_open.is_none() && call.assembled.is_whole();
             if call.is_complete || (is_whole && !is_placeholder) {
-                self.decide(at, Known::Whole);
+                self.decide(at, KnownPart::Whole);
             } else if call.name_passes
                 && !call.is_written
                 && self.judging.needs_name_alone(self.choice.index, &call.assembled, self.now_ms)
             {
-                self.decide(at, Known::Name);
+                self.decide(at, KnownPart::Name);
             } else {
                 return;
             }
@@ -158,7 +158,7 @@ impl ChoiceJudge<'_> {
             let call = &self.choice.calls()[at];
             if call.decision.is_none() && !call.is_placeholder() {
                 let is_cut = self.is_cut_within(at) || call.is_cut_off;
-                self.decide(at, if is_cut { Known::Cut } else { Known::Whole });
+                self.decide(at, if is_cut { KnownPart::Cut } else { KnownPart::Whole });
             }
         }
         self.settle_placeholders();
@@ -247,7 +247,7 @@ impl ChoiceJudge<'_> {
         self.settle_placeholders();
     }
 
-    fn decide(&mut self, at: usize, known: Known) {
+    fn decide(&mut self, at: usize, known: KnownPart) {
         if !self.choice.calls()[at].assembled.before.is_empty() {
             let calls: Vec<_> =
                 self.choice.calls()[..at].iter().map(|call| (&call.assembled, call.is_released())).collect();
@@ -257,7 +257,7 @@ impl ChoiceJudge<'_> {
         }
         let call = &self.choice.calls()[at].assembled;
         let decision = self.judging.decide(self.choice.index, call, known, self.now_ms);
-        self.choice.call_mut(at).with_arguments = known != Known::Name;
+        self.choice.call_mut(at).with_arguments = known != KnownPart::Name;
         self.choice.decide(at, decision);
     }
 }

@@ -75,7 +75,7 @@ pub fn dropped_result() -> String {
 
 /// How much of a call is known when it is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownPart {
     /// Its name only.
     Name,
     /// All of it.

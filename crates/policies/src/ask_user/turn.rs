@@ -1,7 +1,7 @@
 //! The results of the running turn, counted: searches and errors. Decides nothing.
 
 use super::search::text_of;
-use super::units::Known;
+use super::units::KnownUnits;
 use super::words::{Words, hash_of};
 use model::calls::Call;
 use model::outcome::has_failed;
@@ -38,7 +38,7 @@ pub(super) struct Turn {
     pub(super) errors_reported: bool,
     pub(super) budget_reported: bool,
     topics: Vec<Topic>,
-    known: Known,
+    known: KnownUnits,
     errors: HashMap<u64, usize>,
 }
 

@@ -19,9 +19,9 @@ const DEPTH: usize = 4;
 
 /// The units of a turn's results so far. Shared by the choices of a reply.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Arc<HashSet<u64>>);
+pub(super) struct KnownUnits(Arc<HashSet<u64>>);
 
-impl Known {
+impl KnownUnits {
     /// Adds the units of a result; returns the share of them, 0 to 1, that earlier ones had. `None`: too few to say.
     pub(super) fn add(&mut self, text: &str) -> Option<f64> {
         let units = units_of(text);
@@ -101,7 +101,7 @@ mod tests {
     use model::plan::work::assert_linear;
 
     fn share(earlier: &[&str], text: &str) -> Option<f64> {
-        let mut known = Known::default();
+        let mut known = KnownUnits::default();
         for text in earlier {
             known.add(text);
         }
@@ -132,7 +132,7 @@ mod tests {
         for text in [deep.as_str(), &long] {
             share(&[], text);
         }
-        let mut known = Known::default();
+        let mut known = KnownUnits::default();
         for at in 0..80 {
             let lines: Vec<String> = (0..2 * MOST_UNITS).map(|line| format!("{at} {line}")).collect();
             known.add(&lines.join("\n"));

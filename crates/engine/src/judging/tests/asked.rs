@@ -12,7 +12,7 @@ fn decide(judging: &mut Judging, tool: &str, arguments: &str) -> Decision {
     let mut call = Assembled::default();
     escape_into(tool, &mut call.name);
     escape_into(arguments, &mut call.arguments);
-    judging.decide(0, &call, Known::Whole, 1_000)
+    judging.decide(0, &call, KnownPart::Whole, 1_000)
 }
 
 fn rewritten(query: &str) -> Option<Decision> {

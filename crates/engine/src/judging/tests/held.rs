@@ -4,7 +4,7 @@ use crate::judging::*;
 use model::Transcript;
 use model::identity::{HashKey, Identity};
 use model::memo::NoMemo;
-use model::plan::decision::Known;
+use model::plan::decision::KnownPart;
 use policies::REGISTRY;
 use policies::set::PolicySet;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn call(name: &str, arguments: &str) -> Assembled {
 }
 
 fn decide(judging: &mut Judging, name: &str, arguments: &str) -> Decision {
-    judging.decide(0, &call(name, arguments), Known::Whole, 1_000)
+    judging.decide(0, &call(name, arguments), KnownPart::Whole, 1_000)
 }
 
 fn outcome(decision: Option<Decision>) -> String {
@@ -156,7 +156,7 @@ fn nobody_is_asked_about_what_cannot_be_shown() {
 fn calls_of_different_choices_wait_separately() {
     let mut judging = judging(HELD);
     for choice in [0, 1] {
-        let decision = judging.decide(choice, &call("pay", "{}"), Known::Whole, 0);
+        let decision = judging.decide(choice, &call("pay", "{}"), KnownPart::Whole, 0);
         assert_eq!(decision, Decision::Hold { id: choice, arguments: None });
     }
     judging.settle(1, ApprovalDecision::Approved);
@@ -201,7 +201,8 @@ fn an_approval_extends_only_the_limits_that_the_person_was_shown() {
 #[test]
 fn a_choice_that_cannot_ask_is_not_advised_to_make_its_call_again() {
     let mut judging = judging("[confirm]\ntools = [\"pay\"]\n");
-    let Decision::Block { reason, .. } = judging.decide(1, &call("pay", "{}"), Known::Whole, 1_000) else {
+    let Decision::Block { reason, .. } = judging.decide(1, &call("pay", "{}"), KnownPart::Whole, 1_000)
+    else {
         panic!("it is blocked");
     };
     assert!(!reason.retryable && reason.message.contains("nobody can be asked"), "{reason:?}");
@@ -214,11 +215,15 @@ const TWO_TOOLS: &[u8] = br#"{"tools":[{"type":"function","function":{"name":"a"
 #[test]
 fn a_choice_with_all_tools_used_up_does_not_close_those_of_another_choice() {
     let mut judging = judging_of("[turn_limits]\ntools = { a = 1, b = 1 }\n", TWO_TOOLS);
-    let mut ends_turn =
-        |(choice, name): (u32, &str)| match judging.decide(choice, &call(name, "{}"), Known::Whole, 1_000) {
-            Decision::Block { reason, .. } => Some(reason.is_final),
-            other => (!other.is_released()).then_some(false),
-        };
+    let mut ends_turn = |(choice, name): (u32, &str)| match judging.decide(
+        choice,
+        &call(name, "{}"),
+        KnownPart::Whole,
+        1_000,
+    ) {
+        Decision::Block { reason, .. } => Some(reason.is_final),
+        other => (!other.is_released()).then_some(false),
+    };
     let found = [(0, "a"), (0, "b"), (0, "a"), (1, "a"), (1, "a")].map(&mut ends_turn);
     assert_eq!(found, [None, None, Some(true), None, Some(false)]);
 }
@@ -239,8 +244,8 @@ fn the_last_call_of_a_limit_is_let_through_under_whatever_names_a_client_may_rea
     let mut judging = judging_of("[turn_limits]\ncalls = 1\n", TWO_TOOLS);
     let mut renamed = call("a", "{}");
     renamed.before = vec![b"b".to_vec()];
-    assert_eq!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Release);
-    assert!(matches!(judging.decide(0, &renamed, Known::Whole, 1_000), Decision::Block { .. }));
+    assert_eq!(judging.decide(0, &renamed, KnownPart::Whole, 1_000), Decision::Release);
+    assert!(matches!(judging.decide(0, &renamed, KnownPart::Whole, 1_000), Decision::Block { .. }));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::held::judging;
 use crate::judging::*;
-use model::plan::decision::Known;
+use model::plan::decision::KnownPart;
 use wire::json::escape_into;
 
 /// One call in two seconds; a client request waits for at most five.
@@ -22,7 +22,7 @@ fn decide(judging: &mut Judging, (choice, name): (u32, &str), now_ms: u64) -> St
     if let Some(decision) = judging.block_by_name(choice, &call, now_ms) {
         return word(&decision);
     }
-    let decision = judging.decide(choice, &call, Known::Whole, now_ms);
+    let decision = judging.decide(choice, &call, KnownPart::Whole, now_ms);
     let held = judging.held().last().map(|held| (held.id, held.wait_ms));
     match (&decision, held) {
         (Decision::Hold { id, .. }, Some((held, Some(ms)))) if *id == held => format!("{ms}"),
@@ -99,11 +99,11 @@ fn a_call_is_delayed_only_if_no_other_rule_blocks_it_and_each_choice_separately(
     assert_eq!(decide(&mut judging, (0, "closed"), 10_000), "Release");
     assert_eq!(decide(&mut judging, (0, "closed"), 10_000), "RATE_LIMIT", "and used up for the turn");
     judging.land();
-    assert_eq!(judging.decide(0, &call("f", 1), Known::Whole, 10_000), Decision::Drop);
+    assert_eq!(judging.decide(0, &call("f", 1), KnownPart::Whole, 10_000), Decision::Drop);
     let mut observing = super::held::judging(SLOW);
     observing.rules.observe = true;
     for _ in 0..2 {
-        let decision = observing.decide(0, &call("f", 1), Known::Whole, 10_000);
+        let decision = observing.decide(0, &call("f", 1), KnownPart::Whole, 10_000);
         assert_eq!(decision, Decision::Release);
     }
 }
@@ -112,7 +112,7 @@ fn a_call_is_delayed_only_if_no_other_rule_blocks_it_and_each_choice_separately(
 fn a_call_that_also_needs_approval_is_not_delayed_by_the_rate_limit() {
     let both = format!("{SLOW}[confirm]\ntools = [\"pay\"]\nform = \"held\"\n");
     let mut judging = judging(&both);
-    assert!(matches!(judging.decide(0, &call("pay", 1), Known::Whole, 10_000), Decision::Hold { .. }));
+    assert!(matches!(judging.decide(0, &call("pay", 1), KnownPart::Whole, 10_000), Decision::Hold { .. }));
     assert_eq!(decide(&mut judging, (0, "pay"), 10_000), "RATE_LIMIT");
     assert_eq!(judging.held().len(), 1);
 }
