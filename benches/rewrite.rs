@@ -6,10 +6,11 @@
 mod bodies;
 
 use bytes::Bytes;
-use dialects::variant::{Placement, Source, Variant};
+use dialects::variant::{Placement, PlannedRequest, Variant};
 use divan::Bencher;
 use divan::counter::BytesCount;
 use model::plan::{Change, Edit, Plan};
+use model::source::ItemId;
 use wire::escaped_text::EscapedText;
 
 fn main() {
@@ -34,7 +35,12 @@ fn cut_and_notice(bencher: Bencher<'_, '_>, bytes: usize) {
         },
     ];
     let mut plan = Plan::default();
-    plan.edits.extend(changes.map(|change| Edit { message: 2, decided: 2, policy: "truncate", change }));
+    plan.edits.extend(changes.map(|change| Edit {
+        item: ItemId::of_client(2),
+        decided: 2,
+        policy: "truncate",
+        change,
+    }));
     write(bencher, bodies::with_bloated_result(bytes), &plan);
 }
 
@@ -43,9 +49,6 @@ fn write(bencher: Bencher<'_, '_>, body: Vec<u8>, plan: &Plan) {
     let request = dialects::chat::parse(&body).unwrap();
     let variant = Variant::plain(Placement::System);
     bencher.counter(BytesCount::new(body.len())).bench_local(|| {
-        dialects::chat::write(
-            &Source { body: divan::black_box(&body), request: &request, plan, restored: &[] },
-            &variant,
-        )
+        dialects::chat::write(&PlannedRequest::new(divan::black_box(&body), &request, plan), &variant)
     });
 }

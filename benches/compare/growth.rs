@@ -6,7 +6,7 @@ use super::plot::Plot;
 use super::subject::Subject;
 use super::{load, upstream};
 use dialects::prefix::read_request;
-use dialects::variant::{Placement, Source as Written, Variant};
+use dialects::variant::{Placement, PlannedRequest, Variant};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
@@ -201,7 +201,7 @@ fn cost(policies: &PolicySet, body: &Body, warm: bool) -> f64 {
         let transcript =
             Transcript::read(Arc::clone(&request), shared.clone(), Arc::clone(&identity), Arc::clone(&memo));
         let (plan, judge) = policies.read(&transcript);
-        let source = Written { body: &shared, request: &request, plan: &plan, restored: &[] };
+        let source = PlannedRequest::new(&shared, &request, &plan);
         let pieces = dialects::chat::write(&source, &Variant::plain(Placement::Suffix)).into_pieces();
         drop(judge);
         pieces.len()

@@ -5,7 +5,7 @@
 use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
 use bytes::Bytes;
 use dialects::prefix::read_request;
-use dialects::variant::{Asking, Placement, Source, Tools, Variant};
+use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
 use mock::strict::violations;
 use model::Transcript;
 use model::identity::Hash;
@@ -92,7 +92,7 @@ fn read(request: &Request, body: &Bytes, set: usize, memo: &Arc<dyn Memo>) -> Pl
 }
 
 fn write(request: &Request, body: &Bytes, plan: &Plan, variant: &Variant) -> Bytes {
-    dialects::chat::write(&Source { body, request, plan, restored: &[] }, variant).join()
+    dialects::chat::write(&PlannedRequest::new(body, request, plan), variant).join()
 }
 
 /// The form of sending that a byte names.

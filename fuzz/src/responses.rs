@@ -7,7 +7,7 @@ use bytes::Bytes;
 use dialects::RESPONSES;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::responses::rounds::{read, write};
-use dialects::variant::{Asking, Placement, Source, Tools, Variant};
+use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
 use engine::pipeline::ReplyPipeline;
 use model::Transcript;
 use model::memo::NoMemo;
@@ -48,7 +48,7 @@ pub fn request(input: &[u8]) -> bool {
         && plan.hidden.is_empty()
         && plan.declared.is_empty()
         && !plan.one_at_a_time;
-    let source = Source { body: &body, request: &request, plan: &plan, restored: &[] };
+    let source = PlannedRequest::new(&body, &request, &plan);
     for placement in [Placement::System, Placement::Suffix, Placement::Leading] {
         let out = RESPONSES.write(&source, &Variant::plain(placement)).join();
         if is_plan_empty && !request.own_ids {
@@ -88,7 +88,7 @@ pub fn rounds(input: &[u8]) -> bool {
     let is_all_json = is_json(&body) && is_json(&[b"[", exchange.as_ref(), b"]"].concat());
     let restored = [(at, exchange)];
     let plan = model::plan::Plan::default();
-    let source = Source { body: &body, request: &request, plan: &plan, restored: &restored };
+    let source = PlannedRequest { restored: &restored, ..PlannedRequest::new(&body, &request, &plan) };
     for form in [0, 3, 9] {
         let out = RESPONSES.write(&source, &variant_of(form, Placement::System)).join();
         assert!(

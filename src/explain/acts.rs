@@ -17,36 +17,30 @@ pub(super) struct Text<'a> {
 }
 
 /// What was done to the message, except for dropping it.
-pub(super) fn acts_of(
-    plan: &Plan,
-    message: usize,
-    placement: Option<Placement>,
-    text: &Text<'_>,
-) -> Vec<Act> {
+pub(super) fn acts_of(plan: &Plan, placement: Option<Placement>, text: &Text<'_>) -> Vec<Act> {
+    let item = text.view.id;
     let settled = settle(plan);
     let newest = plan
         .edits
         .iter()
-        .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !plan.drops(edit.message));
+        .rfind(|edit| matches!(edit.change, Change::Notice { .. }) && !plan.drops(edit.item));
     let mut acts = Vec::new();
-    for edit in plan.effective_edits().filter(|edit| edit.message == message) {
+    for edit in plan.effective_edits().filter(|edit| edit.item == item) {
         let applies = match &edit.change {
             Change::Clear { text, by, .. }
             | Change::Hide { text, by, .. }
             | Change::BlockText { text, by, .. }
             | Change::Point { text, by, .. }
             | Change::Shorten { text, by, .. } => {
-                settled.get(&(message, *text)).is_some_and(|change| change.by() == Some(by))
+                settled.get(&(item, *text)).is_some_and(|change| change.by() == Some(by))
             }
             Change::Surround { text, .. } => {
-                settled.get(&(message, *text)).is_some_and(|change| !change.around.is_empty())
+                settled.get(&(item, *text)).is_some_and(|change| !change.around.is_empty())
             }
-            Change::RedactCall { .. } | Change::RedactValue { .. } => !plan.drops(message),
-            Change::Clean { text, .. } | Change::Redact { text, .. } => {
-                settled.contains_key(&(message, *text))
-            }
+            Change::RedactCall { .. } | Change::RedactValue { .. } => !plan.drops(item),
+            Change::Clean { text, .. } | Change::Redact { text, .. } => settled.contains_key(&(item, *text)),
             Change::Notice { .. } if placement == Some(Placement::Leading) => {
-                newest.is_some_and(|newest| newest.message == edit.message)
+                newest.is_some_and(|newest| newest.item == edit.item)
             }
             Change::Notice { .. } => true,
             Change::Remark { .. } => false,
@@ -120,7 +114,7 @@ fn why(edit: &Edit, applies: bool) -> String {
         Change::Hide { .. } => format!("it was shown once: {gone}"),
         Change::BlockText { .. } => format!("the model must not see it: {gone}"),
         Change::Point { original, .. } => {
-            format!("equal to message {original}, which is still sent: {gone}")
+            format!("equal to message {}, which is still sent: {gone}", original.index)
         }
         Change::Shorten { .. } => format!("too long: {gone}"),
         Change::Redact { ranges, .. } | Change::RedactValue { ranges, .. } => {

@@ -18,6 +18,7 @@ use model::message::{Content, Role};
 use model::outcome::has_failed;
 use model::plan::{Change, Plan};
 use model::request::Choice;
+use model::source::ItemId;
 use model::tokens::{TOOL_SCHEMA, estimate_json};
 use model::{Transcript, View};
 use policies::REGISTRY;
@@ -115,7 +116,7 @@ impl Pairing<'_> {
             if is_history && self.leads(index) {
                 shown.extend(self.added(index, &mut next));
             }
-            let counterpart = if is_history && !plan.drops(index) { self.take(&mut next) } else { None };
+            let counterpart = if is_history && !plan.drops_at(index) { self.take(&mut next) } else { None };
             shown.push(self.message(index, counterpart));
             if is_history && self.is_followed(index) {
                 shown.extend(self.added(index, &mut next));
@@ -147,14 +148,15 @@ impl Pairing<'_> {
 
     /// Whether a system message of toolrein follows the message.
     fn is_followed(&self, index: usize) -> bool {
-        self.seen.placement == Some(Placement::System) && self.notices().any(|at| at == index)
+        self.seen.placement == Some(Placement::System)
+            && self.notices().any(|item| item == self.before.view(index).id)
     }
 
-    /// The messages that notices belong to.
-    fn notices(&self) -> impl Iterator<Item = usize> + '_ {
+    /// The items that notices belong to.
+    fn notices(&self) -> impl Iterator<Item = ItemId> + '_ {
         let plan = &self.seen.plan;
-        let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
-        edits.filter(|edit| matches!(edit.change, Change::Notice { .. })).map(|edit| edit.message)
+        let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.item));
+        edits.filter(|edit| matches!(edit.change, Change::Notice { .. })).map(|edit| edit.item)
     }
 
     /// A message of toolrein.
@@ -183,7 +185,7 @@ impl Pairing<'_> {
         let is_changed = pieces.iter().any(|piece| piece.before != piece.after);
         let is_history = index < self.seen.history;
         let fate = match counterpart {
-            _ if is_history && plan.drops(index) => Fate::Dropped,
+            _ if is_history && plan.drops_at(index) => Fate::Dropped,
             Some(_) if is_changed => Fate::Changed,
             Some(_) => Fate::Same,
             None if is_history => Fate::Unsent,
@@ -191,7 +193,7 @@ impl Pairing<'_> {
         };
         let acts = match fate {
             Fate::Dropped => dropped(plan, index, size_of(view).tokens),
-            _ => acts_of(plan, index, self.seen.placement, &Text { view, factor: self.before.token_factor }),
+            _ => acts_of(plan, self.seen.placement, &Text { view, factor: self.before.token_factor }),
         };
         let call = self.before.calls.answered_by(index);
         let name = view.message.name.filter(|_| view.message.role == Role::Tool);

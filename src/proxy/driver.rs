@@ -447,7 +447,7 @@ impl Drop for Driver {
         std::mem::swap(&mut *self.record.data, self.exchange.record());
         self.app.bill_equal(self.request_key, &self.record.data);
         if let Some(conversation) = &self.record.data.conversation {
-            self.app.telemetry.live.keep_body(conversation, self.exchange.body());
+            self.app.telemetry.live.keep_body(conversation, &self.exchange.whole_request());
         }
         if self.answered || is_done {
             self.record.end();

@@ -304,7 +304,7 @@ impl AppState {
         let profile = profile.map(|profile| Arc::clone(&profile.name));
         (record.data.caller, record.data.caller_name) = (Some(identity.caller.to_hex()), name);
         let at = record.split();
-        let request_key = request_key(&self.key, identity.caller, &body);
+        let request_key = request_key(&self.key, identity.caller, [&*body]);
         if let Err(error) = self.count_equal(request_key, clock::ms_at(at), &mut record.data) {
             return refused(record, &error);
         }

@@ -16,7 +16,7 @@ use crate::store::{Facts, MOST_LOOKED_UP};
 use bytes::Bytes;
 use dialects::AnyDialect;
 use dialects::prefix::read_request;
-use dialects::variant::Source;
+use dialects::variant::PlannedRequest;
 use engine::judging::Judged;
 use engine::offline::{OfflineStore, Pending, advance};
 use engine::store::News;
@@ -232,18 +232,18 @@ impl ReplayInProgress<'_> {
             }
         }
         self.figures.tokens_saved += removed_tokens(plan).values().sum::<u64>();
-        for Edit { message, decided, policy, change } in plan.effective_edits() {
+        for Edit { item, decided, policy, change } in plan.effective_edits() {
             let acts = self.acts.entry(policy).or_default();
             acts.tokens_saved += change.saved_tokens();
             if *decided < new_from {
                 continue;
             }
             let of_text = change.gone_chars() > 0 || matches!(change, Change::Surround { .. });
-            let tool = self.tools.get(*message).filter(|_| of_text).cloned().flatten();
+            let tool = self.tools.get(item.index).filter(|_| of_text).cloned().flatten();
             let word = change.word();
             acts.acted += u64::from(!matches!(change, Change::Remark { .. }));
             acts.notices += u64::from(matches!(change, Change::Notice { .. }));
-            self.record_action(*message, policy, word, (tool.as_deref(), None));
+            self.record_action(item.index, policy, word, (tool.as_deref(), None));
         }
     }
 
@@ -418,7 +418,7 @@ fn parts(
         alone.dropped = plan.dropped.iter().filter(|dropped| dropped.policy == policy).cloned().collect();
         alone.hidden = plan.hidden.iter().filter(|(by, _)| *by == policy).cloned().collect();
         alone.declared = plan.declared.iter().filter(|declared| declared.policy == policy).cloned().collect();
-        let source = Source { body, request, plan: &alone, restored: &[] };
+        let source = PlannedRequest::new(body, request, &alone);
         (policy, dialect.write(&source, &outgoing.variant).len())
     };
     policies.into_iter().map(alone).collect()

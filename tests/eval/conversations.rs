@@ -158,9 +158,9 @@ fn cuts(talk: &Value, tally: &mut Tally) {
     let messages = talk["messages"].as_array().unwrap();
     tally.results += messages.iter().filter(|message| message["role"] == "tool").count();
     let reading = read(&body(talk, messages.len()), shipped(), &Facts::default());
-    for (&(message, text), change) in &settle(&reading.plan) {
+    for (&(item, text), change) in &settle(&reading.plan) {
         let Some(by) = change.by() else { continue };
-        let place = reading.request.messages[message].content.texts().nth(text).unwrap();
+        let place = reading.request.messages[item.index].content.texts().nth(text).unwrap();
         let original = wire::json::decode(place, &reading.body);
         if is_document(&original) {
             assert!(is_document(by), "{by}");

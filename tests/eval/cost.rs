@@ -6,7 +6,7 @@
 //! messages, counts as cached, as do the tools.
 
 use bytes::Bytes;
-use dialects::variant::{Placement, Source as Written, Variant};
+use dialects::variant::{Placement, PlannedRequest, Variant};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::Memo;
@@ -117,7 +117,7 @@ impl Biller {
         // Otherwise the window would be that of the recorded model.
         transcript.context_window = None;
         let (plan, _) = self.config.policies.read(&transcript);
-        let source = Written { body, request: &request, plan: &plan, restored: &[] };
+        let source = PlannedRequest::new(body, &request, &plan);
         let out = dialects::chat::write(&source, &Variant::plain(Placement::Suffix)).join();
         (out, plan)
     }

@@ -282,7 +282,7 @@ fn read(policies: &PolicySet, steps: &[Step]) -> (Vec<(usize, usize)>, Judge) {
     let told = plan.edits.iter().map(|edit| {
         let Change::Notice { text, .. } = &edit.change else { panic!("{edit:?}") };
         let (_, state) = text.split_once("State: s").unwrap();
-        (edit.message, state.split('.').next().unwrap().parse().unwrap())
+        (edit.item.index, state.split('.').next().unwrap().parse().unwrap())
     });
     (told.collect(), judge)
 }

@@ -6,8 +6,8 @@ use super::error::UpstreamError;
 use super::markup::ToolNames;
 use super::reply::{Form, Options, Unjudged};
 use super::reply_choice::ReplyChoice;
+use crate::variant::PlannedRequest;
 use bytes::Bytes;
-use model::request::Request;
 use serde_json::Value;
 use smallvec::SmallVec;
 use wire::body::Span;
@@ -240,8 +240,8 @@ pub trait ReplyCodec: Send {
     fn expect_own(&mut self) {}
 
     /// The name under which the client may continue from this reply, and what is known of the conversation then, for
-    /// [`Dialect::with_history`](super::Dialect::with_history); `None` where the client sends its history itself.
-    fn history(&self, _request: &Request, _body: &[u8], _choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
+    /// [`Dialect::upstream_history`](super::Dialect::upstream_history); `None` where the client sends its history itself.
+    fn history(&self, _planned: &PlannedRequest<'_>, _choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
         None
     }
 

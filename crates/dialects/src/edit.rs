@@ -1,7 +1,7 @@
 //! Request edits that all dialects share, as splices: changed texts, dropped turns, members of the top object. The
 //! spans of texts are the same whatever the protocol.
 
-use crate::variant::{Placement, Source};
+use crate::variant::{Placement, PlannedRequest};
 use bytes::Bytes;
 use model::call::Arguments;
 use model::message::{Message, Role};
@@ -9,6 +9,7 @@ use model::plan::placeholders::Redaction;
 use model::plan::texts::{TextChange, settle, settled_calls, settled_values};
 use model::plan::{Change, Edit, Plan};
 use model::request::Request;
+use model::source::{CLIENT, ItemId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use wire::body::{Span, Str};
@@ -26,47 +27,56 @@ const NO_TOOLS: &str = "[toolrein] No tools can be called here: this model does 
 /// The one sentence that toolrein writes in the model's place, if the model gives no answer.
 pub const NO_ANSWER: &str = "I could not finish this: the tool calls that I still wanted to make were blocked, and I gave no answer without them.";
 
-/// Changes the texts of messages, and drops turns, as the policies want it.
-pub fn change_messages(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
-    for ((message, text), change) in settle(plan) {
-        change_text(&request.messages[message], body, text, &change, splices);
+/// Changes the client's items, and drops turns, as the policies want it.
+pub fn change_messages(planned: &PlannedRequest<'_>, plan: &Plan, splices: &mut Splices) {
+    change_items(CLIENT, (&planned.request.messages, planned.body), plan, splices);
+    if !plan.dropped.is_empty() {
+        splices.remove_items(&planned.items(), |(span, _)| *span, |(_, item)| plan.drops(*item));
     }
-    for (message, call, by) in settled_calls(plan) {
-        match request.messages[message].calls.get(call).map(|call| call.arguments) {
+}
+
+/// Changes the items of the source with this number. `messages` are its items and `body` its bytes.
+pub fn change_items(
+    source: usize,
+    (messages, body): (&[Message], &[u8]),
+    plan: &Plan,
+    splices: &mut Splices,
+) {
+    for ((item, text), change) in settle(plan).into_iter().filter(|((item, _), _)| item.source == source) {
+        change_text(&messages[item.index], body, text, &change, splices);
+    }
+    for (item, call, by) in settled_calls(plan).filter(|(item, ..)| item.source == source) {
+        match messages[item.index].calls.get(call).map(|call| call.arguments) {
             Some(Arguments::Text(place)) => splices.replace(place.span, by.escaped()),
             Some(Arguments::Value(span)) => splices.replace(span, by.to_string()),
             _ => {}
         }
     }
-    for (value, redactions) in settled_values(plan) {
+    for (_, value, redactions) in settled_values(plan).filter(|(item, ..)| item.source == source) {
         for Redaction { range, by } in redactions {
             let start = value.range().start;
             splices.replace(Span::new(start + range.start, start + range.end), by.as_bytes().to_vec());
         }
     }
-    if !plan.dropped.is_empty() {
-        let numbered: Vec<(usize, &Message)> = request.messages.iter().enumerate().collect();
-        splices.remove_items(&numbered, |(_, message)| message.span, |(at, _)| plan.drops(*at));
-    }
 }
 
-/// The notices of the plan by the message that they follow, those of one message joined.
-pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<usize, String> {
-    // The notices of one message are joined, wherever they are in the plan: empty or absent content has room for one
+/// The notices of the plan by the item that they follow, those of one item joined.
+pub fn notices(plan: &Plan, placement: Placement) -> BTreeMap<ItemId, String> {
+    // The notices of one item are joined, wherever they are in the plan: empty or absent content has room for one
     // text only.
-    let mut notices: BTreeMap<usize, String> = BTreeMap::new();
+    let mut notices: BTreeMap<ItemId, String> = BTreeMap::new();
     let mut newest = None;
-    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.message)) {
+    for edit in plan.edits.iter().filter(|edit| !plan.drops(edit.item)) {
         let Change::Notice { text, .. } = &edit.change else { continue };
-        let joined = notices.entry(edit.message).or_default();
+        let joined = notices.entry(edit.item).or_default();
         if !joined.is_empty() {
             joined.push_str("\n\n");
         }
         joined.push_str(text);
-        newest = Some(edit.message);
+        newest = Some(edit.item);
     }
     if placement == Placement::Leading {
-        notices.retain(|message, _| Some(*message) == newest);
+        notices.retain(|item, _| Some(*item) == newest);
     }
     notices
 }
@@ -171,13 +181,17 @@ fn hide_values(
 }
 
 /// The plan with one more notice, at a position that stays the same as the conversation grows.
-pub fn plan_without_tools(source: &Source<'_>) -> Plan {
-    let mut plan = source.plan.clone();
-    if let Some(message) = opening(source) {
+pub fn plan_without_tools(planned: &PlannedRequest<'_>) -> Plan {
+    let mut plan = planned.plan.clone();
+    if let Some(index) = opening(planned) {
         let change = Change::Notice { text: NO_TOOLS.to_owned(), word: "notice" };
-        let is_later = |edit: &Edit| edit.message > message && matches!(edit.change, Change::Notice { .. });
+        let item = ItemId::of_client(index);
+        let decided = plan.order.position(item).unwrap_or(index);
+        let is_later = |edit: &Edit| {
+            plan.order.position(edit.item) > Some(decided) && matches!(edit.change, Change::Notice { .. })
+        };
         let at = plan.edits.iter().position(is_later).unwrap_or(plan.edits.len());
-        let edit = Edit { message, decided: message, policy: "tools_unsupported", change };
+        let edit = Edit { item, decided, policy: "tools_unsupported", change };
         plan.edits.insert(at, edit);
     }
     plan
@@ -185,8 +199,8 @@ pub fn plan_without_tools(source: &Source<'_>) -> Plan {
 
 /// The user message that opens the conversation. If another role opens it, the last of the system messages before that,
 /// or the first user message if there are none: a position that later messages do not move, with no open call.
-fn opening(source: &Source<'_>) -> Option<usize> {
-    let messages = &source.request.messages;
+fn opening(planned: &PlannedRequest<'_>) -> Option<usize> {
+    let messages = &planned.request.messages;
     let user = messages.iter().position(|message| message.role == Role::User);
     let first = messages.iter().position(|message| message.role != Role::System).unwrap_or(messages.len());
     if user == Some(first) { user } else { first.checked_sub(1).or(user) }
@@ -207,13 +221,15 @@ mod tests {
             ranges: vec![Redaction { range: 4..10, by: "[SECRET_1]".into() }].into(),
         };
         let hide = Change::Hide { text: 0, by: "hidden".into(), gone_chars: 10 };
-        let edit = |change: &Change| Edit { message: 0, decided: 0, policy: "p", change: change.clone() };
+        let item = ItemId::of_client(0);
+        let edit = |change: &Change| Edit { item, decided: 0, policy: "p", change: change.clone() };
         for changes in [vec![&redact], vec![&redact, &hide], vec![&hide, &redact]] {
             let mut plan = Plan::default();
             plan.edits = changes.into_iter().map(edit).collect();
             let mut splices = Splices::default();
-            change_messages(&request, body.as_bytes(), &plan, &mut splices);
-            let out = splices.apply(&Bytes::from_static(body.as_bytes())).join();
+            let bytes = Bytes::from_static(body.as_bytes());
+            change_messages(&PlannedRequest::new(&bytes, &request, &plan), &plan, &mut splices);
+            let out = splices.apply(&bytes).join();
             let expected = body.replace("s3cr3t", "[SECRET_1]");
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }

@@ -26,6 +26,7 @@ pub mod short;
 pub mod stored;
 pub mod stray;
 pub mod summary;
+pub mod upstream_history;
 pub mod usage;
 pub mod usage_sum;
 pub mod variant;
@@ -33,7 +34,8 @@ pub mod variant;
 use self::chat::Chat;
 use self::reply::{Form, Limits};
 use self::responses::Responses;
-use self::variant::{Repairs, Source, Variant};
+use self::upstream_history::UpstreamHistory;
+use self::variant::{PlannedRequest, Repairs, Variant};
 use bytes::Bytes;
 use codec::ReplyCodec;
 use model::checkpoint::Checkpoint;
@@ -41,6 +43,7 @@ use model::identity::{Domain, Hash, HashKey};
 use model::message::Message;
 use model::plan::approval::Confirmation;
 use model::request::Request;
+use model::source::Source;
 use std::sync::Arc;
 use wire::body::{Fault, Scanner};
 use wire::json::decode_bytes;
@@ -115,17 +118,27 @@ pub trait Dialect: Send + Sync {
     /// Whether another parser may find a request in `body`, which toolrein cannot read for this `fault`.
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool;
 
-    /// The request with what is known of the conversation that the upstream keeps, and the body of both; `None` where
-    /// it cannot be used.
-    fn with_history(&self, _body: &Bytes, _known: &[u8]) -> Option<(Bytes, Request)> {
+    /// What the `record` of a conversation that the upstream keeps says of the items that the request continues from or
+    /// refers to; `None` where it cannot be used.
+    fn upstream_history(
+        &self,
+        _request: &Request,
+        _body: &Bytes,
+        _record: &Bytes,
+    ) -> Option<UpstreamHistory> {
         None
     }
 
-    /// The bytes of a request in this variant; slices of the original wherever nothing changes.
-    fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope;
+    /// The request as it would be if the client sent the items that the upstream keeps: for people who read it.
+    fn whole_request(&self, planned: &PlannedRequest<'_>) -> Bytes {
+        planned.body.clone()
+    }
 
-    /// What strict upstreams refuse in the history of `request`, as far as `of` asks.
-    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs;
+    /// The bytes of a request in this variant; slices of the original wherever nothing changes.
+    fn write(&self, planned: &PlannedRequest<'_>, variant: &Variant) -> Rope;
+
+    /// What strict upstreams refuse in the history of the request, as far as `of` asks.
+    fn broken(&self, planned: &PlannedRequest<'_>, of: Repairs) -> Repairs;
 
     /// The codec of the replies to a request that the client gets in this form.
     fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec>;
@@ -157,19 +170,8 @@ pub trait Dialect: Send + Sync {
     /// A hidden exchange with short arguments and results, for a request that would be too long otherwise.
     fn short_exchange(&self, exchange: &Bytes) -> Bytes;
 
-    /// The calls of a hidden exchange: names and arguments as JSON.
-    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)>;
-}
-
-/// The calls in the request `body`, as names and arguments.
-fn calls_in(body: &[u8], read: impl Fn(&[u8]) -> Result<Request, Fault>) -> Vec<(String, String)> {
-    let Ok(request) = read(body) else { return Vec::new() };
-    let calls = request.messages.iter().flat_map(|message| &message.calls);
-    let named = calls.map(|call| {
-        let name = call.full_name(body).unwrap_or_default();
-        (name.into_owned(), call.arguments.text(body).into_owned())
-    });
-    named.collect()
+    /// The items of a hidden exchange; `None` if they cannot be read.
+    fn source(&self, exchange: &Bytes) -> Option<Source>;
 }
 
 /// See [`Dialect::reply_items`].

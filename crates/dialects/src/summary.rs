@@ -27,11 +27,12 @@ pub fn question(transcript: &Transcript, plan: &Plan, wanted: &SummaryWanted) ->
     let results: Vec<Value> = newest
         .iter()
         .filter_map(|(message, text)| {
-            let written = transcript.request.messages.get(*message)?.content.texts().nth(*text)?;
+            let view = transcript.views().nth(*message)?;
+            let written = view.message.content.texts().nth(*text)?;
             let tool = transcript.calls.answered_by(*message).map_or("", |call| &*call.name);
-            let text = match plan.redacted(*message, *text) {
+            let text = match plan.redacted(view.id, *text) {
                 Some(by) => Cow::Owned(by.chars().take(MOST_CHARS).collect()),
-                None => first_characters(written, &transcript.body, MOST_CHARS),
+                None => first_characters(written, view.body, MOST_CHARS),
             };
             let text = plain(&text);
             Some(json!({"tool": plain(tool), "text": text}))

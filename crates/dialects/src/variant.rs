@@ -1,9 +1,12 @@
 //! The variants of a request: with or without its tools, with the history as text or repaired, without streaming, as a
 //! re-ask after blocked calls. Data; the dialects write it.
 
+use crate::upstream_history::UpstreamHistory;
 use bytes::Bytes;
 use model::plan::Plan;
 use model::request::Request;
+use model::source::{CLIENT, ItemId};
+use wire::body::Span;
 
 /// How notices are placed in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +28,52 @@ impl Placement {
     }
 }
 
-/// The parts common to all variants: the request and what policies want of it.
+/// What all variants of a request have in common: the request, what is known of its conversation, and what policies
+/// want of it.
 #[derive(Clone, Copy)]
-pub struct Source<'a> {
+pub struct PlannedRequest<'a> {
     pub body: &'a Bytes,
     pub request: &'a Request,
+    /// What is known of the items that the upstream keeps.
+    pub upstream: Option<&'a UpstreamHistory>,
     pub plan: &'a Plan,
-    /// Hidden exchanges, each with the index of the message that follows it.
+    /// Hidden exchanges, each with the position of the message that follows it.
     pub restored: &'a [(usize, Bytes)],
+}
+
+impl<'a> PlannedRequest<'a> {
+    /// A request and the plan for it, where nothing else is known.
+    pub fn new(body: &'a Bytes, request: &'a Request, plan: &'a Plan) -> Self {
+        Self { body, request, upstream: None, plan, restored: &[] }
+    }
+
+    /// Where the item at a position is in the body; `None` where the upstream keeps it.
+    pub fn span_at(&self, position: usize) -> Option<Span> {
+        let item = self.upstream.map_or(ItemId::of_client(position), |upstream| upstream.order.id(position));
+        self.span_of(item)
+    }
+
+    /// Where an item is in the body; `None` where it is not in it.
+    pub fn span_of(&self, item: ItemId) -> Option<Span> {
+        if item.source == CLIENT {
+            return self.request.messages.get(item.index).map(|message| message.span);
+        }
+        self.upstream?.references_of(item.source).map(|references| references.span)
+    }
+
+    /// The items of the body in its order, each with its place: those that stand for references, and the client's others.
+    pub fn items(&self) -> Vec<(Span, ItemId)> {
+        let own = self.request.messages.iter().enumerate();
+        let mut items: Vec<(Span, ItemId)> =
+            own.map(|(index, message)| (message.span, ItemId::of_client(index))).collect();
+        for (source, _, references) in self.upstream.iter().flat_map(|upstream| upstream.referenced()) {
+            let span = references.span;
+            items.retain(|(other, _)| other.end <= span.start || other.start >= span.end);
+            let at = items.partition_point(|(other, _)| other.start < span.start);
+            items.insert(at, (span, UpstreamHistory::first_of(source)));
+        }
+        items
+    }
 }
 
 /// How one request is sent.

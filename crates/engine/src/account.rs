@@ -81,12 +81,11 @@ pub(super) struct Spent {
 }
 
 impl AccountKeys {
-    /// The keys of the request in `transcript`, which came at `now_ms`; `bytes`: its name by its bytes.
+    /// The keys of the request in `transcript`, which came at `now_ms`.
     pub(super) fn of(
         transcript: &Transcript,
         positions: &[HiddenPosition],
         accounting: Accounting,
-        bytes: Hash,
         now_ms: u64,
     ) -> Self {
         let identity = &transcript.identity;
@@ -95,11 +94,10 @@ impl AccountKeys {
             keys_at(transcript, *position).into_iter().map(|key| (position.message, key))
         });
         let named = identity.explicit.is_some();
-        let conversation = || identity.conversation(&transcript.request, &transcript.body);
         Self {
-            own: identity.account(bytes, None),
+            own: identity.account(transcript.request_key(), None),
             replies: replies.collect(),
-            named: named.then(|| identity.account(conversation(), None)),
+            named: named.then(|| identity.account(transcript.conversation(), None)),
             day: accounting.day.then(|| identity.day_account(now_ms / DAY_MS)),
         }
     }
@@ -337,7 +335,7 @@ fn placed(transcript: &Transcript, pins: &[Pin]) -> (Vec<usize>, Vec<PlacedNotic
 
 /// The mark that the last message of the request is an approval.
 fn approval(transcript: &Transcript) -> Option<Pin> {
-    let messages = transcript.request.messages.len();
+    let messages = transcript.len();
     let history = beginnings(transcript, &[messages]).into_iter().next()??;
     Some(Pin { messages, history, by: "".into(), text: "".into() })
 }
@@ -400,7 +398,7 @@ mod tests {
         let news = open.report(&bill, &context, &identity, &[], now_ms);
         let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
         let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));
-        let notices = plan.edits.iter().map(|edit| (edit.message, edit.change.text().to_owned()));
+        let notices = plan.edits.iter().map(|edit| (edit.item.index, edit.change.text().to_owned()));
         (notices.collect(), [own(pinned).or_else(|| known[0].clone()), after])
     }
 

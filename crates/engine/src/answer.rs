@@ -302,6 +302,7 @@ impl Running {
         if self.asks_anew(core, replies, now) {
             return;
         }
+        self.transcript.take_if(|_| replies.judge.has_begun());
         if replies.is_stream() {
             if replies.waits_with_head() {
                 return;

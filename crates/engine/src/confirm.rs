@@ -64,19 +64,15 @@ pub fn ask(
 /// The user's last message, if it is the last of the conversation and right after the assistant's text, whose position
 /// is the last of `positions`. Text alone: a message with an image is more than an approval.
 pub fn answer(transcript: &Transcript, positions: &[HiddenPosition]) -> Option<Answer> {
-    let messages = &transcript.request.messages;
-    let (last, position) = (messages.last()?, positions.last()?);
-    let is_text = match &last.content {
+    let (last, position) = (transcript.views().next_back()?, positions.last()?);
+    let is_text = match &last.message.content {
         Content::Text(_) => true,
         Content::Parts { parts, .. } => parts.iter().all(|part| part.text.is_some()),
         _ => false,
     };
-    let follows =
-        position.message + 2 == messages.len() && transcript.calls.made_by(position.message).is_empty();
-    (last.role == Role::User && is_text && follows).then(|| Answer {
-        question: text_key_of(transcript, *position),
-        text: text_of(last, &transcript.body),
-    })
+    let follows = position.message + 1 == last.index && transcript.calls.made_by(position.message).is_empty();
+    (last.message.role == Role::User && is_text && follows)
+        .then(|| Answer { question: text_key_of(transcript, *position), text: text_of(last) })
 }
 
 /// Characters that are easy to distinguish in any common typeface: no 0 O, 1 I L, 2 Z, 5 S, 8 B.

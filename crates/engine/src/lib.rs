@@ -46,6 +46,8 @@ use crate::judging::Judging;
 use crate::settings::{InFlight, Mode, Settings};
 use bytes::Bytes;
 use dialects::AnyDialect;
+use dialects::upstream_history::UpstreamHistory;
+use dialects::variant::PlannedRequest;
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;
@@ -112,11 +114,15 @@ struct Core {
     record: Box<RequestRecord>,
     body: Bytes,
     request: Arc<Request>,
+    /// What is known of the items that the upstream keeps, where the request continues from them or refers to them.
+    upstream: Option<Box<UpstreamHistory>>,
     identity: Arc<Identity>,
     profile: Option<Arc<str>>,
     tier: Option<Arc<str>>,
     reports: bool,
     path: String,
+    /// The position of the first item after the last reply; 0 before the request is planned.
+    new_from: usize,
     /// What the policies want; empty until they were asked, and without effect in observe mode.
     plan: Box<Plan>,
     outputs: VecDeque<Output>,
@@ -158,11 +164,13 @@ impl Exchange {
             record,
             body,
             request,
+            upstream: None,
             identity,
             profile,
             tier,
             reports,
             path,
+            new_from: 0,
             plan,
             outputs,
         };
@@ -224,9 +232,10 @@ impl Exchange {
         &mut self.core.record
     }
 
-    /// The client's request, without its content coding.
-    pub fn body(&self) -> &Bytes {
-        &self.core.body
+    /// The client's request without its content coding, and with the items that the upstream keeps, as far as they are
+    /// known.
+    pub fn whole_request(&self) -> Bytes {
+        self.core.dialect.whole_request(&self.core.planned_request(&self.core.plan, &[]))
     }
 
     /// The client's own name for the conversation.
@@ -304,7 +313,7 @@ impl Exchange {
         }
     }
 
-    /// The hidden exchanges that are put back, each with the index of the message that follows it.
+    /// The hidden exchanges that are put back, each with the position of the message that follows it.
     pub fn restored(&self) -> &[(usize, Bytes)] {
         match &self.phase {
             Phase::Running(running) | Phase::Ended(running) => &running.restored,
@@ -314,6 +323,12 @@ impl Exchange {
 }
 
 impl Core {
+    /// The request with what is known and decided of it, and these hidden exchanges.
+    fn planned_request<'a>(&'a self, plan: &'a Plan, restored: &'a [(usize, Bytes)]) -> PlannedRequest<'a> {
+        let (body, request, upstream) = (&self.body, &*self.request, self.upstream.as_deref());
+        PlannedRequest { body, request, upstream, plan, restored }
+    }
+
     /// Whether observe mode is on: everything is decided and nothing changed.
     fn is_observing(&self) -> bool {
         self.shared.settings.mode == Mode::Observe
@@ -332,7 +347,7 @@ impl Core {
             InFlight::Pass => return None,
         };
         let is_named = self.identity.explicit.is_some() && !self.is_observing();
-        let conversation = || self.identity.conversation(&self.request, &self.body);
+        let conversation = || self.identity.conversation(std::iter::empty());
         is_named.then(|| Output::Admit { conversation: conversation(), patience })
     }
 

@@ -12,6 +12,7 @@ use model::histories::Histories;
 use model::identity::{Domain, Hash, Identity};
 use model::record::{On, UNKNOWN};
 use model::request::Request;
+use model::source::{CLIENT, Order, Source};
 use model::uses::request_key;
 use model::{Stopped, Transcript};
 use policies::about::Counted;
@@ -51,14 +52,14 @@ impl Core {
     }
 
     /// Goes on with what is known of the conversation, or with what the request shows.
-    pub(super) fn take_history(&mut self, known: Option<Bytes>, now: Now) -> Phase {
-        match known.and_then(|known| self.dialect.with_history(&self.body, &known)) {
-            Some((body, request)) => {
-                let unknown = request.referenced.as_ref().map_or(0, |referenced| referenced.unknown);
-                if unknown > 0 {
-                    self.record.act(On::Request, "upstream_history", UNKNOWN, unknown);
+    pub(super) fn take_history(&mut self, record: Option<Bytes>, now: Now) -> Phase {
+        match record.and_then(|record| self.dialect.upstream_history(&self.request, &self.body, &record)) {
+            Some(upstream) => {
+                if upstream.unknown > 0 {
+                    self.record.act(On::Request, "upstream_history", UNKNOWN, upstream.unknown);
                 }
-                (self.body, self.request) = (body, Arc::new(request));
+                Arc::make_mut(&mut self.request).declares_elsewhere = upstream.declares_elsewhere;
+                self.upstream = Some(Box::new(upstream));
             }
             None => {
                 self.record.act(On::Request, "upstream_history", UNKNOWN, 1);
@@ -84,15 +85,14 @@ impl Core {
         let calls = CallNames::newest(&transcript);
         let (approvals, approved) = self.approvals(&transcript);
         let histories = Histories::read(&transcript, model.all);
-        let conversation = self.identity.conversation(&self.request, &self.body);
+        let conversation = transcript.conversation();
         let identity = &self.identity;
         let quota =
             |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
         let quotas: Vec<Quota> = self.policies().counted().iter().map(quota).collect();
         let request = request_name(&transcript);
         let accounting = self.policies().accounting();
-        let account =
-            accounting.map(|it| AccountKeys::of(&transcript, &positions, it, self.name_of_bytes(), now.ms));
+        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
         let query = StoreQuery {
             calls: calls.keys().to_vec(),
             places: names(&positions),
@@ -127,9 +127,12 @@ impl Core {
     }
 
     /// The conversation, with what the configuration says of the model.
-    pub(super) fn read_transcript(&self, model: &str) -> Transcript {
+    fn read_transcript(&self, model: &str) -> Transcript {
         let (request, identity) = (Arc::clone(&self.request), Arc::clone(&self.identity));
-        self.shared.read_transcript(request, self.body.clone(), identity, model)
+        let upstream = self.upstream.as_deref();
+        let sources = upstream.map(|upstream| (upstream.sources.clone(), upstream.order.clone()));
+        let request = (request, self.body.clone());
+        self.shared.read_transcript(request, sources.unwrap_or_default(), identity, model)
     }
 
     /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
@@ -165,9 +168,11 @@ impl Core {
         vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
     }
 
-    /// A request's digest, equal only for equal bytes of one caller.
-    pub(super) fn name_of_bytes(&self) -> Hash {
-        request_key(&self.identity.key, self.identity.caller, &self.body)
+    /// See [`Transcript::request_key`].
+    pub(super) fn request_key(&self) -> Hash {
+        let continued = self.upstream.iter().filter(|upstream| upstream.references.is_empty());
+        let bytes = std::iter::once(&*self.body).chain(continued.map(|upstream| &*upstream.record));
+        request_key(&self.identity.key, self.identity.caller, bytes)
     }
 
     /// Whether a person may be asked about calls.
@@ -177,15 +182,16 @@ impl Core {
 }
 
 impl Shared {
-    /// The conversation of a request that was read from these bytes, with what the configuration says of `model`.
+    /// The conversation of a request and the bytes that it was read from, with these further sources, and with what the
+    /// configuration says of `model`.
     pub(super) fn read_transcript(
         &self,
-        request: Arc<Request>,
-        body: Bytes,
+        request: (Arc<Request>, Bytes),
+        sources: (Vec<Arc<Source>>, Order),
         identity: Arc<Identity>,
         model: &str,
     ) -> Transcript {
-        let mut transcript = Transcript::read(request, body, identity, Arc::clone(&self.memo));
+        let mut transcript = Transcript::with_sources(request, sources, identity, Arc::clone(&self.memo));
         transcript.token_factor = self.settings.models.token_factor(model);
         transcript.context_window = self.settings.models.context_window(model);
         transcript.summaries = Some(Arc::clone(&self.summaries));
@@ -193,11 +199,12 @@ impl Shared {
     }
 }
 
-/// The request's digest: of what the model sees, and of every byte after its last reply.
+/// The request's digest: of what the model sees, and of every byte of the body after its last reply.
 fn request_name(transcript: &Transcript) -> Hash {
-    let (request, body) = (&transcript.request, &transcript.body);
-    let new_from = transcript.last_assistant().map_or(0, |last| request.messages[last].span.end as usize);
+    let last = transcript.last_assistant().map(|last| transcript.view(last));
+    let last = last.filter(|last| last.id.source == CLIENT);
+    let new_from = last.map_or(0, |last| last.message.span.end as usize);
     let context = transcript.calls.context.0.to_le_bytes();
-    let count = request.messages.len().to_le_bytes();
-    transcript.identity.key.hash(Domain::Request, &[&context, &count, &body[new_from..]])
+    let count = transcript.len().to_le_bytes();
+    transcript.identity.key.hash(Domain::Request, &[&context, &count, &transcript.body[new_from..]])
 }

@@ -17,6 +17,7 @@ use model::record::{
 };
 use model::tokens::{Estimate, MESSAGE_OVERHEAD};
 use model::{ToolResult, Transcript, View};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// The policy's name under which fallbacks are recorded.
@@ -62,7 +63,7 @@ impl Core {
 
     /// Notes what is new since the last reply.
     pub(super) fn note_new(&mut self, transcript: &Transcript, plan: &Plan) {
-        let new_from = transcript.last_assistant().map_or(0, |last| last + 1);
+        let new_from = self.new_from;
         self.note_plan(plan, new_from);
         let record = &mut self.record;
         let new_cleared = || plan.cleared().filter(|edit| edit.decided >= new_from);
@@ -76,9 +77,8 @@ impl Core {
         for re_request in plan.re_requests.iter().filter(|re_request| re_request.message >= new_from) {
             record.re_requests.push(ReRequest { tool: re_request.tool.to_string(), on: On::Request });
         }
-        let tools = transcript.request.tools.iter();
-        record.declared_tools =
-            tools.filter_map(|tool| Some(tool.full_name(&transcript.body)?.into_owned())).collect();
+        let names = transcript.tools().filter_map(|(tool, bytes)| tool.full_name(bytes));
+        record.declared_tools = names.map(Cow::into_owned).collect();
         record.system_tokens = transcript.last_assistant().is_none().then(|| system_tokens(transcript));
         record.results.extend(transcript.results_from(new_from).map(|result| new_result(&result)));
     }
@@ -220,12 +220,11 @@ pub(super) fn verdict_of(decision: &Decision) -> Verdict {
 
 /// The estimated tokens of the system messages.
 fn system_tokens(transcript: &Transcript) -> u64 {
-    let messages = transcript.request.messages.iter().enumerate();
-    let system = messages.filter(|(_, message)| message.role == Role::System);
+    let system = transcript.views().filter(|view| view.message.role == Role::System);
     // Most conversations of a program begin with the same text, whose count is kept in the memo.
     let tokens =
         |view: View<'_>| view.message.content.texts().map(|text| view.tokens_of(text)).sum::<Estimate>();
-    (system.map(|(at, _)| MESSAGE_OVERHEAD + tokens(transcript.view(at))).sum::<Estimate>()).tokens()
+    system.map(|view| MESSAGE_OVERHEAD + tokens(view)).sum::<Estimate>().tokens()
 }
 
 fn new_text(reworded: &RewordedCall) -> NewText {

@@ -34,13 +34,13 @@ const CONFIRM: &str = "confirm";
 /// A planned request that waits for a summary.
 pub(super) struct Summarising {
     sought: Box<Sought>,
-    known: Known,
+    known: KnownFacts,
     plan: Box<Plan>,
     judge: Judge,
 }
 
 /// What the store knows of a request, and the hidden exchanges that are put back.
-struct Known {
+struct KnownFacts {
     facts: Box<Facts>,
     restored: Vec<(usize, Bytes)>,
     /// How many hidden exchanges should have been put back and are lost.
@@ -52,6 +52,7 @@ struct Known {
 pub(super) struct Planned {
     pub(super) facts: Box<Facts>,
     pub(super) judge: Judge,
+    pub(super) transcript: Box<Transcript>,
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
     pub(super) context: Hash,
@@ -75,12 +76,12 @@ pub(super) struct Length {
     pub(super) conversation: Hash,
     /// The digest of the request's messages.
     pub(super) history: Hash,
-    /// See [`Transcript::overflows`].
-    pub(super) overflows: Vec<usize>,
     /// See [`Transcript::length_cuts`].
     pub(super) cuts: Vec<LengthCut>,
     /// How many characters are left of each result of this request, where its length needs that.
     pub(super) most_chars: Option<usize>,
+    /// How many messages the conversation has.
+    pub(super) messages: usize,
     /// See [`Transcript::account`].
     account: Option<Arc<Account>>,
 }
@@ -96,7 +97,7 @@ impl Core {
     pub(super) fn planned(&mut self, mut sought: Box<Sought>, mut facts: Box<Facts>, now: Now) -> Phase {
         let account = sought.account.take();
         let Sought { transcript, model_name, model, positions, calls, answer, approvals, .. } = &mut *sought;
-        let first_sent = transcript.request.first_sent();
+        let first_sent = transcript.first_sent();
         let news = calls.adopt(&mut facts, transcript);
         if !news.is_empty() {
             self.outputs.push_back(Output::Store(news));
@@ -108,7 +109,10 @@ impl Core {
         for (at, approved) in approvals.iter().zip(&facts.approved) {
             transcript.calls.calls[*at].approved = *approved;
         }
-        transcript.hidden_exchanges.clone_from(&restored);
+        for (message, exchange) in &restored {
+            let items = self.dialect.source(exchange);
+            items.into_iter().for_each(|items| transcript.add_hidden(*message, items));
+        }
         transcript.tier.clone_from(&self.tier);
         transcript.spent.clone_from(&facts.spent);
         transcript.store_away = facts.away || facts.unwritten;
@@ -123,7 +127,7 @@ impl Core {
         let (plan, judge) = self.policies().read(transcript);
         let mut plan = Box::new(plan);
         plan.change_only_from(first_sent);
-        let known = Known { facts, restored, lost, open_account };
+        let known = KnownFacts { facts, restored, lost, open_account };
         if let Some(question) = self.summarise_first(&plan, transcript) {
             self.outputs.push_back(question);
             return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
@@ -145,10 +149,8 @@ impl Core {
             *exchange = hide_in(exchange, values, *message);
         }
         // Items that the upstream has not seen, such as a question of toolrein's own, are sent with this request.
-        if self.request.upstream_history.as_ref().is_some_and(|history| !history.owed.is_empty())
-            && let Some(history) = &mut Arc::make_mut(&mut self.request).upstream_history
-        {
-            history.owed = hide_in(&history.owed, values, usize::MAX);
+        if let Some(upstream) = self.upstream.as_mut().filter(|upstream| !upstream.owed.is_empty()) {
+            upstream.owed = hide_in(&upstream.owed, values, usize::MAX);
         }
     }
 
@@ -156,12 +158,12 @@ impl Core {
     fn made(
         &mut self,
         sought: Box<Sought>,
-        known: Known,
+        known: KnownFacts,
         mut plan: Box<Plan>,
         judge: Judge,
         now: Now,
     ) -> Phase {
-        let Known { mut facts, mut restored, lost, mut open_account } = known;
+        let KnownFacts { mut facts, mut restored, lost, mut open_account } = known;
         let Sought {
             transcript,
             model_name,
@@ -172,7 +174,7 @@ impl Core {
             answer,
             ..
         } = *sought;
-        let transcript = &transcript;
+        self.new_from = transcript.last_assistant().map_or(0, |last| last + 1);
         if self.request.odd {
             // Parsers read its structure differently, so it is sent unchanged; the reply is still judged, or any web page
             // in a result could switch that off.
@@ -182,17 +184,17 @@ impl Core {
         } else if self.request.has_odd_text {
             self.record.partly_ungoverned = Some(ODD_TEXT);
         }
-        if has_calls_as_text(transcript) {
+        if has_calls_as_text(&transcript) {
             self.note_unjudged(CALLS_AS_TEXT);
         }
-        self.record.context = self.hold_out(&mut plan);
+        self.record.context = self.hold_out(&mut plan, &transcript);
         self.record.overflow_remembered = !transcript.overflows.is_empty() && !self.is_observing();
         self.record.model = Some(model_name.clone());
         self.record.context_window = transcript.context_window;
-        let (sent, keeps_exchanges) = self.sent_exchanges(transcript, &histories, &facts, &restored);
+        let (sent, keeps_exchanges) = self.sent_exchanges(&transcript, &histories, &facts, &restored);
         self.record.conversation = self.identity.explicit.clone().or_else(|| Some(conversation.to_hex()));
         self.note_known(facts.repeated, lost, keeps_exchanges);
-        self.note_new(transcript, &plan);
+        self.note_new(&transcript, &plan);
         let token = self.asks_approval().then(|| self.token(request_name, now));
         let (caller, remember) = (self.identity.caller, self.shared.settings.upstream.remember);
         let refusals = ModelRefusals::new(model, caller, std::mem::take(&mut facts.model), remember, now.ms);
@@ -200,9 +202,9 @@ impl Core {
         let mut length = Length {
             conversation,
             history: histories.whole,
-            overflows: transcript.overflows.clone(),
             cuts: transcript.length_cuts.clone(),
             most_chars: None,
+            messages: transcript.len(),
             account: transcript.account.clone(),
         };
         let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
@@ -212,13 +214,14 @@ impl Core {
         if let Some(error) = self.refusal(&facts) {
             return self.fail(error);
         }
-        self.pin_notices(transcript, &mut open_account, &mut length);
+        self.pin_notices(&transcript, &mut open_account, &mut length);
         if let Some(open_account) = open_account.as_mut().filter(|_| self.plan.final_answer.is_some()) {
             self.outputs.push_back(Output::Store(open_account.note_final_answer(true)));
         }
         let planned = Planned {
             facts,
             judge,
+            transcript: Box::new(transcript),
             restored,
             context,
             context_without_ids,
@@ -322,7 +325,7 @@ impl Core {
         restored: &[(usize, Bytes)],
     ) -> (SentExchanges, bool) {
         let sent = Sent { transcript, restored: if self.is_observing() { &[] } else { restored } };
-        let rounds = sent.exchanges_before(transcript.request.messages.len());
+        let rounds = sent.exchanges_before(transcript.len());
         (
             SentExchanges { history: histories.whole, rounds },
             sent.keeps_exchanges(histories, &facts.sent_exchanges),
@@ -332,7 +335,7 @@ impl Core {
     /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
     fn summarise_first(&mut self, plan: &Plan, transcript: &Transcript) -> Option<Output> {
         let changes = plan.refusal.is_none() && !self.request.odd && !self.is_observing();
-        if plan.summaries == BatchSummaries::default() || !changes || self.is_held_out() {
+        if plan.summaries == BatchSummaries::default() || !changes || self.is_held_out(transcript) {
             return None;
         }
         self.record.summaries.extend((plan.summaries.pinned > 0).then_some(SummaryResult::Pinned));
@@ -348,20 +351,20 @@ impl Core {
     }
 
     /// Whether the conversation is in the holdout group, whose texts policies do not change.
-    pub(super) fn is_held_out(&self) -> bool {
+    fn is_held_out(&self, transcript: &Transcript) -> bool {
         let settings = &self.shared.settings.conversation;
-        settings.holdout > 0 && settings.holds_out(self.identity.lasting_name(&self.request, &self.body).0)
+        settings.holdout > 0 && settings.holds_out(transcript.lasting_name().0)
     }
 
     /// Drops changes to texts of conversations in the holdout group; returns whether policies wanted any.
-    fn hold_out(&self, plan: &mut Plan) -> Context {
+    fn hold_out(&self, plan: &mut Plan, transcript: &Transcript) -> Context {
         let policies = self.policies();
         let touched = policies.touches_context(plan);
         if self.is_observing() {
             plan.re_requests.clear();
             return Context { touched, held_out: true };
         }
-        let held_out = self.is_held_out();
+        let held_out = self.is_held_out(transcript);
         if held_out {
             policies.leave_context(plan);
             // No result was shortened.
@@ -388,20 +391,15 @@ impl Core {
     }
 
     /// The policies' plan for a request that the upstream refused for its length.
-    pub(super) fn shortened(&self, length: &Length, restored: &[(usize, Bytes)]) -> Plan {
-        let model = self.request.model_name(&self.body);
-        let mut transcript = self.read_transcript(&model);
-        transcript.tier.clone_from(&self.tier);
+    pub(super) fn shortened(&self, length: &Length, transcript: &mut Transcript) -> Plan {
         transcript.overflowed = true;
-        transcript.overflows.clone_from(&length.overflows);
         transcript.length_cuts.clone_from(&length.cuts);
-        let messages = self.request.messages.len();
-        let cut = length.most_chars.map(|most_chars| LengthCut { messages, most_chars });
-        transcript.length_cuts.extend(cut);
-        transcript.hidden_exchanges = restored.to_vec();
+        let cut = |most_chars| LengthCut { messages: length.messages, most_chars };
+        transcript.length_cuts.extend(length.most_chars.map(cut));
         transcript.account.clone_from(&length.account);
-        let mut plan = self.policies().read(&transcript).0;
-        if self.is_held_out() {
+        let mut plan = self.policies().read(transcript).0;
+        plan.change_only_from(transcript.first_sent());
+        if self.is_held_out(transcript) {
             self.policies().leave_context(&mut plan);
         }
         plan
@@ -446,8 +444,7 @@ impl Core {
         let price = self.shared.settings.models.price(model_name).cloned();
         let (mut open_account, account) = OpenAccount::open(keys, transcript, facts, now_ms, approves, price);
         if accounting.tokens {
-            let messages = 0..transcript.request.messages.len();
-            let tokens: Estimate = messages.map(|at| transcript.view(at).tokens()).sum();
+            let tokens: Estimate = transcript.views().map(|view| view.tokens()).sum();
             let declared = transcript.definition_tokens() + transcript.instructions_tokens();
             open_account.prompt = (declared + tokens).tokens();
         }

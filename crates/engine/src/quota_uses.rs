@@ -33,7 +33,7 @@ impl QuotaUses {
         if counted.is_empty() {
             return Vec::new();
         }
-        let request = *self.request.get_or_insert_with(|| core.name_of_bytes());
+        let request = *self.request.get_or_insert_with(|| core.request_key());
         let mut news = Vec::new();
         for ((quota, call), calls) in released(core, choices, request) {
             let Some(counted) = counted.get(quota) else { continue };

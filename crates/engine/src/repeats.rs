@@ -1,13 +1,11 @@
 //! Calls that the model makes again although they were just not run: it has read why, so the next request is the one for
 //! its final answer. Compares by tool and canonical arguments; sends nothing.
 
-use super::Core;
 use super::running::Running;
 use crate::judging::Judging;
 use crate::pipeline::{ClientChoice, next_of};
-use bytes::Bytes;
+use model::Transcript;
 use model::identity::Hash;
-use model::message::Role;
 use model::plan::decision::{Decision, Next};
 
 /// A call as it is recognised: the tool that it means, and its canonical arguments.
@@ -24,16 +22,17 @@ pub(super) struct BlockedCalls {
 }
 
 impl BlockedCalls {
-    /// Those of the hidden exchange before the newest reply of the request, if the turn goes on after that reply.
-    /// `restored`: the exchanges that are put back, with the messages before which they belong.
-    pub(super) fn new(core: &Core, restored: &[(usize, Bytes)], judging: &Judging) -> Self {
-        let messages = &core.request.messages;
-        let last = messages.iter().rposition(|message| message.role == Role::Assistant);
-        let goes_on = last.filter(|last| !messages[*last].calls.is_empty());
-        let newest = restored.last().filter(|(message, _)| Some(*message) == goes_on);
-        let calls = newest.map(|(_, exchange)| core.dialect.hidden_calls(exchange)).unwrap_or_default();
-        let before = calls.iter().map(|(name, arguments)| judging.call_name(name, arguments)).collect();
-        Self { here: Vec::new(), before }
+    /// Those of the hidden exchange before the newest reply of the conversation, if the turn goes on after that reply.
+    /// `is_restored`: hidden exchanges are put back.
+    pub(super) fn new(transcript: &Transcript, is_restored: bool, judging: &Judging) -> Self {
+        let last = transcript.last_assistant().filter(|_| is_restored);
+        let last = last.filter(|last| !transcript.message(*last).calls.is_empty());
+        let hidden = last.into_iter().flat_map(|last| transcript.hidden_before(last));
+        let calls = hidden.flat_map(|view| view.message.calls.iter().map(move |call| (call, view.body)));
+        let before = calls.map(|(call, body)| {
+            judging.call_name(&call.full_name(body).unwrap_or_default(), &call.arguments.text(body))
+        });
+        Self { here: Vec::new(), before: before.collect() }
     }
 
     /// Whether every call of `choice` was hidden, not all were answered, and each repeats a hidden call; they count as known

@@ -6,19 +6,18 @@ use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use crate::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use bytes::Bytes;
-use model::Transcript;
 use model::calls::{Call, arguments_hash};
 use model::identity::{Hash, Identity};
 use model::ids::is_random;
 use model::memo::Memo;
-use model::message::{Message, Role};
+use model::message::Role;
 use model::released::{Hidden, Release, Releases, hidden_before, hidden_digest};
-use wire::json::decode;
+use model::{Transcript, View};
 
 /// The position of an assistant message before which a hidden exchange may belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiddenPosition {
-    /// The message's index in the request.
+    /// The message's position in the conversation.
     pub message: usize,
     /// The digest of what the model saw before it.
     pub name: Hash,
@@ -29,11 +28,10 @@ pub struct HiddenPosition {
 
 /// The positions of the newest assistant messages, at most `most`, oldest first.
 pub fn hidden_positions(transcript: &Transcript, most: usize) -> Vec<HiddenPosition> {
-    let messages = &transcript.request.messages;
-    let newest = messages.iter().enumerate().rev();
-    let newest = newest.filter(|(_, message)| message.role == Role::Assistant).take(most);
-    let mut positions = Vec::with_capacity(most.min(messages.len()));
-    positions.extend(newest.map(|(message, _)| position(transcript, message)));
+    let is_reply = |message: &usize| transcript.message(*message).role == Role::Assistant;
+    let newest = (0..transcript.len()).rev().filter(is_reply).take(most);
+    let mut positions = Vec::with_capacity(most.min(transcript.len()));
+    positions.extend(newest.map(|message| position(transcript, message)));
     positions.reverse();
     positions
 }
@@ -248,12 +246,12 @@ pub struct RequestContext<'a> {
 
 /// The key of the text at `position`.
 pub fn text_key_of(transcript: &Transcript, position: HiddenPosition) -> Hash {
-    let text = text_of(&transcript.request.messages[position.message], &transcript.body);
+    let text = text_of(transcript.view(position.message));
     transcript.identity.text_key(position.name, &text)
 }
 
-pub(crate) fn text_of(message: &Message, body: &[u8]) -> String {
-    message.content.texts().map(|text| decode(text, body)).collect()
+pub(crate) fn text_of(view: View<'_>) -> String {
+    view.texts().collect()
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use super::Core;
 use super::running::Running;
 use dialects::error::UpstreamError;
 use dialects::refusal::{NamedLengths, named_lengths};
-use dialects::variant::Source;
 use model::message::Role;
 use model::plan::{Change, Plan};
 use model::record::{Fallback, On, PrefixBreak};
+use model::source::ItemId;
 use std::sync::Arc;
 use wire::json::decode;
 
@@ -93,7 +93,7 @@ impl Running {
             return false;
         }
         let Some(plan) = self.shorter_plan(core, error) else { return false };
-        note_shortened(core, &plan);
+        note_shortened(core, &plan, self.length.messages);
         self.fallbacks.shorten(&plan);
         self.try_next(core, &[Fallback::Overflow]);
         if core.is_observing() {
@@ -108,7 +108,8 @@ impl Running {
     /// The policies' plan for the shorter request, with its longest results cut where it is still too long; `None` where it
     /// would not be shorter.
     fn shorter_plan(&mut self, core: &Core, error: &UpstreamError) -> Option<Plan> {
-        let mut plan = core.shortened(&self.length, &self.restored);
+        let mut transcript = self.transcript.take()?;
+        let mut plan = core.shortened(&self.length, &mut transcript);
         let refused = self.sizes(core, &core.plan).tokens;
         let window = core.record.context_window.map(u64::from);
         let room = Room::after(named_lengths(error), refused, window, core.request.output_limit);
@@ -120,39 +121,34 @@ impl Running {
             }
             let Some(chars) = sizes.most_chars(room.cut_to) else { break };
             self.length.most_chars = Some(chars);
-            plan = core.shortened(&self.length, &self.restored);
+            plan = core.shortened(&self.length, &mut transcript);
         }
+        self.transcript = Some(transcript);
         (self.sizes(core, &plan).tokens < refused).then_some(plan)
     }
 
     /// The sizes of the request as it is sent with this plan.
     fn sizes(&self, core: &Core, plan: &Plan) -> Sizes {
         let Core { dialect, body, request, shared, identity, .. } = core;
-        let sent =
-            dialect.write(&Source { body, request, plan, restored: &self.restored }, &self.variant).join();
+        let planned = core.planned_request(plan, &self.restored);
+        let sent = dialect.write(&planned, &self.variant).join();
         let Ok(read) = dialect.read(&sent) else { return Sizes::default() };
-        let transcript = shared.read_transcript(
-            Arc::new(read),
-            sent.clone(),
-            Arc::clone(identity),
-            &request.model_name(body),
-        );
+        let (read, model) = ((Arc::new(read), sent), request.model_name(body));
+        let transcript = shared.read_transcript(read, <(Vec<_>, _)>::default(), Arc::clone(identity), &model);
         let mut sum = transcript.definition_tokens() + transcript.instructions_tokens();
         let mut results = Vec::new();
-        for (at, message) in transcript.request.messages.iter().enumerate() {
-            let view = transcript.view(at);
+        for view in transcript.views() {
             sum += view.tokens();
-            let texts = message.content.texts().filter(|_| message.role == Role::Tool);
-            let size = |text| (view.tokens_of(text).tokens(), decode(text, &sent).chars().count());
+            let texts = view.message.content.texts().filter(|_| view.message.role == Role::Tool);
+            let size = |text| (view.tokens_of(text).tokens(), decode(text, view.body).chars().count());
             results.extend(texts.map(size));
         }
         Sizes { tokens: sum.tokens(), results }
     }
 }
 
-/// Notes the changes to this request that were not decided before the refusal.
-fn note_shortened(core: &mut Core, plan: &Plan) {
-    let messages = core.request.messages.len();
+/// Notes the changes to this request that were not decided before the refusal. `messages`: how many it has.
+fn note_shortened(core: &mut Core, plan: &Plan, messages: usize) {
     let (cleared, dropped) = (core.plan.cleared().count(), core.plan.dropped.len());
     for edit in plan.cleared().skip(cleared).filter(|edit| edit.decided == messages) {
         core.record.act(On::Request, edit.policy, edit.change.word(), 1);
@@ -160,9 +156,9 @@ fn note_shortened(core: &mut Core, plan: &Plan) {
     for dropped in plan.dropped.iter().skip(dropped).filter(|dropped| dropped.decided == messages) {
         core.record.act(On::Request, dropped.policy, "turns_dropped", 1);
     }
-    let is_gone = |message: usize| plan.drops(message) || plan.cleared().any(|edit| edit.message == message);
+    let is_gone = |item: ItemId| plan.drops(item) || plan.cleared().any(|edit| edit.item == item);
     let cuts = plan.effective_edits().filter(|edit| matches!(edit.change, Change::Shorten { .. }));
-    for edit in cuts.filter(|edit| !is_gone(edit.message) && !core.plan.edits.contains(edit)) {
+    for edit in cuts.filter(|edit| !is_gone(edit.item) && !core.plan.edits.contains(edit)) {
         core.record.act(On::Request, edit.policy, edit.change.word(), 1);
     }
 }

@@ -23,6 +23,7 @@ use dialects::Handed;
 use dialects::question::written;
 use dialects::reply::Form;
 use dialects::variant::{Tools, Variant};
+use model::Transcript;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash};
 use model::plan::ModelQuestion;
@@ -37,7 +38,9 @@ const NO_TOOLS: &str = "(This model does not support tools. It answered without 
 
 /// A request to the upstream, in whatever variant and however often it is sent, and its replies.
 pub(super) struct Running {
-    /// Hidden exchanges that are put back, each with the index of the message that follows it.
+    /// The conversation, until the upstream has accepted the request: a request that is too long is planned again.
+    pub(super) transcript: Option<Box<Transcript>>,
+    /// Hidden exchanges that are put back, each with the position of the message that follows it.
     pub(super) restored: Vec<(usize, Bytes)>,
     /// The digest of all that the model sees of the conversation.
     pub(super) context: Hash,

@@ -22,7 +22,7 @@ use bytes::Bytes;
 use dialects::error::UpstreamError;
 use dialects::refusal::overflows;
 use dialects::usage::Usage;
-use dialects::variant::{Added, Repairs, Source, Tools, Variant};
+use dialects::variant::{Added, PlannedRequest, Repairs, Tools, Variant};
 use model::plan::decision::Next;
 use model::plan::{Plan, tokens_of};
 use model::record::{Fallback, On, PrefixBreak, RefusalNote};
@@ -61,15 +61,15 @@ impl Core {
     /// have the id of one of those. The calls are examined as calls also where they are sent as text, since they are repaired
     /// before they become text.
     fn broken_with_hidden(&self, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+        let planned = self.planned_request(&self.plan, restored);
         if !of.any() || restored.is_empty() {
-            return self.dialect.broken(&self.request, &self.body, of);
+            return self.dialect.broken(&planned, of);
         }
-        let Self { dialect, body, request, plan, .. } = self;
         let with_calls = Variant { flat: false, ..variant.clone() };
-        let sent = dialect.write(&Source { body, request, plan, restored }, &with_calls).join();
-        match dialect.read(&sent) {
-            Ok(read) => dialect.broken(&read, &sent, of),
-            Err(_) => dialect.broken(request, body, of),
+        let sent = self.dialect.write(&planned, &with_calls).join();
+        match self.dialect.read(&sent) {
+            Ok(read) => self.dialect.broken(&PlannedRequest::new(&sent, &read, &self.plan), of),
+            Err(_) => self.dialect.broken(&planned, of),
         }
     }
 }
@@ -109,6 +109,8 @@ fn judging_of(
     let mut judging = judging.passing_unjudged(unjudged == Unjudged::Pass);
     if core.request.continues.is_none() && !observes {
         judging.set_body(core.body.clone());
+        let referenced = core.upstream.iter().flat_map(|upstream| &upstream.sources);
+        referenced.for_each(|source| judging.add_hidden(source.bytes.clone()));
         restored.iter().for_each(|(_, exchange)| judging.add_hidden(exchange.clone()));
     }
     judging
@@ -127,6 +129,7 @@ impl Running {
         let Planned {
             facts,
             judge,
+            transcript,
             mut restored,
             context,
             context_without_ids,
@@ -156,9 +159,10 @@ impl Running {
         let judging = judging_of(core, judge, answers, token, &restored);
         core.note_left_out(&variant);
         core.note_known_refusals(&refusals, &fallbacks.avoided(&variant));
-        let blocked = BlockedCalls::new(core, &restored, &judging);
+        let blocked = BlockedCalls::new(&transcript, !restored.is_empty(), &judging);
         Self {
             blocked,
+            transcript: Some(transcript),
             restored,
             context,
             context_without_ids,
@@ -193,10 +197,8 @@ impl Running {
             let counted = open_account.count_sent(core.record.upstream_requests.into());
             store(core, counted);
         }
-        let Core { dialect, body, request, plan, .. } = core;
-        let pieces = dialect
-            .write(&Source { body, request, plan, restored: &self.restored }, &self.variant)
-            .into_pieces();
+        let planned = core.planned_request(&core.plan, &self.restored);
+        let pieces = core.dialect.write(&planned, &self.variant).into_pieces();
         core.outputs.push_back(Output::Send(Outgoing { pieces, variant: self.variant.clone() }));
     }
 
@@ -244,8 +246,7 @@ impl Running {
     /// What toolrein wrote into the request that was refused, beside its messages.
     pub(super) fn added(&self, core: &Core) -> Added {
         let Core { dialect, body, request, plan, .. } = core;
-        let source = Source { body, request, plan, restored: &self.restored };
-        let sent = dialect.write(&source, &self.variant).join();
+        let sent = dialect.write(&core.planned_request(plan, &self.restored), &self.variant).join();
         let read = dialect.read(&sent);
         read.map_or_else(|_| Added::default(), |read| Added::of((request, body), (&read, &sent)))
     }
@@ -258,6 +259,7 @@ impl Running {
 
     /// The upstream accepted the present variant: stores what that shows of the model.
     pub(super) fn taken(&mut self, core: &mut Core) {
+        self.transcript = None;
         let is_unsent = core.record.upstream_requests == 0;
         if core.is_observing() || self.variant.asking.is_some() || self.is_refused || is_unsent {
             return;
@@ -273,9 +275,8 @@ impl Running {
                 core.record.refusals.push(note);
             }
         }
-        let messages = core.request.messages.len();
         let overflow = self.tried.contains(&Fallback::Overflow);
-        let Length { conversation, history, most_chars, .. } = self.length;
+        let Length { conversation, history, messages, most_chars, .. } = self.length;
         let overflow = overflow.then_some((conversation, Overflow { messages, history, most_chars }));
         let news = News { model, overflow, ..News::default() };
         if !news.is_empty() {
@@ -370,7 +371,7 @@ impl Running {
 
     /// Stores what is known of a conversation that the upstream keeps, with its newest reply.
     pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
-        let Some((name, known)) = reply.history(&core.request, &core.body) else { return };
+        let Some((name, known)) = reply.history(&core.planned_request(&core.plan, &[])) else { return };
         let key = core.identity.response_key(&name);
         let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
         for key in std::iter::once(key).chain(items).collect::<Vec<_>>() {

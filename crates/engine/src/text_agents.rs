@@ -39,8 +39,10 @@ pub fn has_calls_as_text(transcript: &Transcript) -> bool {
     if stops_at_result {
         return true;
     }
-    let [.., made, result] = request.messages.as_slice() else { return false };
-    made.role == Role::Assistant && result.role == Role::User && begins_result(&text_of(result, body))
+    let mut newest = transcript.views().rev();
+    let (Some(result), Some(made)) = (newest.next(), newest.next()) else { return false };
+    let roles = (made.message.role, result.message.role);
+    roles == (Role::Assistant, Role::User) && begins_result(&text_of(result))
 }
 
 fn begins_result(text: &str) -> bool {

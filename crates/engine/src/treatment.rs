@@ -6,7 +6,6 @@ use super::notes::verdict_of;
 use super::running::Running;
 use super::{Exchange, Phase};
 use bytes::Bytes;
-use model::message::{Message, Role};
 use model::plan::decision::Decision;
 use model::plan::{Change, Reason, Refusal};
 use model::record::Verdict;
@@ -55,9 +54,7 @@ impl Exchange {
     /// What was done so far; complete once the exchange is closed.
     pub fn treatment(&self) -> Treatment {
         let plan = self.plan();
-        let is_reply = |message: &Message| message.role == Role::Assistant;
-        let new_from = self.core.request.messages.iter().rposition(is_reply).map_or(0, |last| last + 1);
-        let new = plan.effective_edits().filter(|edit| edit.decided >= new_from);
+        let new = plan.effective_edits().filter(|edit| edit.decided >= self.core.new_from);
         let notices = new.filter_map(|edit| match &edit.change {
             Change::Notice { text, .. } => Some((edit.policy, text.clone())),
             _ => None,

@@ -1,16 +1,15 @@
 //! The calls of a conversation, paired with their results by id and, where ids repeat or are missing, by position;
 //! the key of each call, and the digest of what the model saw before it. Knows no policy and no time of its own.
 
-use super::Notes;
 use super::context::{content_hash, context_after, context_without_ids_after};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
 use super::memo::{Derived, Memo};
 use super::names::DeclaredNames;
 use super::wrapper::{WrapperKind, inner_calls, wrapper_kind};
+use super::{Transcript, View};
 use crate::call::{Arguments, ToolCall, WrittenArguments};
-use crate::message::{Message, Role};
-use crate::request::Request;
+use crate::message::Role;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -141,33 +140,29 @@ struct MessageCalls {
 }
 
 impl PairedCalls {
-    /// Finds and pairs the calls of `request`.
-    pub(super) fn read(
-        (request, notes): (&Request, &Notes),
-        body: &[u8],
-        identity: &Identity,
-        memo: &dyn Memo,
-    ) -> Self {
+    /// Finds and pairs the calls of the client's and the upstream's items.
+    pub(super) fn read(transcript: &Transcript) -> Self {
+        let (identity, memo) = (&*transcript.identity, &*transcript.memo);
         let root = identity.root();
-        let by_message = Vec::with_capacity(request.messages.len());
-        let count: usize = request.messages.iter().map(|message| message.calls.len()).sum();
+        let by_message = Vec::with_capacity(transcript.len());
+        let count: usize = (0..transcript.len()).map(|index| transcript.message(index).calls.len()).sum();
         let calls = Vec::with_capacity(count);
         let mut paired = Self { calls, root, context: root, context_without_ids: root, by_message };
-        let declared = request.tools.iter().filter(|_| count > 0);
-        let declared = DeclaredNames::new(declared.filter_map(|tool| tool.full_name(body)));
+        let declared = transcript.tools().filter(|_| count > 0);
+        let declared = DeclaredNames::new(declared.filter_map(|(tool, bytes)| tool.full_name(bytes)));
         // The unanswered calls of the last assistant message.
         let mut open: VecDeque<usize> = VecDeque::new();
-        for (index, message) in request.messages.iter().enumerate() {
+        for View { index, message, body, note, .. } in transcript.views() {
             let mut place = MessageCalls { context_before: paired.context, ..MessageCalls::default() };
             place.first = paired.calls.len();
             match message.role {
                 Role::Assistant => {
                     let hash = |call: &ToolCall| arguments_hash_of(&call.arguments, body, identity, memo).0;
                     let hashes = || message.calls.iter().map(hash).collect();
-                    let arguments = notes.of(request, index).arguments.get_or_init(hashes);
+                    let arguments = note.arguments.get_or_init(hashes);
                     let mut made = 0;
                     for (nth, (call, arguments)) in message.calls.iter().zip(arguments).enumerate() {
-                        if call.is_placeholder(body) && !is_answered(call, &request.messages[index..], body) {
+                        if call.is_placeholder(body) && !is_answered(call, index, transcript) {
                             continue;
                         }
                         let mut call = read_call(call, body);
@@ -196,8 +191,7 @@ impl PairedCalls {
                 _ => {}
             }
             place.end = paired.calls.len();
-            let content =
-                notes.of(request, index).content.get_or_init(|| content_hash(message, body, &identity.key).0);
+            let content = note.content.get_or_init(|| content_hash(message, body, &identity.key).0);
             paired.add_to_contexts(place, Hash(*content), &identity.key);
             paired.by_message.push(place);
         }
@@ -260,14 +254,15 @@ impl PairedCalls {
     }
 }
 
-/// Whether a result after `messages[0]`, which made `call`, has the id of `call`: then the client took it for a call,
-/// whatever was in it.
-fn is_answered(call: &ToolCall, messages: &[Message], body: &[u8]) -> bool {
+/// Whether a result after the message at `index`, which made `call`, has the id of `call`: then the client took it for a
+/// call, whatever was in it.
+fn is_answered(call: &ToolCall, index: usize, transcript: &Transcript) -> bool {
+    let body = transcript.view(index).body;
     let Some(id) = call.id.filter(|id| !id.span.is_empty()).map(|id| decode_bytes(id, body)) else {
         return false;
     };
-    let mut results = messages.iter().skip(1).take_while(|message| message.role == Role::Tool);
-    results.any(|result| result.tool_call_id.is_some_and(|own| decode_bytes(own, body) == id))
+    let mut results = transcript.views().skip(index + 1).take_while(|view| view.message.role == Role::Tool);
+    results.any(|view| view.message.tool_call_id.is_some_and(|own| decode_bytes(own, view.body) == id))
 }
 
 /// Canonicalising arguments this short takes about as long as hashing and looking them up, and storing them takes as

@@ -116,16 +116,17 @@ fn without_blanks(pieces: Vec<Piece<'_>>) -> Vec<Piece<'_>> {
     kept
 }
 
-/// Whether two parts in `body` that are not text have equal members, whatever their order and marks for the provider's
+/// Whether two parts that are not text have equal members, whatever their order and marks for the provider's
 /// cache.
-pub(super) fn is_same_part(one: Span, other: Span, body: &[u8]) -> bool {
-    let (raw, other_raw) = (one.of(body), other.of(body));
-    if raw == other_raw {
+pub(super) fn is_same_part(one: &[u8], other: &[u8]) -> bool {
+    if one == other {
         return true;
     }
     // Two pictures are long, and a cache mark is short.
     let longest_mark = 128;
-    raw.len().abs_diff(other_raw.len()) <= longest_mark && part_pieces(one, body) == part_pieces(other, body)
+    let whole = |part: &[u8]| Span::new(0, part.len());
+    one.len().abs_diff(other.len()) <= longest_mark
+        && part_pieces(whole(one), one) == part_pieces(whole(other), other)
 }
 
 /// The members of a part that is not text, sorted by name: clients write them in different orders. Cache marks are

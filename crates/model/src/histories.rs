@@ -1,9 +1,9 @@
 //! The keys of a conversation's histories. Under these keys the state store finds the hidden exchanges of each
 //! history, and which histories were refused for their length. Computes hashes; stores nothing.
 
-use super::Transcript;
 use super::identity::{Domain, Hash, RunningHash};
-use crate::message::{Message, Role};
+use super::{Transcript, View};
+use crate::message::Role;
 
 /// How many earlier replies are tried: clients that split a reply over messages, and requests that were cut off,
 /// leave the last one unknown.
@@ -39,12 +39,10 @@ impl Histories {
 /// The key of the first `count` messages, as [`Histories::read`] has it; `None` where there are fewer.
 pub fn history(transcript: &Transcript, model: Hash, count: usize) -> Option<Hash> {
     let mut hash = transcript.identity.key.running_hash(Domain::History);
-    transcript
-        .request
-        .messages
-        .get(..count)?
-        .iter()
-        .for_each(|message| add(&mut hash, message, &transcript.body));
+    if count > transcript.len() {
+        return None;
+    }
+    transcript.views().take(count).for_each(|view| add(&mut hash, view));
     let name = bytes_of(hash.hash());
     Some(transcript.identity.key.hash(Domain::History, &[KeyPrefix::of(transcript, model).bytes(), &name]))
 }
@@ -52,17 +50,16 @@ pub fn history(transcript: &Transcript, model: Hash, count: usize) -> Option<Has
 /// The digests of the first messages of `transcript`, one for each number in `counts`; `None` where there are fewer
 /// messages. The digests depend on the caller and the conversation, and not on the model or the tools.
 pub fn beginnings(transcript: &Transcript, counts: &[usize]) -> Vec<Option<Hash>> {
-    let messages = &transcript.request.messages;
     let mut hash = transcript.identity.key.running_hash(Domain::Account);
     hash.add(&bytes_of(transcript.calls.root));
-    let most = counts.iter().copied().filter(|count| *count <= messages.len()).max().unwrap_or(0);
+    let most = counts.iter().copied().filter(|count| *count <= transcript.len()).max().unwrap_or(0);
     let mut found = vec![None; counts.len()];
     for count in 0..=most {
         for (at, _) in counts.iter().enumerate().filter(|(_, wanted)| **wanted == count) {
             found[at] = Some(hash.hash());
         }
-        if let Some(message) = messages.get(count) {
-            add(&mut hash, message, &transcript.body);
+        if count < transcript.len() {
+            add(&mut hash, transcript.view(count));
         }
     }
     found
@@ -79,21 +76,20 @@ struct NamedMessages {
 fn named_messages(transcript: &Transcript) -> NamedMessages {
     let mut named =
         NamedMessages { hash: transcript.identity.key.running_hash(Domain::History), earlier: Vec::new() };
-    let messages = &transcript.request.messages;
-    let replies = messages.iter().enumerate().skip(1).filter(|(_, message)| message.role == Role::Assistant);
-    let first = replies.rev().nth(MOST_EARLIER - 1).map_or(1, |(index, _)| index);
-    for (index, message) in messages.iter().enumerate() {
-        if index >= first && message.role == Role::Assistant {
-            named.earlier.push((index, named.hash.hash()));
+    let is_reply = |index: &usize| transcript.message(*index).role == Role::Assistant;
+    let first = (1..transcript.len()).rev().filter(is_reply).nth(MOST_EARLIER - 1).unwrap_or(1);
+    for view in transcript.views() {
+        if view.index >= first && view.message.role == Role::Assistant {
+            named.earlier.push((view.index, named.hash.hash()));
         }
-        add(&mut named.hash, message, &transcript.body);
+        add(&mut named.hash, view);
     }
     named
 }
 
 /// Adds the sample of a message.
-fn add(hash: &mut RunningHash, message: &Message, body: &[u8]) {
-    let (length, start, end) = sample(message.span.of(body));
+fn add(hash: &mut RunningHash, view: View<'_>) {
+    let (length, start, end) = sample(view.message.span.of(view.body));
     let mut sampled = [0; size_of::<u64>() + 2 * SAMPLE_BYTES];
     let (front, back) = sampled.split_at_mut(length.len() + SAMPLE_BYTES);
     front[..length.len()].copy_from_slice(&length);

@@ -1,9 +1,7 @@
 //! Identities: keyed hashes of credentials, conversations and calls, under which the state store finds them again.
 //! Keeps no credential and stores nothing.
 
-use crate::message::Role;
 use crate::pins::PinScope;
-use crate::request::Request;
 use highway::{HighwayHash, HighwayHasher, Key};
 
 /// A keyed 128-bit hash; equal only for equal inputs, even if somebody chooses the inputs.
@@ -231,10 +229,10 @@ impl Identity {
     /// A key of the conversation that is the same in every process and for every caller, and so not a secret. It is
     /// for decisions that a restart must not change. A client that gives no id is identified by how the conversation
     /// begins.
-    pub fn lasting_name(&self, request: &Request, body: &[u8]) -> Hash {
+    pub fn lasting_name<'a>(&self, opening: impl Iterator<Item = &'a [u8]>) -> Hash {
         let nobody =
             Self { key: HashKey::fixed(0), caller: Hash::default(), explicit: self.explicit.clone() };
-        nobody.conversation(request, body)
+        nobody.conversation(opening)
     }
 
     /// The key of the definitions of tools that are pinned for the `conversation`, or for its caller.
@@ -265,17 +263,15 @@ impl Identity {
     }
 
     /// The key under which the requests of one conversation are grouped: from the client's own id, else from the
-    /// caller, the system messages and the first user message.
-    pub fn conversation(&self, request: &Request, body: &[u8]) -> Hash {
+    /// caller and the texts that open the conversation: its system messages and the first user message.
+    pub fn conversation<'a>(&self, opening: impl Iterator<Item = &'a [u8]>) -> Hash {
         let caller = self.caller.0.to_le_bytes();
         if let Some(explicit) = &self.explicit {
             return self.key.hash(Domain::Conversation, &[&caller, b"given", explicit.as_bytes()]);
         }
-        let user = request.messages.iter().position(|message| message.role == Role::User);
-        let opening = request.messages.iter().take(user.map_or(1, |user| user + 1));
-        let opening = opening.filter(|message| matches!(message.role, Role::System | Role::User));
-        let texts = opening.flat_map(|message| message.content.texts()).map(|text| text.raw(body));
-        self.key.hash_all(Domain::Conversation, std::iter::once(&caller[..]).chain(texts))
+        let mut parts: Vec<&[u8]> = vec![&caller];
+        opening.for_each(|text| parts.push(text));
+        self.key.hash(Domain::Conversation, &parts)
     }
 }
 

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod record;
 pub mod released;
 pub mod request;
+pub mod source;
 pub mod summaries;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -30,27 +31,31 @@ use crate::account::Account;
 use crate::call::Arguments;
 use crate::checkpoint::Note;
 use crate::message::{Content, Message, Role};
-use crate::request::Request;
+use crate::request::{Request, Tool};
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use pins::Pinned;
 use released::{Releases, times};
+use source::{CLIENT, ItemId, Order, Origin, Source};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
-use uses::Use;
-use wire::body::{Span, Str};
+use uses::{Use, request_key};
+use wire::body::Str;
 use wire::json::decode;
 
 /// The conversation of one request, with what is known of it in addition to its bytes.
 pub struct Transcript {
     pub request: Arc<Request>,
-    /// The bytes that the request was read from.
+    /// The bytes that the request was read from: those of the source [`CLIENT`].
     pub body: Bytes,
+    /// The further sources; the number of the first is 1.
+    sources: Vec<Arc<Source>>,
+    order: Order,
     pub memo: Arc<dyn Memo>,
     pub identity: Arc<Identity>,
     pub calls: PairedCalls,
@@ -72,8 +77,8 @@ pub struct Transcript {
     pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
-    /// Hidden exchanges, each with the index of the assistant message after it, in order.
-    pub hidden_exchanges: Vec<(usize, Bytes)>,
+    /// The hidden exchanges, in order: the position of the assistant's message after each, and the number of its source.
+    hidden: Vec<(usize, usize)>,
     /// The calls of each counted thing that were handed out to the caller, in any conversation.
     pub spent: Vec<Vec<Use>>,
     /// The state store that replicas share does not answer, or accepts no writes, so what is known of other
@@ -96,7 +101,7 @@ pub struct LengthCut {
     pub most_chars: usize,
 }
 
-/// Values derived from each message that is not in [`Request::checkpoint`], which has notes of its own.
+/// Values derived from each item of the client's that is not in [`Request::checkpoint`], which has notes of its own.
 #[derive(Default)]
 struct Notes(Vec<Note>);
 
@@ -125,13 +130,15 @@ pub enum Stopped {
     Caller,
 }
 
-/// A message with the bytes that contain it.
+/// An item with the bytes that contain it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Its index in `messages`.
+    pub id: ItemId,
+    /// Its position in the conversation; of an item of a hidden exchange, that of the message after the exchange.
     pub index: usize,
     pub message: &'a Message,
-    pub body: &'a [u8],
+    /// The bytes of its source.
+    pub body: &'a Bytes,
     pub memo: &'a dyn Memo,
     pub identity: &'a Identity,
     /// See [`Transcript::token_factor`].
@@ -199,24 +206,19 @@ impl<'a> View<'a> {
 
     /// A hash of the text `place` of its own, equal for texts written with equal bytes.
     pub fn text_digest(&self, place: Str) -> Hash {
-        let name = || self.digest_of(place.span);
+        let name = || self.digest_of(place.raw(self.body));
         let is_only = matches!(self.message.content, Content::Text(_));
         if is_only { Hash(*self.note.text.get_or_init(|| name().0)) } else { name() }
     }
 
-    /// As [`Self::text_digest`], for a text anywhere in the request.
-    pub fn digest_of(&self, text: Span) -> Hash {
-        self.identity.key.hash(Domain::Text, &[text.of(self.body)])
+    /// As [`Self::text_digest`], for a text of any item.
+    pub fn digest_of(&self, text: &[u8]) -> Hash {
+        self.identity.key.hash(Domain::Text, &[text])
     }
 
     /// The estimated tokens of one of its strings of text.
     pub fn tokens_of(&self, text: Str) -> Estimate {
         self.counted(b"json", text.raw(self.body), estimate_json)
-    }
-
-    /// The estimated tokens of a hidden exchange, as JSON.
-    pub fn tokens_of_round(&self, round: &[u8]) -> Estimate {
-        self.counted(b"json", round, estimate_json)
     }
 
     /// The estimated tokens of a text that replaces one of its own.
@@ -281,11 +283,8 @@ pub enum Event<'a> {
     User(View<'a>),
     /// An assistant's message; its calls follow one by one.
     Assistant(View<'a>),
-    /// A hidden exchange, its messages joined by commas, before the assistant's message `message`.
-    Hidden {
-        message: usize,
-        round: &'a Bytes,
-    },
+    /// An item of a hidden exchange. The assistant's message after the exchange follows.
+    Hidden(View<'a>),
     /// A call. Of a wrapper call, each of the calls within it, and not the wrapper.
     Call(&'a Call),
     Result(ToolResult<'a>),
@@ -294,15 +293,15 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// The index of the message that it belongs to.
+    /// The position of the message that it belongs to.
     pub fn message(&self) -> usize {
         match self {
             Self::TurnBegins(view)
             | Self::System(view)
             | Self::User(view)
             | Self::Assistant(view)
+            | Self::Hidden(view)
             | Self::ResultsComplete(view) => view.index,
-            Self::Hidden { message, .. } => *message,
             Self::Call(call) => call.message,
             Self::Result(result) => result.view.index,
         }
@@ -313,7 +312,7 @@ impl Event<'_> {
         match self {
             Self::System(view) | Self::User(view) | Self::Assistant(view) => view.message.seals,
             Self::Result(result) => result.view.message.seals,
-            Self::TurnBegins(_) | Self::Hidden { .. } | Self::Call(_) | Self::ResultsComplete(_) => false,
+            Self::TurnBegins(_) | Self::Hidden(_) | Self::Call(_) | Self::ResultsComplete(_) => false,
         }
     }
 }
@@ -326,16 +325,25 @@ impl Transcript {
         identity: impl Into<Arc<Identity>>,
         memo: Arc<dyn Memo>,
     ) -> Self {
-        let (request, body, identity) = (request.into(), body.into(), identity.into());
+        Self::with_sources((request.into(), body.into()), (Vec::new(), Order::default()), identity, memo)
+    }
+
+    /// Reads the conversation in a request and in these further sources. The number of the first of them is 1.
+    pub fn with_sources(
+        (request, body): (Arc<Request>, Bytes),
+        (sources, order): (Vec<Arc<Source>>, Order),
+        identity: impl Into<Arc<Identity>>,
+        memo: Arc<dyn Memo>,
+    ) -> Self {
         let notes = Notes::of_messages(&request);
-        let calls = PairedCalls::read((&request, &notes), &body, &identity, &*memo);
-        let last_assistant = request.messages.iter().rposition(|message| message.role == Role::Assistant);
-        Self {
+        let mut transcript = Self {
             request,
             body,
+            sources,
+            order,
             memo,
-            identity,
-            calls,
+            identity: identity.into(),
+            calls: PairedCalls::default(),
             token_factor: 100,
             context_window: None,
             overflowed: false,
@@ -345,14 +353,97 @@ impl Transcript {
             stopped: None,
             summaries: None,
             now_ms: 0,
-            hidden_exchanges: Vec::new(),
+            hidden: Vec::new(),
             spent: Vec::new(),
             store_away: false,
             pinned: Vec::new(),
             account: None,
-            last_assistant,
+            last_assistant: None,
             notes,
+        };
+        transcript.calls = PairedCalls::read(&transcript);
+        transcript.last_assistant =
+            (0..transcript.len()).rev().find(|index| transcript.message(*index).role == Role::Assistant);
+        transcript
+    }
+
+    /// Adds a hidden exchange, which belongs before the assistant's message at `index`. They are added in order.
+    pub fn add_hidden(&mut self, index: usize, exchange: Source) {
+        self.sources.push(Arc::new(exchange));
+        self.hidden.push((index, self.sources.len()));
+    }
+
+    /// The bytes of all hidden exchanges.
+    pub fn hidden_bytes(&self) -> usize {
+        self.hidden.iter().map(|(_, source)| self.sources[source - 1].bytes.len()).sum()
+    }
+
+    /// The bytes of all items, of those that are hidden too.
+    pub fn bytes(&self) -> usize {
+        let further: usize = self.sources.iter().map(|source| source.bytes.len()).sum();
+        self.request.messages_span.len() + further
+    }
+
+    /// How many items the client and the upstream have.
+    pub fn len(&self) -> usize {
+        self.order.count(self.request.messages.len())
+    }
+
+    /// Whether the client and the upstream have no item.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The order of the items that the client and the upstream have.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// Where an item comes from.
+    pub fn origin(&self, item: ItemId) -> Origin {
+        match item.source {
+            CLIENT => Origin::Client,
+            further => self.sources[further - 1].origin,
         }
+    }
+
+    /// The first position of an item that the client has sent now.
+    pub fn first_sent(&self) -> usize {
+        let is_kept = |index: &usize| self.origin(self.order.id(*index)) == Origin::Upstream;
+        if self.sources.is_empty() { 0 } else { (0..self.len()).take_while(is_kept).count() }
+    }
+
+    /// The tools that the request or a further source declares, each with the bytes that contain it.
+    pub fn tools(&self) -> impl Iterator<Item = (&Tool, &Bytes)> {
+        let own = self.request.tools.iter().map(|tool| (tool, &self.body));
+        let further = self.sources.iter();
+        own.chain(further.flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes))))
+    }
+
+    /// The key of the request, equal for equal bytes of one caller with the same of the conversation before them.
+    pub fn request_key(&self) -> Hash {
+        let upstream = self.sources.iter().filter(|source| source.origin == Origin::Upstream);
+        let upstream = upstream.map(|source| &*source.bytes);
+        request_key(&self.identity.key, self.identity.caller, std::iter::once(&*self.body).chain(upstream))
+    }
+
+    /// See [`Identity::conversation`].
+    pub fn conversation(&self) -> Hash {
+        self.identity.conversation(self.opening())
+    }
+
+    /// See [`Identity::lasting_name`].
+    pub fn lasting_name(&self) -> Hash {
+        self.identity.lasting_name(self.opening())
+    }
+
+    /// The texts that open the conversation, as written: of the system messages and the first user message. Of a
+    /// conversation without a user, only the first item is taken.
+    fn opening(&self) -> impl Iterator<Item = &[u8]> {
+        let user = (0..self.len()).find(|index| self.message(*index).role == Role::User);
+        let opening = (0..self.len()).take(user.map_or(1, |user| user + 1)).map(|index| self.view(index));
+        let opening = opening.filter(|view| matches!(view.message.role, Role::System | Role::User));
+        opening.flat_map(|view| view.message.content.texts().map(move |text| text.raw(view.body)))
     }
 
     /// The estimated tokens of the request's instructions outside of its messages.
@@ -364,14 +455,12 @@ impl Transcript {
 
     /// The estimated tokens of the tools that the request declares. Equal lists of tools are counted once.
     pub fn definition_tokens(&self) -> Estimate {
-        let count = || {
-            let tools = self.request.tools.iter();
-            tools.map(|tool| TOOL_SCHEMA + estimate_json(tool.span.of(&self.body))).sum::<Estimate>()
-        };
-        if self.request.tools.is_empty() {
+        let tools = || self.tools().map(|(tool, bytes)| tool.span.of(bytes));
+        let count = || tools().map(|tool| TOOL_SCHEMA + estimate_json(tool)).sum::<Estimate>();
+        if tools().next().is_none() {
             return Estimate::ZERO;
         }
-        let tools = self.request.tools.iter().map(|tool| tool.span.of(&self.body));
+        let tools = tools();
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
         let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
@@ -397,13 +486,12 @@ impl Transcript {
     /// Every event, oldest first.
     pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
         let mut turns = TurnTracker::default();
-        (0..self.request.messages.len()).flat_map(move |index| self.events_of(index, &mut turns))
+        (0..self.len()).flat_map(move |index| self.events_of(index, &mut turns))
     }
 
     /// The results among the messages from `first` on.
     pub fn results_from(&self, first: usize) -> impl Iterator<Item = ToolResult<'_>> {
-        let tools = (first..self.request.messages.len())
-            .filter(|index| self.request.messages[*index].role == Role::Tool);
+        let tools = (first..self.len()).filter(|index| self.message(*index).role == Role::Tool);
         tools.map(|index| self.result(index))
     }
 
@@ -415,21 +503,46 @@ impl Transcript {
         ToolResult { view: self.view(index), call, took_ms }
     }
 
-    /// The message at `index`.
-    pub fn view(&self, index: usize) -> View<'_> {
-        let message = &self.request.messages[index];
-        View {
-            index,
-            message,
-            body: &self.body,
-            memo: &*self.memo,
-            identity: &self.identity,
-            token_factor: self.token_factor,
-            note: self.notes.of(&self.request, index),
+    /// The item at `index`, without its bytes.
+    pub fn message(&self, index: usize) -> &Message {
+        let id = self.order.id(index);
+        match id.source {
+            CLIENT => &self.request.messages[id.index],
+            further => &self.sources[further - 1].messages[id.index],
         }
     }
 
-    /// The index of the last assistant message; the messages after it are new in this request.
+    /// The item at `index`.
+    pub fn view(&self, index: usize) -> View<'_> {
+        self.view_of(self.order.id(index), index)
+    }
+
+    /// All items that the client and the upstream have, in order.
+    pub fn views(&self) -> impl DoubleEndedIterator<Item = View<'_>> + ExactSizeIterator {
+        (0..self.len()).map(|index| self.view(index))
+    }
+
+    fn view_of(&self, id: ItemId, index: usize) -> View<'_> {
+        let (message, body, note) = match id.source {
+            CLIENT => (&self.request.messages[id.index], &self.body, self.notes.of(&self.request, id.index)),
+            further => {
+                let source = &*self.sources[further - 1];
+                (&source.messages[id.index], &source.bytes, &source.notes[id.index])
+            }
+        };
+        View {
+            id,
+            index,
+            message,
+            body,
+            memo: &*self.memo,
+            identity: &self.identity,
+            token_factor: self.token_factor,
+            note,
+        }
+    }
+
+    /// The position of the last assistant message; the messages after it are new in this request.
     pub fn last_assistant(&self) -> Option<usize> {
         self.last_assistant
     }
@@ -439,7 +552,8 @@ impl Transcript {
     pub fn turn_start(&self, continuing: &[usize]) -> Option<usize> {
         let mut turns = TurnTracker::default();
         let mut start = None;
-        for (index, message) in self.request.messages.iter().enumerate() {
+        for index in 0..self.len() {
+            let message = self.message(index);
             match message.role {
                 Role::User if turns.user_begins_turn() && !continuing.contains(&index) => start = Some(index),
                 Role::Assistant => turns.assistant(message),
@@ -470,13 +584,16 @@ impl Transcript {
         };
         // Only an assistant's message has calls.
         let calls = self.calls.made_by(index).iter().flat_map(Call::as_made).map(Event::Call);
-        let hidden = self.hidden_exchanges(index).map(|round| Event::Hidden { message: index, round });
-        hidden.into_iter().chain([first]).chain(second).chain(calls)
+        self.hidden_before(index).map(Event::Hidden).chain([first]).chain(second).chain(calls)
     }
 
-    fn hidden_exchanges(&self, index: usize) -> Option<&Bytes> {
-        let at = self.hidden_exchanges.binary_search_by_key(&index, |(message, _)| *message).ok()?;
-        self.hidden_exchanges.get(at).map(|(_, round)| round)
+    /// The items of the hidden exchange before the message at `index`.
+    pub fn hidden_before(&self, index: usize) -> impl Iterator<Item = View<'_>> {
+        let found = self.hidden.binary_search_by_key(&index, |(before, _)| *before).ok();
+        let source = found.map(|at| self.hidden[at].1);
+        let items = source.map_or(0, |source| self.sources[source - 1].messages.len());
+        let ids = (0..items).filter_map(move |index| Some(ItemId { source: source?, index }));
+        ids.map(move |id| self.view_of(id, index))
     }
 }
 

@@ -27,6 +27,7 @@ pub use verdict::{
 
 use self::placeholders::{Placeholders, Redaction};
 use crate::pins::Pinned;
+use crate::source::{ItemId, Order};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,7 +65,7 @@ pub struct Plan {
     pub announced: Vec<Announced>,
     /// For each counted thing, how much the model is shown to have left from now on, where that changes.
     pub left: Option<Vec<(Arc<str>, u64)>>,
-    /// Texts of results that may hold instructions, each as the index of its message and its index within the
+    /// Texts of results that may hold instructions, each as the position of its message and its index within the
     /// message.
     flagged: Vec<(usize, usize)>,
     /// Definitions of tools that were seen for the first time.
@@ -73,21 +74,23 @@ pub struct Plan {
     annotated: Vec<(&'static str, usize, String)>,
     /// The values that are hidden from the model, with the policy that hides them.
     hidden_values: Option<(&'static str, Arc<Placeholders>)>,
-    /// The share of a budget that is left after a message: the index of the message, and the share.
+    /// The share of a budget that is left after a message: the position of the message, and the share.
     budget_left: Option<(usize, f64)>,
     /// The operator's name for the state that the conversation is in, where a policy keeps states.
     pub state: Option<Arc<str>>,
     /// The fold's current position: set by the runner, so that a policy can edit only the event that it reads.
     at: Cursor,
+    /// The order of the conversation's items: policies name items by position, edits by id.
+    pub order: Order,
 }
 
 /// Whole turns that are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     pub policy: &'static str,
-    /// The range of their messages.
+    /// The positions of their items.
     pub messages: Range<usize>,
-    /// The message at which it was decided.
+    /// The position of the item at which it was decided.
     pub decided: usize,
 }
 
@@ -117,18 +120,17 @@ struct OwnTool {
 /// A result that was cut, and that the model asked for again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReRequest {
-    /// The index of the message that shows it.
+    /// The position of the message that shows it.
     pub message: usize,
     /// The tool that gave the result.
     pub tool: Arc<str>,
 }
 
-/// One change to one message, signed by its policy.
+/// One change to one item, signed by its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The message's index in the request.
-    pub message: usize,
-    /// The message at which it was decided: that message itself, except where old results are cleared.
+    pub item: ItemId,
+    /// The position of the item at which it was decided: that item itself, except where old results are cleared.
     pub decided: usize,
     pub policy: &'static str,
     pub change: Change,
@@ -144,8 +146,8 @@ pub enum Change {
     Hide { text: usize, by: EscapedText, gone_chars: usize },
     /// The text is hidden from the model.
     BlockText { text: usize, by: EscapedText, gone_chars: usize },
-    /// The text equals one in the message `original`; not done where that one is cleared or dropped.
-    Point { text: usize, by: EscapedText, gone_chars: usize, original: usize },
+    /// The text equals one in the item `original`; not done where that one is cleared or dropped.
+    Point { text: usize, by: EscapedText, gone_chars: usize, original: ItemId },
     /// The text is shortened.
     Shorten { text: usize, by: EscapedText, gone_chars: usize },
     /// Values in the text are hidden from the model, which reads placeholders: `by` is the whole text with them. Other
@@ -249,6 +251,7 @@ impl Plan {
 
     /// Lets the `text`-th string of text of the event being read point to an equal one in the message `original`.
     pub fn point(&mut self, text: usize, by: EscapedText, gone_chars: usize, original: usize) {
+        let original = self.order.id(original);
         self.edit(Change::Point { text, by, gone_chars, original });
     }
 
@@ -266,16 +269,14 @@ impl Plan {
     /// Clears the `text`-th string of text of the earlier `message`. An edit of an earlier event: decided only from the
     /// history, in batches, since it costs the prompt cache.
     pub fn clear(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
-        let Cursor { message: decided, policy } = self.at;
-        self.edits.push(Edit { message, decided, policy, change: Change::Clear { text, by, gone_chars } });
+        self.edit_earlier(message, Change::Clear { text, by, gone_chars });
     }
 
     /// Hides the `text`-th string of text of the earlier `message`, which the model was shown in its last request. Decided
     /// only from the history, and at the first message that follows the model's reply, so that little of the prompt cache
     /// is lost.
     pub fn hide_shown(&mut self, message: usize, text: usize, by: EscapedText, gone_chars: usize) {
-        let Cursor { message: decided, policy } = self.at;
-        self.edits.push(Edit { message, decided, policy, change: Change::Hide { text, by, gone_chars } });
+        self.edit_earlier(message, Change::Hide { text, by, gone_chars });
     }
 
     /// Drops whole turns: the earlier `messages`. The same rules as for [`clear`](Self::clear).
@@ -287,9 +288,7 @@ impl Plan {
     /// Adds the notice `text` after the earlier `message`: turns before it are gone. It replaces the notice of
     /// earlier drops. The same rules as for [`clear`](Self::clear).
     pub fn notice_dropped(&mut self, message: usize, text: String) {
-        let Cursor { message: decided, policy } = self.at;
-        let change = Change::Notice { text, word: "notice" };
-        self.edits.push(Edit { message, decided, policy, change });
+        self.edit_earlier(message, Change::Notice { text, word: "notice" });
     }
 
     /// The edits that clear or hide old texts.
@@ -302,9 +301,14 @@ impl Plan {
         self.edits.iter().any(|edit| matches!(edit.change, Change::Notice { .. }))
     }
 
-    /// Whether the message is dropped with its turn.
-    pub fn drops(&self, message: usize) -> bool {
-        self.dropped.iter().any(|dropped| dropped.messages.contains(&message))
+    /// Whether the item is dropped with its turn.
+    pub fn drops(&self, item: ItemId) -> bool {
+        !self.dropped.is_empty() && self.order.position(item).is_some_and(|position| self.drops_at(position))
+    }
+
+    /// Whether the item at this position is dropped with its turn.
+    pub fn drops_at(&self, position: usize) -> bool {
+        self.dropped.iter().any(|dropped| dropped.messages.contains(&position))
     }
 
     /// The edits that count: without a cut that is in reserve for the pointer planned after it.
@@ -312,7 +316,7 @@ impl Plan {
         let is_reserve =
             |edit: &Edit, next: Option<&Edit>| match (&edit.change, next.map(|next| &next.change)) {
                 (Change::Shorten { text, .. }, Some(Change::Point { text: pointed, .. })) => {
-                    text == pointed && next.is_some_and(|next| next.message == edit.message)
+                    text == pointed && next.is_some_and(|next| next.item == edit.item)
                 }
                 _ => false,
             };
@@ -420,12 +424,13 @@ impl Plan {
         self.one_at_a_time = false;
     }
 
-    /// Takes back every change of a message before the message `first`: the upstream has those.
+    /// Takes back every change of an item before the position `first`: the upstream has those.
     pub fn change_only_from(&mut self, first: usize) {
         if first == 0 {
             return;
         }
-        self.edits.retain(|edit| edit.message >= first);
+        let order = &self.order;
+        self.edits.retain(|edit| order.position(edit.item).is_some_and(|position| position >= first));
         self.dropped.retain(|dropped| dropped.messages.start >= first);
         self.summaries = BatchSummaries::default();
     }
@@ -438,8 +443,13 @@ impl Plan {
     }
 
     fn edit(&mut self, change: Change) {
-        let Cursor { message, policy } = self.at;
-        self.edits.push(Edit { message, decided: message, policy, change });
+        self.edit_earlier(self.at.message, change);
+    }
+
+    /// Changes the item at this position: the one being read, or an earlier one.
+    fn edit_earlier(&mut self, message: usize, change: Change) {
+        let Cursor { message: decided, policy } = self.at;
+        self.edits.push(Edit { item: self.order.id(message), decided, policy, change });
     }
 }
 

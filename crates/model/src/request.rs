@@ -4,7 +4,6 @@
 use super::call::{ToolCall, in_namespace};
 use super::checkpoint::Checkpoint;
 use super::message::Message;
-use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 use wire::body::{Span, Str};
@@ -42,32 +41,6 @@ pub enum Choice {
     Forced,
 }
 
-/// What toolrein knows of a conversation that the upstream keeps, put into a copy of the request.
-#[derive(Clone, Debug, Default)]
-pub struct UpstreamHistory {
-    /// Where it is in the copy: it is never sent.
-    pub span: Span,
-    /// How many messages it is.
-    pub messages: usize,
-    /// The upstream's id of what the client continues from, where that differs from the client's id.
-    pub upstream_id: Option<String>,
-    /// Synthetic results that the upstream still waits for, as items joined by commas.
-    pub owed: Bytes,
-    /// The request as it came.
-    pub original: Bytes,
-}
-
-/// The items that a request refers to, put in place of the references in a copy of the request.
-#[derive(Clone, Debug, Default)]
-pub struct ReferencedItems {
-    /// Where each is in the copy, and the reference that is sent.
-    pub items: Vec<(Span, Bytes)>,
-    /// How many references are to items that are not known.
-    pub unknown: u64,
-    /// The request as it came.
-    pub original: Bytes,
-}
-
 /// A request that carries a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -81,12 +54,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The name of the conversation or of the reply that the upstream is to continue.
     pub continues: Option<String>,
-    /// What is known of the conversation that it continues.
-    pub upstream_history: Option<Box<UpstreamHistory>>,
     /// The id of the last item that it only refers to: the item itself is upstream.
     pub reference: Option<String>,
-    /// The items that it refers to, where they are known.
-    pub referenced: Option<Box<ReferencedItems>>,
     /// The reply may be continued by its id, or in its conversation.
     pub may_be_continued: bool,
     /// A message has an id that toolrein gave it, which the upstream does not know.
@@ -138,11 +107,6 @@ impl Request {
     /// The value of the member `name`, if it is present.
     pub fn value(&self, body: &[u8], name: &str) -> Option<Span> {
         self.members.iter().find(|member| is_named(member.key, body, name)).map(|member| member.value)
-    }
-
-    /// The index of the first message that the client has sent now.
-    pub fn first_sent(&self) -> usize {
-        self.upstream_history.as_ref().map_or(0, |history| history.messages)
     }
 
     /// The model's name; empty where there is none.

@@ -7,6 +7,7 @@ use crate::identity::Identity;
 use crate::memo::NoMemo;
 use crate::message::{Calls, Content, Message, Part, Role};
 use crate::request::{Request, Tool};
+use crate::source::{Origin, Source};
 use std::sync::Arc;
 use wire::body::{Scanner, Span, Str};
 use wire::json::quote;
@@ -164,6 +165,17 @@ impl SampleItem {
     pub fn role(&self) -> Role {
         self.role
     }
+}
+
+/// A hidden exchange of these items.
+pub fn hidden_exchange<'a>(items: impl IntoIterator<Item = &'a SampleItem>) -> Source {
+    source(Origin::Blocked, items)
+}
+
+/// A source of these items.
+pub fn source<'a>(origin: Origin, items: impl IntoIterator<Item = &'a SampleItem>) -> Source {
+    let SampleRequest { request, body } = SampleRequest::new(items);
+    Source::new(origin, body.into(), request.messages)
 }
 
 /// A request of items, with the bytes that its spans are of. A test that needs another fact of the request sets it.

@@ -33,9 +33,13 @@ impl Use {
     }
 }
 
-/// The key of a request with this body: equal for equal bytes of one caller alone.
-pub fn request_key(key: &HashKey, caller: Hash, body: &[u8]) -> Hash {
-    key.hash(Domain::Request, &[b"bytes", &caller.0.to_le_bytes(), body])
+/// The key of a request with this body, and with these bytes of the conversation that the upstream keeps: equal for equal
+/// bytes of one caller alone.
+pub fn request_key<'a>(key: &HashKey, caller: Hash, bytes: impl IntoIterator<Item = &'a [u8]>) -> Hash {
+    let caller = caller.0.to_le_bytes();
+    let mut parts: Vec<&[u8]> = vec![b"bytes", &caller];
+    bytes.into_iter().for_each(|part| parts.push(part));
+    key.hash(Domain::Request, &parts)
 }
 
 /// The key of a call of `tool` with these arguments in a reply to `request`, whatever its id.

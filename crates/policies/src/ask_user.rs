@@ -36,7 +36,7 @@ use super::path::Path;
 use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
-use ask::{Asking, asked_as_written};
+use ask::Asking;
 use model::outcome::Following;
 use model::plan::{Plan, Proposed, Verdict};
 use model::{Event, ToolResult};
@@ -52,7 +52,7 @@ pub struct AskUser {
     config: Config,
     quality: Quality,
     texts: Texts,
-    /// The result of a call whose question was put, as it is written in a hidden exchange.
+    /// The result of a call whose question was put.
     asked: String,
     /// The declaration of its tool.
     declaration: Arc<str>,
@@ -198,7 +198,7 @@ impl Policy for AskUser {
             return Err(problems);
         }
         let quality = Quality { said, overlap: config.overlap };
-        let (asked, declaration) = (asked_as_written(&texts), ask::declaration(&texts));
+        let (asked, declaration) = (ask::asked(&texts), ask::declaration(&texts));
         Ok(Self { config, quality, texts, asked, declaration })
     }
 

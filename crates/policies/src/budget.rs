@@ -149,7 +149,7 @@ impl Policy for Budget {
             }
             Event::System(view) | Event::Assistant(view) => self.count(view, used),
             Event::Result(result) => self.count(&result.view, used),
-            Event::Hidden { .. } => {}
+            Event::Hidden(_) => {}
             Event::ResultsComplete(view) => {
                 self.inform(used, plan);
                 self.announce(view.index, true, used, plan);

@@ -31,7 +31,6 @@ use super::context::{CLEARED, Context, ResultText, reaches};
 use super::pattern::Pattern;
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
-use bytes::Bytes;
 use marker::{AGAIN, AGAIN_UNKNOWN, OF, Old, READABLE, SUMMARY_BEGINS, SUMMARY_ENDS, longest_note};
 use model::identity::Hash;
 pub use model::plan::work::step;
@@ -110,8 +109,6 @@ pub struct State {
     overflows: Vec<usize>,
     /// Nothing can happen: the request is far too small.
     idle: bool,
-    /// The request, where something can happen.
-    body: Bytes,
     /// Texts that may be cleared, oldest first.
     old: Vec<Old>,
     /// The tokens that clearing all of them would free.
@@ -174,9 +171,7 @@ impl Policy for Compact {
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
         state.idle = !is_forced && request.fits(self.trigger(state) as u64);
-        if !state.idle {
-            state.body = request.body();
-        }
+        if !state.idle {}
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {
@@ -263,10 +258,10 @@ impl Compact {
         let batch = self.batch(state, why == Why::Forced);
         let (newest, older) = batch.split_last()?;
         for old in older {
-            let quote = old.quote(&state.body, by);
+            let quote = old.quote(by);
             plan.clear(old.message, old.text, old.marker(&quote, &self.texts).into(), quote.gone_chars());
         }
-        let quote = newest.quote(&state.body, by);
+        let quote = newest.quote(by);
         plan.clear(
             newest.message,
             newest.text,

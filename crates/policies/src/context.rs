@@ -11,7 +11,6 @@ mod measure;
 pub use measure::characters;
 
 use super::RequestFacts;
-use bytes::Bytes;
 use measure::Measure;
 pub use model::plan::work::step;
 use model::plan::{Gone, Plan, TakenIn};
@@ -34,8 +33,8 @@ pub struct Context {
     texts: Vec<ResultText>,
     /// How much of the plan is in the sums.
     taken_in: TakenIn,
-    /// The hidden exchange before the reply to come.
-    round: Option<Bytes>,
+    /// The tokens of the hidden exchange before the reply to come.
+    hidden: Estimate,
 }
 
 /// One text of a tool's result.
@@ -95,11 +94,10 @@ impl Context {
         let known = self.texts.len();
         match event {
             Event::System(view) | Event::User(view) => self.add(self.measure.message(view)),
-            Event::Hidden { round, .. } => self.round = Some((*round).clone()),
+            Event::Hidden(view) => self.hidden += self.measure.message(view),
             Event::Assistant(view) => {
-                let round = self.round.take();
-                let round = round.map_or(Estimate::ZERO, |round| self.measure.round(view, &round));
-                self.add(self.measure.message(view) + round);
+                let hidden = std::mem::take(&mut self.hidden);
+                self.add(self.measure.message(view) + hidden);
             }
             Event::Result(result) => {
                 let shown = self.read_result(result, plan);
@@ -209,7 +207,7 @@ impl Context {
 /// Hidden exchanges belong to the request that ended there, so the reply after them reaches the place: its request is decided
 /// on once.
 pub fn reaches(places: &mut Vec<usize>, event: &Event<'_>) -> bool {
-    if matches!(event, Event::Hidden { .. }) {
+    if matches!(event, Event::Hidden(_)) {
         return false;
     }
     let known = places.len();

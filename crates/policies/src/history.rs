@@ -171,7 +171,7 @@ impl Policy for History {
             Event::System(view) => state.systems.push(view.index),
             Event::Assistant(_)
             | Event::User(_)
-            | Event::Hidden { .. }
+            | Event::Hidden(_)
             | Event::Call(_)
             | Event::Result(_)
             | Event::ResultsComplete(_) => {}

@@ -208,7 +208,7 @@ mod tests {
         let reply = assistant(INJECTED).calling([call("a", "read", "{}")]);
         let request = SampleRequest::new(&[user(INJECTED), reply, result]);
         let plan = plan_of(&policy::<Injection>(config), &request);
-        assert!(plan.edits.iter().all(|edit| edit.message == 2));
+        assert!(plan.edits.iter().all(|edit| edit.item.index == 2));
         plan.edits.iter().map(|edit| edit.change.word().into_owned()).collect()
     }
 

@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn only_the_configured_conversations_callers_and_tiers_are_stopped() {
         let request = turn("f", 3);
-        let derived = somebody().conversation(&request.request, request.body()).to_hex();
+        let derived = request.transcript(&somebody()).conversation().to_hex();
         let hash = somebody().caller.to_hex();
         let tier = |transcript: &mut Transcript| transcript.tier = Some("free".into());
         for (table, explicit, expected) in [

@@ -222,8 +222,8 @@ impl Policy for Loops {
             Event::Assistant(_) => turn.begin_reply(),
             Event::Call(call) => self.add_call(call, turn),
             Event::Result(result) => self.add_result(result, turn),
-            Event::ResultsComplete(view) => {
-                if turn.complete_reply(view.body) {
+            Event::ResultsComplete(_) => {
+                if turn.complete_reply() {
                     self.tell(turn, plan);
                 }
             }
@@ -232,7 +232,7 @@ impl Policy for Loops {
                     self.tell(turn, plan);
                 }
             }
-            Event::Hidden { .. } => {}
+            Event::Hidden(_) => {}
         }
     }
 
@@ -432,7 +432,7 @@ mod tests {
     fn notices(table: &str, messages: &[SampleItem]) -> Vec<(usize, &'static str, String)> {
         let plan = read_messages(&policy::<Loops>(table), messages).0;
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
-            Change::Notice { text, word } => (edit.message, word, text),
+            Change::Notice { text, word } => (edit.item.index, word, text),
             other => panic!("{other:?}"),
         });
         notices.collect()

@@ -68,8 +68,6 @@ const USED_UP: Text = Text {
               on with what you have read, or call the tool itself for a narrower part.",
     placeholders: &["tool", "limit"],
 };
-/// The bytes of a call of it in a hidden exchange. Within a string its quotes would be escaped.
-const WRITTEN: &[u8] = br#""name":"read_more""#;
 /// The smallest `max_chars`: the first line and some text.
 const MIN_CHARS: usize = 1_000;
 
@@ -103,7 +101,6 @@ impl Default for Config {
 pub struct State {
     /// The tool is ours in this conversation.
     on: bool,
-    body: Bytes,
     /// Shared by the choices of a reply.
     results: Arc<Vec<Kept>>,
     /// Reads in the turn.
@@ -116,12 +113,14 @@ struct Kept {
     /// The number of its call.
     call: usize,
     tool: String,
+    /// The bytes that hold its texts.
+    bytes: Bytes,
     texts: Vec<KeptText>,
 }
 
 #[derive(Clone)]
 struct KeptText {
-    source: Source,
+    form: KeptForm,
     /// Another policy has removed characters that hide text from people.
     cleaned: bool,
     /// Lines that another policy has put before and after it.
@@ -129,7 +128,7 @@ struct KeptText {
 }
 
 #[derive(Clone)]
-enum Source {
+enum KeptForm {
     /// As the client sent it.
     Sent(Str),
     /// As another policy left it.
@@ -178,7 +177,6 @@ impl Policy for ReadMore {
         if !state.on {
             return;
         }
-        state.body = request.body();
         // Also where it is not declared: the markers must not depend on anything that changes in a conversation.
         plan.own(TOOL, true);
         if !request.forced {
@@ -190,8 +188,10 @@ impl Policy for ReadMore {
         match event {
             _ if !state.on => {}
             Event::TurnBegins(_) => state.reads = 0,
-            Event::Hidden { round, .. } => {
-                state.reads += memchr::memmem::find_iter(round, WRITTEN).count() as u64;
+            Event::Hidden(view) => {
+                let calls = view.message.calls.iter();
+                let names = calls.filter_map(|call| call.full_name(view.body));
+                state.reads += names.filter(|name| name == TOOL).count() as u64;
             }
             Event::Result(result) => {
                 let kept = kept(result, plan);
@@ -212,7 +212,7 @@ impl Policy for ReadMore {
         let found = asked.and_then(|asked| Ok((state.kept(asked.call)?, asked)));
         match found {
             Ok((kept, asked)) => Verdict::Answer {
-                content: kept.answer(&asked, &state.body, self.config.max_chars, &self.texts),
+                content: kept.answer(&asked, self.config.max_chars, &self.texts),
                 re_requests: Some(kept.tool.clone()),
             },
             Err(problem) => Verdict::Answer {
@@ -250,14 +250,14 @@ impl State {
 }
 
 impl Kept {
-    fn answer(&self, asked: &ReadRequest, body: &Bytes, max_chars: usize, own: &Texts) -> String {
+    fn answer(&self, asked: &ReadRequest, max_chars: usize, own: &Texts) -> String {
         let mut around: Vec<&Frame> = Vec::new();
         let mut texts: Vec<Cow<'_, str>> = Vec::new();
         for text in &self.texts {
-            let shown: Cow<'_, str> = match &text.source {
-                Source::Sent(place) => decode(*place, body),
-                Source::Edited(edited) => Cow::Borrowed(edited),
-                Source::Blocked => continue,
+            let shown: Cow<'_, str> = match &text.form {
+                KeptForm::Sent(place) => decode(*place, &self.bytes),
+                KeptForm::Edited(edited) => Cow::Borrowed(edited),
+                KeptForm::Blocked => continue,
             };
             let cleaned = if text.cleaned { strip(&shown) } else { None };
             texts.push(cleaned.map_or(shown, |(cleaned, _)| Cow::Owned(cleaned)));
@@ -283,16 +283,17 @@ fn kept(result: &ToolResult<'_>, plan: &Plan) -> Option<Kept> {
     let call = result.call.filter(|_| !message.odd)?;
     let facts = plan.facts_here();
     let texts = message.content.texts().enumerate().map(|(at, place)| text(facts.text(at), place)).collect();
-    Some(Kept { call: call.ordinal, tool: call.name.to_string(), texts })
+    let (bytes, tool) = (result.view.body.clone(), call.name.to_string());
+    Some(Kept { call: call.ordinal, tool, bytes, texts })
 }
 
 fn text(facts: Option<&TextFacts<'_>>, place: Str) -> KeptText {
-    let mut kept = KeptText { source: Source::Sent(place), cleaned: false, around: Vec::new() };
+    let mut kept = KeptText { form: KeptForm::Sent(place), cleaned: false, around: Vec::new() };
     if let Some(facts) = facts {
-        kept.source = match facts.replaced {
-            _ if facts.blocked => Source::Blocked,
-            Some(by) => Source::Edited(by.clone()),
-            None => kept.source,
+        kept.form = match facts.replaced {
+            _ if facts.blocked => KeptForm::Blocked,
+            Some(by) => KeptForm::Edited(by.clone()),
+            None => kept.form,
         };
         kept.cleaned = facts.cleaned;
         kept.around = facts.around.iter().copied().cloned().collect();

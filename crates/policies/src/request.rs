@@ -1,6 +1,5 @@
 //! The facts of one request that policies get before its first event. Collects them; decides nothing.
 
-use bytes::Bytes;
 use model::account::Account;
 use model::identity::{Hash, HashKey};
 use model::memo::Memo;
@@ -9,7 +8,7 @@ use model::pins::Pinned;
 use model::request::Choice;
 use model::summaries::Summaries;
 use model::tokens::Estimate;
-use model::uses::{Use, request_key};
+use model::uses::Use;
 use model::{LengthCut, Stopped, Transcript};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -67,7 +66,7 @@ pub struct RequestFacts<'a> {
     pub caller: Hash,
     /// See [`Transcript::account`](model::Transcript::account).
     pub account: Option<&'a Arc<Account>>,
-    /// How many messages the request has.
+    /// How many messages the conversation has.
     pub messages: usize,
     /// See [`Transcript::tier`](model::Transcript::tier).
     pub tier: Option<&'a str>,
@@ -85,26 +84,27 @@ const REPLACED: Estimate = Estimate::of_tokens(200);
 const MOST_TOOLS: usize = 128;
 
 impl<'a> RequestFacts<'a> {
-    /// Its key, equal for equal bytes of one caller alone.
+    /// See [`Transcript::request_key`](model::Transcript::request_key).
     pub fn request_key(&self) -> Hash {
-        request_key(self.key, self.caller, &self.transcript.body)
+        self.transcript.request_key()
     }
 
     /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn of(transcript: &'a Transcript, cuts: bool) -> Self {
-        let body = &transcript.body;
-        let declared = transcript.request.tools.iter().enumerate().filter_map(|(at, tool)| {
+        let own = transcript.request.tools.len();
+        let spaces = transcript.request.namespaces.len();
+        let declared = transcript.tools().enumerate().filter_map(|(nth, (tool, body))| {
+            // The namespaces of the request count on from its own tools.
+            let at = if nth < own { nth } else { nth + spaces };
             let name = tool.full_name(body)?;
             let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
             Some(DeclaredTool { name, at, definition, parameters })
         });
         let definition_tokens = transcript.definition_tokens();
         let tools: Vec<DeclaredTool<'_>> = declared.collect();
-        let unseen: usize = transcript.hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
-        let most_chars = transcript.request.messages_span.len() + unseen;
         Self {
             names: tools.iter().map(|tool| tool.name.clone().into_owned()).collect(),
-            declares_nameless: tools.len() < transcript.request.tools.len(),
+            declares_nameless: tools.len() < transcript.tools().count(),
             tools,
             namespaces: described_namespaces(transcript),
             declares_elsewhere: transcript.request.declares_elsewhere,
@@ -119,7 +119,7 @@ impl<'a> RequestFacts<'a> {
             definition_tokens,
             tools_tokens: definition_tokens + transcript.instructions_tokens(),
             transcript,
-            most_chars,
+            most_chars: transcript.bytes(),
             context_window: transcript.context_window,
             overflowed: transcript.overflowed,
             overflows: &transcript.overflows,
@@ -128,7 +128,7 @@ impl<'a> RequestFacts<'a> {
             key: &transcript.identity.key,
             caller: transcript.identity.caller,
             account: transcript.account.as_ref(),
-            messages: transcript.request.messages.len(),
+            messages: transcript.len(),
             tier: transcript.tier.as_deref(),
             stopped: transcript.stopped,
             summaries: transcript.summaries.as_ref(),
@@ -137,10 +137,9 @@ impl<'a> RequestFacts<'a> {
 
     /// The conversation's id as it is logged: the client's own, else one that is derived from the first messages.
     pub fn conversation(&self) -> Cow<'a, str> {
-        let Transcript { identity, request, body, .. } = self.transcript;
-        match &identity.explicit {
+        match &self.transcript.identity.explicit {
             Some(explicit) => Cow::Borrowed(explicit),
-            None => identity.conversation(request, body).to_hex().into(),
+            None => self.transcript.conversation().to_hex().into(),
         }
     }
 }
@@ -149,36 +148,29 @@ impl RequestFacts<'_> {
     /// Whether no estimate of the whole request or of its beginning exceeds `tokens`, whatever is cut: then it need
     /// not be counted. Computes no more than it must.
     pub fn fits(&self, tokens: u64) -> bool {
-        let Transcript { request, .. } = self.transcript;
-        let (hidden_exchanges, token_factor) =
-            (&self.transcript.hidden_exchanges, &self.transcript.token_factor);
-        let most_of = |bytes| Estimate::most_of(bytes).scaled(*token_factor);
+        let transcript = self.transcript;
+        let most_of = |bytes| Estimate::most_of(bytes).scaled(transcript.token_factor);
         if (self.tools_tokens + most_of(self.most_chars)).tokens() <= tokens {
             return true;
         }
-        let unseen: usize = hidden_exchanges.iter().map(|(_, round)| round.len()).sum();
         let replaced = |role| if role == Role::Tool { REPLACED } else { Estimate::ZERO };
-        let mut most = self.tools_tokens + most_of(unseen);
-        most += request.messages.iter().map(|message| replaced(message.role)).sum();
+        let mut most = self.tools_tokens + most_of(transcript.hidden_bytes());
+        let messages = || (0..transcript.len()).map(|index| transcript.message(index));
+        most += messages().map(|message| replaced(message.role)).sum();
         // With the comma after it: see `Estimate::most_of`.
         let bytes = |message: &Message| message.span.len() + 1;
-        let mut unread: usize = request.messages.iter().map(bytes).sum();
-        for (at, message) in request.messages.iter().enumerate() {
+        let mut unread: usize = messages().map(bytes).sum();
+        for (at, message) in messages().enumerate() {
             if (most + most_of(unread)).tokens() <= tokens {
                 return true;
             }
             unread -= bytes(message);
-            most += self.transcript.view(at).most_tokens();
+            most += transcript.view(at).most_tokens();
             if most.tokens() > tokens {
                 return false;
             }
         }
         true
-    }
-
-    /// The request's bytes, to be kept.
-    pub fn body(&self) -> Bytes {
-        self.transcript.body.clone()
     }
 }
 

@@ -278,6 +278,7 @@ impl PolicySet {
     pub fn read(&self, transcript: &Transcript) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
+        plan.order = transcript.order().clone();
         plan.definition_tokens = facts.definition_tokens.tokens();
         let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
         for (fold, name) in folds.iter_mut().zip(self.names()) {
@@ -297,7 +298,7 @@ impl PolicySet {
             }
         });
         for (fold, name) in folds.iter().zip(self.names()) {
-            plan.move_to(transcript.request.messages.len(), name);
+            plan.move_to(transcript.len(), name);
             fold.close(&mut plan);
         }
         plan.hide_in_notices();

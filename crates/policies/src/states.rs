@@ -108,7 +108,7 @@ impl Policy for States {
                     self.step(&Happening::Assistant(Said::new(view)), state);
                 }
             }
-            Event::Hidden { .. } => {}
+            Event::Hidden(_) => {}
             Event::Call(call) => self.step(&Happening::Called(&call.name), state),
             Event::Result(result) => {
                 state.open -= usize::from(result.call.is_some() && state.open > 0);

@@ -379,7 +379,7 @@ mod tests {
     fn notices(table: &str, request: &SampleRequest) -> Vec<(usize, &'static str, String)> {
         let plan = read(&policy::<TurnLimits>(table), request, &[]).0;
         let notices = plan.edits.into_iter().map(|edit| match edit.change {
-            Change::Notice { text, word } => (edit.message, word, text),
+            Change::Notice { text, word } => (edit.item.index, word, text),
             other => panic!("{other:?}"),
         });
         notices.collect()
@@ -531,7 +531,7 @@ mod tests {
         ] {
             let learn = |transcript: &mut Transcript| set_times(transcript, &released_ms, 10_000);
             let plan = read_knowing(&[policy::<TurnLimits>(table)], &turn(tool, 2), learn).0;
-            let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.message, edit.change)).collect();
+            let edits: Vec<_> = plan.edits.into_iter().map(|edit| (edit.item.index, edit.change)).collect();
             assert_eq!(edits, remarks, "{tool} {released_ms:?}");
         }
     }

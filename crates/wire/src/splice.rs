@@ -102,9 +102,19 @@ impl Splices {
         self.0.is_empty()
     }
 
-    /// Whether one splice changes all of `span`.
-    pub fn covers(&self, span: Span) -> bool {
-        self.0.iter().any(|(other, _)| other.start <= span.start && other.end >= span.end)
+    /// The splices within `span`, moved so that the span begins at `to`.
+    #[must_use]
+    pub fn moved(&self, span: Span, to: u32) -> Self {
+        let within = self.0.iter().filter(|(other, _)| span.start <= other.start && other.end <= span.end);
+        let moved = |at: u32| at - span.start + to;
+        let within = within
+            .map(|(other, text)| (Span { start: moved(other.start), end: moved(other.end) }, text.clone()));
+        Self(within.collect())
+    }
+
+    /// Adds other splices of the same text.
+    pub fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
     }
 
     /// Removes the `members` of an object for which `drop` is true, with their commas.

@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{Overrides, Source};
 use crate::replay::one::{Which, choose};
 use bytes::Bytes;
-use dialects::variant::{Source as Sent, Variant};
+use dialects::variant::{PlannedRequest, Variant};
 use model::plan::{Dropped, Edit, Frame};
 use std::io::Write as _;
 use wire::escaped_text::EscapedText;
@@ -56,15 +56,17 @@ fn explained(
         [&body[..body.len() - r#",{"role":"assistant","content":"done"}]}"#.len()], b"]}"].concat(),
     );
     let request = dialects::chat::parse(&body).unwrap();
-    let edits =
-        changes.into_iter().map(|(message, change)| Edit { message, decided: 6, policy: "budget", change });
+    let edits = changes.into_iter().map(|(index, change)| Edit {
+        item: ItemId::of_client(index),
+        decided: 6,
+        policy: "budget",
+        change,
+    });
     let mut plan = Plan::default();
     plan.edits = edits.collect();
     plan.dropped.extend(gone.map(|messages| Dropped { policy: "budget", messages, decided: 6 }));
-    let sent = dialects::chat::write(
-        &Sent { body: &body, request: &request, plan: &plan, restored: &[] },
-        &Variant::plain(placement),
-    );
+    let sent =
+        dialects::chat::write(&PlannedRequest::new(&body, &request, &plan), &Variant::plain(placement));
     let sent = Some(sent.join());
     let seen = Observations {
         history: 7,
@@ -120,7 +122,7 @@ fn dropped_messages_are_still_shown_and_pointers_to_them_are_replaced() {
     let changes = vec![
         (2, notice("gone with it")),
         (5, Change::Shorten { text: 0, by: by("short"), gone_chars: 12 }),
-        (5, Change::Point { text: 0, by: by("see there"), gone_chars: 8, original: 1 }),
+        (5, Change::Point { text: 0, by: by("see there"), gone_chars: 8, original: ItemId::of_client(1) }),
         (6, notice("turns are gone")),
     ];
     let lines = lines_of(Placement::System, changes, Some(1..3));

@@ -143,11 +143,11 @@ fn run(talk: &Value, before: &PolicySet) -> Run {
         if let Change::Notice { text, .. } = &edit.change {
             let notice = estimate_text(text).tokens();
             added += notice;
-            change[edit.message] += notice as i64;
+            change[edit.item.index] += notice as i64;
         }
     }
-    for (&(message, _), text) in &settle(&whole.plan) {
-        change[message] -= (text.gone_chars() * 10 / 36) as i64;
+    for (&(item, _), text) in &settle(&whole.plan) {
+        change[item.index] -= (text.gone_chars() * 10 / 36) as i64;
     }
     for message in messages {
         tokens.push(tokens.last().unwrap() + estimate_json(message.to_string().as_bytes()).tokens());

@@ -2,15 +2,18 @@
 //! the same plan and the same decision on every call from every policy, in whole replies and in streams; and `replay`
 //! reports the same.
 
-use super::world::{Facts, NOW_MS, Reading, SETS, lossy, policies, read, ruled, set_of};
+use super::world::{Facts, NOW_MS, Reading, SETS, lossy, policies, read, read_with_record, ruled, set_of};
 use bytes::Bytes;
 use dialects::dialect_of;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::responses::reply::convert::stream_of_response;
+use dialects::variant::{Placement, Variant};
 use engine::judging::Judged;
 use engine::pipeline::ReplyPipeline;
 use model::message::Message;
 use model::plan::decision::Decision;
+use model::plan::{Change, Plan};
+use model::source::ItemId;
 use model::tokens::estimate_json;
 use policies::REGISTRY;
 use policies::set::PolicySet;
@@ -22,6 +25,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::replay::{self, Enforced};
+use wire::body::Span;
 
 /// Policies that the other sets do not have.
 const OTHERS: &str = r#"
@@ -177,6 +181,36 @@ impl Talk {
     fn cuts(&self) -> Vec<usize> {
         let is_answer = |at: &usize| matches!(self.steps.get(*at), Some(Step::Says(_) | Step::Calls { .. }));
         (1..=self.steps.len()).filter(|at| is_answer(at) || *at == self.steps.len()).collect()
+    }
+
+    /// The client's request with the first `count` steps for the Responses API in two further forms, each with the record
+    /// that is known of it: the first `kept` steps are the upstream's; and items that the model made are references, as far
+    /// as the bits of `referenced` say so.
+    fn kept_upstream(&self, count: usize, kept: usize, referenced: u64) -> [(Bytes, Bytes); 2] {
+        let whole: Value = serde_json::from_slice(&self.requests(count)[1]).unwrap();
+        let before: Value = serde_json::from_slice(&self.requests(kept)[1]).unwrap();
+        let input = |body: &Value| body["input"].as_array().unwrap().clone();
+        let (all, first) = (input(&whole), input(&before));
+        let record = |items: &[Value]| {
+            Bytes::from(json!({"upstream_id": "resp_1", "items": items, "owed": []}).to_string())
+        };
+        let mut chained = whole.clone();
+        chained["input"] = all[first.len()..].into();
+        chained["previous_response_id"] = "resp_1".into();
+        let of_model = |item: &Value| {
+            item["role"] == "assistant"
+                || item["type"] == "reasoning"
+                || item["type"].as_str().is_some_and(|kind| kind.ends_with("_call"))
+        };
+        let refer = |(at, item): (usize, &Value)| match item["id"].as_str() {
+            Some(id) if of_model(item) && referenced >> (at % 64) & 1 == 1 => {
+                json!({"type": "item_reference", "id": id})
+            }
+            _ => item.clone(),
+        };
+        let mut referring = whole;
+        referring["input"] = all.iter().enumerate().map(refer).collect();
+        [(chained.to_string().into(), record(&first)), (referring.to_string().into(), record(&all))]
     }
 
     /// The client's request with the first `count` steps: as chat completions, and for the Responses API.
@@ -430,6 +464,38 @@ proptest! {
     }
 
     #[test]
+    fn a_conversation_gets_the_same_whether_the_client_sends_it_or_the_upstream_keeps_it(
+        talk in talk(), at in 0..SETS + 2, kept in any::<prop::sample::Index>(), referenced in any::<u64>(),
+    ) {
+        let policies = set(at);
+        for count in talk.cuts() {
+            let kept = 1 + kept.index(count);
+            let [chained, referring] = talk.kept_upstream(count, kept, referenced);
+            let whole = talk.requests(count)[1].clone();
+            // More tools may be declared where the upstream keeps items.
+            let mut named: Value = serde_json::from_slice(&whole).unwrap();
+            named["previous_response_id"] = "resp_0".into();
+            let named = Bytes::from(named.to_string());
+            let facts = Facts { summaries: true, ..Facts::default() };
+            for (what, whole, (body, record)) in [("chained", &named, chained), ("referring", &whole, referring)] {
+                let readings = || [read(whole, policies, &facts), read_with_record(&body, &record, policies, &facts)];
+                equal(&format!("{what}: plan"), &talk, readings().map(|reading| by_position(without_sizes(reading.plan))))?;
+                equal(&format!("{what}: context"), &talk, readings().map(|reading| reading.context))?;
+                for form in [Form::Whole, Form::Streamed].into_iter().filter(|_| count < talk.steps.len()) {
+                    let reply = &talk.replies(count, form)[1];
+                    let verdicts = readings().map(|reading| verdicts(reading, reply, form));
+                    equal(&format!("{what}: verdicts, {form:?}"), &talk, verdicts)?;
+                }
+                let [_, reading] = readings();
+                if reading.plan.is_empty() {
+                    let sent = reading.write(&Variant::plain(Placement::Suffix));
+                    prop_assert_eq!(lossy(&sent), lossy(&body), "what nothing changes is sent as it came");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn replay_reports_the_same_in_both_dialects(talks in prop::collection::vec(talk(), 1..4), at in 0..REPLAYED.len()) {
         let source = Source::Text { name: "laws.toml".to_owned(), text: format!("base = \"none\"\n{}", REPLAYED[at]) };
         let config = Enforced::new(Config::load(source, &Overrides::default(), REGISTRY).unwrap());
@@ -491,7 +557,22 @@ fn a_body_is_read_in_the_dialect_that_it_is_written_in() {
 }
 
 /// The definitions of tools are written in another form in each dialect, and so their sizes differ.
-fn without_sizes(mut plan: model::plan::Plan) -> model::plan::Plan {
+/// The same plan with each item named by its position, and values by their lengths.
+fn by_position(mut plan: Plan) -> Plan {
+    let order = std::mem::take(&mut plan.order);
+    let positioned = |item: ItemId| ItemId::of_client(order.position(item).expect("a position"));
+    for edit in &mut plan.edits {
+        edit.item = positioned(edit.item);
+        match &mut edit.change {
+            Change::Point { original, .. } => *original = positioned(*original),
+            Change::RedactValue { span, .. } => *span = Span::new(0, span.len()),
+            _ => {}
+        }
+    }
+    plan
+}
+
+fn without_sizes(mut plan: Plan) -> Plan {
     plan.definition_tokens = 0;
     plan
 }

@@ -2,7 +2,7 @@
 //! one keeps its bytes, and what was repaired stays as it was when the conversation goes on.
 
 use bytes::Bytes;
-use dialects::variant::{Placement, Repairs, Source, Variant};
+use dialects::variant::{Placement, PlannedRequest, Repairs, Variant};
 use dialects::{chat, responses};
 use mock::{strict, strict_responses};
 use model::plan::Plan;
@@ -69,7 +69,7 @@ fn variant() -> Variant {
 fn repaired(body: &Bytes, is_chat: bool) -> (Bytes, Vec<Value>) {
     let plan = Plan::default();
     let request = if is_chat { chat::parse(body) } else { responses::parse(body) }.unwrap();
-    let source = Source { body, request: &request, plan: &plan, restored: &[] };
+    let source = PlannedRequest::new(body, &request, &plan);
     let out =
         if is_chat { chat::write(&source, &variant()) } else { responses::write(&source, &variant()) }.join();
     let mut value: Value = serde_json::from_slice(&out).unwrap();

@@ -39,7 +39,7 @@ proptest! {
         let reading = read(&talk.body(), low(), &Facts::default());
         for edit in &reading.plan.edits {
             let Change::Shorten { text, by, gone_chars } = &edit.change else { continue };
-            let place = reading.request.messages[edit.message].content.texts().nth(*text).unwrap();
+            let place = reading.request.messages[edit.item.index].content.texts().nth(*text).unwrap();
             let original = wire::json::decode(place, &reading.body);
             prop_assert!(by.chars().count() <= 300 && *gone_chars > 0);
             let is_json = |text: &str| serde_json::from_str::<serde_json::Value>(text).is_ok();
@@ -129,7 +129,7 @@ fn only_named_spans_change(reading: &Reading, placement: Placement) -> Result<()
 /// The spans that edits may replace: texts to be shortened or hidden, and null content that gets a notice.
 fn replaceable(reading: &Reading) -> Vec<std::ops::Range<usize>> {
     let spans = reading.plan.edits.iter().filter_map(|edit| {
-        let content = &reading.request.messages[edit.message].content;
+        let content = &reading.request.messages[edit.item.index].content;
         match (&edit.change, content) {
             (Change::Shorten { text, .. } | Change::Point { text, .. } | Change::Hide { text, .. }, _) => {
                 content.texts().nth(*text).map(|text| text.span.range())

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use dialects::prefix::read_request;
-use dialects::variant::{Asking, Placement, Tools, Variant};
+use dialects::upstream_history::UpstreamHistory;
+use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
 use dialects::{AnyDialect, dialect_of};
 use engine::judging::{AnswerTools, Judging};
 use engine::restore::{hidden_positions, names, restored};
@@ -327,6 +328,7 @@ pub struct Reading {
     pub dialect: AnyDialect,
     pub body: Bytes,
     pub request: Request,
+    pub upstream: Option<UpstreamHistory>,
     pub plan: Plan,
     pub restored: Vec<(usize, Bytes)>,
     pub lost: u32,
@@ -347,6 +349,12 @@ pub fn read(body: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
     try_read(body, policies, facts).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
 }
 
+/// As [`read`], where this record of a conversation that the upstream keeps is known.
+pub fn read_with_record(body: &Bytes, record: &Bytes, policies: &PolicySet, facts: &Facts) -> Reading {
+    let known = (&identity(1), &no_memo(), Some(record));
+    read_knowing(body, policies, facts, known).unwrap_or_else(|| panic!("not governed: {}", lossy(body)))
+}
+
 /// As [`read`], for another caller and with another memo.
 pub fn read_as(
     body: &Bytes,
@@ -354,9 +362,24 @@ pub fn read_as(
     facts: &Facts,
     (identity, memo): (&Identity, &Arc<dyn Memo>),
 ) -> Option<Reading> {
+    read_knowing(body, policies, facts, (identity, memo, None))
+}
+
+fn read_knowing(
+    body: &Bytes,
+    policies: &PolicySet,
+    facts: &Facts,
+    (identity, memo, record): (&Identity, &Arc<dyn Memo>, Option<&Bytes>),
+) -> Option<Reading> {
     let dialect = dialect_of(body);
-    let request = read_request(dialect, body, &identity.key, &**memo).ok()?;
-    let mut transcript = Transcript::read(request.clone(), body.clone(), identity.clone(), Arc::clone(memo));
+    let mut request = read_request(dialect, body, &identity.key, &**memo).ok()?;
+    let upstream = record.map(|record| dialect.upstream_history(&request, body, record).expect("a record"));
+    let sources = upstream.as_ref().map(|upstream| (upstream.sources.clone(), upstream.order.clone()));
+    request.declares_elsewhere =
+        upstream.as_ref().map_or(request.declares_elsewhere, |upstream| upstream.declares_elsewhere);
+    let sent = (Arc::new(request.clone()), body.clone());
+    let mut transcript =
+        Transcript::with_sources(sent, sources.unwrap_or_default(), identity.clone(), Arc::clone(memo));
     let released: Vec<Option<Releases>> =
         transcript.newest_calls(1024).map(|call| facts.released.get(&call.key).cloned()).collect();
     transcript.learn_releases(&released, 0);
@@ -364,21 +387,32 @@ pub fn read_as(
     let known: Vec<Vec<HiddenExchange>> =
         names(&places).iter().map(|name| facts.rounds.get(name).cloned().unwrap_or_default()).collect();
     let (restored, lost) = restored(&transcript, &places, &known, &released);
-    transcript.hidden_exchanges.clone_from(&restored);
+    for (index, exchange) in &restored {
+        transcript.add_hidden(*index, dialect.source(exchange).expect("a hidden exchange can be read"));
+    }
     transcript.overflows = facts.overflows.clone();
-    transcript.overflows.retain(|messages| *messages <= request.messages.len());
+    let messages = transcript.len();
+    transcript.overflows.retain(|count| *count <= messages);
     transcript.summaries = facts.summaries.then(|| Arc::new(Decided) as _);
     let (plan, judge) = policies.read(&transcript);
     let context = transcript.calls.context;
     let times = transcript.calls.calls.iter().map(|call| call.released_ms).collect();
     drop(transcript);
-    Some(Reading { dialect, body: body.clone(), request, plan, restored, lost, judge, context, times })
+    let body = body.clone();
+    Some(Reading { dialect, body, request, upstream, plan, restored, lost, judge, context, times })
 }
 
 impl Reading {
     pub fn rope(&self, variant: &Variant) -> Rope {
-        let Self { dialect, body, request, plan, restored, .. } = self;
-        dialect.write(&dialects::variant::Source { body, request, plan, restored }, variant)
+        let Self { dialect, body, request, upstream, plan, restored, .. } = self;
+        let planned = PlannedRequest {
+            body,
+            request,
+            upstream: upstream.as_ref(),
+            plan,
+            restored: restored.as_slice(),
+        };
+        dialect.write(&planned, variant)
     }
 
     pub fn write(&self, variant: &Variant) -> Bytes {

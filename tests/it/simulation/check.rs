@@ -109,14 +109,14 @@ pub fn pairs(client: &Client, pairs: &[Option<(usize, usize)>]) -> Found {
 pub fn unread(client: &Client, passed: &Passed) -> Found {
     let new_from = client.history.iter().rposition(|message| message["role"] == "assistant");
     let new_from = new_from.map_or(0, |last| last + 1);
-    if let Some(edit) = passed.plan.cleared().find(|edit| edit.message >= new_from) {
-        return Err(format!("cleared before anybody read it: {}", client.history[edit.message]));
+    if let Some(edit) = passed.plan.cleared().find(|edit| edit.item.index >= new_from) {
+        return Err(format!("cleared before anybody read it: {}", client.history[edit.item.index]));
     }
     let plans = [&passed.planned, &passed.plan];
     let changed = |at: usize| {
         plans.iter().any(|plan| {
             let edited = |edit: &Edit| {
-                edit.message == at && !matches!(edit.change, Change::Notice { .. } | Change::Remark { .. })
+                edit.item.index == at && !matches!(edit.change, Change::Notice { .. } | Change::Remark { .. })
             };
             plan.edits.iter().any(edited) || plan.dropped.iter().any(|dropped| dropped.messages.contains(&at))
         })

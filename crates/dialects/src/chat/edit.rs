@@ -3,7 +3,7 @@
 
 use crate::chat::notice::place;
 use crate::edit::{change_messages, notices, set_member, without};
-use crate::variant::Placement;
+use crate::variant::{Placement, PlannedRequest};
 use bytes::Bytes;
 use model::message::{Message, Role};
 use model::plan::{Declared, Plan};
@@ -22,10 +22,10 @@ pub const TOOL_MEMBERS: [&str; 5] =
 
 /// Applies what the policies want done to messages: texts changed, turns dropped, then notices, in the order in which
 /// they were planned.
-pub fn apply_plan(request: &Request, body: &[u8], plan: &Plan, placement: Placement, splices: &mut Splices) {
-    change_messages(request, body, plan, splices);
-    for (message, text) in &notices(plan, placement) {
-        place(request, body, *message, text, placement, splices);
+pub fn apply_plan(planned: &PlannedRequest<'_>, plan: &Plan, placement: Placement, splices: &mut Splices) {
+    change_messages(planned, plan, splices);
+    for (item, text) in &notices(plan, placement) {
+        place(planned.request, planned.body, item.index, text, placement, splices);
     }
 }
 
@@ -42,11 +42,11 @@ pub fn ask_for_one_call(request: &Request, body: &[u8], plan: &Plan, splices: &m
 }
 
 /// Puts hidden exchanges back, each directly before its assistant message.
-pub fn restore(request: &Request, plan: &Plan, exchanges: &[(usize, Bytes)], splices: &mut Splices) {
-    for (message, exchange) in exchanges.iter().filter(|(message, _)| !plan.drops(*message)) {
-        let at = request.messages[*message].span.start;
-        splices.insert(at, exchange.clone());
-        splices.insert(at, Bytes::from_static(b","));
+pub fn restore(planned: &PlannedRequest<'_>, splices: &mut Splices) {
+    for (position, exchange) in planned.restored.iter().filter(|(at, _)| !planned.plan.drops_at(*at)) {
+        let Some(span) = planned.span_at(*position) else { continue };
+        splices.insert(span.start, exchange.clone());
+        splices.insert(span.start, Bytes::from_static(b","));
     }
 }
 

@@ -6,6 +6,7 @@ use crate::repair::{harmless_arguments, is_object};
 use crate::short::{short_arguments, short_result, short_text};
 use bytes::Bytes;
 use model::assembled::Assembled;
+use model::source::{Origin, Source};
 use serde_json::Value;
 use wire::json::escape_into;
 use wire::splice::Splices;
@@ -51,6 +52,13 @@ pub fn write_hidden_exchange(has_content: bool, carried: &Carried, blocked: &[Bl
     #[cfg(any(test, feature = "testing"))]
     work::add(out.len());
     out.into()
+}
+
+/// The items of a hidden exchange.
+pub fn source(exchange: &Bytes) -> Option<Source> {
+    let body: Bytes = [BEFORE, exchange, AFTER].concat().into();
+    let request = super::parse(&body).ok()?;
+    Some(Source::new(Origin::Blocked, body, request.messages))
 }
 
 /// The hidden exchange as text: the calls as an assistant's message, the results as a user's message.

@@ -21,13 +21,14 @@ pub use write::write;
 use super::codec::ReplyCodec;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits};
-use super::variant::{Repairs, Source, Variant};
+use super::variant::{PlannedRequest, Repairs, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use bytes::Bytes;
 use model::checkpoint::Checkpoint;
 use model::message::Message;
 use model::plan::approval::Confirmation;
 use model::request::Request;
+use model::source::Source;
 use std::sync::Arc;
 use wire::body::Fault;
 use wire::splice::Rope;
@@ -50,12 +51,12 @@ impl Dialect for Chat {
         may_read(body, fault, b"messages", |text| parse(text).is_ok())
     }
 
-    fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
-        write(source, variant)
+    fn write(&self, planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
+        write(planned, variant)
     }
 
-    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs {
-        repair::broken(request, body, of)
+    fn broken(&self, planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
+        repair::broken(planned.request, planned.body, of)
     }
 
     fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec> {
@@ -101,7 +102,7 @@ impl Dialect for Chat {
         hidden_exchange::short_exchange(exchange)
     }
 
-    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
-        super::calls_in(&[br#"{"messages":["#, &exchange[..], b"]}"].concat(), parse)
+    fn source(&self, exchange: &Bytes) -> Option<Source> {
+        hidden_exchange::source(exchange)
     }
 }

@@ -8,65 +8,59 @@ use crate::chat::edit::{
 use crate::chat::flatten::flatten;
 use crate::chat::repair::repaired;
 use crate::edit::{annotate_tools, ask_whole, plan_without_tools};
-use crate::variant::{Source, Tools, Variant};
+use crate::variant::{PlannedRequest, Tools, Variant};
 use bytes::Bytes;
 use wire::splice::{Rope, Splices};
 
 /// The bytes of the request in this variant; slices of the original wherever nothing changes.
-pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
+pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     let (mut splices, mut is_closed) = (Splices::default(), false);
     match variant.tools {
         Tools::Kept | Tools::WithoutChoice => {
-            apply_plan(source.request, source.body, source.plan, variant.placement, &mut splices);
+            apply_plan(planned, planned.plan, variant.placement, &mut splices);
             let has_rounds = variant.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
-            let restored = !source.restored.is_empty() || has_rounds;
-            is_closed = hide(source.request, source.body, &source.plan.hidden, restored, &mut splices);
+            let restored = !planned.restored.is_empty() || has_rounds;
+            is_closed = hide(planned.request, planned.body, &planned.plan.hidden, restored, &mut splices);
             is_closed &= !variant.undeclares_hidden;
-            annotate_tools(source.request, source.plan, &mut splices);
+            annotate_tools(planned.request, planned.plan, &mut splices);
             if !variant.undeclares_own {
-                declare(source.request, source.body, &source.plan.declared, &mut splices);
+                declare(planned.request, planned.body, &planned.plan.declared, &mut splices);
             }
             if !variant.any_calls {
-                ask_for_one_call(source.request, source.body, source.plan, &mut splices);
+                ask_for_one_call(planned.request, planned.body, planned.plan, &mut splices);
             }
             if variant.tools == Tools::WithoutChoice {
-                without_choice(source.request, source.body, &mut splices);
+                without_choice(planned.request, planned.body, &mut splices);
             }
         }
         Tools::Dropped => {
-            apply_plan(
-                source.request,
-                source.body,
-                &plan_without_tools(source),
-                variant.placement,
-                &mut splices,
-            );
-            without_tools(source.request, source.body, &mut splices);
+            apply_plan(planned, &plan_without_tools(planned), variant.placement, &mut splices);
+            without_tools(planned.request, planned.body, &mut splices);
         }
     }
-    restore(source.request, source.plan, source.restored, &mut splices);
+    restore(planned, &mut splices);
     if variant.whole {
-        ask_whole(source.request, source.body, &mut splices);
+        ask_whole(planned.request, planned.body, &mut splices);
     } else if variant.ask_usage {
-        ask_for_usage(source.request, source.body, &mut splices);
+        ask_for_usage(planned.request, planned.body, &mut splices);
     }
     if let Some(asking) = &variant.asking {
         for round in &asking.rounds {
-            append(source.request, round, &mut splices);
+            append(planned.request, round, &mut splices);
         }
         // One choice is asked again; the first request is for all of them.
         if !asking.rounds.is_empty() {
-            ask_for_one(source.request, source.body, &mut splices);
+            ask_for_one(planned.request, planned.body, &mut splices);
         }
         is_closed |= asking.land && variant.forced_answer().is_none();
     }
     match variant.forced_answer() {
         _ if variant.tools != Tools::Kept => {}
-        Some(answer) => force_call(source.request, source.body, answer, &mut splices),
-        None if is_closed => ask_for_answer(source.request, source.body, &mut splices),
+        Some(answer) => force_call(planned.request, planned.body, answer, &mut splices),
+        None if is_closed => ask_for_answer(planned.request, planned.body, &mut splices),
         None => {}
     }
-    let mut rope = splices.apply(source.body);
+    let mut rope = splices.apply(planned.body);
     if variant.repairs.any() {
         rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
     }
@@ -85,6 +79,7 @@ mod tests {
     use super::*;
     use crate::variant::{Asking, Placement};
     use model::plan::{Change, Edit, Plan};
+    use model::source::ItemId;
 
     fn written(body: &str, variant: &Variant, hidden: &[&str], restored: &[(usize, Bytes)]) -> String {
         written_as(body, variant, (Plan::default(), hidden), restored)
@@ -99,7 +94,8 @@ mod tests {
         plan.hidden = hidden.iter().map(|name| ("allow", (*name).to_owned())).collect();
         let body = Bytes::copy_from_slice(body.as_bytes());
         let request = crate::chat::parse(&body).unwrap();
-        let out = write(&Source { body: &body, request: &request, plan: &plan, restored }, variant).join();
+        let planned = PlannedRequest { restored, ..PlannedRequest::new(&body, &request, &plan) };
+        let out = write(&planned, variant).join();
         crate::chat::parse(&out).unwrap();
         String::from_utf8(out.to_vec()).unwrap()
     }
@@ -117,9 +113,9 @@ mod tests {
 
     #[test]
     fn notices_at_the_same_message_are_joined_even_if_planned_apart() {
-        let notice = |message, text: &str| Edit {
-            message,
-            decided: message,
+        let notice = |index, text: &str| Edit {
+            item: ItemId::of_client(index),
+            decided: index,
             policy: "p",
             change: Change::Notice { text: text.to_owned(), word: "notice" },
         };

@@ -5,17 +5,17 @@
 
 use super::item::{CallKind, Item, ItemKind};
 use super::restore::items_of;
-use crate::variant::{Source, Variant};
+use crate::variant::{PlannedRequest, Variant};
 use bytes::Bytes;
 use memchr::memmem::find;
 use wire::json::decode;
 use wire::splice::{Rope, Splices};
 
 /// Whether toolrein adds an approval request to the request, or an item that may be the second of its id.
-pub fn are_added(source: &Source<'_>, variant: &Variant) -> bool {
+pub fn are_added(planned: &PlannedRequest<'_>, variant: &Variant) -> bool {
     let rounds = variant.asking.iter().flat_map(|asking| &asking.rounds);
-    let owed = source.request.upstream_history.iter().map(|history| &history.owed);
-    let mut added = source.restored.iter().map(|(_, exchange)| exchange).chain(rounds).chain(owed);
+    let owed = planned.upstream.iter().map(|upstream| &upstream.owed);
+    let mut added = planned.restored.iter().map(|(_, exchange)| exchange).chain(rounds).chain(owed);
     let wanted = CallKind::McpApproval.item_type().as_bytes();
     added.any(|items| find(items, wanted).is_some() || find(items, b"mcp_approval_response").is_some())
 }

@@ -1,13 +1,17 @@
-//! Conversations that the upstream keeps: what is known of one after each reply, and the request with it. Policies read
-//! both as one conversation; only what the client sent now goes upstream. Long results are shortened and old turns left
-//! out, so that the cost of a request does not grow with the length of the chain.
+//! Records of conversations that the upstream keeps: what is known of one after each reply, and the items that a later
+//! request continues from. Policies read both as one conversation; only what the client sent now goes upstream. Long
+//! results are shortened and old turns left out, so that the cost of a request does not grow with the length of the chain.
 
 use super::item::{Item, ItemKind, parse_item};
+use crate::upstream_history::UpstreamHistory;
+use crate::variant::PlannedRequest;
 use bytes::Bytes;
-use model::message::{Content, Role};
-use model::request::{Request, UpstreamHistory};
+use model::message::Content;
+use model::request::Request;
+use model::source::{CLIENT, Order, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::sync::Arc;
 use wire::body::{Scanner, Span};
 use wire::json::{decode, escaped, quote};
 use wire::members::members_of;
@@ -21,7 +25,7 @@ const MOST_CHARS: usize = 1_000;
 
 /// What is known of a conversation after one reply.
 #[derive(Serialize, Deserialize)]
-pub struct Known {
+pub struct HistoryRecord {
     /// The id of the upstream's last reply; empty where the upstream has none of the conversation.
     pub upstream_id: String,
     /// What the client sent and was shown, oldest first.
@@ -34,18 +38,13 @@ pub struct Known {
     pub own_reply: Option<Box<RawValue>>,
 }
 
-impl Known {
-    /// What is known after a reply: the items of `request` and of the reply that the client was shown.
-    pub fn after(
-        request: &Request,
-        body: &[u8],
-        upstream_id: String,
-        shown: &[Bytes],
-        owed: &[Bytes],
-    ) -> Self {
+impl HistoryRecord {
+    /// What is known after a reply: the items of the conversation, with those of the request, and of the reply that the
+    /// client was shown.
+    pub fn after(planned: &PlannedRequest<'_>, upstream_id: String, shown: &[Bytes], owed: &[Bytes]) -> Self {
         // What the upstream still needs is kept whole, so that policies read all of it before it is sent.
         let kept = |item: &Bytes| if owed.contains(item) { raw(item) } else { short(item) };
-        let mut items: Vec<Box<RawValue>> = sent(request, body).iter().filter_map(kept).collect();
+        let mut items: Vec<Box<RawValue>> = whole_conversation(planned).iter().filter_map(kept).collect();
         items.extend(shown.iter().filter_map(short));
         bound(&mut items);
         let owed = owed.iter().filter_map(|item| raw(item)).collect();
@@ -66,51 +65,71 @@ impl Known {
 
 /// The upstream's id of the last reply, from what is known of a conversation.
 pub fn upstream_id(known: &[u8]) -> Option<String> {
-    let known: Known = serde_json::from_slice(known).ok()?;
+    let known: HistoryRecord = serde_json::from_slice(known).ok()?;
     Some(known.upstream_id).filter(|id| !id.is_empty())
 }
 
 /// The response of toolrein's own that a client reads again by its id, from what is known of its conversation.
 pub fn own_reply(known: &[u8]) -> Option<Bytes> {
-    let known: Known = serde_json::from_slice(known).ok()?;
+    let known: HistoryRecord = serde_json::from_slice(known).ok()?;
     Some(Bytes::from(known.own_reply?.get().to_owned()))
 }
 
 /// The state of the upstream after a request that was not sent to it: the id of its last reply, empty where it has none, and
 /// the items that it needs next, those of the request included.
-pub fn continued_by(request: &Request, body: &[u8]) -> (String, Vec<Bytes>) {
-    let history = request.upstream_history.as_deref();
+pub fn continued_by(planned: &PlannedRequest<'_>) -> (String, Vec<Bytes>) {
+    let PlannedRequest { request, body, upstream, .. } = *planned;
     let named = request.value(body, "previous_response_id");
     let named: Option<String> = named.and_then(|id| serde_json::from_slice(id.of(body)).ok());
-    let id = history.and_then(|history| history.upstream_id.clone()).or(named).unwrap_or_default();
-    let owed = history.map(|history| [b"[", &history.owed[..], b"]"].concat());
+    let id = upstream.and_then(|upstream| upstream.upstream_id.clone()).or(named).unwrap_or_default();
+    let owed = upstream.map(|upstream| [b"[", &upstream.owed[..], b"]"].concat());
     let owed: Vec<Box<RawValue>> =
         owed.and_then(|list| serde_json::from_slice(&list).ok()).unwrap_or_default();
-    let mut owed: Vec<Bytes> =
-        owed.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes())).collect();
-    if request.messages_span.of(body).starts_with(b"\"") {
-        owed.push(user_message(request.messages_span.of(body)));
-        return (id, owed);
-    }
-    let known_end = history.map_or(0, |history| history.span.end);
-    let items = super::restore::items_of(request, body);
-    let new = items.iter().filter(|item| item.span.start >= known_end);
-    owed.extend(new.map(|item| Bytes::copy_from_slice(item.span.of(body))));
-    (id, owed)
+    let owed = owed.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes()));
+    (id, owed.chain(sent_items(planned)).collect())
 }
 
 fn raw(item: &[u8]) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(item.to_vec()).ok()?).ok()
 }
 
-/// The items that the request holds, those known from before included.
-fn sent(request: &Request, body: &[u8]) -> Vec<Bytes> {
-    let input = request.messages_span;
-    if input.of(body).starts_with(b"\"") {
-        return vec![user_message(input.of(body))];
+/// The items of a record, oldest first.
+fn known_items(record: &[u8]) -> Vec<Box<RawValue>> {
+    serde_json::from_slice(record).map(|record: HistoryRecord| record.items).unwrap_or_default()
+}
+
+/// The items of the conversation: those that the request continues from, as far as they are known, and its own.
+fn whole_conversation(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
+    let upstream = planned.upstream.filter(|_| planned.request.continues.is_some());
+    let before = upstream.map(|upstream| known_items(&upstream.record)).unwrap_or_default();
+    let before = before.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes()));
+    before.chain(sent_items(planned)).collect()
+}
+
+/// The request with all items of the conversation as its input.
+pub fn whole_request(planned: &PlannedRequest<'_>) -> Bytes {
+    let PlannedRequest { request, body, upstream, .. } = *planned;
+    if upstream.is_none() {
+        return body.clone();
     }
-    let items = super::restore::items_of(request, body);
-    items.iter().map(|item| Bytes::copy_from_slice(item.span.of(body))).collect()
+    let items = [b"[", &whole_conversation(planned).join(&b","[..])[..], b"]"].concat();
+    let mut splices = Splices::default();
+    splices.replace(request.messages_span, items);
+    splices.apply(body).join()
+}
+
+/// The items of the request, each that it refers to in the place of the reference.
+fn sent_items(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
+    let PlannedRequest { request, body, upstream, .. } = *planned;
+    let input = request.messages_span.of(body);
+    if input.starts_with(b"\"") {
+        return vec![user_message(input)];
+    }
+    let written = |item: &Item| {
+        let named = upstream.and_then(|upstream| upstream.item_at(item.span));
+        Bytes::copy_from_slice(named.unwrap_or_else(|| item.span.of(body)))
+    };
+    super::restore::items_of(request, body).iter().map(written).collect()
 }
 
 fn user_message(text: &[u8]) -> Bytes {
@@ -173,115 +192,137 @@ fn bound(items: &mut Vec<Box<RawValue>>) {
     }
 }
 
-/// The request with what is known before it, and the body of both.
-pub fn with_history(body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
-    let known: Known = serde_json::from_slice(known).ok()?;
-    let request = super::parse(body).ok()?;
+/// What a record says of the items that the request continues from, or refers to.
+pub fn upstream_history(request: &Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
+    let known: HistoryRecord = serde_json::from_slice(record).ok()?;
     if request.continues.is_none() {
-        return super::references::with_items(body, &request, &known.items);
+        return Some(super::references::resolved(request, body, record.clone(), &known.items));
     }
-    let input = request.messages_span;
-    let items = known.items.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
-    let (at, prefix, suffix) = match input.of(body).first() {
-        Some(b'[') => (input.start as usize + 1, String::new(), ""),
-        Some(b'"') => (input.start as usize, "[".to_owned(), r#"{"type":"message","role":"user","content":"#),
-        // The client sends nothing new: the upstream continues by itself.
-        _ => return None,
-    };
-    let is_text = !suffix.is_empty();
-    let comma = if items.is_empty() || (!is_text && request.messages.is_empty()) { "" } else { "," };
-    let end = if is_text { "}]" } else { "" };
-    let cut = if is_text { input.end as usize } else { at };
-    let all: Bytes = [
-        &body[..at],
-        prefix.as_bytes(),
-        items.as_bytes(),
-        comma.as_bytes(),
-        suffix.as_bytes(),
-        &body[at..cut],
-        end.as_bytes(),
-        &body[cut..],
-    ]
-    .concat()
-    .into();
-    let start = at + prefix.len();
-    let span = Span::new(start, start + items.len() + comma.len());
-    let mut whole = super::parse(&all).ok()?;
-    let is_known = |message: &&model::message::Message| message.span.start < span.end;
-    let messages = whole.messages.iter().take_while(is_known).count();
-    let continues = whole.value(&all, "previous_response_id").map(|id| id.of(&all).to_vec());
+    // A client that sends nothing new lets the upstream continue by itself.
+    if !matches!(request.messages_span.of(body).first(), Some(b'[' | b'"')) {
+        return None;
+    }
+    let members = members_of(record, Span::new(0, record.len()));
+    let items = members.iter().find(|member| member.key.raw(record) == b"items")?.value;
+    let source = super::request::source(Origin::Upstream, record.clone(), items, request.hosts_shell)?;
+    let mut order = Order::default();
+    order.add(UpstreamHistory::first_of(CLIENT + 1), source.messages.len());
+    let continues = request.value(body, "previous_response_id").map(|id| id.of(body).to_vec());
     let alias = serde_json::to_vec(&known.upstream_id).ok().filter(|id| continues.as_ref() != Some(id));
     let owed = known.owed.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
-    whole.upstream_history = Some(Box::new(UpstreamHistory {
-        span,
-        messages,
+    Some(UpstreamHistory {
+        record: record.clone(),
+        sources: vec![Arc::new(source)],
+        order,
         upstream_id: alias.filter(|_| continues.is_some()).map(|_| known.upstream_id.clone()),
         owed: owed.into(),
-        original: body.clone(),
-    }));
-    let is_answer = |role: Role| role == Role::Assistant;
-    whole.may_be_continued =
-        request.may_be_continued || whole.messages.iter().any(|message| is_answer(message.role));
-    Some((all, whole))
+        declares_elsewhere: true,
+        ..UpstreamHistory::default()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::responses::write;
-    use crate::variant::{Placement, Source, Variant};
+    use crate::variant::{Placement, Tools, Variant};
+    use model::message::Role;
     use model::plan::Plan;
+    use model::source::ItemId;
     use serde_json::{Value, json};
 
     const CALL: &str =
         r#"{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":"{}"}"#;
 
     fn known(body: &str, owed: &[&str]) -> Bytes {
-        let request = crate::responses::parse(body.as_bytes()).unwrap();
+        let (body, plan) = (Bytes::copy_from_slice(body.as_bytes()), Plan::default());
+        let request = crate::responses::parse(&body).unwrap();
         let owed: Vec<Bytes> = owed.iter().map(|item| Bytes::copy_from_slice(item.as_bytes())).collect();
-        Known::after(&request, body.as_bytes(), "resp_2".to_owned(), &[CALL.into()], &owed).to_bytes()
+        let planned = PlannedRequest::new(&body, &request, &plan);
+        HistoryRecord::after(&planned, "resp_2".to_owned(), &[CALL.into()], &owed).to_bytes()
     }
 
-    fn sent(body: &Bytes, request: &Request) -> String {
-        let plan = Plan::default();
-        let source = Source { body, request, plan: &plan, restored: &[] };
-        String::from_utf8(write(&source, &Variant::plain(Placement::Suffix)).join().to_vec()).unwrap()
+    /// The request `body`, with what `record` says of it, as it is sent; and the record after its reply.
+    fn sent(body: &str, record: &Bytes) -> (String, Bytes, UpstreamHistory) {
+        sent_as(&Variant::plain(Placement::Suffix), body, record)
+    }
+
+    fn sent_as(variant: &Variant, body: &str, record: &Bytes) -> (String, Bytes, UpstreamHistory) {
+        let (body, plan) = (Bytes::copy_from_slice(body.as_bytes()), Plan::default());
+        let request = crate::responses::parse(&body).unwrap();
+        let upstream = upstream_history(&request, &body, record).unwrap();
+        let planned =
+            PlannedRequest { upstream: Some(&upstream), ..PlannedRequest::new(&body, &request, &plan) };
+        let out = write(&planned, variant).join();
+        let next = HistoryRecord::after(&planned, "resp_2".to_owned(), &[CALL.into()], &[]).to_bytes();
+        (String::from_utf8(out.to_vec()).unwrap(), next, upstream)
     }
 
     const NEXT: &str = r#"{"model":"m","previous_response_id":"resp_2", "input": [ {"type":"function_call_output","call_id":"call_1","output":"r"} ]}"#;
 
     #[test]
-    fn the_history_kept_by_the_upstream_is_parsed_but_not_sent_again() {
-        let body = Bytes::from_static(NEXT.as_bytes());
-        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[])).unwrap();
-        let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
-        assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
-        assert_eq!(request.first_sent(), 2);
-        assert_eq!(sent(&all, &request), NEXT);
+    fn the_history_kept_by_the_upstream_is_a_source_before_the_clients_items_and_not_sent_again() {
+        let (out, _, upstream) = sent(NEXT, &known(r#"{"input":"q"}"#, &[]));
+        let roles: Vec<Role> = upstream.sources[0].messages.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant]);
+        assert_eq!(upstream.order.id(1), ItemId { source: 1, index: 1 });
+        assert_eq!(upstream.order.id(2), ItemId::of_client(0));
+        assert_eq!(out, NEXT);
         for text in [
             r#"{"previous_response_id":"resp_2","input":"and now?"}"#,
             r#"{"input":[],"previous_response_id":"resp_2"}"#,
         ] {
-            let body = Bytes::copy_from_slice(text.as_bytes());
-            let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[])).unwrap();
-            assert_eq!(sent(&all, &request), text);
+            assert_eq!(sent(text, &known(r#"{"input":"q"}"#, &[])).0, text);
         }
     }
 
     #[test]
     fn the_upstream_gets_the_results_that_it_waits_for_and_its_own_id() {
         let owed = r#"{"type":"function_call_output","call_id":"call_9","output":"no"}"#;
-        let body: Bytes = NEXT.replace("resp_2", "resp_1").into();
-        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[owed])).unwrap();
-        let out: Value = serde_json::from_str(&sent(&all, &request)).unwrap();
+        let record = known(r#"{"input":"q"}"#, &[owed]);
+        let out: Value = serde_json::from_str(&sent(&NEXT.replace("resp_2", "resp_1"), &record).0).unwrap();
         assert_eq!(out["previous_response_id"], "resp_2");
         let ids: Vec<&Value> = out["input"].as_array().unwrap().iter().map(|item| &item["call_id"]).collect();
         assert_eq!(ids, ["call_9", "call_1"]);
-        let body = Bytes::from_static(br#"{"previous_response_id":"resp_1","input":"and now?"}"#);
-        let (all, request) = with_history(&body, &known(r#"{"input":"q"}"#, &[owed])).unwrap();
-        let out: Value = serde_json::from_str(&sent(&all, &request)).unwrap();
-        assert_eq!(out["input"][0]["call_id"], "call_9");
-        assert_eq!(out["input"][1], json!({"type": "message", "role": "user", "content": "and now?"}));
+        for (input, answer) in [
+            (r#""and now?""#, json!({"type": "message", "role": "user", "content": "and now?"})),
+            (r#"[{"role":"user","content":"now"}]"#, json!({"role": "user", "content": "now"})),
+            ("[]", Value::Null),
+        ] {
+            let text = format!(r#"{{"previous_response_id":"resp_1","input":{input}}}"#);
+            let out: Value = serde_json::from_str(&sent(&text, &record).0).unwrap();
+            assert_eq!(out["input"][0]["call_id"], "call_9", "{input}");
+            assert_eq!(out["input"][1], answer, "{input}");
+        }
+    }
+
+    #[test]
+    fn people_read_the_whole_conversation_of_a_request_that_continues_one() {
+        let (body, plan) = (Bytes::from_static(NEXT.as_bytes()), Plan::default());
+        let request = crate::responses::parse(&body).unwrap();
+        let upstream = upstream_history(&request, &body, &known(r#"{"input":"q"}"#, &[])).unwrap();
+        let planned = PlannedRequest::new(&body, &request, &plan);
+        assert_eq!(whole_request(&planned), body);
+        let whole = whole_request(&PlannedRequest { upstream: Some(&upstream), ..planned });
+        let whole: Value = serde_json::from_slice(&whole).unwrap();
+        let input = whole["input"].as_array().unwrap();
+        let kinds: Vec<&Value> = input.iter().map(|item| &item["type"]).collect();
+        assert_eq!(kinds, [&Value::Null, &json!("function_call"), &json!("function_call_output")]);
+        assert_eq!((&input[0]["content"], &whole["model"]), (&json!("q"), &json!("m")));
+    }
+
+    #[test]
+    fn a_model_without_tools_is_told_so_where_the_upstream_keeps_the_history_too() {
+        let variant = Variant { tools: Tools::Dropped, ..Variant::plain(Placement::System) };
+        let record = known(r#"{"input":"q"}"#, &[]);
+        let body = r#"{"previous_response_id":"resp_2","input":"and now?","tools":[{}]}"#;
+        let out: Value = serde_json::from_str(&sent_as(&variant, body, &record).0).unwrap();
+        let [asked, told] = out["input"].as_array().unwrap().as_slice() else { panic!("{out}") };
+        assert_eq!(asked["content"], "and now?");
+        assert!(
+            told["content"][0]["text"].as_str().unwrap().starts_with("[toolrein] No tools can be called")
+        );
+        assert_eq!(out["tools"], Value::Null);
     }
 
     #[test]
@@ -289,9 +330,7 @@ mod tests {
         let long = "x".repeat(100_000);
         let mut kept = known(r#"{"input":"q"}"#, &[]);
         for _ in 0..300 {
-            let body: Bytes = NEXT.replace("\"r\"", &format!("\"{long}\"")).into();
-            let (all, request) = with_history(&body, &kept).unwrap();
-            kept = Known::after(&request, &all, "resp_2".to_owned(), &[CALL.into()], &[]).to_bytes();
+            kept = sent(&NEXT.replace("\"r\"", &format!("\"{long}\"")), &kept).1;
             assert!(kept.len() < MOST_BYTES + 4_096, "{}", kept.len());
         }
         assert!(kept.len() > MOST_BYTES / 2);

@@ -24,13 +24,15 @@ pub use write::write;
 use super::codec::ReplyCodec;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits};
-use super::variant::{Repairs, Source, Variant};
+use super::upstream_history::UpstreamHistory;
+use super::variant::{PlannedRequest, Repairs, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use bytes::Bytes;
 use model::checkpoint::Checkpoint;
 use model::message::Message;
 use model::plan::approval::Confirmation;
 use model::request::Request;
+use model::source::Source;
 use std::sync::Arc;
 use wire::body::Fault;
 use wire::splice::Rope;
@@ -56,16 +58,20 @@ impl Dialect for Responses {
         may_read(body, fault, b"input", |text| parse(text).is_ok())
     }
 
-    fn with_history(&self, body: &Bytes, known: &[u8]) -> Option<(Bytes, Request)> {
-        history::with_history(body, known)
+    fn upstream_history(&self, request: &Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
+        history::upstream_history(request, body, record)
     }
 
-    fn write(&self, source: &Source<'_>, variant: &Variant) -> Rope {
-        write(source, variant)
+    fn whole_request(&self, planned: &PlannedRequest<'_>) -> Bytes {
+        history::whole_request(planned)
     }
 
-    fn broken(&self, request: &Request, body: &[u8], of: Repairs) -> Repairs {
-        repair::broken(request, body, of)
+    fn write(&self, planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
+        write(planned, variant)
+    }
+
+    fn broken(&self, planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
+        repair::broken(planned, of)
     }
 
     fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec> {
@@ -108,8 +114,8 @@ impl Dialect for Responses {
         rounds::short_exchange(exchange)
     }
 
-    fn hidden_calls(&self, exchange: &Bytes) -> Vec<(String, String)> {
-        super::calls_in(&[br#"{"input":["#, &rounds::joined_items(exchange)[..], b"]}"].concat(), parse)
+    fn source(&self, exchange: &Bytes) -> Option<Source> {
+        rounds::source(exchange)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::variant::Placement;
 use bytes::Bytes;
 use model::message::{Content, Message, Role};
 use model::request::Request;
+use wire::body::Span;
 use wire::json::{escaped, quote};
 use wire::splice::Splices;
 
@@ -31,6 +32,13 @@ pub fn place(
         },
     }
     None
+}
+
+/// Places `text` after the items at `span`, which the client only refers to: nothing can be added to them.
+pub fn place_after(span: Span, text: &str, placement: Placement, splices: &mut Splices) {
+    if placement == Placement::System {
+        splices.insert(span.end, [b",", &developer_message(text)[..]].concat());
+    }
 }
 
 fn developer_message(text: &str) -> Bytes {

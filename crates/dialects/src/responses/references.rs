@@ -2,51 +2,137 @@
 //! these are known from earlier replies: policies count the calls among them. The upstream gets the references.
 
 use super::item::{Item, ItemKind, parse_item};
-use super::request::is_reference;
+use super::request::{is_compaction, is_reference, source};
+use super::restore::{items_of, without_id};
+use crate::edit::change_items;
+use crate::upstream_history::{Piece, PieceKind, ResolvedReferences, UpstreamHistory};
 use bytes::Bytes;
-use model::request::{ReferencedItems, Request};
+use model::plan::Plan;
+use model::request::Request;
+use model::source::{ItemId, Order, Origin, Source};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use std::sync::Arc;
 use wire::body::{Scanner, Span};
 use wire::json::decode;
 use wire::splice::Splices;
 
-/// The request with the items that it refers to in their places, and the body of both.
-pub fn with_items(body: &Bytes, request: &Request, known: &[Box<RawValue>]) -> Option<(Bytes, Request)> {
+/// What the items of `record` say of the references in the request.
+pub fn resolved(request: &Request, body: &Bytes, record: Bytes, items: &[Box<RawValue>]) -> UpstreamHistory {
     let known: HashMap<String, &str> =
-        known.iter().filter_map(|item| Some((id_of(item.get())?, item.get()))).collect();
-    let (mut all, mut at) = (Vec::with_capacity(2 * body.len()), 0);
-    let mut referenced = ReferencedItems { original: body.clone(), ..ReferencedItems::default() };
-    let is_it = |item: &Item| item.kind == ItemKind::Other && is_reference(item.span.of(body));
-    for reference in super::restore::items_of(request, body).into_iter().filter(is_it) {
-        let id = reference.id.map(|id| decode(id, body).into_owned()).unwrap_or_default();
-        let Some(item) = known.get(&id) else {
-            referenced.unknown += 1;
-            continue;
-        };
-        let range = reference.span.range();
-        all.extend_from_slice(&body[at..range.start]);
-        let span = Span::new(all.len(), all.len() + item.len());
-        all.extend_from_slice(item.as_bytes());
-        at = range.end;
-        // The upstream did not issue toolrein's own ids: it gets those items themselves.
-        if !id.starts_with(super::OWN_ID) {
-            referenced.items.push((span, body.slice(range)));
-        }
-    }
-    all.extend_from_slice(&body[at..]);
-    let all = Bytes::from(all);
-    let mut whole = super::parse(&all).ok()?;
-    whole.may_be_continued = request.may_be_continued;
-    whole.referenced = Some(Box::new(referenced));
-    Some((all, whole))
+        items.iter().filter_map(|item| Some((id_of(item.get())?, item.get()))).collect();
+    let prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
+    let upstream = UpstreamHistory { record, declares_elsewhere: prompt, ..UpstreamHistory::default() };
+    let mut resolver = Resolver { request, body, known, upstream, run: Vec::new() };
+    items_of(request, body).iter().for_each(|item| resolver.take(item));
+    resolver.finish()
 }
 
-/// Puts the references back in the places of the items that policies have read.
-pub fn put_back(referenced: &ReferencedItems, splices: &mut Splices) {
-    for (span, reference) in &referenced.items {
-        if !splices.covers(*span) {
-            splices.replace_all(*span, reference.clone());
+/// Reads the items of a request one after the other.
+struct Resolver<'a> {
+    request: &'a Request,
+    body: &'a Bytes,
+    known: HashMap<String, &'a str>,
+    upstream: UpstreamHistory,
+    /// The items that the model made one after the other: how each is sent, its place in the body, and the item.
+    run: Vec<(PieceKind, Span, Bytes)>,
+}
+
+impl Resolver<'_> {
+    fn take(&mut self, item: &Item) {
+        let sent = item.span;
+        if item.kind != ItemKind::Other || !is_reference(sent.of(self.body)) {
+            let written = (PieceKind::Written, sent, self.body.slice(sent.range()));
+            return self.add(item, written);
+        }
+        let id = item.id.map(|id| decode(id, self.body).into_owned()).unwrap_or_default();
+        let named = self.known.get(&id).map(|named| Bytes::copy_from_slice(named.as_bytes()));
+        let read = named.and_then(|named| Some((parse_item(&mut Scanner::new(&named)).ok()?, named)));
+        let Some((read, named)) = read else {
+            self.end_run();
+            self.upstream.unknown += 1;
+            self.upstream.declares_elsewhere = true;
+            return;
+        };
+        let is_own = id.starts_with(super::OWN_ID);
+        self.add(&read, (if is_own { PieceKind::Own } else { PieceKind::Reference }, sent, named));
+    }
+
+    /// Adds an item to those that the model made before it, or ends these.
+    fn add(&mut self, item: &Item, piece: (PieceKind, Span, Bytes)) {
+        self.upstream.declares_elsewhere |= is_compaction(item, &piece.2);
+        if !item.is_of_model() {
+            self.end_run();
+        }
+        self.run.push(piece);
+        if !item.is_of_model() {
+            self.end_run();
+        }
+    }
+
+    /// Makes a source of the items so far, if there is a reference among them.
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        let is_written = run.iter().all(|(kind, ..)| *kind == PieceKind::Written);
+        let (Some((_, first, _)), Some((_, last, _))) = (run.first(), run.last()) else { return };
+        if is_written {
+            return;
+        }
+        let span = Span { start: first.start, end: last.end };
+        let (mut bytes, mut pieces) = (b"[".to_vec(), Vec::new());
+        for (kind, sent, item) in &run {
+            if bytes.len() > 1 {
+                bytes.push(b',');
+            }
+            let start = bytes.len();
+            bytes.extend_from_slice(item);
+            pieces.push(Piece { kind: *kind, item: Span::new(start, bytes.len()), sent: *sent });
+        }
+        bytes.push(b']');
+        let list = Span::new(0, bytes.len());
+        let read = source(Origin::Client, bytes.into(), list, self.request.hosts_shell);
+        if let Some(read) = read.filter(|read| read.messages.len() == 1) {
+            self.upstream.sources.push(Arc::new(read));
+            self.upstream.references.push(ResolvedReferences { span, pieces });
+        }
+    }
+
+    /// Puts the sources in order with the client's other items.
+    fn finish(mut self) -> UpstreamHistory {
+        self.end_run();
+        let mut order = Order::default();
+        let position = |at: u32| self.request.messages.partition_point(|item| item.span.start < at);
+        let mut next = 0;
+        for (source, _, references) in self.upstream.referenced() {
+            let first = position(references.span.start);
+            order.add(ItemId::of_client(next), first - next);
+            order.add(UpstreamHistory::first_of(source), 1);
+            next = position(references.span.end);
+        }
+        order.end_with_client(next);
+        UpstreamHistory { order, ..self.upstream }
+    }
+}
+
+/// Writes what the policies want of the items in `upstream` that the client refers to: of what the client wrote among them,
+/// and of toolrein's own items, which go in the places of the references to them.
+pub fn write_references(upstream: &UpstreamHistory, plan: &Plan, splices: &mut Splices) {
+    for (number, source, references) in upstream.referenced() {
+        if plan.drops(UpstreamHistory::first_of(number)) {
+            continue;
+        }
+        let Source { bytes, messages, .. } = source;
+        let mut changes = Splices::default();
+        change_items(number, (messages, bytes), plan, &mut changes);
+        for Piece { kind, item, sent } in &references.pieces {
+            match kind {
+                PieceKind::Reference => {}
+                PieceKind::Written => splices.append(changes.moved(*item, sent.start)),
+                PieceKind::Own => {
+                    let own = changes.moved(*item, 0).apply(&bytes.slice(item.range())).join();
+                    splices.replace(*sent, without_id(&own));
+                }
+            }
         }
     }
 }
@@ -54,4 +140,118 @@ pub fn put_back(referenced: &ReferencedItems, splices: &mut Splices) {
 fn id_of(item: &str) -> Option<String> {
     let read = parse_item(&mut Scanner::new(item.as_bytes())).ok()?;
     Some(decode(read.id?, item.as_bytes()).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::responses::{parse, write};
+    use crate::variant::{Placement, PlannedRequest, Variant};
+    use model::message::Role;
+    use model::plan::{Change, Edit};
+    use serde_json::{Value, json};
+
+    fn call(id: &str, said: &str) -> Value {
+        json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": format!("call_{id}"), "name": "f",
+            "arguments": json!({ "q": said }).to_string()})
+    }
+
+    fn output(id: &str) -> Value {
+        json!({"type": "function_call_output", "call_id": format!("call_{id}"), "output": "r"})
+    }
+
+    fn reference(id: &str) -> Value {
+        json!({"type": "item_reference", "id": id})
+    }
+
+    struct Resolved {
+        body: Bytes,
+        request: Request,
+        upstream: UpstreamHistory,
+    }
+
+    /// A request with these items. The upstream keeps the `known` ones.
+    fn resolve(input: &[Value], known: &[Value]) -> Resolved {
+        let body = Bytes::from(json!({ "input": input }).to_string());
+        let request = parse(&body).unwrap();
+        let known: Vec<Box<RawValue>> =
+            known.iter().map(|item| RawValue::from_string(item.to_string()).unwrap()).collect();
+        let upstream = resolved(&request, &body, Bytes::new(), &known);
+        Resolved { body, request, upstream }
+    }
+
+    impl Resolved {
+        /// The role of each item in order, with the number of its calls.
+        fn order(&self) -> Vec<(Role, usize)> {
+            let Self { request, upstream, .. } = self;
+            let ids = (0..upstream.order.count(request.messages.len())).map(|at| upstream.order.id(at));
+            let messages = ids.map(|id| match id.source {
+                0 => &request.messages[id.index],
+                further => &upstream.sources[further - 1].messages[id.index],
+            });
+            messages.map(|message| (message.role, message.calls.len())).collect()
+        }
+
+        fn sent(&self, changes: Vec<(ItemId, Change)>) -> Vec<Value> {
+            let edit = |(item, change)| Edit { item, decided: 0, policy: "p", change };
+            let mut plan = Plan::default();
+            plan.edits = changes.into_iter().map(edit).collect();
+            plan.order = self.upstream.order.clone();
+            let planned = PlannedRequest {
+                upstream: Some(&self.upstream),
+                ..PlannedRequest::new(&self.body, &self.request, &plan)
+            };
+            let out = write(&planned, &Variant::plain(Placement::Suffix)).join();
+            let out: Value = serde_json::from_slice(&out).unwrap();
+            out["input"].as_array().unwrap().clone()
+        }
+    }
+
+    fn redact(source: usize, call: usize) -> (ItemId, Change) {
+        (UpstreamHistory::first_of(source), Change::RedactCall { call, by: r#"{"q":"[V]"}"#.into() })
+    }
+
+    fn user() -> Value {
+        json!({"role": "user", "content": "q"})
+    }
+
+    #[test]
+    fn items_that_the_model_made_in_a_row_are_one_item_however_the_client_sends_each() {
+        let input = [user(), reference("fc_a"), call("b", "x"), output("a"), output("b"), reference("m")];
+        let said = json!({"type": "message", "id": "m", "role": "user", "content": "more"});
+        let resolved = resolve(&input, &[call("a", "x"), said]);
+        let expected =
+            [(Role::User, 0), (Role::Assistant, 2), (Role::Tool, 0), (Role::Tool, 0), (Role::User, 0)];
+        assert_eq!(resolved.order(), expected);
+        assert_eq!(resolved.sent(Vec::new()), input, "references are sent as references");
+        assert!(!resolved.upstream.declares_elsewhere);
+    }
+
+    #[test]
+    fn a_reference_to_an_item_that_is_not_known_stays_an_item_of_its_own_and_is_counted() {
+        let input = [user(), reference("fc_a"), call("b", "x"), output("b")];
+        let resolved = resolve(&input, &[]);
+        let expected = [(Role::User, 0), (Role::Other, 0), (Role::Assistant, 1), (Role::Tool, 0)];
+        assert_eq!(resolved.order(), expected);
+        assert_eq!((resolved.upstream.unknown, resolved.upstream.declares_elsewhere), (1, true));
+    }
+
+    #[test]
+    fn values_are_hidden_in_what_the_client_wrote_beside_a_reference_and_the_reference_stays() {
+        let input = [user(), reference("fc_a"), call("b", "secret"), output("a"), output("b")];
+        let resolved = resolve(&input, &[call("a", "secret")]);
+        let sent = resolved.sent(vec![redact(1, 0), redact(1, 1)]);
+        assert_eq!(sent[1], reference("fc_a"));
+        assert_eq!(sent[2], call("b", "[V]"));
+    }
+
+    #[test]
+    fn an_item_of_toolreins_own_goes_in_the_place_of_the_reference_without_its_id_and_hidden_values() {
+        let id = format!("{}_1", crate::responses::OWN_ID);
+        let own = json!({"type": "function_call", "id": id, "call_id": "call_o", "name": "f", "arguments": "{\"q\":\"secret\"}"});
+        let resolved = resolve(&[user(), reference(&id), output("o")], &[own]);
+        let sent = resolved.sent(vec![redact(1, 0)]);
+        let expected = json!({"type": "function_call", "call_id": "call_o", "name": "f", "arguments": "{\"q\":\"[V]\"}"});
+        assert_eq!(sent, [user(), expected, output("o")]);
+    }
 }

@@ -11,12 +11,12 @@ use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
 };
-use crate::variant::Repairs;
+use crate::variant::{PlannedRequest, Repairs};
 use bytes::Bytes;
 use memchr::memmem::find;
 use model::assembled::Assembled;
 use model::call::{Arguments, ToolCall};
-use model::message::{Content, Message};
+use model::message::{Content, Message, Role};
 use model::request::Request;
 use wire::body::{Scanner, Span};
 use wire::json::quote;
@@ -49,29 +49,32 @@ impl Pairing for Pairs<'_> {
 const PARTS: PartsForm =
     PartsForm { head: r#"{"type":"message","role":"user","content":["#, text_type: "input_text" };
 
-/// What is broken in a history, as far as `of` asks.
-pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
+/// What is broken in the history of the request, as far as `of` asks.
+pub fn broken(planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
+    let PlannedRequest { request, body, .. } = *planned;
     if !is_stateful(request, body) {
         return crate::repair::broken(request, body, &Pairs(body), of, false);
     }
     // The upstream has calls with ids that are not known here.
     let others = Repairs { pairs: false, ids: false, id_forms: false, ..of };
     let found = crate::repair::broken(request, body, &Pairs(body), others, false);
-    Repairs { pairs: of.pairs && !open_upstream(request, body).is_empty(), ..found }
+    Repairs { pairs: of.pairs && !open_upstream(planned).is_empty(), ..found }
 }
 
 /// Synthetic outputs for the calls of the upstream's last reply that this request leaves without one, as far as they are
 /// known.
-pub fn open_upstream(request: &Request, body: &[u8]) -> Vec<Bytes> {
-    if request.upstream_history.is_none() {
-        return Vec::new();
-    }
-    let groups = broken_groups(request, body, &Pairs(body));
-    let Some(last) = groups.iter().find(|group| group.first == request.first_sent()) else {
-        return Vec::new();
-    };
-    let calls: &[ToolCall] = last.first.checked_sub(1).map_or(&[], |at| &request.messages[at].calls);
-    last.unanswered.iter().filter_map(|at| synthetic(&calls[*at], body)).collect()
+pub fn open_upstream(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
+    let record = planned.upstream.filter(|upstream| upstream.references.is_empty());
+    let Some(record) = record.and_then(|upstream| upstream.sources.first()) else { return Vec::new() };
+    let reply = record.messages.last().filter(|last| last.role == Role::Assistant);
+    let answers = planned.request.messages.iter().take_while(|message| message.role == Role::Tool);
+    let items = reply.map(|reply| reply.span.of(&record.bytes)).into_iter();
+    let items: Vec<&[u8]> = items.chain(answers.map(|answer| answer.span.of(planned.body))).collect();
+    let joined = [br#"{"input":["#, &items.join(&b","[..])[..], b"]}"].concat();
+    let Ok(read) = super::parse(&joined) else { return Vec::new() };
+    let groups = broken_groups(&read, &joined, &Pairs(&joined));
+    let Some(last) = groups.first().filter(|group| group.first == 1) else { return Vec::new() };
+    last.unanswered.iter().filter_map(|at| synthetic(&read.messages[0].calls[*at], &joined)).collect()
 }
 
 /// The request with its history repaired; `None` if it cannot be read.
@@ -169,6 +172,7 @@ fn as_text(result: &Message, body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::plan::Plan;
     use serde_json::{Value, json};
 
     const ALL: Repairs = Repairs::ALL;
@@ -177,7 +181,9 @@ mod tests {
         let body = Bytes::from(body.to_string());
         let out = repaired(&body, ALL).unwrap().join();
         let request = crate::responses::parse(&out).unwrap();
-        assert!(!broken(&request, &out, ALL).any(), "nothing is left to repair");
+        let plan = Plan::default();
+        let left = broken(&PlannedRequest::new(&out, &request, &plan), ALL);
+        assert!(!left.any(), "nothing is left to repair");
         assert_eq!(repaired(&out, ALL).unwrap().join(), out, "once is enough");
         serde_json::from_slice(&out).unwrap()
     }

@@ -34,10 +34,10 @@ use crate::error::{UpstreamError, parse, parse_in_200};
 use crate::markup::ToolNames;
 use crate::reply::{Form, Limits, Options, Unjudged};
 use crate::reply_choice::ReplyChoice;
+use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use model::message::Content;
 use model::plan::decision::{Decision, dropped_result};
-use model::request::Request;
 use serde_json::{Value, json};
 use wire::body::Scanner;
 use wire::json::decode;
@@ -469,8 +469,8 @@ impl ReplyCodec for ResponsesReplies {
         self.kept.expect_own();
     }
 
-    fn history(&self, request: &Request, body: &[u8], choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
-        self.kept_history(request, body, choices.first()?)
+    fn history(&self, planned: &PlannedRequest<'_>, choices: &[ReplyChoice]) -> Option<(String, Bytes)> {
+        self.kept_history(planned, choices.first()?)
     }
 
     fn last_items(&self, choices: &[ReplyChoice]) -> Vec<String> {

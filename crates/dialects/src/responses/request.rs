@@ -3,10 +3,12 @@
 //! nothing.
 
 use super::item::{Item, ItemKind, is_container, parse_item};
+use bytes::Bytes;
 use model::call::ToolCall;
 use model::checkpoint::{Checkpoint, Head, List};
 use model::message::{Calls, Content, Message, Part, Role};
 use model::request::{Choice, Request, Tool};
+use model::source::{Origin, Source};
 use serde_json::Value;
 use std::sync::Arc;
 use wire::body::{Fault, Kind, Scanner, Span, Str};
@@ -151,11 +153,25 @@ fn rest(
     Ok(())
 }
 
-/// Calls of a shell in a container are the client's, whatever they say, where the request declares a shell that the client
-/// runs.
+/// The items of a list of `bytes`. `hosts_shell`: see [`Request::hosts_shell`].
+pub fn source(origin: Origin, bytes: Bytes, list: Span, hosts_shell: bool) -> Option<Source> {
+    let mut read = Request { hosts_shell, ..Request::default() };
+    let mut scanner = Scanner::within(&bytes, list);
+    scanner.array().ok()?;
+    rest_of_items(&mut read, &mut scanner).ok()?;
+    settle_shell_calls(&mut read);
+    Some(Source::new(origin, bytes, read.messages).declaring(read.tools))
+}
+
 fn settle_shells(request: &mut Request, body: &[u8]) {
     let mut environments = request.tools.iter().filter_map(|tool| shell_environment(tool, body));
     request.hosts_shell = environments.all(|is_hosted| is_hosted);
+    settle_shell_calls(request);
+}
+
+/// Calls of a shell in a container are the client's, whatever they say, where the request declares a shell that the client
+/// runs.
+fn settle_shell_calls(request: &mut Request) {
     if request.hosts_shell {
         return;
     }
@@ -300,9 +316,7 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
     }
     request.own_ids |= item.id.is_some_and(|id| id.raw(body).starts_with(super::OWN_ID.as_bytes()));
     if item.is_of_model() {
-        // Before a compaction, tools may have been declared that the request no longer shows.
-        request.declares_elsewhere |= item.kind == ItemKind::Carried
-            && memchr::memmem::find(item.span.of(body), b"\"compaction\"").is_some();
+        request.declares_elsewhere |= is_compaction(&item, body);
         group.add(item);
         return Ok(());
     }
@@ -322,6 +336,12 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
     (message.odd, message.seals) = (item.odd, item.seals);
     request.messages.push(message);
     Ok(())
+}
+
+/// Whether an item replaces an earlier part of the conversation. Tools may have been declared there that the request no
+/// longer shows.
+pub(super) fn is_compaction(item: &Item, body: &[u8]) -> bool {
+    item.kind == ItemKind::Carried && memchr::memmem::find(item.span.of(body), b"\"compaction\"").is_some()
 }
 
 /// Whether an item is only named: what it says is upstream.

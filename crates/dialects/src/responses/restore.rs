@@ -2,6 +2,7 @@
 //! its own reply that came before it and that the client was shown; each synthetic result goes after the reply.
 
 use super::item::{CallKind, Item, ItemKind, parse_item};
+use super::request::is_reference;
 use super::rounds::{Element, read};
 use bytes::Bytes;
 use model::message::Content;
@@ -74,9 +75,10 @@ fn placed(items: &[Item], body: &[u8], elements: Vec<Element>) -> Vec<(usize, By
     out
 }
 
-/// Whether `item` of the client's is the one that it was shown.
+/// Whether `item` of the client's is the one that it was shown, or refers to it.
 fn is_same(known: &Item, shown: &[u8], item: &Item, body: &[u8]) -> bool {
-    if known.kind != item.kind {
+    let refers = item.kind == ItemKind::Other && is_reference(item.span.of(body));
+    if known.kind != item.kind && !refers {
         return false;
     }
     let texts = |item: &Item, text: &[u8]| {
@@ -86,6 +88,7 @@ fn is_same(known: &Item, shown: &[u8], item: &Item, body: &[u8]) -> bool {
     match (known.id, item.id, known.call.id, item.call.id) {
         (Some(one), Some(other), ..) => decode(one, shown) == decode(other, body),
         (_, _, Some(one), Some(other)) => decode(one, shown) == decode(other, body),
+        _ if refers => false,
         _ if matches!(known.kind, ItemKind::Message(_)) => texts(known, shown) == texts(item, body),
         // Clients leave out ids of reasoning and of hosted calls, but keep the order.
         _ => true,

@@ -5,10 +5,11 @@
 use super::item::parse_item;
 use crate::short::{short_arguments, short_result, short_text};
 use bytes::Bytes;
+use model::source::{Origin, Source};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
-use wire::body::Scanner;
+use wire::body::{Scanner, Span};
 use wire::json::{decode, quote};
 
 /// One element of a hidden exchange.
@@ -76,6 +77,17 @@ pub fn items(exchange: &[u8]) -> impl Iterator<Item = Bytes> {
         Element::Shown(item) => (!is_empty_message(&item)).then_some(item),
         Element::Hidden(item) | Element::Result(item) => Some(item),
     })
+}
+
+/// The blocked calls of a hidden exchange and their results, without the items that the client was shown.
+pub fn source(exchange: &[u8]) -> Option<Source> {
+    let items = read(exchange).into_iter().filter_map(|element| match element {
+        Element::Hidden(item) | Element::Result(item) => Some(item),
+        Element::Reply(_) | Element::Shown(_) => None,
+    });
+    let list = Bytes::from([b"[", &items.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat());
+    let span = Span::new(0, list.len());
+    super::request::source(Origin::Blocked, list, span, false)
 }
 
 /// [`items`], separated by commas.

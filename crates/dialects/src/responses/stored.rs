@@ -2,7 +2,7 @@
 //! all that the model said, and the client may have been shown less of it. A call keeps the verdict of its first
 //! reply where that is known.
 
-use super::history::Known;
+use super::history::HistoryRecord;
 use super::item::{Item, ItemKind, parse_item};
 use super::reply::convert::whole_of;
 use super::reply::written::{message, result_of};
@@ -33,7 +33,7 @@ pub fn read_stored(body: &Bytes, known: Option<&[u8]>, id: &str) -> StoredReply 
     if response.is_ambiguous {
         return unjudged;
     }
-    let known: Option<Known> = known.and_then(|known| serde_json::from_slice(known).ok());
+    let known: Option<HistoryRecord> = known.and_then(|known| serde_json::from_slice(known).ok());
     let shown = known.iter().flat_map(|known| &known.items).map(|item| item.get());
     let shown: BTreeMap<String, &str> = shown.filter_map(|item| Some((call_id(item)?, item))).collect();
     let blocked: Vec<String> =
@@ -73,7 +73,7 @@ pub fn read_stored(body: &Bytes, known: Option<&[u8]>, id: &str) -> StoredReply 
 /// instructions and model that the response repeats. What forces a call is left out, since that lifts limits.
 pub fn request_of(body: &Bytes, known: Option<&[u8]>) -> Bytes {
     let echo: BTreeMap<String, &RawValue> = serde_json::from_slice(body).unwrap_or_default();
-    let known: Option<Known> = known.and_then(|known| serde_json::from_slice(known).ok());
+    let known: Option<HistoryRecord> = known.and_then(|known| serde_json::from_slice(known).ok());
     let mut items: Vec<&str> = known.iter().flat_map(|known| &known.items).map(|item| item.get()).collect();
     if items.is_empty() {
         items.push(r#"{"role":"user","content":""}"#);
@@ -104,9 +104,9 @@ pub fn record_blocked(
     id: &str,
     text: &dyn Fn(&str) -> String,
 ) -> Option<Bytes> {
-    let known: Option<Known> = known.and_then(|known| serde_json::from_slice(known).ok());
+    let known: Option<HistoryRecord> = known.and_then(|known| serde_json::from_slice(known).ok());
     let nothing =
-        || Known { upstream_id: id.to_owned(), items: Vec::new(), owed: Vec::new(), own_reply: None };
+        || HistoryRecord { upstream_id: id.to_owned(), items: Vec::new(), owed: Vec::new(), own_reply: None };
     let mut known = known.unwrap_or_else(nothing);
     let response = Response::parse(body).ok().filter(|response| !response.is_ambiguous)?;
     let shown: Vec<String> = known.items.iter().filter_map(|item| call_id(item.get())).collect();

@@ -3,18 +3,19 @@
 
 use super::approval_requests::{are_added, once_each};
 use super::flatten::flatten;
-use super::notice::place;
-use super::references::put_back;
+use super::notice::{place, place_after};
+use super::references::write_references;
 use super::repair::{open_upstream, repaired};
 use super::restore::{items_of, restore};
 use super::rounds::{Element, items as sent_items, read};
 use crate::edit::{
     annotate_tools, ask_whole, change_messages, notices, plan_without_tools, set_member, without,
 };
-use crate::variant::{Asking, Source, Tools, Variant};
+use crate::variant::{Asking, PlannedRequest, Tools, Variant};
 use bytes::Bytes;
 use model::plan::Plan;
-use model::request::{Choice, Request, Tool, UpstreamHistory};
+use model::request::{Choice, Request, Tool};
+use model::source::CLIENT;
 use serde_json::{Value, json};
 use wire::body::{Scanner, Span};
 use wire::json::{decode, quote};
@@ -25,8 +26,8 @@ use wire::splice::{Rope, Splices};
 const TOOL_MEMBERS: [&str; 4] = ["tools", "tool_choice", "parallel_tool_calls", "max_tool_calls"];
 
 /// The bytes of the request in this variant.
-pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
-    let Source { body, request, plan, .. } = *source;
+pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
+    let PlannedRequest { body, request, upstream, plan, .. } = *planned;
     let mut splices = Splices::default();
     match variant.tools {
         Tools::Kept => narrow(request, body, plan, variant, &mut splices),
@@ -46,36 +47,18 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
         ask_whole(request, body, &mut splices);
     }
     if request.own_ids {
-        forget_own_ids(request, body, &mut splices);
+        forget_own_ids(planned, &mut splices);
     }
     let rounds = variant.asking.as_ref().map_or(&[][..], |asking| &asking.rounds);
     let last = rounds.last().filter(|_| is_stateful(request, body)).map(|round| read(round));
     if let Some(round) = last.filter(|round| may_continue(round)) {
-        continue_upstream(request, body, &round, &mut splices);
+        continue_upstream(planned, &round, &mut splices);
     } else {
-        let history = request.upstream_history.as_ref();
-        let is_open = history.is_some() && variant.repairs.pairs;
-        let open = if is_open { open_upstream(request, body) } else { Vec::new() };
-        let is_owed = history.is_some_and(|history| !history.owed.is_empty()) || !open.is_empty();
-        let begins = request.messages.len() == request.first_sent() && !is_owed;
-        write_input(source, variant, rounds, begins, &mut splices);
-        if let Some(history) = history {
-            let is_changed = !open.is_empty() || !history.owed.is_empty() || history.upstream_id.is_some();
-            if splices.is_empty() && !is_changed {
-                return Rope::whole(history.original.clone());
-            }
-            leave_out(body, history, &open, &mut splices);
-            continue_from(request, body, history.upstream_id.as_deref(), &mut splices);
-        }
-    }
-    if let Some(referenced) = &request.referenced {
-        if splices.is_empty() {
-            return Rope::whole(referenced.original.clone());
-        }
-        put_back(referenced, &mut splices);
+        write_input(planned, variant, rounds, &mut splices);
+        continue_from(request, body, upstream.and_then(|it| it.upstream_id.as_deref()), &mut splices);
     }
     let mut rope = splices.apply(body);
-    if are_added(source, variant) {
+    if are_added(planned, variant) {
         rope = once_each(&rope.join()).unwrap_or(rope);
     }
     if variant.repairs.any() {
@@ -84,14 +67,13 @@ pub fn write(source: &Source<'_>, variant: &Variant) -> Rope {
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// Removes the items that the upstream already has, and adds the results that it waits for, with the synthetic
-/// outputs of calls that are `open` there.
-fn leave_out(body: &[u8], history: &UpstreamHistory, open: &[Bytes], splices: &mut Splices) {
-    let is_last = body[history.span.range().end..].trim_ascii_start().starts_with(b"]");
-    let owed = [std::slice::from_ref(&history.owed), open].concat();
-    let owed: Vec<Bytes> = owed.into_iter().filter(|items| !items.is_empty()).collect();
-    let comma: &[u8] = if owed.is_empty() || is_last { b"" } else { b"," };
-    splices.replace_all(history.span, [&owed.join(&b","[..])[..], comma].concat());
+/// What the upstream waits for before the client's items: the results of blocked calls, and where `pairs` are repaired
+/// synthetic outputs of calls that are open there.
+fn owed_items(planned: &PlannedRequest<'_>, pairs: bool) -> Vec<Bytes> {
+    let Some(upstream) = planned.upstream else { return Vec::new() };
+    let owed = Some(upstream.owed.clone()).filter(|items| !items.is_empty());
+    let open = if pairs { open_upstream(planned) } else { Vec::new() };
+    owed.into_iter().chain(open).collect()
 }
 
 /// Names the reply that the upstream continues from, where that is another one than the client names.
@@ -226,9 +208,12 @@ fn declare(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
     }
 }
 
-/// Removes the ids of messages that toolrein wrote: the upstream did not issue them.
-fn forget_own_ids(request: &Request, body: &[u8], splices: &mut Splices) {
-    for item in items_of(request, body) {
+/// Removes the ids of messages that toolrein wrote: the upstream did not issue them. A reference to one is replaced by the
+/// message.
+fn forget_own_ids(planned: &PlannedRequest<'_>, splices: &mut Splices) {
+    let PlannedRequest { request, body, upstream, .. } = *planned;
+    let is_reference = |span: Span| upstream.is_some_and(|upstream| upstream.item_at(span).is_some());
+    for item in items_of(request, body).into_iter().filter(|item| !is_reference(item.span)) {
         if item.id.is_some_and(|id| decode(id, body).starts_with(super::OWN_ID)) {
             splices.remove_members(&members_of(body, item.span), |member| member.key.raw(body) == b"id");
         }
@@ -237,9 +222,10 @@ fn forget_own_ids(request: &Request, body: &[u8], splices: &mut Splices) {
 
 /// Continues from a reply that the upstream keeps: its id, and the results of its blocked calls alone. What the request
 /// itself brought is there already.
-fn continue_upstream(request: &Request, body: &[u8], round: &[Element], splices: &mut Splices) {
+fn continue_upstream(planned: &PlannedRequest<'_>, round: &[Element], splices: &mut Splices) {
+    let PlannedRequest { request, body, upstream, .. } = *planned;
     let id = |element: &Element| if let Element::Reply(id) = element { Some(id.clone()) } else { None };
-    let known = || request.upstream_history.as_ref().and_then(|history| history.upstream_id.clone());
+    let known = || upstream.and_then(|upstream| upstream.upstream_id.clone());
     if is_set(request, body, "previous_response_id") {
         continue_from(request, body, round.iter().find_map(id).or_else(known).as_deref(), splices);
     }
@@ -260,54 +246,65 @@ fn result(element: &Element) -> Option<&[u8]> {
     if let Element::Result(item) = element { Some(item) } else { None }
 }
 
-/// Edits the input: the plan, hidden exchanges of earlier replies, and those of this client request; `begins`: what is
-/// added to it is all that is sent of it.
-fn write_input(
-    source: &Source<'_>,
-    variant: &Variant,
-    rounds: &[Bytes],
-    begins: bool,
-    splices: &mut Splices,
-) {
-    let Source { body, request, plan, restored } = *source;
+/// Edits the input: the plan, what the upstream waits for, hidden exchanges of earlier replies, and those of this client
+/// request.
+fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes], splices: &mut Splices) {
+    let PlannedRequest { body, request, upstream, restored, .. } = *planned;
     let dropped;
     let plan = if variant.tools == Tools::Dropped {
-        dropped = plan_without_tools(source);
+        dropped = plan_without_tools(planned);
         &dropped
     } else {
-        plan
+        planned.plan
     };
-    change_messages(request, body, plan, splices);
+    let mut edits = Splices::default();
+    change_messages(planned, plan, &mut edits);
+    upstream.into_iter().for_each(|upstream| write_references(upstream, plan, &mut edits));
     let mut added = Vec::new();
-    for (message, text) in notices(plan, variant.placement) {
-        added.extend(place(request, body, message, &text, variant.placement, splices));
+    for (item, text) in notices(plan, variant.placement) {
+        if item.source == CLIENT {
+            added.extend(place(request, body, item.index, &text, variant.placement, &mut edits));
+        } else if let Some(span) = planned.span_of(item) {
+            place_after(span, &text, variant.placement, &mut edits);
+        }
     }
     let items = if restored.is_empty() { Vec::new() } else { items_of(request, body) };
-    for (message, exchange) in restored.iter().filter(|(message, _)| !plan.drops(*message)) {
-        restore(&items, body, request.messages[*message].span, exchange, splices);
+    for (position, exchange) in restored.iter().filter(|(position, _)| !plan.drops_at(*position)) {
+        let span = planned.span_at(*position);
+        span.into_iter().for_each(|span| restore(&items, body, span, exchange, &mut edits));
     }
     added.extend(rounds.iter().flat_map(|round| sent_items(round)));
-    append(request, body, &added, begins, splices);
+    surround(request, body, (&owed_items(planned, variant.repairs.pairs), &added), &mut edits);
+    splices.append(edits);
 }
 
-/// Appends items to the input, or `begins` it. A text becomes a list for it.
-fn append(request: &Request, body: &[u8], items: &[Bytes], begins: bool, splices: &mut Splices) {
-    if items.is_empty() {
+/// Puts items before and after those of the input, whose changes are `edits`. A text becomes a list for them.
+fn surround(request: &Request, body: &[u8], (before, after): (&[Bytes], &[Bytes]), edits: &mut Splices) {
+    if before.is_empty() && after.is_empty() {
         return;
     }
-    let items = items.join(&b","[..]);
+    let joined = |items: &[Bytes]| items.join(&b","[..]);
+    let (first, last) = (joined(before), joined(after));
+    let comma = |is_needed: bool| if is_needed { &b","[..] } else { b"" };
+    let (begins, ends) = (comma(!before.is_empty()), comma(!after.is_empty()));
     let span = request.messages_span;
+    let all = || joined(&[before, after].concat());
     match span.of(body).first() {
+        Some(b'[') if request.messages.is_empty() => edits.insert(span.end - 1, all()),
         Some(b'[') => {
-            let comma: &[u8] = if begins { b"" } else { b"," };
-            splices.insert(span.end - 1, [comma, &items].concat());
+            // Of two texts at one position, the first that was added comes first.
+            let changes = std::mem::take(edits);
+            edits.insert(span.start + 1, [&first[..], begins].concat());
+            edits.append(changes);
+            edits.insert(span.end - 1, [ends, &last[..]].concat());
         }
         Some(b'"') => {
-            splices.insert(span.start, &b"[{\"type\":\"message\",\"role\":\"user\",\"content\":"[..]);
-            splices.insert(span.end, [b"},", items.as_slice(), b"]"].concat());
+            let head: &[u8] = br#"{"type":"message","role":"user","content":"#;
+            edits.insert(span.start, [b"[", &first[..], begins, head].concat());
+            edits.insert(span.end, [b"}", ends, &last[..], b"]"].concat());
         }
-        Some(_) => splices.replace(span, [b"[", items.as_slice(), b"]"].concat()),
-        None => splices.insert(request.span.end - 1, [b",\"input\":[", items.as_slice(), b"]"].concat()),
+        Some(_) => edits.replace(span, [b"[", &all()[..], b"]"].concat()),
+        None => edits.insert(request.span.end - 1, [b",\"input\":[", &all()[..], b"]"].concat()),
     }
 }
 

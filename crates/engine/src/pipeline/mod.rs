@@ -21,9 +21,9 @@ use dialects::reply::{Ending, Form, Limits, Options, Refusal, Unjudged};
 use dialects::reply_choice::{ReplyChoice, Visibility, position_of};
 use dialects::usage::Usage;
 use dialects::usage_sum::Usages;
+use dialects::variant::PlannedRequest;
 use model::plan::approval::ApprovalDecision;
 use model::plan::decision::Decision;
-use model::request::Request;
 use serde_json::Value;
 use std::sync::Arc;
 use wire::json::unescape;
@@ -654,6 +654,11 @@ impl ReplyPipeline {
         self.begin(self.form, OK);
     }
 
+    /// Whether anything of a choice has come: the upstream has accepted the request.
+    pub fn has_begun(&self) -> bool {
+        !self.choices.is_empty()
+    }
+
     /// The upstream's error, if the present reply is one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match &self.phase {
@@ -716,10 +721,10 @@ impl ReplyPipeline {
     }
 
     /// The name under which the client may continue from this reply, and what is known of the conversation then, for
-    /// [`Dialect::with_history`](dialects::Dialect::with_history); `None` where the client sends its history itself.
-    pub fn history(&self, request: &Request, body: &[u8]) -> Option<(String, Bytes)> {
+    /// [`Dialect::upstream_history`](dialects::Dialect::upstream_history); `None` where the client sends its history itself.
+    pub fn history(&self, planned: &PlannedRequest<'_>) -> Option<(String, Bytes)> {
         let may_continue = !self.phase.has_failed();
-        may_continue.then(|| self.codec.history(request, body, &self.choices)).flatten()
+        may_continue.then(|| self.codec.history(planned, &self.choices)).flatten()
     }
 
     /// The ids of items with which the conversation may be known to end where a later request only refers to them.

@@ -5,6 +5,7 @@ use super::likeness::{self, Likeness};
 use crate::View;
 use crate::context::is_same_part;
 use crate::message::Content;
+use bytes::Bytes;
 use std::iter;
 use wire::body::{Kind, Scanner, Span};
 use wire::json::decode_bytes;
@@ -14,7 +15,7 @@ const MOST_FOLLOWING: usize = 16;
 /// Members that hold a picture or a file in an object that is a result's whole content.
 const MEDIA: [&[u8]; 4] = [b"image_url", b"file_id", b"data", b"source"];
 
-/// The position of a result's content in its request's body: its texts and its other parts.
+/// A result's content as it is written: its texts and its other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Most have but one.
@@ -23,44 +24,45 @@ pub struct Answer {
 }
 
 /// One text or one other part, such as a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    span: Span,
+    /// A slice of the source.
+    raw: Bytes,
     is_text: bool,
 }
 
 impl Answer {
     /// The content of the message in `view`.
     pub fn of(view: &View<'_>) -> Self {
-        let text = |span| Piece { span, is_text: true };
+        let piece = |span: Span, is_text| Piece { raw: view.body.slice(span.range()), is_text };
+        let text = |span| piece(span, true);
         match &view.message.content {
             Content::Absent | Content::Null(_) => Self::default(),
             Content::Text(content) => Self { first: Some(text(content.span)), others: Vec::new() },
             Content::Parts { parts, .. } => {
-                let piece = |part: &crate::message::Part| match part.text {
+                let of_part = |part: &crate::message::Part| match part.text {
                     Some(content) => text(content.span),
-                    None => Piece { span: part.span, is_text: false },
+                    None => piece(part.span, false),
                 };
-                let mut pieces = parts.iter().map(piece);
+                let mut pieces = parts.iter().map(of_part);
                 Self { first: pieces.next(), others: pieces.collect() }
             }
             Content::Other(span) => {
-                let piece = Piece { span: *span, is_text: !is_media(*span, view.body) };
-                Self { first: Some(piece), others: Vec::new() }
+                Self { first: Some(piece(*span, !is_media(*span, view.body))), others: Vec::new() }
             }
         }
     }
 
-    /// In what two results in `body` differ. A text is equal as one part or as a plain string, whatever a client notes
+    /// In what two results differ. A text is equal as one part or as a plain string, whatever a client notes
     /// beside it, such as a mark for the provider's cache. Two pictures are equal or they differ.
-    pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
+    pub fn likeness(&self, other: &Self) -> Likeness {
         let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
         if count(self) != count(other) {
             return Likeness::None;
         }
         let mut least = Likeness::Equal;
         for (one, other) in iter::zip(self.pieces(), other.pieces()) {
-            least = least.min(one.likeness(*other, body));
+            least = least.min(one.likeness(other));
             if least == Likeness::None {
                 break;
             }
@@ -68,12 +70,10 @@ impl Answer {
         least
     }
 
-    /// Whether two results in `body` are texts that differ in these numbers alone, each pair that of both results.
-    pub fn is_equal_but_for(&self, other: &Self, numbers: &[(i64, i64)], body: &[u8]) -> bool {
+    /// Whether two results are texts that differ in these numbers alone, each pair that of both results.
+    pub fn is_equal_but_for(&self, other: &Self, numbers: &[(i64, i64)]) -> bool {
         let is_equal = |one: &Piece, other: &Piece| {
-            one.is_text
-                && other.is_text
-                && likeness::are_equal_but_for(one.span.of(body), other.span.of(body), numbers)
+            one.is_text && other.is_text && likeness::are_equal_but_for(&one.raw, &other.raw, numbers)
         };
         self.others.len() == other.others.len()
             && self.first.is_some() == other.first.is_some()
@@ -82,7 +82,7 @@ impl Answer {
 
     /// How long it is, in bytes as written.
     pub fn bytes(&self) -> usize {
-        self.pieces().map(|piece| piece.span.len()).sum()
+        self.pieces().map(|piece| piece.raw.len()).sum()
     }
 
     fn pieces(&self) -> impl Iterator<Item = &Piece> {
@@ -91,10 +91,10 @@ impl Answer {
 }
 
 impl Piece {
-    fn likeness(self, other: Self, body: &[u8]) -> Likeness {
+    fn likeness(&self, other: &Self) -> Likeness {
         match (self.is_text, other.is_text) {
-            (true, true) => likeness::of(self.span.of(body), other.span.of(body)),
-            (false, false) if is_same_part(self.span, other.span, body) => Likeness::Equal,
+            (true, true) => likeness::of(&self.raw, &other.raw),
+            (false, false) if is_same_part(&self.raw, &other.raw) => Likeness::Equal,
             _ => Likeness::None,
         }
     }
@@ -123,9 +123,9 @@ fn is_media(span: Span, body: &[u8]) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Following {
     messages: usize,
-    texts: Vec<Span>,
+    texts: Vec<Bytes>,
     /// Pictures and other parts that are not text.
-    parts: Vec<Span>,
+    parts: Vec<Bytes>,
 }
 
 impl Following {
@@ -135,11 +135,12 @@ impl Following {
         if self.messages > MOST_FOLLOWING {
             return;
         }
-        for piece in Answer::of(view).pieces() {
-            match piece.is_text {
-                true if piece.span.of(view.body).trim_ascii().is_empty() => {}
-                true => self.texts.push(piece.span),
-                false => self.parts.push(piece.span),
+        let Answer { first, others } = Answer::of(view);
+        for Piece { raw, is_text } in first.into_iter().chain(others) {
+            match is_text {
+                true if raw.trim_ascii().is_empty() => {}
+                true => self.texts.push(raw),
+                false => self.parts.push(raw),
             }
         }
     }
@@ -149,28 +150,28 @@ impl Following {
         !self.parts.is_empty() || self.messages > MOST_FOLLOWING
     }
 
-    /// In what this and what followed `other` results in `body` differ. Text beside none is no difference: some clients
+    /// In what this and what followed `other` results differ. Text beside none is no difference: some clients
     /// move one instruction along, to the end of each request. Texts are compared like those of results, but for the
     /// client's own count of its turns.
-    pub fn likeness(&self, other: &Self, body: &[u8]) -> Likeness {
+    pub fn likeness(&self, other: &Self) -> Likeness {
         let is_crowded = self.messages.max(other.messages) > MOST_FOLLOWING;
         let same_parts = self.parts.len() == other.parts.len()
-            && iter::zip(&self.parts, &other.parts).all(|(one, other)| is_same_part(*one, *other, body));
+            && iter::zip(&self.parts, &other.parts).all(|(one, other)| is_same_part(one, other));
         if is_crowded || !same_parts {
             return Likeness::None;
         }
-        self.likeness_of_texts(other, body)
+        self.likeness_of_texts(other)
     }
 
-    fn likeness_of_texts(&self, other: &Self, body: &[u8]) -> Likeness {
+    fn likeness_of_texts(&self, other: &Self) -> Likeness {
         if self.texts.is_empty() || other.texts.is_empty() {
             return Likeness::Equal;
         }
         if self.texts.len() != other.texts.len() {
             return Likeness::None;
         }
-        let pairs = iter::zip(&self.texts, &other.texts).map(|(one, other)| (one.of(body), other.of(body)));
-        let alike = |(one, other): (&[u8], &[u8])| match likeness::of(one, other) {
+        let pairs = iter::zip(&self.texts, &other.texts);
+        let alike = |(one, other): (&Bytes, &Bytes)| match likeness::of(one, other) {
             Likeness::None if likeness::differ_in_counts_of_turns(one, other) => Likeness::ButForNumbers,
             found => found,
         };
@@ -178,7 +179,7 @@ impl Following {
     }
 
     /// Whether its text says something else than that of the reply before.
-    pub fn says_something_else(&self, before: &Self, body: &[u8]) -> bool {
-        self.likeness_of_texts(before, body) == Likeness::None
+    pub fn says_something_else(&self, before: &Self) -> bool {
+        self.likeness_of_texts(before) == Likeness::None
     }
 }

@@ -4,6 +4,7 @@
 use super::work::step;
 use super::{Change, Edit, Frame, Plan};
 use crate::pins::{MOST_PINS, Pinned};
+use crate::source::Order;
 use std::collections::HashMap;
 use std::ops::Range;
 use wire::escaped_text::EscapedText;
@@ -19,7 +20,7 @@ pub struct TextFacts<'a> {
     pub replaced: Option<&'a EscapedText>,
     /// Its own text with placeholders for values that the model must not read.
     pub redacted: Option<&'a EscapedText>,
-    /// A text that only says which earlier message holds an equal one, and the index of that message. Not shown where
+    /// A text that only says which earlier message holds an equal one, and the position of that message. Not shown where
     /// the text is blocked.
     pub pointer: Option<(&'a EscapedText, usize)>,
     /// Characters that hide text from people are removed from it.
@@ -54,7 +55,7 @@ impl<'a> ResultFacts<'a> {
         self.0.get(&text)
     }
 
-    fn take(&mut self, change: &'a Change) {
+    fn take(&mut self, change: &'a Change, order: &Order) {
         let text = match change {
             Change::Clear { text, .. }
             | Change::Hide { text, .. }
@@ -73,7 +74,9 @@ impl<'a> ResultFacts<'a> {
         match change {
             Change::BlockText { by, .. } => (facts.blocked, facts.replaced) = (true, Some(by)),
             Change::Shorten { by, .. } if !facts.blocked => facts.replaced = Some(by),
-            Change::Point { by, original, .. } => facts.pointer = Some((by, *original)),
+            Change::Point { by, original, .. } => {
+                facts.pointer = order.position(*original).map(|original| (by, original));
+            }
             Change::Clean { .. } => facts.cleaned = true,
             Change::Surround { frame, .. } => facts.around.push(frame),
             Change::Redact { by, .. } => {
@@ -148,7 +151,7 @@ impl Plan {
         let mut facts = ResultFacts::default();
         // Newest first, so that of equal changes the first planned overwrites the others.
         for edit in self.planned_here() {
-            facts.take(&edit.change);
+            facts.take(&edit.change, &self.order);
         }
         let here = self.at.message;
         for (_, text) in self.flagged.iter().rev().take_while(|(message, _)| *message == here) {
@@ -163,7 +166,7 @@ impl Plan {
         *taken_in = TakenIn { edits: self.edits.len(), dropped: self.dropped.len() };
         let cleared = self.edits[edits..].iter().filter_map(|edit| match edit.change {
             Change::Clear { text, .. } | Change::Hide { text, .. } => {
-                Some(Gone::Text { message: edit.message, text })
+                Some(Gone::Text { message: self.order.position(edit.item)?, text })
             }
             _ => None,
         });
@@ -172,11 +175,12 @@ impl Plan {
 
     fn planned_here(&self) -> impl Iterator<Item = &Edit> {
         let here = self.at.message;
+        let item = self.order.id(here);
         self.edits
             .iter()
             .rev()
             .take_while(move |edit| edit.decided == here)
             .inspect(|_| step())
-            .filter(move |edit| edit.message == here)
+            .filter(move |edit| edit.item == item)
     }
 }

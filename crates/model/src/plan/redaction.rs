@@ -3,6 +3,7 @@
 
 use super::placeholders::{Placeholders, Redaction};
 use super::{Change, Plan};
+use crate::source::ItemId;
 use std::sync::Arc;
 use wire::body::Span;
 use wire::escaped_text::EscapedText;
@@ -35,9 +36,9 @@ impl Plan {
         self.hidden_values.as_ref()
     }
 
-    /// The text that the model reads, where values in the `text`-th text of `message` are hidden from it.
-    pub fn redacted(&self, message: usize, text: usize) -> Option<&EscapedText> {
-        self.edits.iter().filter(|edit| edit.message == message).find_map(|edit| match &edit.change {
+    /// The text that the model reads, where values in the `text`-th text of `item` are hidden from it.
+    pub fn redacted(&self, item: ItemId, text: usize) -> Option<&EscapedText> {
+        self.edits.iter().filter(|edit| edit.item == item).find_map(|edit| match &edit.change {
             Change::Redact { text: of, by, .. } if *of == text => Some(by),
             _ => None,
         })

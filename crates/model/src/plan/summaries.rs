@@ -77,8 +77,9 @@ impl Plan {
 
     /// Puts `summary` into the plan at `blank`.
     pub fn put_summary(&mut self, blank: &SummaryBlank, summary: &str) {
+        let item = self.order.id(blank.message);
         let is_blank = |edit: &Edit| {
-            let clears = |text: usize| edit.message == blank.message && text == blank.text;
+            let clears = |text: usize| edit.item == item && text == blank.text;
             matches!(edit.change, Change::Clear { text, .. } if clears(text))
         };
         let Some(at) = self.edits.iter().rposition(is_blank) else { return };

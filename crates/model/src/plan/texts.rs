@@ -3,12 +3,13 @@
 
 use crate::plan::placeholders::Redaction;
 use crate::plan::{Change, Frame, Plan, tokens_of};
+use crate::source::ItemId;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::body::Span;
 use wire::escaped_text::EscapedText;
 
-/// The position of a text: its message, and its index among the message's strings of text.
-pub type TextPosition = (usize, usize);
+/// A text: its item, and its index among the item's strings of text.
+pub type TextPosition = (ItemId, usize);
 
 /// The resolved change of one text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,9 +71,9 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
     if plan.edits.is_empty() {
         return texts;
     }
-    let is_gone = |message: usize| plan.drops(message);
-    let cleared: BTreeSet<usize> = plan.cleared().map(|edit| edit.message).collect();
-    for edit in plan.edits.iter().filter(|edit| !is_gone(edit.message)) {
+    let is_gone = |item: ItemId| plan.drops(item);
+    let cleared: BTreeSet<ItemId> = plan.cleared().map(|edit| edit.item).collect();
+    for edit in plan.edits.iter().filter(|edit| !is_gone(edit.item)) {
         let (rank, text, by, gone) = match &edit.change {
             Change::Clear { text, by, gone_chars } => (Rank::Clear, text, by, gone_chars),
             Change::Hide { text, by, gone_chars } => (Rank::Hide, text, by, gone_chars),
@@ -84,21 +85,21 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
             }
             Change::Shorten { text, by, gone_chars } => (Rank::Shorten, text, by, gone_chars),
             Change::Redact { text, by, ranges } => {
-                texts.entry((edit.message, *text)).or_default().redacted = Some(ranges);
+                texts.entry((edit.item, *text)).or_default().redacted = Some(ranges);
                 (Rank::Redact, text, by, &0)
             }
             Change::Clean { text, .. } => {
-                texts.entry((edit.message, *text)).or_default().is_cleaned = true;
+                texts.entry((edit.item, *text)).or_default().is_cleaned = true;
                 continue;
             }
             Change::Surround { text, frame } => {
-                texts.entry((edit.message, *text)).or_default().around.push(frame);
+                texts.entry((edit.item, *text)).or_default().around.push(frame);
                 continue;
             }
             Change::Point { .. } | Change::Notice { .. } | Change::Remark { .. } => continue,
             Change::RedactCall { .. } | Change::RedactValue { .. } => continue,
         };
-        let change = texts.entry((edit.message, *text)).or_default();
+        let change = texts.entry((edit.item, *text)).or_default();
         if change.by.as_ref().is_none_or(|known| known.rank < rank) {
             change.by = Some(NewText { rank, text: by, gone_chars: *gone, policy: edit.policy });
         }
@@ -109,20 +110,20 @@ pub fn settle(plan: &Plan) -> BTreeMap<TextPosition, TextChange<'_>> {
     texts
 }
 
-/// The new arguments of calls, by message and by the call's number in it. Calls of dropped messages are left out.
-pub fn settled_calls(plan: &Plan) -> impl Iterator<Item = (usize, usize, &EscapedText)> {
-    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
+/// The new arguments of calls, by item and by the call's number in it. Calls of dropped items are left out.
+pub fn settled_calls(plan: &Plan) -> impl Iterator<Item = (ItemId, usize, &EscapedText)> {
+    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.item));
     edits.filter_map(|edit| match &edit.change {
-        Change::RedactCall { call, by } => Some((edit.message, *call, by)),
+        Change::RedactCall { call, by } => Some((edit.item, *call, by)),
         _ => None,
     })
 }
 
-/// Where values are hidden in JSON values that are no texts. Those of dropped messages are left out.
-pub fn settled_values(plan: &Plan) -> impl Iterator<Item = (Span, &[Redaction])> {
-    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.message));
+/// Where values are hidden in JSON values that are no texts, by item. Those of dropped items are left out.
+pub fn settled_values(plan: &Plan) -> impl Iterator<Item = (ItemId, Span, &[Redaction])> {
+    let edits = plan.edits.iter().filter(|edit| !plan.drops(edit.item));
     edits.filter_map(|edit| match &edit.change {
-        Change::RedactValue { span, ranges } => Some((*span, &**ranges)),
+        Change::RedactValue { span, ranges } => Some((edit.item, *span, &**ranges)),
         _ => None,
     })
 }
@@ -167,7 +168,7 @@ mod tests {
 
     fn planned(changes: Vec<(usize, Change)>) -> Plan {
         let edits = changes.into_iter().map(|(message, change)| Edit {
-            message,
+            item: ItemId::of_client(message),
             decided: message,
             policy: "p",
             change,
@@ -201,7 +202,7 @@ mod tests {
 
     fn point(with: &str, original: usize) -> Change {
         let (text, by, gone_chars) = by(with);
-        Change::Point { text, by, gone_chars, original }
+        Change::Point { text, by, gone_chars, original: ItemId::of_client(original) }
     }
 
     #[test]
@@ -212,7 +213,11 @@ mod tests {
                 for pair in [[weaker, stronger], [stronger, weaker]] {
                     let plan = planned(pair.into_iter().map(|change| (1, change.clone())).collect());
                     let texts = settle(&plan);
-                    assert_eq!(texts[&(1, 0)].gone_chars(), stronger.gone_chars(), "{pair:?}");
+                    assert_eq!(
+                        texts[&(ItemId::of_client(1), 0)].gone_chars(),
+                        stronger.gone_chars(),
+                        "{pair:?}"
+                    );
                 }
             }
         }
@@ -221,9 +226,9 @@ mod tests {
     #[test]
     fn a_pointer_to_a_cleared_or_dropped_result_is_not_used() {
         let mut plan = planned(vec![(1, clear("c")), (4, shorten("s")), (4, point("p", 1))]);
-        assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("s"));
+        assert_eq!(settle(&plan)[&(ItemId::of_client(4), 0)].by().map(|by| &**by), Some("s"));
         plan = planned(vec![(4, point("p", 1))]);
-        assert_eq!(settle(&plan)[&(4, 0)].by().map(|by| &**by), Some("p"));
+        assert_eq!(settle(&plan)[&(ItemId::of_client(4), 0)].by().map(|by| &**by), Some("p"));
         plan.dropped = vec![Dropped { policy: "history", messages: 0..3, decided: 5 }];
         assert!(settle(&plan).is_empty());
         assert!(removed_tokens(&plan).is_empty());
@@ -231,7 +236,7 @@ mod tests {
 
     #[test]
     fn tokens_count_for_the_policy_whose_change_applies_and_notices_are_added() {
-        let edit = |policy, change| Edit { message: 1, decided: 1, policy, change };
+        let edit = |policy, change| Edit { item: ItemId::of_client(1), decided: 1, policy, change };
         let long = "x".repeat(36);
         let notice = |text: &str| Change::Notice { text: text.to_owned(), word: "notice" };
         let edits = vec![
@@ -249,7 +254,7 @@ mod tests {
     fn a_text_is_cleaned_in_addition_to_any_other_change() {
         let clean = Change::Clean { text: 0, gone_chars: 3 };
         for plan in [planned(vec![(1, clean.clone())]), planned(vec![(1, clean), (1, shorten("s"))])] {
-            assert!(settle(&plan)[&(1, 0)].is_cleaned);
+            assert!(settle(&plan)[&(ItemId::of_client(1), 0)].is_cleaned);
         }
     }
 
@@ -259,10 +264,13 @@ mod tests {
         for (change, around) in [(shorten("s"), 1), (clear("c"), 1), (block("w"), 0)] {
             let plan = planned(vec![(1, surround.clone()), (1, change)]);
             let texts = settle(&plan);
-            assert_eq!(texts[&(1, 0)].around.len(), around);
+            assert_eq!(texts[&(ItemId::of_client(1), 0)].around.len(), around);
         }
         let plan = planned(vec![(1, surround)]);
         let texts = settle(&plan);
-        assert_eq!((texts[&(1, 0)].by(), texts[&(1, 0)].gone_chars()), (None, 0));
+        assert_eq!(
+            (texts[&(ItemId::of_client(1), 0)].by(), texts[&(ItemId::of_client(1), 0)].gone_chars()),
+            (None, 0)
+        );
     }
 }

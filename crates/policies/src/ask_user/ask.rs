@@ -9,7 +9,6 @@ use model::plan::{Clarification, Issue, Plan, Proposed, Reason, ReasonKind, Verd
 use serde::Deserialize;
 use std::sync::Arc;
 use wire::hidden_unicode::strip;
-use wire::json::quote;
 
 /// The tool's name.
 pub(super) const TOOL: &str = "ask_for_clarification";
@@ -98,10 +97,9 @@ pub(super) fn declaration(texts: &Texts) -> Arc<str> {
     described(DECLARATION, &texts.fill(&DECLARED, &[]))
 }
 
-/// The result of a call whose question was put, within a string of JSON.
-pub(super) fn asked_as_written(texts: &Texts) -> String {
-    let quoted = quote(&texts.fill(&ASKED, &[]));
-    quoted[1..quoted.len() - 1].to_owned()
+/// The result of a call whose question was put.
+pub(super) fn asked(texts: &Texts) -> String {
+    texts.fill(&ASKED, &[])
 }
 
 impl Asking {
@@ -128,11 +126,11 @@ impl Asking {
         }
     }
 
-    /// Reads whether the user owes an answer; `asked`: see [`asked_as_written`].
+    /// Reads whether the user owes an answer; `asked`: see [`asked`].
     pub(super) fn read(&mut self, event: &Event<'_>, asked: &str) {
         match event {
             _ if !self.on => {}
-            Event::Hidden { round, .. } if memchr::memmem::find(round, asked.as_bytes()).is_some() => {
+            Event::Hidden(view) if view.texts().any(|text| text.contains(asked)) => {
                 self.open = Open::Question;
             }
             Event::User(_) => self.open = Open::Nothing,

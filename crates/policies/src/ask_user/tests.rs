@@ -1,7 +1,7 @@
 //! Cases: when a model is advised to ask, and what becomes of its questions.
 
 use super::super::budget::Budget;
-use super::super::cases::{plan_of, plan_together, policy, read};
+use super::super::cases::{plan_of, plan_together, policy, read, somebody};
 use super::super::scenario::problem;
 use super::*;
 use crate::set::{Judge, Ruling};
@@ -42,7 +42,7 @@ fn queries(texts: &[&str]) -> Vec<String> {
 fn notices(table: &str, pairs: &[Pair<'_>]) -> Vec<(usize, String)> {
     let plan = plan_of(&policy::<AskUser>(table), &talk(&items(pairs)));
     let texts = plan.edits.into_iter().map(|edit| match edit.change {
-        Change::Notice { text, .. } => (edit.message / 2, text),
+        Change::Notice { text, .. } => (edit.item.index / 2, text),
         other => panic!("{other:?}"),
     });
     texts.collect()
@@ -252,7 +252,7 @@ fn a_low_budget_is_announced_once_a_turn_whichever_policy_keeps_it() {
         let rules = [policy::<Budget>(&format!("tool_calls = {limit}")), policy::<AskUser>(table)];
         let plan = plan_together(&rules, &talk(&items(&calls(count))), false);
         let own = plan.edits.into_iter().filter(|edit| edit.policy == "ask_user");
-        own.map(|edit| (edit.message / 2, edit.change.text().to_owned())).collect::<Vec<_>>()
+        own.map(|edit| (edit.item.index / 2, edit.change.text().to_owned())).collect::<Vec<_>>()
     };
     for (table, limit, count, told) in [
         ("", 10, 7, None),
@@ -402,13 +402,16 @@ fn no_second_question_is_asked_before_the_user_has_written() {
 #[test]
 fn a_question_known_from_the_hidden_exchange_waits_for_the_user_whatever_comes_between() {
     let mut asking = Asking::ours();
-    let asked = asked_as_written(&Texts::default());
-    let round = bytes::Bytes::from(format!(r#"{{"role":"tool","content":"{asked}"}}"#));
-    asking.read(&Event::Hidden { message: 1, round: &round }, &asked);
-    assert!(!asking.may_ask());
-    let other = bytes::Bytes::from_static(br#"{"role":"tool","content":"put off"}"#);
-    asking.read(&Event::Hidden { message: 3, round: &other }, &asked);
-    assert!(!asking.may_ask());
+    let asked = ask::asked(&Texts::default());
+    let mut read = |text: &str| {
+        let hidden = SampleRequest::new(&[result("c", text)]);
+        let transcript = hidden.transcript(&somebody());
+        asking.read(&Event::Hidden(transcript.view(0)), &asked);
+        asking.may_ask()
+    };
+    assert!(read("put off"));
+    assert!(!read(&asked));
+    assert!(!read("put off"));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn next_turn() -> [SampleItem; 2] {
 fn notices(table: &str, request: &SampleRequest) -> Vec<(usize, &'static str, String)> {
     let plan = plan_of(&policy::<Budget>(table), request);
     let notices = plan.edits.into_iter().map(|edit| match edit.change {
-        Change::Notice { text, word } => (edit.message, word, text),
+        Change::Notice { text, word } => (edit.item.index, word, text),
         other => panic!("{other:?}"),
     });
     notices.collect()
@@ -362,7 +362,7 @@ fn an_announced_threshold_is_not_announced_again_but_its_placed_notice_is_repeat
     let (plan, _) = with_account(table, 2, known.clone());
     assert_eq!(plan.announced, []);
     let texts: Vec<(usize, &str)> =
-        plan.edits.iter().map(|edit| (edit.message, edit.change.text())).collect();
+        plan.edits.iter().map(|edit| (edit.item.index, edit.change.text())).collect();
     assert_eq!(texts, [(2, "by budget")]);
     known.used[Scope::Conversation as usize] = Sums::default().with(Kind::Tokens, 70);
     let (plan, _) = with_account(table, 2, known.clone());
@@ -402,7 +402,7 @@ fn an_extension_changes_no_notice_before_it() {
         known.bought[Scope::Turn as usize] = bought;
         let plan = with_account(table, calls, known).0;
         let announced = plan.announced.first().cloned();
-        let texts = plan.edits.into_iter().map(|edit| (edit.message, edit.change.text().to_owned()));
+        let texts = plan.edits.into_iter().map(|edit| (edit.item.index, edit.change.text().to_owned()));
         (texts.collect::<Vec<_>>(), announced)
     };
     let (before, _) = edits(0, 4);

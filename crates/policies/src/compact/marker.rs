@@ -3,6 +3,7 @@
 
 use super::super::context::characters;
 use super::super::texts::{Text, Texts};
+use bytes::Bytes;
 use model::identity::{Domain, Hash};
 use model::memo::Derived;
 use model::plan::{Frame, SummaryBlank};
@@ -64,8 +65,10 @@ pub(super) struct Old {
     tool: Box<str>,
     /// The tool of ours by which the model can read it, with the number of its call.
     reader: Option<(&'static str, usize)>,
-    /// Where it is in the request. It is decoded only when it is cleared.
+    /// Where it is in its source. It is decoded only when it is cleared.
     written: Str,
+    /// The bytes of the source.
+    bytes: Bytes,
     /// The first characters of what the model reads instead, where that differs.
     instead: Option<EscapedText>,
 }
@@ -98,14 +101,16 @@ impl Old {
         let tool: Box<str> = first(result.tool(), NAMED).into();
         let reader = reader.zip(result.call.map(|call| call.ordinal));
         let name = view.text_digest(written);
-        Self { at, message: view.index, text, name, suspicious: false, tool, reader, written, instead }
+        let (message, bytes) = (view.index, view.body.clone());
+        Self { at, message, text, name, suspicious: false, tool, reader, written, bytes, instead }
     }
 
-    /// What its marker says. `body` is the request; `by`: the message under which this is cached.
-    pub(super) fn quote(&self, body: &[u8], by: Option<&View<'_>>) -> Quote {
+    /// What its marker says. `by`: the message under which this is cached.
+    pub(super) fn quote(&self, by: Option<&View<'_>>) -> Quote {
         let read = || {
-            let start = || EscapedText::from(first(&first_characters(self.written, body, QUOTED), QUOTED));
-            (self.instead.clone().unwrap_or_else(start), characters(self.written, body))
+            let beginning = || first_characters(self.written, &self.bytes, QUOTED);
+            let start = || EscapedText::from(first(&beginning(), QUOTED));
+            (self.instead.clone().unwrap_or_else(start), characters(self.written, &self.bytes))
         };
         let known = by.map(|view| {
             let (name, instead) = (self.name.0.to_le_bytes(), self.instead.as_deref().unwrap_or(""));

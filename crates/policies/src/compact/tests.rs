@@ -6,9 +6,10 @@ use super::super::truncate::Truncate;
 use super::*;
 use crate::scenario::marking;
 use crate::set::Rule;
+use model::Transcript;
 use model::plan::{BatchSummaries, Change};
 use model::summaries::Summaries;
-use model::testing::{SampleItem, SampleRequest, call, reply, result, system, user};
+use model::testing::{SampleItem, SampleRequest, call, hidden_exchange, reply, result, system, user};
 use std::sync::Arc;
 
 /// A thousand tokens, and enough more for the estimate's error.
@@ -65,7 +66,7 @@ fn thousands(count: usize, seed: usize) -> String {
 
 /// The positions of the cleared messages, and where it was decided.
 fn cleared(plan: &Plan) -> Vec<(usize, usize)> {
-    plan.cleared().map(|edit| (edit.message, edit.decided)).collect()
+    plan.cleared().map(|edit| (edit.item.index, edit.decided)).collect()
 }
 
 fn markers(plan: &Plan) -> Vec<String> {
@@ -202,7 +203,7 @@ fn several_texts_of_a_result_have_their_own_markers_and_pictures_stay() {
             ref other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!((texts, plan.edits[1].message), (vec![0, 2], 2));
+    assert_eq!((texts, plan.edits[1].item.index), (vec![0, 2], 2));
 }
 
 #[test]
@@ -347,7 +348,7 @@ fn the_text_of_a_summary_does_not_change_which_results_are_cleared() {
         let talk = Talk::begin().reads(reads);
         let long = Pin::Summary("word ".repeat(2_000).into());
         let places = |plan: &Plan| -> Vec<(usize, usize)> {
-            plan.cleared().map(|edit| (edit.message, edit.decided)).collect()
+            plan.cleared().map(|edit| (edit.item.index, edit.decided)).collect()
         };
         let plans = [Pin::Cleared, summarised(), long].map(|pin| summarising(&talk, Always(pin), false));
         assert_eq!(places(&plans[0]), places(&plans[1]));
@@ -394,15 +395,12 @@ fn what_was_cleared_for_a_request_that_was_too_long_is_cleared_in_later_ones() {
 
 #[test]
 fn hidden_exchanges_count_from_the_request_after_them_on() {
-    let round = |words: usize| {
-        let text = "word ".repeat(words);
-        bytes::Bytes::from(format!(r#"{{"role":"tool","tool_call_id":"x","content":"{text}"}}"#))
-    };
+    let exchange = |words: usize| hidden_exchange(&[result("x", &"word ".repeat(words))]);
     let decided = |reads: usize, words: usize| -> Vec<usize> {
         let request = Talk::begin().reads(reads).request();
         // Before the reply that asks for the eighth result.
-        let hidden = vec![(15, round(words))];
-        let plan = read_knowing(&[small("")], &request, |transcript| transcript.hidden_exchanges = hidden).0;
+        let learn = |transcript: &mut Transcript| transcript.add_hidden(15, exchange(words));
+        let plan = read_knowing(&[small("")], &request, learn).0;
         plan.cleared().map(|edit| edit.decided).collect()
     };
     assert_eq!(decided(8, 0), [0usize; 0], "so small it is");
@@ -447,7 +445,7 @@ fn a_result_of_many_texts_is_read_in_one_pass_over_what_is_planned_for_it() {
 fn results_before_the_upstreams_own_record_are_not_cleared_any_more() {
     let cleared = |talk: &Talk| {
         let plan = plan_together(&[small("")], &talk.request(), false);
-        plan.cleared().map(|edit| edit.message).collect::<Vec<usize>>()
+        plan.cleared().map(|edit| edit.item.index).collect::<Vec<usize>>()
     };
     let plain = Talk::begin().reads(12);
     let mut recorded = plain.clone();

@@ -46,11 +46,6 @@ impl Measure {
         if self == Self::Tokens { view.tokens_of_other(text) } else { counted(text.chars().count()) }
     }
 
-    /// Hidden exchanges before the message viewed.
-    pub(super) fn round(self, view: &View<'_>, round: &[u8]) -> Estimate {
-        if self == Self::Tokens { view.tokens_of_round(round) } else { counted(plain(round)) }
-    }
-
     /// The size of a message without its texts.
     pub(super) fn frame(self, view: &View<'_>) -> Estimate {
         if self == Self::Tokens { MESSAGE_OVERHEAD.scaled(view.token_factor) } else { Estimate::ZERO }

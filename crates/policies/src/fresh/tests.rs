@@ -155,7 +155,7 @@ fn a_call_with_a_value_that_is_later_than_expected_runs_and_is_reported_with_its
         let scenario = [question, show, call_at(("award", arguments, "ok"), 1_000 + later)];
         let plan = read(&[policy::<Fresh>(&table)], &scenario).0;
         let remarks = plan.edits.iter().filter(|edit| {
-            matches!(edit.change, model::plan::Change::Remark { word: "late", .. }) && edit.message == 4
+            matches!(edit.change, model::plan::Change::Remark { word: "late", .. }) && edit.item.index == 4
         });
         assert_eq!(remarks.count(), usize::from(reported), "{later} {arguments}");
     }

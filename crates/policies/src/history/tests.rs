@@ -37,7 +37,7 @@ fn ranges(plan: &Plan) -> Vec<Range<usize>> {
 /// The positions and texts of notices.
 fn notices(plan: &Plan) -> Vec<(usize, String)> {
     let notice = |edit: &model::plan::Edit| match &edit.change {
-        Change::Notice { text, .. } => Some((edit.message, text.clone())),
+        Change::Notice { text, .. } => Some((edit.item.index, text.clone())),
         _ => None,
     };
     plan.edits.iter().filter_map(notice).collect()

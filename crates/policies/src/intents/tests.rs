@@ -39,7 +39,7 @@ fn meets(table: &str, scenario: &[Step], tool: &str) -> Option<(String, bool)> {
 fn edits(table: &str, scenario: &[Step]) -> Vec<(usize, String, String)> {
     let plan = read(&[policy::<Intents>(table)], scenario).0;
     let edits = plan.edits.iter();
-    edits.map(|edit| (edit.message, edit.change.word().into(), edit.change.text().to_owned())).collect()
+    edits.map(|edit| (edit.item.index, edit.change.word().into(), edit.change.text().to_owned())).collect()
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_result_is_hidden_once_the_model_was_shown_it() {
     let is_hidden = |scenario: &[Step]| {
         let plan = read(&[policy::<Intents>(ALL)], scenario).0;
         let hidden = plan.edits.iter().filter(|edit| matches!(edit.change, Change::Hide { .. }));
-        hidden.map(|edit| (edit.message, edit.decided, edit.change.text().to_owned())).collect::<Vec<_>>()
+        hidden.map(|edit| (edit.item.index, edit.decided, edit.change.text().to_owned())).collect::<Vec<_>>()
     };
     assert_eq!(is_hidden(&scenario), []);
     let chars = envelope(HIDE).chars().count();

@@ -149,8 +149,7 @@ pub struct Cycle<'a> {
     pub manner: Manner,
 }
 
-/// The end of a turn's steps. A step is compared by call and result; results by their bytes, in the request that
-/// holds them all.
+/// The end of a turn's steps. A step is compared by call and result; results by their bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Trail {
     /// At most [`LONGEST`], the newest last.
@@ -192,18 +191,18 @@ impl Step {
     }
 
     /// How this step repeats the step `before`, if it does.
-    fn repeats(&self, before: &Self, body: &[u8]) -> Option<Manner> {
+    fn repeats(&self, before: &Self) -> Option<Manner> {
         step();
         if self.tool != before.tool {
             return None;
         }
-        let alike = match self.answer.likeness(&before.answer, body) {
-            Likeness::None | Likeness::ButForNumbers if self.echoes(before, body) => Likeness::ButForMarks,
+        let alike = match self.answer.likeness(&before.answer) {
+            Likeness::None | Likeness::ButForNumbers if self.echoes(before) => Likeness::ButForMarks,
             alike => alike,
         };
         let results = match alike {
             Likeness::None => return None,
-            alike => alike.min(self.following.likeness(&before.following, body)),
+            alike => alike.min(self.following.likeness(&before.following)),
         };
         let arguments = match results {
             Likeness::None => return None,
@@ -215,7 +214,7 @@ impl Step {
     }
 
     /// Whether the results differ in the counts of the arguments alone, which they repeat.
-    fn echoes(&self, before: &Self, body: &[u8]) -> bool {
+    fn echoes(&self, before: &Self) -> bool {
         let (longer, shorter) = (self.answer.bytes(), before.answer.bytes());
         if self.arguments == before.arguments
             || longer > SUBSTANCE
@@ -227,7 +226,7 @@ impl Step {
         let (Some(own), Some(other)) = (words(self), words(before)) else { return false };
         let (Some(own), Some(other)) = (own.words(), other.words()) else { return false };
         let counts: Vec<(i64, i64)> = own.counts_beside(other).collect();
-        !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts, body)
+        !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts)
     }
 
     /// How this step with other arguments than those of the step `before`, but an equal result, repeats it.
@@ -299,17 +298,17 @@ impl Trail {
         }
     }
 
-    /// Adds the steps of one reply, in the order of its calls. `body` holds the request.
-    pub fn add_reply(&mut self, steps: Vec<Step>, body: &[u8]) {
+    /// Adds the steps of one reply, in the order of its calls.
+    pub fn add_reply(&mut self, steps: Vec<Step>) {
         if steps.len() <= LONGEST {
             (self.reply, self.replies) = (Vec::new(), Streak::default());
             self.calls.clear();
             self.tools.clear();
-            steps.into_iter().for_each(|step| self.add(step, body));
+            steps.into_iter().for_each(|step| self.add(step));
             return;
         }
-        steps.iter().for_each(|step| self.add(step.clone(), body));
-        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before, body));
+        steps.iter().for_each(|step| self.add(step.clone()));
+        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before));
         let manner = manners.reduce(|all, one| Some(all?.or(one?))).flatten();
         self.replies.go_on(manner.filter(|_| steps.len() == self.reply.len()));
         self.calls.clear();
@@ -346,10 +345,10 @@ impl Trail {
         Some(self.cycle(at))
     }
 
-    fn add(&mut self, step: Step, body: &[u8]) {
+    fn add(&mut self, step: Step) {
         for (at, streak) in self.streaks.iter_mut().enumerate() {
             let round_before = self.recent.len().checked_sub(at + 1).map(|place| &self.recent[place]);
-            streak.go_on(round_before.and_then(|before| step.repeats(before, body)));
+            streak.go_on(round_before.and_then(|before| step.repeats(before)));
         }
         if self.recent.len() == LONGEST {
             self.recent.remove(0);
@@ -426,7 +425,7 @@ mod tests {
                 released_ms: None,
             };
             let mut trail = Trail::default();
-            trail.add_reply((0..calls).map(made).collect(), b"");
+            trail.add_reply((0..calls).map(made).collect());
             assert!((0..calls).all(|nth| trail.knows("search", Hash(nth as u128))));
             assert!(!trail.knows("search", Hash(u128::MAX)) && !trail.knows("other", Hash(0)));
         });

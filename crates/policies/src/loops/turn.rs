@@ -88,14 +88,14 @@ impl Turn {
         }
     }
 
-    /// The last reply is answered; `body` holds the request. True if that is all that the model sees before it goes on; where
-    /// the client sent something after the results before, it will do so again.
-    pub fn complete_reply(&mut self, body: &[u8]) -> bool {
+    /// The last reply is answered. True if that is all that the model sees before it goes on; where the client sent
+    /// something after the results before, it will do so again.
+    pub fn complete_reply(&mut self) -> bool {
         let made = std::mem::take(&mut self.reply);
         let before = self.progress.clone();
         let is_all = *before.following == Following::default();
         let following = std::mem::take(&mut self.among);
-        self.progress.add_reply(&made, &following, body);
+        self.progress.add_reply(&made, &following);
         self.last = Some(AnsweredReply { made, following, before });
         is_all
     }
@@ -110,7 +110,7 @@ impl Turn {
         };
         last.following.add(view);
         let before = std::mem::replace(&mut self.progress, last.before.clone());
-        self.progress.add_reply(&last.made, &last.following, view.body);
+        self.progress.add_reply(&last.made, &last.following);
         self.progress.keep_noticed(&before);
         true
     }
@@ -128,9 +128,9 @@ impl Turn {
 
 impl Progress {
     /// Adds the steps of a reply to the trail, in the order of its calls.
-    fn add_reply(&mut self, made: &[Made], following: &Following, body: &[u8]) {
+    fn add_reply(&mut self, made: &[Made], following: &Following) {
         let following = Arc::new(following.clone());
-        let shows = following.shows_something() || following.says_something_else(&self.following, body);
+        let shows = following.shows_something() || following.says_something_else(&self.following);
         let mut steps = Vec::with_capacity(made.len());
         for made in made {
             let Some((answer, kind)) = made.answer.clone().filter(|_| !made.is_exempt) else {
@@ -152,7 +152,7 @@ impl Progress {
                 released_ms: made.released_ms,
             });
         }
-        self.trail.add_reply(steps, body);
+        self.trail.add_reply(steps);
         self.following = following;
     }
 

@@ -88,7 +88,7 @@ fn the_same_call_of_the_same_request_is_handed_out_again_without_counting_and_no
         (3, true, [true, false, false, false, false]),
         (1, false, [true, false, false, false, false]),
     ] {
-        let own = request_key(&identity.key, identity.caller, request.body());
+        let own = request_key(&identity.key, identity.caller, [request.body()]);
         let call =
             use_key(&identity.key, own, "make_image", canonical_hash("{\"of\":\"a cat\"}", &identity.key));
         let brought_by = if is_same { own } else { Hash(1) };
@@ -247,7 +247,7 @@ fn plan_with(table: &str, request: &SampleRequest, spent: &[u64], account: Accou
 
 /// Each notice: the index of its message, and its text.
 fn notices(plan: &Plan) -> Vec<(usize, &str)> {
-    plan.edits.iter().map(|edit| (edit.message, edit.change.text())).collect()
+    plan.edits.iter().map(|edit| (edit.item.index, edit.change.text())).collect()
 }
 
 #[test]

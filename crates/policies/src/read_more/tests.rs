@@ -7,7 +7,7 @@ use crate::set::{Judge, Rule, Ruling};
 use crate::truncate::Truncate;
 use model::plan::Change;
 use model::request::Choice;
-use model::testing::{SampleItem, SampleRequest, assistant, call, reply, result, user};
+use model::testing::{SampleItem, SampleRequest, assistant, call, hidden_exchange, reply, result, user};
 use serde_json::{Value, json};
 use wire::escaped_text::EscapedText;
 
@@ -40,8 +40,15 @@ fn rules(table: &str) -> Vec<Arc<dyn Rule>> {
     vec![policy::<Guard>(""), policy::<ReadMore>(table), policy::<Truncate>("max_chars = 1000")]
 }
 
-fn read(rules: &[Arc<dyn Rule>], request: &SampleRequest, hidden: &[(usize, Bytes)]) -> (Plan, Judge) {
-    read_knowing(rules, request, |transcript| transcript.hidden_exchanges = hidden.to_vec())
+/// The plan and the judge of a request, before whose message at an index these items are hidden.
+fn read(
+    rules: &[Arc<dyn Rule>],
+    request: &SampleRequest,
+    hidden: &[(usize, [SampleItem; 2])],
+) -> (Plan, Judge) {
+    read_knowing(rules, request, |transcript| {
+        hidden.iter().for_each(|(index, items)| transcript.add_hidden(*index, hidden_exchange(items)));
+    })
 }
 
 /// A turn in which each of these tools gave a result of so many lines, a reply each.
@@ -204,10 +211,8 @@ fn read_more_returns_nothing_that_other_policies_keep_from_the_model() {
 
 #[test]
 fn the_limit_of_reads_in_a_turn_includes_those_in_hidden_exchanges() {
-    let call = r#"{"id":"h","type":"function","function":{"name":"read_more","arguments":"{}"}}"#;
-    let quoted = json!({ "role": "tool", "tool_call_id": "h", "content": call });
-    let round = format!(r#"{{"role":"assistant","content":null,"tool_calls":[{call}]}},{quoted}"#);
-    let hidden = [(3, Bytes::from(round))];
+    let quoted = r#"{"id":"h","type":"function","function":{"name":"read_more","arguments":"{}"}}"#;
+    let hidden = [(3, [reply([call("h", TOOL, "{}")]), result("h", quoted)])];
     let mut items = items(&[("a", 5), ("b", 5)]);
     let left = |items: &[SampleItem]| {
         let (_, mut judge) = read(&rules("reads = 3"), &with_tools(items, 1), &hidden);

@@ -33,7 +33,7 @@ fn reads(config: &str, request: &SampleRequest) -> Vec<(usize, String)> {
         Change::Redact { by, .. } | Change::RedactCall { by, .. } => Some(by.to_string()),
         _ => None,
     };
-    edits.filter_map(|edit| Some((edit.message, text(edit.change)?))).collect()
+    edits.filter_map(|edit| Some((edit.item.index, text(edit.change)?))).collect()
 }
 
 fn words(config: &str, request: &SampleRequest) -> Vec<String> {
@@ -45,7 +45,7 @@ fn words(config: &str, request: &SampleRequest) -> Vec<String> {
 fn notices(config: &str, request: &SampleRequest) -> Vec<(usize, String)> {
     let edits = plan_of(&policy::<Redact>(config), request).edits.into_iter();
     let notices = edits.filter_map(|edit| match edit.change {
-        Change::Notice { text, .. } => Some((edit.message, text)),
+        Change::Notice { text, .. } => Some((edit.item.index, text)),
         _ => None,
     });
     notices.collect()

@@ -63,7 +63,7 @@ fn notices(rule: &Arc<dyn Rule>, steps: &[Step]) -> Vec<(usize, String)> {
     let notices = plan_of(rule, &request(steps)).edits.into_iter().map(|edit| match edit.change {
         Change::Notice { text, word: "state" } => {
             let state = text.strip_prefix("[toolrein] State: ").unwrap().split(". ").next().unwrap();
-            (edit.message, state.to_owned())
+            (edit.item.index, state.to_owned())
         }
         other => panic!("{other:?}"),
     });
@@ -262,7 +262,7 @@ fn nothing_is_said_between_a_call_and_its_results() {
     let open = [user("q"), calls, result("a", "r"), user("q")];
     let places = |more: &[SampleItem]| -> Vec<usize> {
         let plan = plan_of(&rule, &SampleRequest::new(open.iter().chain(more)));
-        plan.edits.iter().map(|edit| edit.message).collect()
+        plan.edits.iter().map(|edit| edit.item.index).collect()
     };
     assert_eq!(places(&[]), [0; 0]);
     assert_eq!(places(&[result("b", "r")]), [4]);

@@ -3,6 +3,7 @@
 //! the original's message, and the code that applies the plan decides.
 
 use super::super::texts::{Text, Texts};
+use bytes::Bytes;
 use model::ToolResult;
 use model::calls::Call;
 use model::identity::{Domain, Hash};
@@ -10,7 +11,7 @@ use model::memo::Derived;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
-use wire::body::{Span, Str};
+use wire::body::Str;
 use wire::escaped_text::EscapedText;
 use wire::json::decode;
 
@@ -57,10 +58,10 @@ impl Kind {
     }
 }
 
-/// The first text of a kind: its span, and its result as long as that is not in `results`.
+/// The first text of a kind, as it is written, and its result as long as that is not in `results`.
 #[derive(Clone)]
 struct First {
-    text: Span,
+    text: Bytes,
     original: Option<Original>,
 }
 
@@ -131,13 +132,13 @@ impl EarlierResults {
         let first = match self.kinds.entry(Kind::of(raw)) {
             Entry::Occupied(first) => first.into_mut(),
             Entry::Vacant(place) => {
-                place.insert(First { text: text.span, original: Some(own()?) });
+                place.insert(First { text: view.body.slice(text.span.range()), original: Some(own()?) });
                 return None;
             }
         };
         let content = view.text_digest(text);
         if let Some(original) = first.original.take() {
-            self.results.insert(view.digest_of(first.text), original);
+            self.results.insert(view.digest_of(&first.text), original);
         }
         let known = self.results.get(&content);
         let Some(original) = known.filter(|known| known.message < view.index && known.limit >= limit) else {
@@ -200,8 +201,8 @@ mod tests {
         let mut found = vec![None; results.len()];
         for edit in plan.edits {
             if let Change::Point { text, by, gone_chars, original } = edit.change {
-                assert_eq!(gone_chars, results[edit.message / 2 - 1].1[text].chars().count());
-                found[edit.message / 2 - 1] = Some((by.to_string(), original));
+                assert_eq!(gone_chars, results[edit.item.index / 2 - 1].1[text].chars().count());
+                found[edit.item.index / 2 - 1] = Some((by.to_string(), original.index));
             }
         }
         found
@@ -287,7 +288,8 @@ mod tests {
         let request = SampleRequest::new(&[user("q"), both, result("b", &text), result("a", &text)]);
         let edits = plan_of(&policy::<Truncate>(""), &request).edits;
         assert_eq!(edits.len(), 1);
-        let Change::Point { by, original: 2, .. } = &edits[0].change else { panic!("{edits:?}") };
+        let Change::Point { by, original, .. } = &edits[0].change else { panic!("{edits:?}") };
+        assert_eq!(original.index, 2);
         assert!(by.contains("call 2 of this conversation (number 2 of f)"), "{by}");
     }
 }

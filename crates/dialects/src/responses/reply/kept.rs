@@ -4,12 +4,12 @@
 
 use super::{Form, ResponsesReplies};
 use crate::reply_choice::ReplyChoice;
-use crate::responses::history::{Known, continued_by};
+use crate::responses::history::{HistoryRecord, continued_by};
 use crate::responses::in_conversation;
 use crate::responses::item::{CallKind, ItemKind};
 use crate::responses::restore::{kind_of, without_id};
+use crate::variant::PlannedRequest;
 use bytes::Bytes;
-use model::request::Request;
 
 /// What is known of the replies of one client request as the upstream keeps them.
 #[derive(Default)]
@@ -71,10 +71,10 @@ impl ResponsesReplies {
     /// See [`Reply::history`](crate::reply::Reply::history).
     pub(super) fn kept_history(
         &self,
-        request: &Request,
-        body: &[u8],
+        planned: &PlannedRequest<'_>,
         choice: &ReplyChoice,
     ) -> Option<(String, Bytes)> {
+        let PlannedRequest { request, body, .. } = *planned;
         if !request.may_be_continued || !self.is_end_given {
             return None;
         }
@@ -90,7 +90,7 @@ impl ResponsesReplies {
         } else {
             let (id, mut owed) = match &self.kept.before {
                 Some(before) => (before.id.clone(), before.owed.clone()),
-                None => continued_by(request, body),
+                None => continued_by(planned),
             };
             owed.extend(present.iter().map(|item| {
                 // The client answers it by its `id`.
@@ -100,7 +100,7 @@ impl ResponsesReplies {
             (id, owed)
         };
         let shown: Vec<Bytes> = self.earlier.iter().cloned().chain(present).collect();
-        let mut known = Known::after(request, body, upstream_id, &shown, &owed);
+        let mut known = HistoryRecord::after(planned, upstream_id, &shown, &owed);
         if self.kept.is_own && self.kept.before.is_none() && !in_conversation(request, body) {
             known = known.with_own_reply(&self.own_response(&shown));
         }
