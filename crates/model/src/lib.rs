@@ -38,14 +38,14 @@ use identity::{Domain, Hash, Identity};
 use memo::{Derived, Memo};
 use pins::Pinned;
 use released::{Releases, times};
-use source::{CLIENT, ItemId, Order, Origin, Source};
+use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes, SourceSpan};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
 use uses::{Use, request_key};
-use wire::body::Str;
+use wire::body::{Span, Str};
 use wire::json::decode;
 
 /// The conversation of one request, with what is known of it in addition to its bytes.
@@ -139,10 +139,7 @@ pub struct View<'a> {
     pub message: &'a Message,
     /// The bytes of its source.
     pub body: &'a Bytes,
-    pub memo: &'a dyn Memo,
-    pub identity: &'a Identity,
-    /// See [`Transcript::token_factor`].
-    pub token_factor: u32,
+    transcript: &'a Transcript,
     /// Values derived from it. Counts are of hundredths of a token.
     note: &'a Note,
 }
@@ -154,6 +151,30 @@ const COUNTED: usize = 4 << 10;
 const LEAST_NAMED: usize = 1 << 10;
 
 impl<'a> View<'a> {
+    pub fn memo(&self) -> &'a dyn Memo {
+        &*self.transcript.memo
+    }
+
+    pub fn identity(&self) -> &'a Identity {
+        &self.transcript.identity
+    }
+
+    /// See [`Transcript::token_factor`].
+    pub fn token_factor(&self) -> u32 {
+        self.transcript.token_factor
+    }
+
+    /// The bytes of all sources of its conversation.
+    pub fn sources(&self) -> SourceBytes<'a> {
+        let Transcript { body, sources, .. } = self.transcript;
+        SourceBytes { body, further: sources }
+    }
+
+    /// A part of the item, which is found again beside other items.
+    pub fn source_span(&self, span: Span) -> SourceSpan {
+        SourceSpan { source: self.id.source, span }
+    }
+
     /// The strings of text in the message, decoded.
     pub fn texts(&self) -> impl Iterator<Item = Cow<'a, str>> + '_ {
         self.message.content.texts().map(|text| decode(text, self.body))
@@ -168,21 +189,21 @@ impl<'a> View<'a> {
         if self.message.span.len() < LEAST_NAMED {
             return self.note_count(count());
         }
-        let key = self.identity.key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
-        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
+        let key = self.identity().key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
+        let derived = self.memo().derive(key, &mut || Derived::Tokens(count()));
         self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
     }
 
     /// Stores the count.
     fn note_count(&self, counted: Estimate) -> Estimate {
         self.note.counted.store(counted.hundredths() + 1, Ordering::Relaxed);
-        counted.scaled(self.token_factor)
+        counted.scaled(self.token_factor())
     }
 
     /// The stored count.
     pub fn counted_tokens(&self) -> Option<Estimate> {
         let counted = self.note.counted.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(Estimate::of_hundredths(counted).scaled(self.token_factor))
+        Some(Estimate::of_hundredths(counted).scaled(self.token_factor()))
     }
 
     /// A rough estimate of its tokens: of a long text, only the beginning is counted and scaled.
@@ -191,7 +212,7 @@ impl<'a> View<'a> {
             Some((beginning, _)) => estimate_json(beginning).in_proportion(raw.len(), COUNTED),
             None => estimate_json(raw),
         };
-        self.counted_tokens().unwrap_or_else(|| self.count_tokens(about).scaled(self.token_factor))
+        self.counted_tokens().unwrap_or_else(|| self.count_tokens(about).scaled(self.token_factor()))
     }
 
     /// An upper bound of its tokens. Where they have not been counted, it takes a tenth of the time of a count.
@@ -200,7 +221,7 @@ impl<'a> View<'a> {
             let known = self.note.most.load(Ordering::Relaxed).checked_sub(1).map(Estimate::of_hundredths);
             let most = known.unwrap_or_else(|| self.count_tokens(most_json));
             self.note.most.store(most.hundredths() + 1, Ordering::Relaxed);
-            most.scaled(self.token_factor)
+            most.scaled(self.token_factor())
         })
     }
 
@@ -213,7 +234,7 @@ impl<'a> View<'a> {
 
     /// As [`Self::text_digest`], for a text of any item.
     pub fn digest_of(&self, text: &[u8]) -> Hash {
-        self.identity.key.hash(Domain::Text, &[text])
+        self.identity().key.hash(Domain::Text, &[text])
     }
 
     /// The estimated tokens of one of its strings of text.
@@ -227,10 +248,10 @@ impl<'a> View<'a> {
     }
 
     fn counted(&self, form: &[u8], bytes: &[u8], count: impl Fn(&[u8]) -> Estimate) -> Estimate {
-        let key = self.identity.key.hash(Domain::Tokens, &[form, bytes]);
-        let derived = self.memo.derive(key, &mut || Derived::Tokens(count(bytes)));
+        let key = self.identity().key.hash(Domain::Tokens, &[form, bytes]);
+        let derived = self.memo().derive(key, &mut || Derived::Tokens(count(bytes)));
         let counted = if let Derived::Tokens(counted) = derived { counted } else { count(bytes) };
-        counted.scaled(self.token_factor)
+        counted.scaled(self.token_factor())
     }
 
     fn count_tokens(&self, count: impl Fn(&[u8]) -> Estimate) -> Estimate {
@@ -530,16 +551,7 @@ impl Transcript {
                 (&source.messages[id.index], &source.bytes, &source.notes[id.index])
             }
         };
-        View {
-            id,
-            index,
-            message,
-            body,
-            memo: &*self.memo,
-            identity: &self.identity,
-            token_factor: self.token_factor,
-            note,
-        }
+        View { id, index, message, body, transcript: self, note }
     }
 
     /// The position of the last assistant message; the messages after it are new in this request.

@@ -107,8 +107,8 @@ pub fn has_failed(view: &View<'_>) -> bool {
 pub fn says_running(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
     let read = || text_says_running(first, view.body);
-    let key = view.identity.key.hash(Domain::Running, &[&view.text_digest(first).0.to_le_bytes()]);
-    match view.memo.derive(key, &mut || Derived::Flag(read())) {
+    let key = view.identity().key.hash(Domain::Running, &[&view.text_digest(first).0.to_le_bytes()]);
+    match view.memo().derive(key, &mut || Derived::Flag(read())) {
         Derived::Flag(says_running) => says_running,
         _ => read(),
     }
@@ -428,7 +428,7 @@ mod tests {
             (value("7"), value("7"), true),
         ] {
             let found = with_views(&[one.clone(), other.clone()], |views| {
-                Answer::of(&views[0]).likeness(&Answer::of(&views[1])) == Likeness::Equal
+                Answer::of(&views[0]).likeness(&Answer::of(&views[1]), views[0].sources()) == Likeness::Equal
             });
             assert_eq!(found, same, "{one:?} {other:?}");
         }

@@ -6,6 +6,8 @@ use crate::checkpoint::Note;
 use crate::message::Message;
 use crate::request::Tool;
 use bytes::Bytes;
+use std::sync::Arc;
+use wire::body::Span;
 
 /// Where the items of a source come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,35 @@ impl ItemId {
     /// The item of the client's body at `index`.
     pub const fn of_client(index: usize) -> Self {
         Self { source: CLIENT, index }
+    }
+}
+
+/// A part of a source: equal for equal parts of one conversation alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceSpan {
+    pub(crate) source: usize,
+    pub(crate) span: Span,
+}
+
+/// The bytes of all sources of a conversation.
+#[derive(Clone, Copy, Default)]
+pub struct SourceBytes<'a> {
+    pub(crate) body: &'a [u8],
+    pub(crate) further: &'a [Arc<Source>],
+}
+
+impl SourceSpan {
+    /// Its bytes.
+    pub fn of(self, sources: SourceBytes<'_>) -> &[u8] {
+        match self.source {
+            CLIENT => self.span.of(sources.body),
+            further => self.span.of(&sources.further[further - 1].bytes),
+        }
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(self) -> usize {
+        self.span.len()
     }
 }
 
@@ -130,7 +161,6 @@ mod tests {
     use crate::memo::NoMemo;
     use crate::testing::{SampleRequest, call, hidden_exchange, reply, result, source, user};
     use crate::{Event, Transcript};
-    use std::sync::Arc;
 
     /// An event by its kind, with the name of its tool or its text, and the source of its item.
     fn shown(event: &Event<'_>) -> Option<(&'static str, String, usize)> {

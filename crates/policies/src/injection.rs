@@ -187,8 +187,8 @@ fn scanned(result: &ToolResult<'_>, text: Str) -> Scanned {
         let smuggled = strip(&text).map_or(0, |(_, gone)| gone);
         Scanned { findings, smuggled, chars: text.chars().count() }
     };
-    let key = view.identity.key.hash(Domain::Injection, &[&view.text_digest(text).0.to_le_bytes()]);
-    match view.memo.derive(key, &mut || Derived::Compiled(Arc::new(read()))) {
+    let key = view.identity().key.hash(Domain::Injection, &[&view.text_digest(text).0.to_le_bytes()]);
+    match view.memo().derive(key, &mut || Derived::Compiled(Arc::new(read()))) {
         Derived::Compiled(kept) => kept.downcast_ref().copied().unwrap_or_else(read),
         _ => read(),
     }

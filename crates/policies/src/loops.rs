@@ -222,8 +222,8 @@ impl Policy for Loops {
             Event::Assistant(_) => turn.begin_reply(),
             Event::Call(call) => self.add_call(call, turn),
             Event::Result(result) => self.add_result(result, turn),
-            Event::ResultsComplete(_) => {
-                if turn.complete_reply() {
+            Event::ResultsComplete(view) => {
+                if turn.complete_reply(view.sources()) {
                     self.tell(turn, plan);
                 }
             }

@@ -344,9 +344,9 @@ impl Redact {
         if let Some(known) = known.as_ref().filter(|_| is_spelled_alike) {
             return known.to_string().into();
         }
-        let root = view.identity.root();
+        let root = view.identity().root();
         let label = self.label(found.what);
-        let name = |longer| placeholder(&view.identity.key, root, (label, meant), longer);
+        let name = |longer| placeholder(&view.identity().key, root, (label, meant), longer);
         let hidden = Arc::make_mut(&mut state.hidden);
         let placeholder = known.unwrap_or_else(|| hidden.hide(&value, view.index, name));
         // Not where it is the placeholder of another value, because all its digits are taken.
@@ -380,8 +380,8 @@ impl Redact {
             true => Derived::Cut(None),
             false => Derived::Compiled(found),
         };
-        let key: Hash = view.identity.key.hash(Domain::Redaction, name);
-        match view.memo.derive(key, &mut || kept(find())) {
+        let key: Hash = view.identity().key.hash(Domain::Redaction, name);
+        match view.memo().derive(key, &mut || kept(find())) {
             Derived::Compiled(kept) => kept.downcast().unwrap_or_else(|_| find()),
             Derived::Cut(None) => Arc::default(),
             _ => find(),

@@ -308,8 +308,8 @@ fn shortened(
     let form: &[u8] = if instead.is_some() { b"text" } else { b"" };
     let numbers = [max_chars, blob_chars, call].map(usize::to_le_bytes);
     let parts = [&numbers[0][..], &numbers[1], &numbers[2], raw, form, fingerprint.as_bytes()];
-    let key = view.identity.key.hash(Domain::Cut, &parts);
-    let derived = view.memo.derive(key, &mut || {
+    let key = view.identity().key.hash(Domain::Cut, &parts);
+    let derived = view.memo().derive(key, &mut || {
         let cut = cut::cut(&instead.map_or_else(|| decode(text, view.body), Cow::Borrowed), bounds);
         Derived::Cut(cut.map(|cut| (cut.text.into(), cut.gone_chars)))
     });

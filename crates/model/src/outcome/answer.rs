@@ -5,7 +5,7 @@ use super::likeness::{self, Likeness};
 use crate::View;
 use crate::context::is_same_part;
 use crate::message::Content;
-use bytes::Bytes;
+use crate::source::{SourceBytes, SourceSpan};
 use std::iter;
 use wire::body::{Kind, Scanner, Span};
 use wire::json::decode_bytes;
@@ -15,7 +15,7 @@ const MOST_FOLLOWING: usize = 16;
 /// Members that hold a picture or a file in an object that is a result's whole content.
 const MEDIA: [&[u8]; 4] = [b"image_url", b"file_id", b"data", b"source"];
 
-/// A result's content as it is written: its texts and its other parts.
+/// Where a result's content is: its texts and its other parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Most have but one.
@@ -24,17 +24,16 @@ pub struct Answer {
 }
 
 /// One text or one other part, such as a picture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// A slice of the source.
-    raw: Bytes,
+    at: SourceSpan,
     is_text: bool,
 }
 
 impl Answer {
     /// The content of the message in `view`.
     pub fn of(view: &View<'_>) -> Self {
-        let piece = |span: Span, is_text| Piece { raw: view.body.slice(span.range()), is_text };
+        let piece = |span, is_text| Piece { at: view.source_span(span), is_text };
         let text = |span| piece(span, true);
         match &view.message.content {
             Content::Absent | Content::Null(_) => Self::default(),
@@ -55,14 +54,14 @@ impl Answer {
 
     /// In what two results differ. A text is equal as one part or as a plain string, whatever a client notes
     /// beside it, such as a mark for the provider's cache. Two pictures are equal or they differ.
-    pub fn likeness(&self, other: &Self) -> Likeness {
+    pub fn likeness(&self, other: &Self, sources: SourceBytes<'_>) -> Likeness {
         let count = |answer: &Self| (answer.first.is_some(), answer.others.len());
         if count(self) != count(other) {
             return Likeness::None;
         }
         let mut least = Likeness::Equal;
         for (one, other) in iter::zip(self.pieces(), other.pieces()) {
-            least = least.min(one.likeness(other));
+            least = least.min(one.likeness(*other, sources));
             if least == Likeness::None {
                 break;
             }
@@ -71,9 +70,11 @@ impl Answer {
     }
 
     /// Whether two results are texts that differ in these numbers alone, each pair that of both results.
-    pub fn is_equal_but_for(&self, other: &Self, numbers: &[(i64, i64)]) -> bool {
+    pub fn is_equal_but_for(&self, other: &Self, numbers: &[(i64, i64)], sources: SourceBytes<'_>) -> bool {
         let is_equal = |one: &Piece, other: &Piece| {
-            one.is_text && other.is_text && likeness::are_equal_but_for(&one.raw, &other.raw, numbers)
+            one.is_text
+                && other.is_text
+                && likeness::are_equal_but_for(one.at.of(sources), other.at.of(sources), numbers)
         };
         self.others.len() == other.others.len()
             && self.first.is_some() == other.first.is_some()
@@ -82,7 +83,7 @@ impl Answer {
 
     /// How long it is, in bytes as written.
     pub fn bytes(&self) -> usize {
-        self.pieces().map(|piece| piece.raw.len()).sum()
+        self.pieces().map(|piece| piece.at.bytes()).sum()
     }
 
     fn pieces(&self) -> impl Iterator<Item = &Piece> {
@@ -91,10 +92,11 @@ impl Answer {
 }
 
 impl Piece {
-    fn likeness(&self, other: &Self) -> Likeness {
+    fn likeness(self, other: Self, sources: SourceBytes<'_>) -> Likeness {
+        let (one, another) = (self.at.of(sources), other.at.of(sources));
         match (self.is_text, other.is_text) {
-            (true, true) => likeness::of(&self.raw, &other.raw),
-            (false, false) if is_same_part(&self.raw, &other.raw) => Likeness::Equal,
+            (true, true) => likeness::of(one, another),
+            (false, false) if is_same_part(one, another) => Likeness::Equal,
             _ => Likeness::None,
         }
     }
@@ -123,9 +125,9 @@ fn is_media(span: Span, body: &[u8]) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Following {
     messages: usize,
-    texts: Vec<Bytes>,
+    texts: Vec<SourceSpan>,
     /// Pictures and other parts that are not text.
-    parts: Vec<Bytes>,
+    parts: Vec<SourceSpan>,
 }
 
 impl Following {
@@ -135,12 +137,11 @@ impl Following {
         if self.messages > MOST_FOLLOWING {
             return;
         }
-        let Answer { first, others } = Answer::of(view);
-        for Piece { raw, is_text } in first.into_iter().chain(others) {
+        for Piece { at, is_text } in Answer::of(view).pieces() {
             match is_text {
-                true if raw.trim_ascii().is_empty() => {}
-                true => self.texts.push(raw),
-                false => self.parts.push(raw),
+                true if at.of(view.sources()).trim_ascii().is_empty() => {}
+                true => self.texts.push(*at),
+                false => self.parts.push(*at),
             }
         }
     }
@@ -153,17 +154,18 @@ impl Following {
     /// In what this and what followed `other` results differ. Text beside none is no difference: some clients
     /// move one instruction along, to the end of each request. Texts are compared like those of results, but for the
     /// client's own count of its turns.
-    pub fn likeness(&self, other: &Self) -> Likeness {
+    pub fn likeness(&self, other: &Self, sources: SourceBytes<'_>) -> Likeness {
         let is_crowded = self.messages.max(other.messages) > MOST_FOLLOWING;
         let same_parts = self.parts.len() == other.parts.len()
-            && iter::zip(&self.parts, &other.parts).all(|(one, other)| is_same_part(one, other));
+            && iter::zip(&self.parts, &other.parts)
+                .all(|(one, other)| is_same_part(one.of(sources), other.of(sources)));
         if is_crowded || !same_parts {
             return Likeness::None;
         }
-        self.likeness_of_texts(other)
+        self.likeness_of_texts(other, sources)
     }
 
-    fn likeness_of_texts(&self, other: &Self) -> Likeness {
+    fn likeness_of_texts(&self, other: &Self, sources: SourceBytes<'_>) -> Likeness {
         if self.texts.is_empty() || other.texts.is_empty() {
             return Likeness::Equal;
         }
@@ -171,7 +173,8 @@ impl Following {
             return Likeness::None;
         }
         let pairs = iter::zip(&self.texts, &other.texts);
-        let alike = |(one, other): (&Bytes, &Bytes)| match likeness::of(one, other) {
+        let pairs = pairs.map(|(one, other)| (one.of(sources), other.of(sources)));
+        let alike = |(one, other): (&[u8], &[u8])| match likeness::of(one, other) {
             Likeness::None if likeness::differ_in_counts_of_turns(one, other) => Likeness::ButForNumbers,
             found => found,
         };
@@ -179,7 +182,7 @@ impl Following {
     }
 
     /// Whether its text says something else than that of the reply before.
-    pub fn says_something_else(&self, before: &Self) -> bool {
-        self.likeness_of_texts(before) == Likeness::None
+    pub fn says_something_else(&self, before: &Self, sources: SourceBytes<'_>) -> bool {
+        self.likeness_of_texts(before, sources) == Likeness::None
     }
 }

@@ -114,8 +114,8 @@ impl Old {
         };
         let known = by.map(|view| {
             let (name, instead) = (self.name.0.to_le_bytes(), self.instead.as_deref().unwrap_or(""));
-            let key = view.identity.key.hash(Domain::Clear, &[&name, instead.as_bytes()]);
-            view.memo.derive(key, &mut || Derived::Cut(Some(read())))
+            let key = view.identity().key.hash(Domain::Clear, &[&name, instead.as_bytes()]);
+            view.memo().derive(key, &mut || Derived::Cut(Some(read())))
         });
         let (start, chars) = if let Some(Derived::Cut(Some(known))) = known { known } else { read() };
         Quote { start, chars }

@@ -48,7 +48,7 @@ impl Measure {
 
     /// The size of a message without its texts.
     pub(super) fn frame(self, view: &View<'_>) -> Estimate {
-        if self == Self::Tokens { MESSAGE_OVERHEAD.scaled(view.token_factor) } else { Estimate::ZERO }
+        if self == Self::Tokens { MESSAGE_OVERHEAD.scaled(view.token_factor()) } else { Estimate::ZERO }
     }
 
     /// The assumed size of a cleared text.

@@ -6,6 +6,7 @@ use super::near::{Nearness, Worded, Words};
 use model::identity::Hash;
 use model::outcome::{Answer, Following, Likeness};
 pub use model::plan::work::step;
+use model::source::SourceBytes;
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -191,18 +192,18 @@ impl Step {
     }
 
     /// How this step repeats the step `before`, if it does.
-    fn repeats(&self, before: &Self) -> Option<Manner> {
+    fn repeats(&self, before: &Self, sources: SourceBytes<'_>) -> Option<Manner> {
         step();
         if self.tool != before.tool {
             return None;
         }
-        let alike = match self.answer.likeness(&before.answer) {
-            Likeness::None | Likeness::ButForNumbers if self.echoes(before) => Likeness::ButForMarks,
+        let alike = match self.answer.likeness(&before.answer, sources) {
+            Likeness::None | Likeness::ButForNumbers if self.echoes(before, sources) => Likeness::ButForMarks,
             alike => alike,
         };
         let results = match alike {
             Likeness::None => return None,
-            alike => alike.min(self.following.likeness(&before.following)),
+            alike => alike.min(self.following.likeness(&before.following, sources)),
         };
         let arguments = match results {
             Likeness::None => return None,
@@ -214,7 +215,7 @@ impl Step {
     }
 
     /// Whether the results differ in the counts of the arguments alone, which they repeat.
-    fn echoes(&self, before: &Self) -> bool {
+    fn echoes(&self, before: &Self, sources: SourceBytes<'_>) -> bool {
         let (longer, shorter) = (self.answer.bytes(), before.answer.bytes());
         if self.arguments == before.arguments
             || longer > SUBSTANCE
@@ -226,7 +227,7 @@ impl Step {
         let (Some(own), Some(other)) = (words(self), words(before)) else { return false };
         let (Some(own), Some(other)) = (own.words(), other.words()) else { return false };
         let counts: Vec<(i64, i64)> = own.counts_beside(other).collect();
-        !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts)
+        !counts.is_empty() && self.answer.is_equal_but_for(&before.answer, &counts, sources)
     }
 
     /// How this step with other arguments than those of the step `before`, but an equal result, repeats it.
@@ -299,16 +300,16 @@ impl Trail {
     }
 
     /// Adds the steps of one reply, in the order of its calls.
-    pub fn add_reply(&mut self, steps: Vec<Step>) {
+    pub fn add_reply(&mut self, steps: Vec<Step>, sources: SourceBytes<'_>) {
         if steps.len() <= LONGEST {
             (self.reply, self.replies) = (Vec::new(), Streak::default());
             self.calls.clear();
             self.tools.clear();
-            steps.into_iter().for_each(|step| self.add(step));
+            steps.into_iter().for_each(|step| self.add(step, sources));
             return;
         }
-        steps.iter().for_each(|step| self.add(step.clone()));
-        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before));
+        steps.iter().for_each(|step| self.add(step.clone(), sources));
+        let manners = std::iter::zip(&steps, &self.reply).map(|(step, before)| step.repeats(before, sources));
         let manner = manners.reduce(|all, one| Some(all?.or(one?))).flatten();
         self.replies.go_on(manner.filter(|_| steps.len() == self.reply.len()));
         self.calls.clear();
@@ -345,10 +346,10 @@ impl Trail {
         Some(self.cycle(at))
     }
 
-    fn add(&mut self, step: Step) {
+    fn add(&mut self, step: Step, sources: SourceBytes<'_>) {
         for (at, streak) in self.streaks.iter_mut().enumerate() {
             let round_before = self.recent.len().checked_sub(at + 1).map(|place| &self.recent[place]);
-            streak.go_on(round_before.and_then(|before| step.repeats(before)));
+            streak.go_on(round_before.and_then(|before| step.repeats(before, sources)));
         }
         if self.recent.len() == LONGEST {
             self.recent.remove(0);
@@ -425,7 +426,7 @@ mod tests {
                 released_ms: None,
             };
             let mut trail = Trail::default();
-            trail.add_reply((0..calls).map(made).collect());
+            trail.add_reply((0..calls).map(made).collect(), SourceBytes::default());
             assert!((0..calls).all(|nth| trail.knows("search", Hash(nth as u128))));
             assert!(!trail.knows("search", Hash(u128::MAX)) && !trail.knows("other", Hash(0)));
         });

@@ -7,6 +7,7 @@ use model::View;
 use model::identity::Hash;
 use model::outcome::{Answer, Following};
 pub use model::plan::work::step;
+use model::source::SourceBytes;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -90,12 +91,12 @@ impl Turn {
 
     /// The last reply is answered. True if that is all that the model sees before it goes on; where the client sent
     /// something after the results before, it will do so again.
-    pub fn complete_reply(&mut self) -> bool {
+    pub fn complete_reply(&mut self, sources: SourceBytes<'_>) -> bool {
         let made = std::mem::take(&mut self.reply);
         let before = self.progress.clone();
         let is_all = *before.following == Following::default();
         let following = std::mem::take(&mut self.among);
-        self.progress.add_reply(&made, &following);
+        self.progress.add_reply(&made, &following, sources);
         self.last = Some(AnsweredReply { made, following, before });
         is_all
     }
@@ -110,7 +111,7 @@ impl Turn {
         };
         last.following.add(view);
         let before = std::mem::replace(&mut self.progress, last.before.clone());
-        self.progress.add_reply(&last.made, &last.following);
+        self.progress.add_reply(&last.made, &last.following, view.sources());
         self.progress.keep_noticed(&before);
         true
     }
@@ -128,9 +129,9 @@ impl Turn {
 
 impl Progress {
     /// Adds the steps of a reply to the trail, in the order of its calls.
-    fn add_reply(&mut self, made: &[Made], following: &Following) {
+    fn add_reply(&mut self, made: &[Made], following: &Following, sources: SourceBytes<'_>) {
         let following = Arc::new(following.clone());
-        let shows = following.shows_something() || following.says_something_else(&self.following);
+        let shows = following.shows_something() || following.says_something_else(&self.following, sources);
         let mut steps = Vec::with_capacity(made.len());
         for made in made {
             let Some((answer, kind)) = made.answer.clone().filter(|_| !made.is_exempt) else {
@@ -152,7 +153,7 @@ impl Progress {
                 released_ms: made.released_ms,
             });
         }
-        self.trail.add_reply(steps);
+        self.trail.add_reply(steps, sources);
         self.following = following;
     }
 

@@ -3,11 +3,11 @@
 //! the original's message, and the code that applies the plan decides.
 
 use super::super::texts::{Text, Texts};
-use bytes::Bytes;
 use model::ToolResult;
 use model::calls::Call;
 use model::identity::{Domain, Hash};
 use model::memo::Derived;
+use model::source::SourceSpan;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
@@ -58,10 +58,10 @@ impl Kind {
     }
 }
 
-/// The first text of a kind, as it is written, and its result as long as that is not in `results`.
+/// The first text of a kind, and its result as long as that is not in `results`.
 #[derive(Clone)]
 struct First {
-    text: Bytes,
+    text: SourceSpan,
     original: Option<Original>,
 }
 
@@ -132,13 +132,13 @@ impl EarlierResults {
         let first = match self.kinds.entry(Kind::of(raw)) {
             Entry::Occupied(first) => first.into_mut(),
             Entry::Vacant(place) => {
-                place.insert(First { text: view.body.slice(text.span.range()), original: Some(own()?) });
+                place.insert(First { text: view.source_span(text.span), original: Some(own()?) });
                 return None;
             }
         };
         let content = view.text_digest(text);
         if let Some(original) = first.original.take() {
-            self.results.insert(view.digest_of(&first.text), original);
+            self.results.insert(view.digest_of(first.text.of(view.sources())), original);
         }
         let known = self.results.get(&content);
         let Some(original) = known.filter(|known| known.message < view.index && known.limit >= limit) else {
@@ -147,10 +147,10 @@ impl EarlierResults {
         };
         // Counting the characters looks at all of them.
         let key = view
-            .identity
+            .identity()
             .key
             .hash(Domain::Cut, &[&content.0.to_le_bytes(), original.sentence(0, texts).as_bytes()]);
-        let derived = view.memo.derive(key, &mut || {
+        let derived = view.memo().derive(key, &mut || {
             let decoded = decode(text, view.body);
             let chars = decoded.chars().count();
             Derived::Cut(Some((original.pointer(&decoded, chars, texts).into(), chars)))
