@@ -1,10 +1,12 @@
 //! Fixtures shared by the targets: configurations, a caller, histories to judge replies by. Knows no target.
 
 use bytes::Bytes;
+use dialects::variant::PlannedRequest;
 use engine::judging::{AnswerTools, Judging};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
+use model::plan::Plan;
 use model::request::Request;
 use policies::REGISTRY;
 use policies::pattern::Pattern;
@@ -73,7 +75,8 @@ pub fn judging(choices: u8) -> Judging {
     let request = dialects::chat::parse(&body).unwrap();
     let set = policies(usize::from(choices) % SETS);
     let named: Arc<[Pattern]> = ANSWERS.map(|name| Pattern::new(name.to_owned())).into();
-    let answers = AnswerTools::of(&request, &body, &named);
+    let plan = Plan::default();
+    let answers = AnswerTools::of(&PlannedRequest::new(&body, &request, &plan), &named);
     Judging::new(judge(&request, &body, set), answers, observes(choices)).with_token(Some(TOKEN.to_owned()))
 }
 

@@ -119,10 +119,10 @@ pub trait Dialect: Send + Sync {
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool;
 
     /// What the `record` of a conversation that the upstream keeps says of the items that the request continues from or
-    /// refers to; `None` where it cannot be used.
+    /// refers to; `None` where it cannot be used. What these items say of the tools is then in the request too.
     fn upstream_history(
         &self,
-        _request: &Request,
+        _request: &mut Request,
         _body: &Bytes,
         _record: &Bytes,
     ) -> Option<UpstreamHistory> {

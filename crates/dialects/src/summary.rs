@@ -27,7 +27,7 @@ pub fn question(transcript: &Transcript, plan: &Plan, wanted: &SummaryWanted) ->
     let results: Vec<Value> = newest
         .iter()
         .filter_map(|(message, text)| {
-            let view = transcript.views().nth(*message)?;
+            let view = (*message < transcript.len()).then(|| transcript.view(*message))?;
             let written = view.message.content.texts().nth(*text)?;
             let tool = transcript.calls.answered_by(*message).map_or("", |call| &*call.name);
             let text = match plan.redacted(view.id, *text) {

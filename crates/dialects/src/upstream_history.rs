@@ -3,7 +3,7 @@
 //! them, so they are not sent again.
 
 use bytes::Bytes;
-use model::source::{CLIENT, ItemId, Order, Source};
+use model::source::{CLIENT, Order, Source};
 use std::sync::Arc;
 use wire::body::Span;
 
@@ -20,12 +20,10 @@ pub struct UpstreamHistory {
     pub upstream_id: Option<String>,
     /// Synthetic results that the upstream still waits for, as items joined by commas.
     pub owed: Bytes,
-    /// The place of each source in the client's body; none where the sources precede the client's items.
+    /// The place of each source in the client's body, ascending; none where the sources precede the client's items.
     pub references: Vec<ResolvedReferences>,
     /// How many references are to items that are not known.
     pub unknown: u64,
-    /// More tools may be callable than the request and these items show.
-    pub declares_elsewhere: bool,
 }
 
 /// Items of the client that follow each other, with a reference among them. One source holds all of them in full.
@@ -63,7 +61,7 @@ impl UpstreamHistory {
         self.references.get(source.checked_sub(CLIENT + 1)?)
     }
 
-    /// The sources with a place in the client's body, each with its number.
+    /// The sources with a place in the client's body, each with its number. Each has one item.
     pub fn referenced(&self) -> impl Iterator<Item = (usize, &Source, &ResolvedReferences)> {
         let numbered = self.sources.iter().zip(&self.references).enumerate();
         numbered.map(|(at, (source, references))| (at + CLIENT + 1, &**source, references))
@@ -71,14 +69,11 @@ impl UpstreamHistory {
 
     /// The item that the reference at this place in the client's body names, as JSON.
     pub fn item_at(&self, sent: Span) -> Option<&[u8]> {
-        self.referenced().find_map(|(_, source, references)| {
-            let is_it = |piece: &&Piece| piece.sent == sent && piece.kind != PieceKind::Written;
-            references.pieces.iter().find(is_it).map(|piece| piece.item.of(&source.bytes))
-        })
-    }
-
-    /// The first item of a source. A source with a place in the client's body has no other.
-    pub fn first_of(source: usize) -> ItemId {
-        ItemId { source, index: 0 }
+        let at = self.references.partition_point(|references| references.span.end <= sent.start);
+        let (references, source) = (self.references.get(at)?, self.sources.get(at)?);
+        let piece = references.pieces.partition_point(|piece| piece.sent.end <= sent.start);
+        let piece = references.pieces.get(piece)?;
+        let is_it = piece.sent == sent && piece.kind != PieceKind::Written;
+        is_it.then(|| piece.item.of(&source.bytes))
     }
 }

@@ -4,7 +4,7 @@
 use crate::upstream_history::UpstreamHistory;
 use bytes::Bytes;
 use model::plan::Plan;
-use model::request::Request;
+use model::request::{Request, Tool};
 use model::source::{CLIENT, ItemId};
 use wire::body::Span;
 
@@ -63,16 +63,27 @@ impl<'a> PlannedRequest<'a> {
 
     /// The items of the body in its order, each with its place: those that stand for references, and the client's others.
     pub fn items(&self) -> Vec<(Span, ItemId)> {
-        let own = self.request.messages.iter().enumerate();
-        let mut items: Vec<(Span, ItemId)> =
-            own.map(|(index, message)| (message.span, ItemId::of_client(index))).collect();
-        for (source, _, references) in self.upstream.iter().flat_map(|upstream| upstream.referenced()) {
-            let span = references.span;
-            items.retain(|(other, _)| other.end <= span.start || other.start >= span.end);
-            let at = items.partition_point(|(other, _)| other.start < span.start);
-            items.insert(at, (span, UpstreamHistory::first_of(source)));
+        let mut items = Vec::with_capacity(self.request.messages.len());
+        let referenced = self.upstream.into_iter().flat_map(UpstreamHistory::referenced);
+        let mut referenced = referenced.map(|(source, _, at)| (at.span, ItemId::first_of(source))).peekable();
+        for (index, message) in self.request.messages.iter().enumerate() {
+            let is_before = |(span, _): &(Span, ItemId)| span.start <= message.span.start;
+            items.extend(referenced.next_if(is_before));
+            let last = items.last().map_or(0, |(span, _)| span.end);
+            if message.span.start >= last {
+                items.push((message.span, ItemId::of_client(index)));
+            }
         }
+        items.extend(referenced);
         items
+    }
+
+    /// The tools that the request declares, and those that items of the upstream's declare, each with the bytes that
+    /// contain it.
+    pub fn tools(&self) -> impl Iterator<Item = (&'a Tool, &'a Bytes)> + use<'a> {
+        let (body, sources) = (self.body, self.upstream.into_iter().flat_map(|upstream| &upstream.sources));
+        let own = self.request.tools.iter().map(move |tool| (tool, body));
+        own.chain(sources.flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes))))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::confirm::{ask, leaves_markup_open, plain_words};
 use bytes::Bytes;
 use dialects::codec::KnownIds;
 use dialects::markup::ToolNames;
+use dialects::variant::PlannedRequest;
 use model::account::SCOPES;
 use model::assembled::Assembled;
 use model::identity::Hash;
@@ -27,7 +28,6 @@ use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Una
 use model::plan::decision::{Decision, KnownPart};
 use model::plan::{Clarification, Extends, ModelQuestion, Reason, ReasonKind, Usage};
 use model::record::{Action, On, shown_actions};
-use model::request::Request;
 use policies::about::Confirming;
 use policies::set::{Judge, Ruling};
 use serde_json::Value;
@@ -170,11 +170,12 @@ impl Judging {
     }
 
     /// Reads which parameters the tools of the request have, by which calls in the text of a final answer are recognised.
-    pub fn read_parameters(&mut self, request: &Request, body: &[u8]) {
+    pub fn read_parameters(&mut self, planned: &PlannedRequest<'_>) {
         if self.parameters.is_empty() {
-            let tools =
-                request.tools.iter().filter_map(|tool| Some((tool.full_name(body)?, tool.parameters?)));
-            let read = tools.map(|(name, schema)| (name.into_owned(), parameter_names(schema.of(body))));
+            let read = planned.tools().filter_map(|(tool, bytes)| {
+                let (name, schema) = (tool.full_name(bytes)?, tool.parameters?);
+                Some((name.into_owned(), parameter_names(schema.of(bytes))))
+            });
             self.parameters = read.collect();
         }
     }

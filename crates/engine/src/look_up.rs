@@ -53,12 +53,12 @@ impl Core {
 
     /// Goes on with what is known of the conversation, or with what the request shows.
     pub(super) fn take_history(&mut self, record: Option<Bytes>, now: Now) -> Phase {
-        match record.and_then(|record| self.dialect.upstream_history(&self.request, &self.body, &record)) {
+        let request = Arc::make_mut(&mut self.request);
+        match record.and_then(|record| self.dialect.upstream_history(request, &self.body, &record)) {
             Some(upstream) => {
                 if upstream.unknown > 0 {
                     self.record.act(On::Request, "upstream_history", UNKNOWN, upstream.unknown);
                 }
-                Arc::make_mut(&mut self.request).declares_elsewhere = upstream.declares_elsewhere;
                 self.upstream = Some(Box::new(upstream));
             }
             None => {
@@ -170,7 +170,7 @@ impl Core {
 
     /// See [`Transcript::request_key`].
     pub(super) fn request_key(&self) -> Hash {
-        let continued = self.upstream.iter().filter(|upstream| upstream.references.is_empty());
+        let continued = self.upstream.iter().filter(|_| self.request.continues.is_some());
         let bytes = std::iter::once(&*self.body).chain(continued.map(|upstream| &*upstream.record));
         request_key(&self.identity.key, self.identity.caller, bytes)
     }

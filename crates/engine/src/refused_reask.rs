@@ -99,7 +99,7 @@ impl Running {
         if !may_call || (self.keeps_tools && self.answer.is_none()) {
             return;
         }
-        judging.read_parameters(&core.request, &core.body);
+        judging.read_parameters(&core.planned_request(&core.plan, &[]));
         judging.land();
         self.variant.answer = self.answer.clone();
         self.variant.asking = Some(Asking { rounds: Vec::new(), land: true });
@@ -139,7 +139,7 @@ impl Running {
 
     /// Turns the re-ask into the final-answer request.
     fn ask_for_answer(&mut self, core: &mut Core, judging: &mut Judging) {
-        judging.read_parameters(&core.request, &core.body);
+        judging.read_parameters(&core.planned_request(&core.plan, &[]));
         judging.land();
         let lands = !self.keeps_tools;
         if let Some(asking) = &mut self.variant.asking {

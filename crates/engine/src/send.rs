@@ -142,7 +142,8 @@ impl Running {
             open_account,
             ..
         } = planned;
-        let answers = AnswerTools::of(&core.request, &core.body, &core.shared.settings.reask.answer_tools);
+        let answers =
+            AnswerTools::of(&core.planned_request(&core.plan, &[]), &core.shared.settings.reask.answer_tools);
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
         let answer = answers.last().map(str::to_owned);
         let fallbacks = Fallbacks::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
@@ -340,7 +341,7 @@ impl Running {
         }
         core.record.reasks = self.reasks.count();
         if asking.land {
-            judging.read_parameters(&core.request, &core.body);
+            judging.read_parameters(&core.planned_request(&core.plan, &[]));
             judging.land();
         } else {
             judging.go_on();

@@ -261,7 +261,8 @@ fn is_answered(call: &ToolCall, index: usize, transcript: &Transcript) -> bool {
     let Some(id) = call.id.filter(|id| !id.span.is_empty()).map(|id| decode_bytes(id, body)) else {
         return false;
     };
-    let mut results = transcript.views().skip(index + 1).take_while(|view| view.message.role == Role::Tool);
+    let after = (index + 1..transcript.len()).map(|after| transcript.view(after));
+    let mut results = after.take_while(|view| view.message.role == Role::Tool);
     results.any(|view| view.message.tool_call_id.is_some_and(|own| decode_bytes(own, view.body) == id))
 }
 

@@ -399,8 +399,8 @@ impl Transcript {
         self.hidden.iter().map(|(_, source)| self.sources[source - 1].bytes.len()).sum()
     }
 
-    /// The bytes of all items, of those that are hidden too.
-    pub fn bytes(&self) -> usize {
+    /// An upper bound of the bytes of all items, of those that are hidden too.
+    pub fn most_bytes(&self) -> usize {
         let further: usize = self.sources.iter().map(|source| source.bytes.len()).sum();
         self.request.messages_span.len() + further
     }
@@ -421,7 +421,7 @@ impl Transcript {
     }
 
     /// Where an item comes from.
-    pub fn origin(&self, item: ItemId) -> Origin {
+    fn origin(&self, item: ItemId) -> Origin {
         match item.source {
             CLIENT => Origin::Client,
             further => self.sources[further - 1].origin,
@@ -437,8 +437,16 @@ impl Transcript {
     /// The tools that the request or a further source declares, each with the bytes that contain it.
     pub fn tools(&self) -> impl Iterator<Item = (&Tool, &Bytes)> {
         let own = self.request.tools.iter().map(|tool| (tool, &self.body));
+        own.chain(
+            self.sources.iter().flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes))),
+        )
+    }
+
+    /// The namespaces and servers of tools that the request or a further source describes, likewise.
+    pub fn namespaces(&self) -> impl Iterator<Item = (&Tool, &Bytes)> {
+        let own = self.request.namespaces.iter().map(|space| (space, &self.body));
         let further = self.sources.iter();
-        own.chain(further.flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes))))
+        own.chain(further.flat_map(|source| source.namespaces.iter().map(|space| (space, &source.bytes))))
     }
 
     /// The key of the request, equal for equal bytes of one caller with the same of the conversation before them.

@@ -35,6 +35,11 @@ impl ItemId {
     pub const fn of_client(index: usize) -> Self {
         Self { source: CLIENT, index }
     }
+
+    /// The first item of a source.
+    pub const fn first_of(source: usize) -> Self {
+        Self { source, index: 0 }
+    }
 }
 
 /// A part of a source: equal for equal parts of one conversation alone.
@@ -73,8 +78,9 @@ pub struct Source {
     pub bytes: Bytes,
     /// The items, as spans of `bytes`.
     pub messages: Vec<Message>,
-    /// The tools that items among them declare.
+    /// The tools that items among them declare, and the namespaces and servers of tools that they describe.
     pub tools: Vec<Tool>,
+    pub namespaces: Vec<Tool>,
     /// Values derived from each item.
     pub(crate) notes: Vec<Note>,
 }
@@ -83,13 +89,13 @@ impl Source {
     /// A source of items that declare no tools.
     pub fn new(origin: Origin, bytes: Bytes, messages: Vec<Message>) -> Self {
         let notes = messages.iter().map(|_| Note::default()).collect();
-        Self { origin, bytes, messages, tools: Vec::new(), notes }
+        Self { origin, bytes, messages, tools: Vec::new(), namespaces: Vec::new(), notes }
     }
 
-    /// The same, where items declare these tools.
+    /// The same, where items declare these tools and describe these namespaces.
     #[must_use]
-    pub fn declaring(self, tools: Vec<Tool>) -> Self {
-        Self { tools, ..self }
+    pub fn declaring(self, tools: Vec<Tool>, namespaces: Vec<Tool>) -> Self {
+        Self { tools, namespaces, ..self }
     }
 }
 
@@ -99,6 +105,9 @@ impl Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     runs: Vec<Run>,
+    /// The indexes of the runs of the client's items, and of those of further sources; both ascending by item.
+    of_client: Vec<usize>,
+    of_others: Vec<usize>,
     /// The client's items from this index on end the conversation.
     rest: usize,
 }
@@ -112,9 +121,12 @@ struct Run {
 }
 
 impl Order {
-    /// Adds a run of `items` items of one source after those so far, before the rest of the client's.
+    /// Adds a run of `items` items of one source after those so far, before the rest of the client's. The runs of the client
+    /// are added in the order of its body, and further sources in the order of their numbers.
     pub fn add(&mut self, first: ItemId, items: usize) {
         if items > 0 {
+            let of = if first.source == CLIENT { &mut self.of_client } else { &mut self.of_others };
+            of.push(self.runs.len());
             self.runs.push(Run { first, position: self.in_runs(), items });
         }
     }
@@ -136,12 +148,15 @@ impl Order {
 
     /// The position of an item; `None` where it has none.
     pub fn position(&self, item: ItemId) -> Option<usize> {
-        let within = |run: &Run| {
-            let after = item.index.checked_sub(run.first.index)?;
+        let runs = if item.source == CLIENT { &self.of_client } else { &self.of_others };
+        let before = runs.partition_point(|run| self.runs[*run].first <= item);
+        let run = before.checked_sub(1).map(|last| self.runs[runs[last]]);
+        let within = |run: Run| {
+            let after = item.index - run.first.index;
             (item.source == run.first.source && after < run.items).then_some(run.position + after)
         };
         let rest = || (item.source == CLIENT).then(|| item.index.checked_sub(self.rest)).flatten();
-        self.runs.iter().find_map(within).or_else(|| Some(rest()? + self.in_runs()))
+        run.and_then(within).or_else(|| Some(rest()? + self.in_runs()))
     }
 
     /// How many items there are, where the client's body has `client` items.

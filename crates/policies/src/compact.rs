@@ -171,7 +171,6 @@ impl Policy for Compact {
         let summarises = self.config.style == Style::Summary;
         state.pinned = summarises.then(|| Pinned::open(request, &self.terms)).flatten();
         state.idle = !is_forced && request.fits(self.trigger(state) as u64);
-        if !state.idle {}
     }
 
     fn read(&self, event: &Event<'_>, state: &mut State, plan: &mut Plan) {

@@ -91,11 +91,8 @@ impl<'a> RequestFacts<'a> {
 
     /// The facts of the request that `transcript` was read from; `cuts`: an enabled policy may cut results.
     pub(super) fn of(transcript: &'a Transcript, cuts: bool) -> Self {
-        let own = transcript.request.tools.len();
-        let spaces = transcript.request.namespaces.len();
-        let declared = transcript.tools().enumerate().filter_map(|(nth, (tool, body))| {
-            // The namespaces of the request count on from its own tools.
-            let at = if nth < own { nth } else { nth + spaces };
+        let indexes = tool_indexes(transcript);
+        let declared = transcript.tools().zip(indexes).filter_map(|((tool, body), at)| {
             let name = tool.full_name(body)?;
             let (definition, parameters) = (tool.span.of(body), tool.parameters.map(|span| span.of(body)));
             Some(DeclaredTool { name, at, definition, parameters })
@@ -119,7 +116,7 @@ impl<'a> RequestFacts<'a> {
             definition_tokens,
             tools_tokens: definition_tokens + transcript.instructions_tokens(),
             transcript,
-            most_chars: transcript.bytes(),
+            most_chars: transcript.most_bytes(),
             context_window: transcript.context_window,
             overflowed: transcript.overflowed,
             overflows: &transcript.overflows,
@@ -176,18 +173,26 @@ impl RequestFacts<'_> {
 
 /// What the request says of namespaces and servers: their descriptions, which the model reads like those of tools.
 fn described_namespaces<'a>(transcript: &'a Transcript) -> Vec<DeclaredTool<'a>> {
-    let (request, body) = (&transcript.request, &transcript.body);
-    let described = request.namespaces.iter().zip(request.tools.len()..).filter_map(|(space, at)| {
+    let request = &transcript.request;
+    let own = request.tools.len()..request.tools.len() + request.namespaces.len();
+    let indexes = own.chain(transcript.tools().count() + request.namespaces.len()..);
+    let described = transcript.namespaces().zip(indexes).filter_map(|((space, body), at)| {
         let definition = space.description.map_or(&b"null"[..], |text| text.quoted().of(body));
         Some(DeclaredTool { name: space.full_name(body)?, at, definition, parameters: None })
     });
     described.collect()
 }
 
+/// The indexes of the tools: those of the request, and after its namespaces those that the upstream keeps.
+fn tool_indexes(transcript: &Transcript) -> impl Iterator<Item = usize> + use<> {
+    let (own, spaces) = (transcript.request.tools.len(), transcript.request.namespaces.len());
+    (0..own).chain(own + spaces..)
+}
+
 /// A tool that the model may call.
 pub struct DeclaredTool<'a> {
     pub name: Cow<'a, str>,
-    /// Its index among the tools of the request.
+    /// Its index: the tools of the request, its namespaces, the tools that the upstream keeps, their namespaces.
     pub at: usize,
     /// All of it, as written.
     pub definition: &'a [u8],

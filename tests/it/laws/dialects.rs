@@ -58,7 +58,7 @@ struct Talk {
     steps: Vec<Step>,
     choice: u8,
     stream: bool,
-    /// Only the Responses API can say these: reasoning items, ids, empty assistant texts, one namespace for all tools.
+    /// Only the Responses API can say these: reasoning items, ids, parts in place of a text, a search of the provider's.
     extras: u8,
     /// The ids of calls start again in each turn.
     reuses_ids: bool,
@@ -129,7 +129,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn talk() -> impl Strategy<Value = Talk> {
     let system = prop::option::of(words());
     let steps = prop::collection::vec(step(), 1..9);
-    (system, words(), steps, 0..4_u8, any::<bool>(), 0..16_u8, any::<bool>()).prop_map(
+    (system, words(), steps, 0..4_u8, any::<bool>(), 0..32_u8, any::<bool>()).prop_map(
         |(system, first, rest, choice, stream, extras, reuses_ids)| {
             let mut steps = vec![Step::User(first)];
             for step in rest {
@@ -300,6 +300,9 @@ impl Talk {
         let mut items = Vec::new();
         if self.extras & 4 != 0 {
             items.push(json!({"type": "reasoning", "id": format!("rs_{at}"), "summary": [], "encrypted_content": "gAAA"}));
+        }
+        if self.extras & 16 != 0 {
+            items.push(json!({"type": "web_search_call", "id": format!("ws_{at}"), "status": "completed"}));
         }
         if !text.is_empty() {
             let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
@@ -556,7 +559,6 @@ fn a_body_is_read_in_the_dialect_that_it_is_written_in() {
     assert_eq!(messages(r#"{"model":"m","prompt":{"id":"p"}}"#), None, "chat completions");
 }
 
-/// The definitions of tools are written in another form in each dialect, and so their sizes differ.
 /// The same plan with each item named by its position, and values by their lengths.
 fn by_position(mut plan: Plan) -> Plan {
     let order = std::mem::take(&mut plan.order);
@@ -572,6 +574,7 @@ fn by_position(mut plan: Plan) -> Plan {
     plan
 }
 
+/// The definitions of tools are written in another form in each dialect, and so their sizes differ.
 fn without_sizes(mut plan: Plan) -> Plan {
     plan.definition_tokens = 0;
     plan

@@ -373,10 +373,9 @@ fn read_knowing(
 ) -> Option<Reading> {
     let dialect = dialect_of(body);
     let mut request = read_request(dialect, body, &identity.key, &**memo).ok()?;
-    let upstream = record.map(|record| dialect.upstream_history(&request, body, record).expect("a record"));
+    let upstream =
+        record.map(|record| dialect.upstream_history(&mut request, body, record).expect("a record"));
     let sources = upstream.as_ref().map(|upstream| (upstream.sources.clone(), upstream.order.clone()));
-    request.declares_elsewhere =
-        upstream.as_ref().map_or(request.declares_elsewhere, |upstream| upstream.declares_elsewhere);
     let sent = (Arc::new(request.clone()), body.clone());
     let mut transcript =
         Transcript::with_sources(sent, sources.unwrap_or_default(), identity.clone(), Arc::clone(memo));

@@ -3,12 +3,13 @@
 //! results are shortened and old turns left out, so that the cost of a request does not grow with the length of the chain.
 
 use super::item::{Item, ItemKind, parse_item};
+use super::request::{source, take_shells};
 use crate::upstream_history::UpstreamHistory;
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use model::message::Content;
 use model::request::Request;
-use model::source::{CLIENT, Order, Origin};
+use model::source::{CLIENT, ItemId, Order, Origin};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -193,10 +194,10 @@ fn bound(items: &mut Vec<Box<RawValue>>) {
 }
 
 /// What a record says of the items that the request continues from, or refers to.
-pub fn upstream_history(request: &Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
+pub fn upstream_history(request: &mut Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
     let known: HistoryRecord = serde_json::from_slice(record).ok()?;
     if request.continues.is_none() {
-        return Some(super::references::resolved(request, body, record.clone(), &known.items));
+        return Some(super::references::resolved(request, body, record, &known.items));
     }
     // A client that sends nothing new lets the upstream continue by itself.
     if !matches!(request.messages_span.of(body).first(), Some(b'[' | b'"')) {
@@ -204,9 +205,13 @@ pub fn upstream_history(request: &Request, body: &Bytes, record: &Bytes) -> Opti
     }
     let members = members_of(record, Span::new(0, record.len()));
     let items = members.iter().find(|member| member.key.raw(record) == b"items")?.value;
-    let source = super::request::source(Origin::Upstream, record.clone(), items, request.hosts_shell)?;
+    let read = |request: &Request| source(Origin::Upstream, record.clone(), items, request.hosts_shell);
+    let mut source = read(request)?;
+    if take_shells(request, std::slice::from_ref(&source)) {
+        source = read(request)?;
+    }
     let mut order = Order::default();
-    order.add(UpstreamHistory::first_of(CLIENT + 1), source.messages.len());
+    order.add(ItemId::first_of(CLIENT + 1), source.messages.len());
     let continues = request.value(body, "previous_response_id").map(|id| id.of(body).to_vec());
     let alias = serde_json::to_vec(&known.upstream_id).ok().filter(|id| continues.as_ref() != Some(id));
     let owed = known.owed.iter().map(|item| item.get()).collect::<Vec<_>>().join(",");
@@ -216,7 +221,6 @@ pub fn upstream_history(request: &Request, body: &Bytes, record: &Bytes) -> Opti
         order,
         upstream_id: alias.filter(|_| continues.is_some()).map(|_| known.upstream_id.clone()),
         owed: owed.into(),
-        declares_elsewhere: true,
         ..UpstreamHistory::default()
     })
 }
@@ -228,7 +232,6 @@ mod tests {
     use crate::variant::{Placement, Tools, Variant};
     use model::message::Role;
     use model::plan::Plan;
-    use model::source::ItemId;
     use serde_json::{Value, json};
 
     const CALL: &str =
@@ -249,8 +252,8 @@ mod tests {
 
     fn sent_as(variant: &Variant, body: &str, record: &Bytes) -> (String, Bytes, UpstreamHistory) {
         let (body, plan) = (Bytes::copy_from_slice(body.as_bytes()), Plan::default());
-        let request = crate::responses::parse(&body).unwrap();
-        let upstream = upstream_history(&request, &body, record).unwrap();
+        let mut request = crate::responses::parse(&body).unwrap();
+        let upstream = upstream_history(&mut request, &body, record).unwrap();
         let planned =
             PlannedRequest { upstream: Some(&upstream), ..PlannedRequest::new(&body, &request, &plan) };
         let out = write(&planned, variant).join();
@@ -299,8 +302,8 @@ mod tests {
     #[test]
     fn people_read_the_whole_conversation_of_a_request_that_continues_one() {
         let (body, plan) = (Bytes::from_static(NEXT.as_bytes()), Plan::default());
-        let request = crate::responses::parse(&body).unwrap();
-        let upstream = upstream_history(&request, &body, &known(r#"{"input":"q"}"#, &[])).unwrap();
+        let mut request = crate::responses::parse(&body).unwrap();
+        let upstream = upstream_history(&mut request, &body, &known(r#"{"input":"q"}"#, &[])).unwrap();
         let planned = PlannedRequest::new(&body, &request, &plan);
         assert_eq!(whole_request(&planned), body);
         let whole = whole_request(&PlannedRequest { upstream: Some(&upstream), ..planned });

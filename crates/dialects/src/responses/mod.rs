@@ -58,7 +58,12 @@ impl Dialect for Responses {
         may_read(body, fault, b"input", |text| parse(text).is_ok())
     }
 
-    fn upstream_history(&self, request: &Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
+    fn upstream_history(
+        &self,
+        request: &mut Request,
+        body: &Bytes,
+        record: &Bytes,
+    ) -> Option<UpstreamHistory> {
         history::upstream_history(request, body, record)
     }
 

@@ -19,12 +19,14 @@ pub fn place(
     placement: Placement,
     splices: &mut Splices,
 ) -> Option<Bytes> {
-    let message = &request.messages[index];
     let is_text = request.messages_span.of(body).starts_with(b"\"");
     match placement {
         Placement::System if is_text => return Some(developer_message(text)),
-        Placement::System => splices.insert(message.span.end, [b",", &developer_message(text)[..]].concat()),
-        Placement::Suffix => suffix(message, text, splices),
+        Placement::System => {
+            let end = request.messages[index].span.end;
+            splices.insert(end, [b",", &developer_message(text)[..]].concat());
+        }
+        Placement::Suffix => suffix(&request.messages[index], text, splices),
         Placement::Leading => match request.messages.first() {
             Some(first) if first.role == Role::System || is_text => suffix(first, text, splices),
             Some(first) => splices.insert(first.span.start, [&developer_message(text)[..], b","].concat()),

@@ -2,14 +2,14 @@
 //! these are known from earlier replies: policies count the calls among them. The upstream gets the references.
 
 use super::item::{Item, ItemKind, parse_item};
-use super::request::{is_compaction, is_reference, source};
+use super::request::{is_compaction, is_reference, source, take_shells};
 use super::restore::{items_of, without_id};
 use crate::edit::change_items;
 use crate::upstream_history::{Piece, PieceKind, ResolvedReferences, UpstreamHistory};
 use bytes::Bytes;
 use model::plan::Plan;
 use model::request::Request;
-use model::source::{ItemId, Order, Origin, Source};
+use model::source::{CLIENT, ItemId, Order, Origin, Source};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,28 +17,61 @@ use wire::body::{Scanner, Span};
 use wire::json::decode;
 use wire::splice::Splices;
 
-/// What the items of `record` say of the references in the request.
-pub fn resolved(request: &Request, body: &Bytes, record: Bytes, items: &[Box<RawValue>]) -> UpstreamHistory {
-    let known: HashMap<String, &str> =
-        items.iter().filter_map(|item| Some((id_of(item.get())?, item.get()))).collect();
-    let prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
-    let upstream = UpstreamHistory { record, declares_elsewhere: prompt, ..UpstreamHistory::default() };
-    let mut resolver = Resolver { request, body, known, upstream, run: Vec::new() };
-    items_of(request, body).iter().for_each(|item| resolver.take(item));
-    resolver.finish()
+/// What the items of `record` say of the references in the request. Each item is read for the first reference to it.
+pub fn resolved(
+    request: &mut Request,
+    body: &Bytes,
+    record: &Bytes,
+    items: &[Box<RawValue>],
+) -> UpstreamHistory {
+    let mut found = Resolver::read(request, body, items);
+    if take_shells(request, &found.sources) {
+        found = Resolver::read(request, body, items);
+    }
+    let Found { sources, references, unknown, declares_elsewhere, order } = found;
+    request.declares_elsewhere = declares_elsewhere;
+    let (record, sources) = (record.clone(), sources.into_iter().map(Arc::new).collect());
+    UpstreamHistory { record, sources, references, order, unknown, ..UpstreamHistory::default() }
+}
+
+/// What was found of the references in a request.
+struct Found {
+    sources: Vec<Source>,
+    references: Vec<ResolvedReferences>,
+    order: Order,
+    unknown: u64,
+    /// More tools may be callable than the request and the items show.
+    declares_elsewhere: bool,
 }
 
 /// Reads the items of a request one after the other.
 struct Resolver<'a> {
     request: &'a Request,
     body: &'a Bytes,
+    /// The items that are known and were not referred to yet, by id.
     known: HashMap<String, &'a str>,
-    upstream: UpstreamHistory,
+    found: Found,
     /// The items that the model made one after the other: how each is sent, its place in the body, and the item.
     run: Vec<(PieceKind, Span, Bytes)>,
 }
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
+    /// Reads all items of the request. `items`: what the upstream is known to keep.
+    fn read(request: &'a Request, body: &'a Bytes, items: &'a [Box<RawValue>]) -> Found {
+        let known = items.iter().filter_map(|item| Some((id_of(item.get())?, item.get()))).collect();
+        let has_prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
+        let found = Found {
+            sources: Vec::new(),
+            references: Vec::new(),
+            order: Order::default(),
+            unknown: 0,
+            declares_elsewhere: has_prompt,
+        };
+        let mut resolver = Self { request, body, known, found, run: Vec::new() };
+        items_of(request, body).iter().for_each(|item| resolver.take(item));
+        resolver.finish()
+    }
+
     fn take(&mut self, item: &Item) {
         let sent = item.span;
         if item.kind != ItemKind::Other || !is_reference(sent.of(self.body)) {
@@ -46,21 +79,25 @@ impl Resolver<'_> {
             return self.add(item, written);
         }
         let id = item.id.map(|id| decode(id, self.body).into_owned()).unwrap_or_default();
-        let named = self.known.get(&id).map(|named| Bytes::copy_from_slice(named.as_bytes()));
+        let named = self.known.remove(&id).map(|named| Bytes::copy_from_slice(named.as_bytes()));
         let read = named.and_then(|named| Some((parse_item(&mut Scanner::new(&named)).ok()?, named)));
         let Some((read, named)) = read else {
             self.end_run();
-            self.upstream.unknown += 1;
-            self.upstream.declares_elsewhere = true;
-            return;
+            return self.miss(1);
         };
         let is_own = id.starts_with(super::OWN_ID);
         self.add(&read, (if is_own { PieceKind::Own } else { PieceKind::Reference }, sent, named));
     }
 
+    /// Counts references to items that are not known, which may declare tools.
+    fn miss(&mut self, references: u64) {
+        self.found.unknown += references;
+        self.found.declares_elsewhere |= references > 0;
+    }
+
     /// Adds an item to those that the model made before it, or ends these.
     fn add(&mut self, item: &Item, piece: (PieceKind, Span, Bytes)) {
-        self.upstream.declares_elsewhere |= is_compaction(item, &piece.2);
+        self.found.declares_elsewhere |= is_compaction(item.kind, &piece.2);
         if !item.is_of_model() {
             self.end_run();
         }
@@ -73,9 +110,9 @@ impl Resolver<'_> {
     /// Makes a source of the items so far, if there is a reference among them.
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
-        let is_written = run.iter().all(|(kind, ..)| *kind == PieceKind::Written);
+        let referring = run.iter().filter(|(kind, ..)| *kind != PieceKind::Written).count();
         let (Some((_, first, _)), Some((_, last, _))) = (run.first(), run.last()) else { return };
-        if is_written {
+        if referring == 0 {
             return;
         }
         let span = Span { start: first.start, end: last.end };
@@ -91,26 +128,29 @@ impl Resolver<'_> {
         bytes.push(b']');
         let list = Span::new(0, bytes.len());
         let read = source(Origin::Client, bytes.into(), list, self.request.hosts_shell);
-        if let Some(read) = read.filter(|read| read.messages.len() == 1) {
-            self.upstream.sources.push(Arc::new(read));
-            self.upstream.references.push(ResolvedReferences { span, pieces });
+        match read.filter(|read| read.messages.len() == 1) {
+            Some(read) => {
+                self.found.sources.push(read);
+                self.found.references.push(ResolvedReferences { span, pieces });
+            }
+            None => self.miss(referring as u64),
         }
     }
 
     /// Puts the sources in order with the client's other items.
-    fn finish(mut self) -> UpstreamHistory {
+    fn finish(mut self) -> Found {
         self.end_run();
         let mut order = Order::default();
         let position = |at: u32| self.request.messages.partition_point(|item| item.span.start < at);
         let mut next = 0;
-        for (source, _, references) in self.upstream.referenced() {
+        for (at, references) in self.found.references.iter().enumerate() {
             let first = position(references.span.start);
             order.add(ItemId::of_client(next), first - next);
-            order.add(UpstreamHistory::first_of(source), 1);
+            order.add(ItemId::first_of(at + CLIENT + 1), 1);
             next = position(references.span.end);
         }
         order.end_with_client(next);
-        UpstreamHistory { order, ..self.upstream }
+        Found { order, ..self.found }
     }
 }
 
@@ -118,7 +158,7 @@ impl Resolver<'_> {
 /// and of toolrein's own items, which go in the places of the references to them.
 pub fn write_references(upstream: &UpstreamHistory, plan: &Plan, splices: &mut Splices) {
     for (number, source, references) in upstream.referenced() {
-        if plan.drops(UpstreamHistory::first_of(number)) {
+        if plan.drops(ItemId::first_of(number)) {
             continue;
         }
         let Source { bytes, messages, .. } = source;
@@ -145,8 +185,9 @@ fn id_of(item: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::responses::repair::{broken, repaired};
     use crate::responses::{parse, write};
-    use crate::variant::{Placement, PlannedRequest, Variant};
+    use crate::variant::{Placement, PlannedRequest, Repairs, Variant};
     use model::message::Role;
     use model::plan::{Change, Edit};
     use serde_json::{Value, json};
@@ -173,10 +214,10 @@ mod tests {
     /// A request with these items. The upstream keeps the `known` ones.
     fn resolve(input: &[Value], known: &[Value]) -> Resolved {
         let body = Bytes::from(json!({ "input": input }).to_string());
-        let request = parse(&body).unwrap();
+        let mut request = parse(&body).unwrap();
         let known: Vec<Box<RawValue>> =
             known.iter().map(|item| RawValue::from_string(item.to_string()).unwrap()).collect();
-        let upstream = resolved(&request, &body, Bytes::new(), &known);
+        let upstream = resolved(&mut request, &body, &Bytes::new(), &known);
         Resolved { body, request, upstream }
     }
 
@@ -208,7 +249,7 @@ mod tests {
     }
 
     fn redact(source: usize, call: usize) -> (ItemId, Change) {
-        (UpstreamHistory::first_of(source), Change::RedactCall { call, by: r#"{"q":"[V]"}"#.into() })
+        (ItemId::first_of(source), Change::RedactCall { call, by: r#"{"q":"[V]"}"#.into() })
     }
 
     fn user() -> Value {
@@ -224,7 +265,40 @@ mod tests {
             [(Role::User, 0), (Role::Assistant, 2), (Role::Tool, 0), (Role::Tool, 0), (Role::User, 0)];
         assert_eq!(resolved.order(), expected);
         assert_eq!(resolved.sent(Vec::new()), input, "references are sent as references");
-        assert!(!resolved.upstream.declares_elsewhere);
+        assert!(!resolved.request.declares_elsewhere);
+    }
+
+    #[test]
+    fn calls_of_the_providers_beside_a_reference_change_nothing_about_it() {
+        let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed"});
+        let input = [user(), search, reference("fc_a"), output("a")];
+        let resolved = resolve(&input, &[call("a", "x")]);
+        assert_eq!(resolved.order(), [(Role::User, 0), (Role::Assistant, 1), (Role::Tool, 0)]);
+        assert_eq!(resolved.sent(Vec::new()), input);
+        let compaction = json!({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"});
+        assert!(resolve(&[compaction, reference("fc_a")], &[call("a", "x")]).request.declares_elsewhere);
+    }
+
+    #[test]
+    fn the_second_reference_to_an_item_is_one_that_is_not_known() {
+        let resolved = resolve(&[reference("fc_a"), output("a"), reference("fc_a")], &[call("a", "x")]);
+        assert_eq!(resolved.order(), [(Role::Assistant, 1), (Role::Tool, 0), (Role::Other, 0)]);
+        assert_eq!(resolved.upstream.unknown, 1);
+    }
+
+    #[test]
+    fn a_history_of_references_is_not_broken() {
+        for input in [
+            vec![user(), reference("fc_a"), output("a")],
+            vec![user(), reference("fc_a"), call("b", "x"), output("a"), output("b")],
+        ] {
+            let Resolved { body, request, upstream } = resolve(&input, &[call("a", "x")]);
+            let plan = Plan::default();
+            let planned =
+                PlannedRequest { upstream: Some(&upstream), ..PlannedRequest::new(&body, &request, &plan) };
+            assert!(!broken(&planned, Repairs::ALL).any(), "{input:?}");
+            assert_eq!(repaired(&body, Repairs::ALL).unwrap().join(), body);
+        }
     }
 
     #[test]
@@ -233,7 +307,7 @@ mod tests {
         let resolved = resolve(&input, &[]);
         let expected = [(Role::User, 0), (Role::Other, 0), (Role::Assistant, 1), (Role::Tool, 0)];
         assert_eq!(resolved.order(), expected);
-        assert_eq!((resolved.upstream.unknown, resolved.upstream.declares_elsewhere), (1, true));
+        assert_eq!((resolved.upstream.unknown, resolved.request.declares_elsewhere), (1, true));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use super::item::{CallKind, ItemKind, parse_item};
 use super::reply::written::synthetic_result;
+use super::request::is_reference;
 use super::write::is_stateful;
 use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
@@ -53,7 +54,9 @@ const PARTS: PartsForm =
 pub fn broken(planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
     let PlannedRequest { request, body, .. } = *planned;
     if !is_stateful(request, body) {
-        return crate::repair::broken(request, body, &Pairs(body), of, false);
+        let others = Repairs { pairs: false, ..of };
+        let found = crate::repair::broken(request, body, &Pairs(body), others, false);
+        return Repairs { pairs: of.pairs && !groups_to_repair(request, body).is_empty(), ..found };
     }
     // The upstream has calls with ids that are not known here.
     let others = Repairs { pairs: false, ids: false, id_forms: false, ..of };
@@ -61,10 +64,26 @@ pub fn broken(planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
     Repairs { pairs: of.pairs && !open_upstream(planned).is_empty(), ..found }
 }
 
+/// The broken groups of a history. An output after a reference may answer the call to which that refers.
+fn groups_to_repair(request: &Request, body: &[u8]) -> Vec<BrokenGroup> {
+    let refers = |message: &Message| message.role == Role::Other && is_reference(message.span.of(body));
+    let mut groups = broken_groups(request, body, &Pairs(body));
+    for group in &mut groups {
+        let mut reply = request.messages[..group.first].iter().rev();
+        let mut reply =
+            reply.by_ref().take_while(|message| message.role == Role::Assistant || refers(message));
+        if reply.any(refers) {
+            group.orphans.clear();
+        }
+    }
+    groups.retain(|group| !group.unanswered.is_empty() || !group.orphans.is_empty());
+    groups
+}
+
 /// Synthetic outputs for the calls of the upstream's last reply that this request leaves without one, as far as they are
 /// known.
 pub fn open_upstream(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
-    let record = planned.upstream.filter(|upstream| upstream.references.is_empty());
+    let record = planned.upstream.filter(|_| planned.request.continues.is_some());
     let Some(record) = record.and_then(|upstream| upstream.sources.first()) else { return Vec::new() };
     let reply = record.messages.last().filter(|last| last.role == Role::Assistant);
     let answers = planned.request.messages.iter().take_while(|message| message.role == Role::Tool);
@@ -83,7 +102,7 @@ pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
     if repairs.pairs {
         let body = rope.join();
         rope = edited(&body, |request, splices| {
-            let groups = broken_groups(request, &body, &Pairs(&body));
+            let groups = groups_to_repair(request, &body);
             for group in groups.iter().filter(|_| !is_stateful(request, &body)) {
                 repair(group, request, &body, splices);
             }

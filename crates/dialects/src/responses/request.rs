@@ -160,7 +160,20 @@ pub fn source(origin: Origin, bytes: Bytes, list: Span, hosts_shell: bool) -> Op
     scanner.array().ok()?;
     rest_of_items(&mut read, &mut scanner).ok()?;
     settle_shell_calls(&mut read);
-    Some(Source::new(origin, bytes, read.messages).declaring(read.tools))
+    Some(Source::new(origin, bytes, read.messages).declaring(read.tools, read.namespaces))
+}
+
+/// Takes a request for one whose conversation also has these sources: `true` if they declare a shell that the client runs,
+/// where the request declares none. Their calls of a shell are then the client's, and so are those of the request.
+pub fn take_shells(request: &mut Request, sources: &[Source]) -> bool {
+    let mut shells = sources.iter().flat_map(|source| source.tools.iter().map(|tool| (tool, &source.bytes)));
+    let declares = shells.any(|(tool, bytes)| shell_environment(tool, bytes) == Some(false));
+    if !declares || !request.hosts_shell {
+        return false;
+    }
+    request.hosts_shell = false;
+    settle_shell_calls(request);
+    true
 }
 
 fn settle_shells(request: &mut Request, body: &[u8]) {
@@ -316,7 +329,7 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
     }
     request.own_ids |= item.id.is_some_and(|id| id.raw(body).starts_with(super::OWN_ID.as_bytes()));
     if item.is_of_model() {
-        request.declares_elsewhere |= is_compaction(&item, body);
+        request.declares_elsewhere |= is_compaction(item.kind, item.span.of(body));
         group.add(item);
         return Ok(());
     }
@@ -340,8 +353,8 @@ fn add_item(request: &mut Request, group: &mut Group, item: Item, body: &[u8]) -
 
 /// Whether an item replaces an earlier part of the conversation. Tools may have been declared there that the request no
 /// longer shows.
-pub(super) fn is_compaction(item: &Item, body: &[u8]) -> bool {
-    item.kind == ItemKind::Carried && memchr::memmem::find(item.span.of(body), b"\"compaction\"").is_some()
+pub(super) fn is_compaction(kind: ItemKind, item: &[u8]) -> bool {
+    kind == ItemKind::Carried && memchr::memmem::find(item, b"\"compaction\"").is_some()
 }
 
 /// Whether an item is only named: what it says is upstream.

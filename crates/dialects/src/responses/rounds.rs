@@ -87,7 +87,9 @@ pub fn source(exchange: &[u8]) -> Option<Source> {
     });
     let list = Bytes::from([b"[", &items.collect::<Vec<_>>().join(&b","[..])[..], b"]"].concat());
     let span = Span::new(0, list.len());
-    super::request::source(Origin::Blocked, list, span, false)
+    // Nothing that the model wrote into a blocked call declares a tool.
+    let source = super::request::source(Origin::Blocked, list, span, false)?;
+    Some(source.declaring(Vec::new(), Vec::new()))
 }
 
 /// [`items`], separated by commas.

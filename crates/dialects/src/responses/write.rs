@@ -11,7 +11,7 @@ use super::rounds::{Element, items as sent_items, read};
 use crate::edit::{
     annotate_tools, ask_whole, change_messages, notices, plan_without_tools, set_member, without,
 };
-use crate::variant::{Asking, PlannedRequest, Tools, Variant};
+use crate::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
 use bytes::Bytes;
 use model::plan::Plan;
 use model::request::{Choice, Request, Tool};
@@ -30,7 +30,7 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     let PlannedRequest { body, request, upstream, plan, .. } = *planned;
     let mut splices = Splices::default();
     match variant.tools {
-        Tools::Kept => narrow(request, body, plan, variant, &mut splices),
+        Tools::Kept => narrow(planned, variant, &mut splices),
         Tools::WithoutChoice => without(request, body, &["tool_choice"], &mut splices),
         Tools::Dropped => without(request, body, &TOOL_MEMBERS, &mut splices),
     }
@@ -39,7 +39,7 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
         if !variant.undeclares_own {
             declare(request, body, plan, &mut splices);
         }
-        if plan.one_at_a_time && !request.tools.is_empty() && !variant.any_calls {
+        if plan.one_at_a_time && planned.tools().next().is_some() && !variant.any_calls {
             set_member(request, body, "parallel_tool_calls", "false", &mut splices);
         }
     }
@@ -97,7 +97,8 @@ fn is_set(request: &Request, body: &[u8], name: &str) -> bool {
 /// Narrows the choice of tools: to none for a final answer, or to the call that is the answer, or to those that are not
 /// hidden. The tools stay declared,
 /// so that the prompt's cache survives.
-fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splices: &mut Splices) {
+fn narrow(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices) {
+    let PlannedRequest { request, body, plan, .. } = *planned;
     let lands = variant.asking.as_ref().is_some_and(|asking: &Asking| asking.land);
     if !request.declares_tools && !request.declares_elsewhere {
         return;
@@ -119,16 +120,16 @@ fn narrow(request: &Request, body: &[u8], plan: &Plan, variant: &Variant, splice
     if !hides {
         return;
     }
-    let is_hidden = |tool: &&Tool| is_hidden(tool, body, plan);
-    if request.tools.iter().all(|tool| is_hidden(&tool)) {
+    let is_open = |(tool, bytes): &(&Tool, &Bytes)| !is_hidden(tool, bytes, plan);
+    if !planned.tools().any(|tool| is_open(&tool)) {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
     }
     // How a list of allowed tools names one in a namespace is not known. Its calls are judged all the same.
-    if request.tools.iter().any(|tool| tool.namespace.is_some() && tool.name.is_some()) {
+    if planned.tools().any(|(tool, _)| tool.namespace.is_some() && tool.name.is_some()) {
         return;
     }
     let allowed: Vec<Value> =
-        request.tools.iter().filter(|tool| !is_hidden(tool)).map(|tool| reference(tool, body)).collect();
+        planned.tools().filter(is_open).map(|(tool, bytes)| reference(tool, bytes)).collect();
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": allowed});
     set_member(request, body, "tool_choice", choice.to_string(), splices);
 }
@@ -262,7 +263,7 @@ fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes]
     upstream.into_iter().for_each(|upstream| write_references(upstream, plan, &mut edits));
     let mut added = Vec::new();
     for (item, text) in notices(plan, variant.placement) {
-        if item.source == CLIENT {
+        if item.source == CLIENT || variant.placement == Placement::Leading {
             added.extend(place(request, body, item.index, &text, variant.placement, &mut edits));
         } else if let Some(span) = planned.span_of(item) {
             place_after(span, &text, variant.placement, &mut edits);

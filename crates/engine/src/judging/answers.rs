@@ -1,7 +1,8 @@
 //! Answer tools: calls that are the client's answer.
 
+use dialects::variant::PlannedRequest;
 use model::plan::Reason;
-use model::request::{Choice, Request};
+use model::request::Choice;
 use policies::pattern::{Pattern, any_fits};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,9 +21,10 @@ pub struct AnswerTools {
 }
 
 impl AnswerTools {
-    /// Which calls are answers to `request`, where the operator `named` some.
-    pub fn of(request: &Request, body: &[u8], named: &Arc<[Pattern]>) -> Self {
-        let names = request.tools.iter().filter_map(|tool| tool.full_name(body));
+    /// Which calls are answers to the request, where the operator `named` some.
+    pub fn of(planned: &PlannedRequest<'_>, named: &Arc<[Pattern]>) -> Self {
+        let request = planned.request;
+        let names = planned.tools().filter_map(|(tool, bytes)| tool.full_name(bytes));
         let answers = names.filter(|name| any_fits(named, name));
         let declared: Vec<String> = answers.map(Cow::into_owned).collect();
         let any = request.choice == Choice::Forced && declared.is_empty();
