@@ -1,29 +1,31 @@
 //! The phases judge and answer: replies are judged as they come, and the client gets one coherent reply, as a stream or
 //! whole, however often the model is asked again. A whole reply is a stream of one chunk.
 
-mod given;
 mod held_head;
 mod rejoined;
-mod upstream_error;
 
 use self::held_head::HeldHead;
 use self::rejoined::rejoined;
-use self::upstream_error::is_success;
 use super::error::ProxyError;
-use super::notes::{ReaskCause, label};
-use super::running::{Replying, Running};
+use super::notes::{label, note_unjudged};
+use super::reply_reports::remember_history;
+use super::request_forms::AfterRefusal;
+use super::running::Running;
 use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
 use crate::judging::Judging;
 use crate::pipeline::ReplyPipeline;
 use bytes::Bytes;
-use dialects::error::{UpstreamError, parse_in_200};
-use dialects::reply::{Ending, Form, Options, Unjudged};
+use dialects::Handed;
+use dialects::edit::NO_ANSWER;
+use dialects::error::friendly::{body_of_event, status_of};
+use dialects::error::{UpstreamError, parse, parse_in_200};
+use dialects::reply::{Ending, Form, Refusal, Unjudged};
 use dialects::usage::Usage;
 use wire::sniff;
 
 /// The client's reply, and the upstream's replies that it is made of.
 pub(super) struct Replies {
-    pub(super) judge: ReplyPipeline,
+    pub(super) pipeline: ReplyPipeline,
     form: Form,
     upstream: Upstream,
     /// The HTTP status of the present reply.
@@ -68,70 +70,60 @@ enum Source {
 const OK: u16 = 200;
 
 impl Replies {
-    pub(super) fn is_over(&self) -> bool {
-        self.upstream == Upstream::Over
-    }
-
-    pub(super) fn is_stream(&self) -> bool {
-        self.form == Form::Streamed
-    }
-}
-
-impl Running {
     /// The first reply is a stream: its head goes out at once.
     pub(super) fn begin_stream(
-        &mut self,
+        running: &Running,
         core: &mut Core,
         judging: Judging,
         ends_by_closing: bool,
-    ) -> Replying {
+    ) -> Box<Self> {
         core.record.streamed = true;
-        core.outputs.push_back(Output::BeginStream { own: false });
-        let mut replies = self.replies_of(core, judging, Form::Streamed, Source::Own(Bytes::new()));
+        core.output(Output::BeginStream { own: false });
+        let mut replies = Self::new(running, core, judging, Form::Streamed, Source::Own(Bytes::new()));
         replies.upstream = Upstream::Reading { ends_by_closing };
         replies.head = core.gives_status().then(HeldHead::default);
-        Replying::Judged(replies)
+        replies
     }
 
     /// The first reply came whole.
     pub(super) fn begin_whole(
-        &mut self,
+        running: &mut Running,
         core: &mut Core,
         judging: Judging,
         reply: WholeReply,
         now: Now,
-    ) -> Replying {
-        let mut replies = self.replies_of(core, judging, Form::Whole, Source::Upstream(reply.id));
-        self.take_whole(core, &mut replies, reply, now);
-        Replying::Judged(replies)
+    ) -> Box<Self> {
+        let mut replies = Self::new(running, core, judging, Form::Whole, Source::Upstream(reply.id));
+        replies.take_whole(running, core, reply, now);
+        replies
     }
 
     /// toolrein's own reply, judged like an upstream's.
     pub(super) fn own_reply(
-        &mut self,
+        running: &mut Running,
         core: &mut Core,
         judging: Judging,
         body: &Bytes,
         now: Now,
-    ) -> Replying {
+    ) -> Box<Self> {
         let form = if core.request.stream { Form::Streamed } else { Form::Whole };
-        let mut replies = self.replies_of(core, judging, form, Source::Own(body.clone()));
+        let mut replies = Self::new(running, core, judging, form, Source::Own(body.clone()));
         if form == Form::Streamed {
             core.record.streamed = true;
-            core.outputs.push_back(Output::BeginStream { own: true });
+            core.output(Output::BeginStream { own: true });
         }
-        replies.judge.expect_own();
-        self.judge_body(core, &mut replies, form, OK, body, now);
-        Replying::Judged(replies)
+        replies.pipeline.expect_own();
+        replies.judge_body(running, core, form, OK, body, now);
+        replies
     }
 
-    fn replies_of(&self, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Replies> {
+    fn new(running: &Running, core: &Core, judging: Judging, form: Form, source: Source) -> Box<Self> {
         let limits = core.shared.settings.limits;
-        let options = self.options(core);
-        let judge = ReplyPipeline::new(judging, core.dialect, form, limits, options);
+        let options = running.options(core);
+        let pipeline = ReplyPipeline::new(judging, core.dialect, form, limits, options);
         let (upstream, out) = (Upstream::AskedAgain, Vec::new());
-        Box::new(Replies {
-            judge,
+        Box::new(Self {
+            pipeline,
             form,
             upstream,
             status: OK,
@@ -145,358 +137,541 @@ impl Running {
         })
     }
 
-    fn options(&self, core: &Core) -> Options {
-        let is_unasked = self.variant.whole && core.request.stream && !core.request.include_usage;
-        Options {
-            cut_usage: self.variant.ask_usage || is_unasked,
-            preface: self.preface(core),
-            friendly: core.is_friendly(),
-            output_limit: core.request.output_limit,
-            narrows_choice: !core.plan.hidden.is_empty()
-                && !self.variant.undeclares_hidden
-                && !self.is_reask()
-                && self.added(core).choice,
-            request_id: core.record.request_id.clone(),
-            reports: core.reports,
-        }
+    pub(super) fn is_over(&self) -> bool {
+        self.upstream == Upstream::Over
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.form == Form::Streamed
     }
 
     /// Handles an input.
-    pub(super) fn on_replies(&mut self, core: &mut Core, replies: &mut Replies, input: Input, now: Now) {
-        let (upstream, is_done) = (replies.upstream, replies.judge.is_done());
+    pub(super) fn on(&mut self, running: &mut Running, core: &mut Core, input: Input, now: Now) {
+        let (upstream, is_done) = (self.upstream, self.pipeline.is_done());
         match (upstream, input) {
             (Upstream::Over, _) => {}
-            (Upstream::Reading { .. }, Input::Bytes(data)) => self.push(core, replies, &data, now),
-            (Upstream::Reading { ends_by_closing: true }, Input::End) if !replies.judge.is_whole() => {
+            (Upstream::Reading { .. }, Input::Bytes(data)) => self.push(running, core, &data, now),
+            (Upstream::Reading { ends_by_closing: true }, Input::End) if !self.pipeline.is_whole() => {
                 let error = core.cut("the connection was closed before the stream had ended");
-                replies.fail(core, error, Break::Upstream);
+                self.fail(core, error, Break::Upstream);
             }
-            (Upstream::Reading { .. }, Input::End) => self.finish(core, replies, now),
+            (Upstream::Reading { .. }, Input::End) => self.finish(running, core, now),
             // The reply is complete, so it does not matter that the connection ends badly.
-            (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(core, replies, now),
+            (Upstream::Reading { .. }, Input::Cut(..)) if is_done => self.finish(running, core, now),
             (Upstream::AskedAgain, Input::StreamBegins { ends_by_closing }) => {
-                if !self.is_reask() && replies.form == Form::Whole {
-                    return replies.turn_to_stream(core, ends_by_closing);
+                if !running.is_reask() && self.form == Form::Whole {
+                    return self.turn_to_stream(core, ends_by_closing);
                 }
-                (replies.status, replies.upstream) = (OK, Upstream::Reading { ends_by_closing });
-                replies.judge.begin(Form::Streamed, OK);
+                (self.status, self.upstream) = (OK, Upstream::Reading { ends_by_closing });
+                self.pipeline.begin(Form::Streamed, OK);
             }
-            (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(core, replies, reply, now),
+            (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(running, core, reply, now),
             (_, Input::Decided(id, decided)) => {
-                if self.decided(core, &mut replies.judge, id, &decided) {
-                    replies.judge.settle(id, decided.decision, &mut replies.out);
-                    replies.give(core);
-                    self.note_finished(core, replies, now);
+                let context = running.reports.context();
+                let judging = self.pipeline.judging_mut();
+                if running.decisions.take_decision(core, judging, context, id, &decided) {
+                    self.pipeline.settle(id, decided.decision, &mut self.out);
+                    self.give(core);
+                    self.note_finished(running, core, now);
                 }
-                self.go_on(core, replies, now);
+                self.go_on(running, core, now);
             }
             (_, Input::Answered(id, answer)) => {
-                self.heard(core, id, answer.is_some());
-                replies.note_late_actions(core);
-                replies.judge.answer(id, answer, &mut replies.out);
-                replies.give(core);
-                self.ask_approvals(core, replies.judge.judging());
-                self.note_finished(core, replies, now);
-                self.go_on(core, replies, now);
+                running.decisions.note_answer(core, id, answer.is_some());
+                self.note_late_actions(core);
+                self.pipeline.answer(id, answer, &mut self.out);
+                self.give(core);
+                running.decisions.ask_people(core, self.pipeline.judging());
+                self.note_finished(running, core, now);
+                self.go_on(running, core, now);
             }
             (_, Input::NotSent(error)) => {
                 if !error.is_sent() {
-                    self.not_billed(core, &replies.judge.usages());
+                    running.reports.not_billed(core, &self.pipeline.usages());
                 }
-                replies.fail(core, error, Break::Upstream);
+                self.fail(core, error, Break::Upstream);
             }
-            (_, Input::Cut(error, how)) => replies.fail(core, error, how),
-            (_, Input::NoMemory) => replies.fail(core, ProxyError::NoMemory, Break::Upstream),
-            (_, Input::HeadDue) => replies.release_head(core),
+            (_, Input::Cut(error, how)) => self.fail(core, error, how),
+            (_, Input::NoMemory) => self.fail(core, ProxyError::NoMemory, Break::Upstream),
+            (_, Input::HeadDue) => self.release_head(core),
             // Keeps the client's connection alive while it has to wait.
-            (_, Input::Silence) if replies.is_stream() && replies.judge.at_boundary() => {
-                replies.release_head(core);
-                core.outputs.push_back(Output::Emit(replies.judge.heartbeat()));
+            (_, Input::Silence) if self.is_stream() && self.pipeline.at_boundary() => {
+                self.release_head(core);
+                core.output(Output::Emit(self.pipeline.heartbeat()));
             }
             _ => {}
         }
     }
 
     /// Ends the reply if nothing but calls that waited were left of it.
-    fn go_on(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
-        if replies.upstream == Upstream::Waiting && !replies.judge.is_waiting() {
-            self.finish(core, replies, now);
+    fn go_on(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        if self.upstream == Upstream::Waiting && !self.pipeline.is_waiting() {
+            self.finish(running, core, now);
         }
     }
 
     /// A whole reply that was read to its end, or as far as possible.
-    fn take_whole(&mut self, core: &mut Core, replies: &mut Replies, reply: WholeReply, now: Now) {
+    fn take_whole(&mut self, running: &mut Running, core: &mut Core, reply: WholeReply, now: Now) {
         let WholeReply { id, status, body } = reply;
         let is_success = is_success(status);
-        replies.status = status;
-        if replies.is_stream() && !is_success {
-            return self.refused_stream(core, replies, &body.unwrap_or_default(), now);
+        self.status = status;
+        if self.is_stream() && !is_success {
+            return self.refused_stream(running, core, &body.unwrap_or_default(), now);
         }
         let body = match body {
             Ok(body) => body,
-            Err(why) => return self.unread(core, replies, (id, is_success), why, now),
+            Err(why) => return self.unread(running, core, (id, is_success), why, now),
         };
-        if !self.is_reask() {
-            replies.source = Source::Upstream(id);
+        if !running.is_reask() {
+            self.source = Source::Upstream(id);
         }
-        let is_whole_for_stream = self.variant.whole && core.request.stream && !replies.is_stream();
+        let is_whole_for_stream = running.forms.variant().whole && core.request.stream && !self.is_stream();
         if is_whole_for_stream && is_success && parse_in_200(&body).is_none() {
-            replies.stream_whole(core, id);
+            self.stream_whole(core, id);
         }
         // A first reply in the other form is taken as a stream before it comes here; an error of events stays one.
-        let may_be_events = self.is_reask() || replies.is_stream();
+        let may_be_events = running.is_reask() || self.is_stream();
         let is_events = may_be_events && sniff::is_events(&body) == Some(true);
         let form = if is_events { Form::Streamed } else { Form::Whole };
-        replies.present = (id, form);
-        self.judge_body(core, replies, form, status, &body, now);
+        self.present = (id, form);
+        self.judge_body(running, core, form, status, &body, now);
     }
 
     fn judge_body(
         &mut self,
+        running: &mut Running,
         core: &mut Core,
-        replies: &mut Replies,
         form: Form,
         status: u16,
         body: &Bytes,
         now: Now,
     ) {
-        replies.judge.begin(form, status);
-        replies.upstream = Upstream::Reading { ends_by_closing: false };
-        self.push(core, replies, body, now);
-        if matches!(replies.upstream, Upstream::Reading { .. }) {
-            self.finish(core, replies, now);
+        self.pipeline.begin(form, status);
+        self.upstream = Upstream::Reading { ends_by_closing: false };
+        self.push(running, core, body, now);
+        if matches!(self.upstream, Upstream::Reading { .. }) {
+            self.finish(running, core, now);
         }
     }
 
     /// A whole reply whose bytes could not be read.
     fn unread(
         &mut self,
+        running: &mut Running,
         core: &mut Core,
-        replies: &mut Replies,
         (id, is_success): (u32, bool),
         why: &'static str,
         now: Now,
     ) {
-        if self.is_reask() {
-            if self.handles_refused_reask(core, replies, replies.status, &UpstreamError::default(), now) {
+        if running.is_reask() {
+            if self.handles_refused_reask(running, core, self.status, &UpstreamError::default(), now) {
                 return;
             }
             if is_success {
                 // It would go to the client unjudged.
-                return replies.fail(core, core.unreadable(), Break::Upstream);
+                return self.fail(core, core.unreadable(), Break::Upstream);
             }
         } else if !is_success {
-            self.not_billed(core, &replies.judge.usages());
+            running.reports.not_billed(core, &self.pipeline.usages());
         } else {
-            core.note_unjudged(why);
-            if replies.judge.judging().is_strict() {
-                return replies.fail(core, ProxyError::ReplyUnjudged { why }, Break::Upstream);
+            note_unjudged(core, why);
+            if self.pipeline.judging().is_strict() {
+                return self.fail(core, ProxyError::ReplyUnjudged { why }, Break::Upstream);
             }
         }
-        replies.answer(core, Answer::AsItCame(id));
+        self.answer(core, Answer::AsItCame(id));
     }
 
     /// Judges what came.
-    fn push(&mut self, core: &mut Core, replies: &mut Replies, data: &Bytes, now: Now) {
-        replies.judge.push(data.clone(), now.ms, &mut replies.out);
-        if self.asks_anew(core, replies, now) {
+    fn push(&mut self, running: &mut Running, core: &mut Core, data: &Bytes, now: Now) {
+        self.pipeline.push(data.clone(), now.ms, &mut self.out);
+        if self.asks_anew(running, core, now) {
             return;
         }
-        self.transcript.take_if(|_| replies.judge.has_begun());
-        if replies.is_stream() {
-            if replies.waits_with_head() {
+        if self.pipeline.has_begun() {
+            running.forms.begin_reply();
+        }
+        if self.is_stream() {
+            if self.waits_with_head() {
                 return;
             }
-            if replies.judge.broken_off().is_none() {
-                replies.release_head(core);
+            if self.pipeline.broken_off().is_none() {
+                self.release_head(core);
             }
-            let outputs = &mut core.outputs;
-            rejoined(data, &mut replies.out, |piece| outputs.push_back(Output::Emit(piece)));
-            if let Some(why) = replies.judge.broken_off() {
+            rejoined(data, &mut self.out, |piece| core.output(Output::Emit(piece)));
+            if let Some(why) = self.pipeline.broken_off() {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
-                replies.fail(core, error, Break::Upstream);
+                self.fail(core, error, Break::Upstream);
             }
-            self.ask_models(core, replies.judge.judging());
-            self.ask_approvals(core, replies.judge.judging());
-            self.note_finished(core, replies, now);
+            running.decisions.ask_models(core, self.pipeline.judging());
+            running.decisions.ask_people(core, self.pipeline.judging());
+            self.note_finished(running, core, now);
         }
     }
 
     /// Reports to the store what the client was handed, before the client can act on a finish.
-    fn note_finished(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
-        if !replies.is_stream() {
+    fn note_finished(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        if !self.is_stream() {
             return;
         }
-        let judge = &replies.judge;
+        let judge = &self.pipeline;
         let shown = judge.shown();
         let finished = shown.iter().filter(|choice| choice.is_finished()).count();
         let all_finished = finished > 0 && finished == shown.len();
         let count = finished + usize::from(judge.is_done());
-        if count > replies.remembered {
-            replies.remembered = count;
+        if count > self.remembered {
+            self.remembered = count;
             // Before what the client is given now. Choices that are not finished are left out: calls of theirs may
             // still be blocked.
-            let given = std::mem::take(&mut core.outputs);
+            let given = core.take_outputs();
             let mut over = shown;
             over.retain(|choice| choice.is_finished() || judge.is_done());
-            self.taken(core);
-            self.remember(core, &over, now.ms);
-            self.remember_sent(core);
+            running.forms.accept(core);
+            running.reports.remember(core, &running.reasks, &over, now.ms);
+            running.reports.remember_sent(core);
             let usages = judge.usages();
-            self.account(core, judge.judging(), &usages, &over, now.ms);
+            running.reports.account(core, (judge.judging(), &running.reasks), &usages, &over, now.ms);
             if judge.is_done() {
-                Self::remember_history(core, judge);
-                self.billed(core, &usages);
+                remember_history(core, judge);
+                running.reports.billed(core, &usages);
             }
-            core.outputs.extend(given);
+            core.output_all(given);
         }
         // The client's next request does not have to wait, however long the upstream takes to end its stream.
         if all_finished {
-            core.outputs.push_back(Output::Dismiss);
+            core.output(Output::Dismiss);
         }
     }
 
     /// Handles a reply that is an error: true if the exchange goes on without it, since another variant of the request
     /// is sent instead, or since the error was the whole reply. Otherwise the error goes to the client.
-    fn asks_anew(&mut self, core: &mut Core, replies: &mut Replies, now: Now) -> bool {
-        let Some(refusal) = replies.judge.refusal() else { return false };
+    fn asks_anew(&mut self, running: &mut Running, core: &mut Core, now: Now) -> bool {
+        let Some(refusal) = self.pipeline.refusal() else { return false };
         let error = refusal.error.clone();
-        let is_success = is_success(replies.status);
+        let is_success = is_success(self.status);
         let said = error.status.filter(|_| is_success);
-        if self.is_reask() {
+        if running.is_reask() {
             // An error without a status is a refusal of what was asked.
-            let status = said.unwrap_or(if is_success { 400 } else { replies.status });
-            if self.handles_refused_reask(core, replies, status, &error, now) {
+            let status = said.unwrap_or(if is_success { 400 } else { self.status });
+            if self.handles_refused_reask(running, core, status, &error, now) {
                 return true;
             }
-        } else if self.falls_back(core, said.unwrap_or(replies.status), &error) {
-            replies.judge.set_options(self.options(core));
-            self.ask(core, replies);
+        } else if running.forms.falls_back(core, said.unwrap_or(self.status), &error) {
+            self.pipeline.set_options(running.options(core));
+            self.ask(running, core);
             return true;
         }
-        self.is_refused = true;
-        self.tried.clear();
-        self.not_billed(core, &replies.judge.usages());
-        if replies.answer_in_head(core) {
+        running.forms.give_up();
+        running.reports.not_billed(core, &self.pipeline.usages());
+        if self.answer_in_head(core) {
             return true;
         }
-        if replies.is_stream() {
-            replies.judge.let_refusal_stand(now.ms, &mut replies.out);
+        if self.is_stream() {
+            self.pipeline.let_refusal_stand(now.ms, &mut self.out);
             return false;
         }
-        replies.answer_refusal(core);
+        self.answer_refusal(core);
         true
     }
 
     /// The upstream's reply has ended, or no call waits any more.
-    fn finish(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
+    fn finish(&mut self, running: &mut Running, core: &mut Core, now: Now) {
         let ending = loop {
-            let ending = replies.judge.finish(now.ms, &mut replies.out);
+            let ending = self.pipeline.finish(now.ms, &mut self.out);
             if ending != Ending::Refused {
                 break ending;
             }
-            if self.asks_anew(core, replies, now) {
+            if self.asks_anew(running, core, now) {
                 return;
             }
         };
-        replies.give(core);
-        self.ask_models(core, replies.judge.judging());
-        self.ask_approvals(core, replies.judge.judging());
+        self.give(core);
+        running.decisions.ask_models(core, self.pipeline.judging());
+        running.decisions.ask_people(core, self.pipeline.judging());
         match ending {
             Ending::Waits => {
-                replies.upstream = Upstream::Waiting;
-                if !replies.is_stream() {
+                self.upstream = Upstream::Waiting;
+                if !self.is_stream() {
                     // At once, since the client may leave meanwhile.
-                    self.note(core, replies, now);
+                    self.note(running, core, now);
                 }
             }
             Ending::Reask { choice, hidden } if !core.is_observing() => {
-                let usages = replies.judge.usages();
-                if replies.is_stream() {
-                    self.account(core, replies.judge.judging(), &usages, &replies.judge.shown(), now.ms);
+                let usages = self.pipeline.usages();
+                if self.is_stream() {
+                    running.reports.account(
+                        core,
+                        (self.pipeline.judging(), &running.reasks),
+                        &usages,
+                        &self.pipeline.shown(),
+                        now.ms,
+                    );
                 } else {
-                    self.note(core, replies, now);
-                }
-                if let Some(open_account) = &mut self.open_account {
-                    open_account.reply_ended();
+                    self.note(running, core, now);
                 }
                 let billed = usages.iter().map(Usage::billed).sum();
-                self.reask_causes.extend(ReaskCause::of(replies.judge.judging(), billed));
-                let next = self.next_step(&replies.judge.shown(), choice, replies.judge.judging());
-                self.ask_again(core, choice, next, &hidden, replies.judge.judging_mut());
-                replies.judge.continue_with(choice);
-                self.ask(core, replies);
+                running.reports.reply_ended(self.pipeline.judging(), billed);
+                let next = running.next_step(&self.pipeline.shown(), choice, self.pipeline.judging());
+                running.ask_again(core, choice, next, &hidden, self.pipeline.judging_mut());
+                self.pipeline.continue_with(choice);
+                self.ask(running, core);
             }
-            Ending::BrokenOff(_) if !replies.is_stream() && self.reasks.count() > 0 => {
-                replies.fail(core, core.unreadable(), Break::Upstream);
+            Ending::BrokenOff(_) if !self.is_stream() && running.reasks.count() > 0 => {
+                self.fail(core, core.unreadable(), Break::Upstream);
             }
             Ending::BrokenOff(why) => {
-                core.note_unjudged(label(why));
-                replies.fail(core, ProxyError::ReplyUnjudged { why: label(why) }, Break::Upstream);
+                note_unjudged(core, label(why));
+                self.fail(core, ProxyError::ReplyUnjudged { why: label(why) }, Break::Upstream);
             }
-            _ => self.complete(core, replies, now),
+            _ => self.complete(running, core, now),
         }
     }
 
     /// Everything has come that the client gets.
-    fn complete(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
-        self.taken(core);
+    fn complete(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        running.forms.accept(core);
         let is_unread = |why: &Unjudged| matches!(why, Unjudged::NotJson | Unjudged::ReplyTooLong);
-        if replies.is_stream() || !replies.judge.unjudged().iter().any(is_unread) {
-            self.remember(core, &replies.judge.shown(), now.ms);
+        if self.is_stream() || !self.pipeline.unjudged().iter().any(is_unread) {
+            running.reports.remember(core, &running.reasks, &self.pipeline.shown(), now.ms);
         }
-        if !replies.is_stream() {
-            Self::remember_history(core, &replies.judge);
+        if !self.is_stream() {
+            remember_history(core, &self.pipeline);
         } else {
             // Where calls waited at the end of the upstream's stream, its last bytes were given out just now.
-            self.note_finished(core, replies, now);
-            replies.upstream = Upstream::Over;
-            replies.release_head(core);
-            return core.outputs.push_back(Output::Done);
+            self.note_finished(running, core, now);
+            self.upstream = Upstream::Over;
+            self.release_head(core);
+            return core.output(Output::Done);
         }
-        self.note(core, replies, now);
-        replies.is_noted = true;
-        let out = std::mem::take(&mut replies.out);
+        self.note(running, core, now);
+        self.is_noted = true;
+        let out = std::mem::take(&mut self.out);
         // After a re-ask the source is a reply that the client must not get as it came, even where nothing in the last
         // one is edited.
-        let is_changed = replies.judge.is_changed() || self.reasks.count() > 0;
-        let answer = match (&replies.source, is_changed) {
+        let is_changed = self.pipeline.is_changed() || running.reasks.count() > 0;
+        let answer = match (&self.source, is_changed) {
             (Source::Upstream(id), true) => Answer::Edited(*id, out),
             (Source::Upstream(id), false) => Answer::AsItCame(*id),
             (Source::Own(_), true) => Answer::Own(out),
             (Source::Own(body), false) => Answer::Own(vec![body.clone()]),
         };
-        replies.answer(core, answer);
+        self.answer(core, answer);
     }
 
     /// Asks the upstream once more, in the present variant.
-    fn ask(&mut self, core: &mut Core, replies: &mut Replies) {
-        replies.upstream = Upstream::AskedAgain;
-        replies.note_late_actions(core);
-        self.send(core);
+    fn ask(&mut self, running: &mut Running, core: &mut Core) {
+        self.upstream = Upstream::AskedAgain;
+        self.note_late_actions(core);
+        running.send(core);
     }
 
     /// Notes the outcome of calls; a client that left a stream has what it was given.
-    pub(super) fn close_replies(&mut self, core: &mut Core, replies: &mut Replies, now: Now) {
-        if replies.is_stream() && replies.upstream != Upstream::Over {
-            self.remember(core, &replies.judge.shown(), now.ms);
+    pub(super) fn close(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        if self.is_stream() && self.upstream != Upstream::Over {
+            running.reports.remember(core, &running.reasks, &self.pipeline.shown(), now.ms);
         }
-        if !replies.is_noted {
-            self.note(core, replies, now);
+        if !self.is_noted {
+            self.note(running, core, now);
         }
     }
 
-    fn note(&mut self, core: &mut Core, replies: &Replies, now: Now) {
-        for why in replies.judge.unjudged() {
-            core.note_unjudged(label(*why));
+    fn note(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        for why in self.pipeline.unjudged() {
+            note_unjudged(core, label(*why));
         }
-        core.note_judged(replies.judge.judging(), &mut self.noted, now.ms);
-        core.record.carried = replies.judge.carried().to_vec();
-        let judge = &replies.judge;
+        running.reports.note_judged(core, self.pipeline.judging(), now.ms);
+        core.record.carried = self.pipeline.carried().to_vec();
+        let judge = &self.pipeline;
         // For traces alone.
         core.record.response_model = if core.record.is_traced { judge.model() } else { None };
         let usages = judge.usages();
-        self.account(core, judge.judging(), &usages, &judge.shown(), now.ms);
-        self.billed(core, &usages);
+        running.reports.account(core, (judge.judging(), &running.reasks), &usages, &judge.shown(), now.ms);
+        running.reports.billed(core, &usages);
     }
+
+    /// The upstream refuses by its status to be asked again in the middle of a stream.
+    pub(super) fn refused_stream(&mut self, running: &mut Running, core: &mut Core, body: &[u8], now: Now) {
+        let (status, error) = (self.status, parse(body).unwrap_or_default());
+        if running.is_reask() {
+            if self.handles_refused_reask(running, core, status, &error, now) {
+                return;
+            }
+        } else if running.forms.falls_back(core, status, &error) {
+            self.pipeline.set_options(running.options(core));
+            return self.ask(running, core);
+        }
+        running.reports.not_billed(core, &self.pipeline.usages());
+        core.record.error = Some("reask_failed");
+        if self.holds_head() {
+            return self.answer_instead(core, status, body);
+        }
+        let body = core.error_in_stream(status, body);
+        core.output(Output::Emit(self.pipeline.error_event(status, &body)));
+        core.output(Output::BreakOff(Break::Upstream));
+        self.upstream = Upstream::Over;
+    }
+
+    /// The upstream refused to be asked again; false where the client gets its error.
+    pub(super) fn handles_refused_reask(
+        &mut self,
+        running: &mut Running,
+        core: &mut Core,
+        status: u16,
+        error: &UpstreamError,
+        now: Now,
+    ) -> bool {
+        match running.forms.after_refused_reask(
+            core,
+            (self.pipeline.judging_mut(), &mut running.reasks),
+            status,
+            error,
+        ) {
+            AfterRefusal::AskAgain => {
+                self.pipeline.set_options(running.options(core));
+                self.ask(running, core);
+            }
+            AfterRefusal::SayNoAnswer => self.say_no_answer(running, core, now),
+            AfterRefusal::GiveError => return false,
+        }
+        true
+    }
+
+    /// Ends the reply with toolrein's own sentence, as if the upstream had said it.
+    fn say_no_answer(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        let model = core.request.model_name(&core.body).into_owned();
+        let (key, created, usage) = (&core.identity.key, now.ms / 1000, core.request.include_usage);
+        let handed = Handed { question: running.reports.context(), key, model: &model, created, usage };
+        let body = core.dialect.says(self.form, NO_ANSWER, &handed);
+        running.reports.not_billed(core, &self.pipeline.usages());
+        self.status = OK;
+        self.pipeline.expect_own();
+        self.judge_body(running, core, self.form, OK, &body, now);
+    }
+
+    /// Gives out the judged part of a stream.
+    pub(super) fn give(&mut self, core: &mut Core) {
+        if self.is_stream() {
+            if !self.out.is_empty() {
+                self.release_head(core);
+            }
+            core.output_all(self.out.drain(..).map(Output::Emit));
+        }
+    }
+
+    /// Whether what was judged waits with the head, since nothing has come yet that says anything.
+    pub(super) fn waits_with_head(&mut self) -> bool {
+        let Some(head) = &mut self.head else { return false };
+        let fits = head.add(self.out.drain(..));
+        fits && self.pipeline.is_at_head()
+    }
+
+    /// Has the last comment of a stream report what was done since its head went out.
+    pub(super) fn note_late_actions(&mut self, core: &Core) {
+        if self.is_stream() && !self.holds_head() {
+            let late = core.record.actions.get(self.in_head..).unwrap_or_default();
+            self.pipeline.judging_mut().set_late_actions(late);
+        }
+    }
+
+    /// The whole reply for the client.
+    pub(super) fn answer(&mut self, core: &mut Core, answer: Answer) {
+        core.answer(answer);
+        self.upstream = Upstream::Over;
+    }
+
+    /// Ends the reply with a visible error: a whole reply becomes toolrein's error; a stream gets an error event where
+    /// one can be written, and then breaks off.
+    pub(super) fn fail(&mut self, core: &mut Core, error: ProxyError, how: Break) {
+        self.upstream = Upstream::Over;
+        if !self.is_stream() || self.holds_head() {
+            self.take_head(core);
+            return core.answer_error(error);
+        }
+        if self.pipeline.at_boundary() {
+            let event = self.pipeline.own_error_event(&error.public_message(), error.code());
+            core.output(Output::Emit(event));
+        }
+        error.note_in(&mut core.record);
+        core.output(Output::BreakOff(how));
+    }
+
+    /// The answer for a whole reply that is the upstream's error.
+    pub(super) fn answer_refusal(&mut self, core: &mut Core) {
+        let (id, form) = self.present;
+        let Some(Refusal { error, raw }) = self.pipeline.refusal() else { return };
+        let answer = match core.restated(self.status, error, raw) {
+            Some((status, body)) => Answer::Restated { id: Some(id), status, body },
+            None if form == Form::Streamed => Answer::Edited(id, vec![raw.clone()]),
+            None => Answer::AsItCame(id),
+        };
+        self.answer(core, answer);
+    }
+
+    /// Answers with the error in the first event of a stream whose head was not sent; false if it was.
+    pub(super) fn answer_in_head(&mut self, core: &mut Core) -> bool {
+        let Some(Refusal { error, raw }) = self.pipeline.refusal().filter(|_| self.holds_head()) else {
+            return false;
+        };
+        // The judge has rewritten the event for people, where that is wanted.
+        let (status, body) = (status_of(error), body_of_event(raw, error));
+        self.answer_restated(core, status, body);
+        true
+    }
+
+    /// Answers with an error response instead of a stream whose head was not sent.
+    pub(super) fn answer_instead(&mut self, core: &mut Core, status: u16, body: &[u8]) {
+        let body = core.error_in_stream(status, body);
+        self.answer_restated(core, status, body);
+    }
+
+    fn answer_restated(&mut self, core: &mut Core, status: u16, body: Bytes) {
+        self.take_head(core);
+        self.answer(core, Answer::Restated { id: None, status, body });
+    }
+
+    /// Whether the head of the client's stream waits for its first event.
+    pub(crate) fn holds_head(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// Takes the head away from the client's stream: the reply is a whole one.
+    pub(super) fn take_head(&mut self, core: &mut Core) {
+        if self.head.take().is_some() {
+            core.record.streamed = false;
+        }
+    }
+
+    /// Lets the head of the client's stream go out, with what waited for it.
+    pub(super) fn release_head(&mut self, core: &mut Core) {
+        if let Some(head) = self.head.take() {
+            self.in_head = core.record.actions.len();
+            core.output_all(head.into_pieces().into_iter().map(Output::Emit));
+        }
+    }
+
+    /// Another form of the request is answered by a stream, although a whole reply was asked for.
+    pub(super) fn turn_to_stream(&mut self, core: &mut Core, ends_by_closing: bool) {
+        core.output(Output::BeginStream { own: false });
+        self.turn_streamed(core);
+        self.upstream = Upstream::Reading { ends_by_closing };
+    }
+
+    /// The client's stream begins with the upstream's whole reply of this number, which is not an error.
+    pub(super) fn stream_whole(&mut self, core: &mut Core, id: u32) {
+        core.output(Output::BeginStreamOf(id));
+        self.turn_streamed(core);
+        (self.source, self.upstream) = (Source::Upstream(id), Upstream::AskedAgain);
+    }
+
+    fn turn_streamed(&mut self, core: &mut Core) {
+        core.record.streamed = true;
+        self.in_head = core.record.actions.len();
+        self.form = Form::Streamed;
+        self.pipeline.turn_to(Form::Streamed);
+    }
+}
+
+/// Whether a status is a success.
+pub(crate) fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
 }

@@ -4,7 +4,7 @@
 mod answers;
 mod rules;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waiting;
 pub mod wrapper;
 

@@ -8,7 +8,10 @@
 mod account;
 mod answer;
 pub mod confirm;
+mod core;
+mod decisions;
 pub mod error;
+mod exchange_form;
 pub mod fallback;
 mod hidden_values;
 pub mod judging;
@@ -21,12 +24,12 @@ pub mod price;
 mod quota_uses;
 pub mod reasks;
 mod refusals;
-mod refused_reask;
 mod repeats;
+mod reply_reports;
+mod request_forms;
 pub mod restore;
 mod room;
 mod running;
-mod send;
 pub mod sent;
 pub mod settings;
 mod steps;
@@ -34,20 +37,19 @@ pub mod store;
 pub mod text_agents;
 pub mod treatment;
 
-pub use self::send::Outgoing;
+pub use self::request_forms::Outgoing;
 pub use self::steps::{Admission, Answer, ApprovalRequest, AskedModel, Break, Input, Output, WholeReply};
 pub use self::store::StoreQuery;
 
+use self::core::Core;
 use self::error::ProxyError;
-use self::look_up::Sought;
-use self::plan::{Planned, Summarising};
+use self::look_up::{Sought, find_history, take_history};
+use self::plan::{Planned, Summarising, plan_request, take_claim, take_summary};
 use self::running::Running;
 use crate::judging::Judging;
-use crate::settings::{InFlight, Mode, Settings};
+use crate::settings::{InFlight, Settings};
 use bytes::Bytes;
 use dialects::AnyDialect;
-use dialects::upstream_history::UpstreamHistory;
-use dialects::variant::PlannedRequest;
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;
@@ -55,8 +57,6 @@ use model::record::{JudgedCall, On, RequestRecord};
 use model::request::Request;
 use model::summaries::Summaries;
 use pipeline::ClientChoice;
-use policies::set::PolicySet;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -107,27 +107,6 @@ pub struct Exchange {
     phase: Phase,
 }
 
-/// What all phases share: the request, its record, and the outputs.
-struct Core {
-    shared: Arc<Shared>,
-    dialect: AnyDialect,
-    record: Box<RequestRecord>,
-    body: Bytes,
-    request: Arc<Request>,
-    /// What is known of the items that the upstream keeps, where the request continues from them or refers to them.
-    upstream: Option<Box<UpstreamHistory>>,
-    identity: Arc<Identity>,
-    profile: Option<Arc<str>>,
-    tier: Option<Arc<str>>,
-    reports: bool,
-    path: String,
-    /// The position of the first item after the last reply; 0 before the request is planned.
-    new_from: usize,
-    /// What the policies want; empty until they were asked, and without effect in observe mode.
-    plan: Box<Plan>,
-    outputs: VecDeque<Output>,
-}
-
 enum Phase {
     /// Waits for other requests of the conversation.
     Admission,
@@ -155,32 +134,13 @@ const COPIED_BYTES: usize = 8 * 1024;
 impl Exchange {
     /// Begins the exchange of a parsed request; `record` holds what is known of it so far.
     pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<RequestRecord>, now: Now) -> Self {
-        let Arrived { dialect, body, request, identity, profile, tier, reports, path } = arrived;
-        let (request, identity) = (Arc::new(request), Arc::new(identity));
-        let (plan, outputs) = (Box::default(), VecDeque::new());
-        let mut core = Core {
-            shared,
-            dialect,
-            record,
-            body,
-            request,
-            upstream: None,
-            identity,
-            profile,
-            tier,
-            reports,
-            path,
-            new_from: 0,
-            plan,
-            outputs,
-        };
-        core.record.profile.clone_from(&core.profile);
-        let phase = match core.admission() {
+        let mut core = Core::new(shared, arrived, record);
+        let phase = match wanted_admission(&core) {
             Some(admit) => {
-                core.outputs.push_back(admit);
+                core.output(admit);
                 Phase::Admission
             }
-            None => core.find_history(now),
+            None => find_history(&mut core, now),
         };
         Self { core, phase }
     }
@@ -189,13 +149,13 @@ impl Exchange {
     pub fn on(&mut self, input: Input, now: Now) {
         let core = &mut self.core;
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
-            (Phase::Admission, Input::Admitted(admission)) => core.admitted(admission, now),
-            (Phase::History, Input::History(known)) => core.take_history(known, now),
-            (Phase::LookUp(sought), Input::Facts(facts)) => core.planned(sought, facts, now),
+            (Phase::Admission, Input::Admitted(admission)) => take_admission(core, admission, now),
+            (Phase::History, Input::History(known)) => take_history(core, known, now),
+            (Phase::LookUp(sought), Input::Facts(facts)) => plan_request(core, sought, facts, now),
             (Phase::Summary(summarising), Input::Summarised(summary)) => {
-                core.summarised(*summarising, summary.as_deref(), now)
+                take_summary(core, *summarising, summary.as_deref(), now)
             }
-            (Phase::Claim(planned), Input::Claimed(claimed)) => core.claimed(*planned, claimed, now),
+            (Phase::Claim(planned), Input::Claimed(claimed)) => take_claim(core, *planned, claimed, now),
             (Phase::Running(mut running), input) => {
                 running.on(core, input, now);
                 Phase::of(running)
@@ -207,7 +167,7 @@ impl Exchange {
 
     /// The next thing to do, in order.
     pub fn next_output(&mut self) -> Option<Output> {
-        self.core.outputs.pop_front()
+        self.core.next_output()
     }
 
     /// Ends the exchange in its present state: the client has left, or nothing more is to be done. Outputs may hold
@@ -316,70 +276,44 @@ impl Exchange {
     /// The hidden exchanges that are put back, each with the position of the message that follows it.
     pub fn restored(&self) -> &[(usize, Bytes)] {
         match &self.phase {
-            Phase::Running(running) | Phase::Ended(running) => &running.restored,
+            Phase::Running(running) | Phase::Ended(running) => running.forms.restored(),
             _ => &[],
         }
     }
 }
 
-impl Core {
-    /// The request with what is known and decided of it, and these hidden exchanges.
-    fn planned_request<'a>(&'a self, plan: &'a Plan, restored: &'a [(usize, Bytes)]) -> PlannedRequest<'a> {
-        let (body, request, upstream) = (&self.body, &*self.request, self.upstream.as_deref());
-        PlannedRequest { body, request, upstream, plan, restored }
-    }
+/// The wait for other requests of the conversation, where the operator allows one at a time.
+fn wanted_admission(core: &Core) -> Option<Output> {
+    let settings = &core.shared.settings.conversation;
+    let patience = match settings.in_flight {
+        InFlight::Wait => settings.in_flight_wait,
+        InFlight::Refuse => Duration::ZERO,
+        InFlight::Pass => return None,
+    };
+    let is_named = core.identity.explicit.is_some() && !core.is_observing();
+    let conversation = || core.identity.conversation(std::iter::empty());
+    is_named.then(|| Output::Admit { conversation: conversation(), patience })
+}
 
-    /// Whether observe mode is on: everything is decided and nothing changed.
-    fn is_observing(&self) -> bool {
-        self.shared.settings.mode == Mode::Observe
-    }
-
-    fn policies(&self) -> &PolicySet {
-        self.shared.settings.policies_of(self.profile.as_deref())
-    }
-
-    /// The wait for other requests of the conversation, where the operator allows one at a time.
-    fn admission(&self) -> Option<Output> {
-        let settings = &self.shared.settings.conversation;
-        let patience = match settings.in_flight {
-            InFlight::Wait => settings.in_flight_wait,
-            InFlight::Refuse => Duration::ZERO,
-            InFlight::Pass => return None,
-        };
-        let is_named = self.identity.explicit.is_some() && !self.is_observing();
-        let conversation = || self.identity.conversation(std::iter::empty());
-        is_named.then(|| Output::Admit { conversation: conversation(), patience })
-    }
-
-    fn admitted(&mut self, admission: Admission, now: Now) -> Phase {
-        match admission {
-            Admission::Free => {}
-            Admission::Waited => self.record.act(On::Request, IN_FLIGHT, "waited", 1),
-            Admission::Busy => {
-                self.record.act(On::Request, IN_FLIGHT, "rejected", 1);
-                self.record.conversation.clone_from(&self.identity.explicit);
-                let settings = &self.shared.settings.conversation;
-                let waits = settings.in_flight == InFlight::Wait;
-                let waited = if waits { settings.in_flight_wait } else { Duration::ZERO };
-                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-                return self.fail(ProxyError::ConversationBusy { waited_ms });
-            }
+fn take_admission(core: &mut Core, admission: Admission, now: Now) -> Phase {
+    match admission {
+        Admission::Free => {}
+        Admission::Waited => core.record.act(On::Request, IN_FLIGHT, "waited", 1),
+        Admission::Busy => {
+            core.record.act(On::Request, IN_FLIGHT, "rejected", 1);
+            core.record.conversation.clone_from(&core.identity.explicit);
+            let settings = &core.shared.settings.conversation;
+            let waits = settings.in_flight == InFlight::Wait;
+            let waited = if waits { settings.in_flight_wait } else { Duration::ZERO };
+            let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            return fail(core, ProxyError::ConversationBusy { waited_ms });
         }
-        self.find_history(now)
     }
+    find_history(core, now)
+}
 
-    /// Answers with toolrein's own error.
-    fn fail(&mut self, error: ProxyError) -> Phase {
-        self.answer_error(error);
-        Phase::Over
-    }
-
-    fn answer_error(&mut self, error: ProxyError) {
-        error.note_in(&mut self.record);
-        self.answer(Answer::Error(error));
-    }
-
-    fn answer(&mut self, answer: Answer) {
-        self.outputs.push_back(Output::Answer(answer));
-    }
+/// Answers with toolrein's own error.
+fn fail(core: &mut Core, error: ProxyError) -> Phase {
+    core.answer_error(error);
+    Phase::Over
 }

@@ -4,7 +4,7 @@
 use super::account::AccountKeys;
 use super::error::ProxyError;
 use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
-use super::{Core, Now, Output, Phase, Shared, StoreQuery};
+use super::{Core, Now, Output, Phase, Shared, StoreQuery, fail};
 use crate::confirm::{Answer, answer};
 use crate::restore::{HiddenPosition, hidden_positions, names};
 use bytes::Bytes;
@@ -13,7 +13,6 @@ use model::identity::{Domain, Hash, Identity};
 use model::record::{On, UNKNOWN};
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
-use model::uses::request_key;
 use model::{Stopped, Transcript};
 use policies::about::Counted;
 use policies::pattern::any_concerns;
@@ -37,148 +36,6 @@ pub(super) struct Sought {
     pub(super) answer: Option<Answer>,
     /// The indexes of the calls whose approvals are looked up.
     pub(super) approvals: Vec<usize>,
-}
-
-impl Core {
-    /// Asks for what is known of the conversation, where the upstream keeps it, or keeps items that the request only
-    /// refers to.
-    pub(super) fn find_history(&mut self, now: Now) -> Phase {
-        let (request, identity) = (&self.request, &self.identity);
-        let reference = || request.reference.as_deref().map(|id| identity.item_key(id));
-        let continues = request.continues.as_deref().map(|id| identity.response_key(id));
-        let Some(key) = continues.or_else(reference) else { return self.look_up(now) };
-        self.outputs.push_back(Output::FindHistory(key));
-        Phase::History
-    }
-
-    /// Goes on with what is known of the conversation, or with what the request shows.
-    pub(super) fn take_history(&mut self, record: Option<Bytes>, now: Now) -> Phase {
-        let request = Arc::make_mut(&mut self.request);
-        match record.and_then(|record| self.dialect.upstream_history(request, &self.body, &record)) {
-            Some(upstream) => {
-                if upstream.unknown > 0 {
-                    self.record.act(On::Request, "upstream_history", UNKNOWN, upstream.unknown);
-                }
-                self.upstream = Some(Box::new(upstream));
-            }
-            None => {
-                self.record.act(On::Request, "upstream_history", UNKNOWN, 1);
-                if self.shared.settings.strict_store && !self.is_observing() {
-                    let message = "What came before in this conversation is not known here, and `store.strict` \
-                                   refuses requests that cannot be governed whole. Send the history as `input`.";
-                    let (code, message) = ("history_unknown", message.to_owned());
-                    return self.fail(ProxyError::Refused { code, message });
-                }
-            }
-        }
-        self.look_up(now)
-    }
-
-    /// Reads the conversation and queries the store about it.
-    pub(super) fn look_up(&mut self, now: Now) -> Phase {
-        let model_name = self.request.model_name(&self.body).into_owned();
-        let model = self.model_keys(&model_name);
-        let transcript = self.read_transcript(&model_name);
-        let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
-        let may_answer = self.asks_approval() && !self.request.has_odd_text;
-        let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
-        let calls = CallNames::newest(&transcript);
-        let (approvals, approved) = self.approvals(&transcript);
-        let histories = Histories::read(&transcript, model.all);
-        let conversation = transcript.conversation();
-        let identity = &self.identity;
-        let quota =
-            |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
-        let quotas: Vec<Quota> = self.policies().counted().iter().map(quota).collect();
-        let request = request_name(&transcript);
-        let accounting = self.policies().accounting();
-        let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
-        let query = StoreQuery {
-            calls: calls.keys().to_vec(),
-            places: names(&positions),
-            histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
-            quotas,
-            carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
-            tallies: account.as_ref().map_or_else(Vec::new, AccountKeys::tallies),
-            stops: self.stops(conversation),
-            pins: self.pins_key(conversation),
-            model,
-            request,
-            conversation,
-            answered: answer.as_ref().map(|answer| answer.question),
-            approved,
-            now,
-        };
-        self.outputs.push_back(Output::LookUp(query));
-        let sought = Sought {
-            transcript,
-            model_name,
-            model,
-            conversation,
-            request,
-            histories,
-            positions,
-            calls,
-            account,
-            answer,
-            approvals,
-        };
-        Phase::LookUp(Box::new(sought))
-    }
-
-    /// The conversation, with what the configuration says of the model.
-    fn read_transcript(&self, model: &str) -> Transcript {
-        let (request, identity) = (Arc::clone(&self.request), Arc::clone(&self.identity));
-        let upstream = self.upstream.as_deref();
-        let sources = upstream.map(|upstream| (upstream.sources.clone(), upstream.order.clone()));
-        let request = (request, self.body.clone());
-        self.shared.read_transcript(request, sources.unwrap_or_default(), identity, model)
-    }
-
-    /// The keys of what is known of the model at its upstream: a model at another upstream is another model.
-    fn model_keys(&self, model_name: &str) -> ModelKeys {
-        let (key, caller) = (&self.shared.key, self.identity.caller.0.to_le_bytes());
-        let model = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
-        let own = [model[0], model[1], model[2], &caller];
-        ModelKeys { all: key.hash(Domain::Model, &model), own: key.hash(Domain::Model, &own) }
-    }
-
-    /// The indexes of the newest calls for which an earlier approval may be known, and its keys.
-    fn approvals(&self, transcript: &Transcript) -> (Vec<usize>, Vec<Hash>) {
-        let confirming = self.policies().confirming().filter(|_| self.asks_approval());
-        let Some(tools) = confirming.map(|it| &it.remembered).filter(|tools| !tools.is_empty()) else {
-            return (Vec::new(), Vec::new());
-        };
-        let calls = transcript.newest_calls(MOST_LOOKED_UP).filter(|call| any_concerns(tools, &call.name));
-        calls.map(|call| (call.ordinal - 1, self.identity.approval(call.key, call.context))).unzip()
-    }
-
-    /// The key of the definitions of tools that were seen, where a policy wants them.
-    pub(super) fn pins_key(&self, conversation: Hash) -> Option<Hash> {
-        Some(self.identity.pins_key(self.policies().pins()?, conversation))
-    }
-
-    /// The stops that may apply to the request, where a policy acts on them.
-    fn stops(&self, conversation: Hash) -> Vec<Stop> {
-        if !self.policies().heeds_stops() {
-            return Vec::new();
-        }
-        let id = self.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
-        let caller = self.identity.caller.to_hex();
-        vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
-    }
-
-    /// See [`Transcript::request_key`].
-    pub(super) fn request_key(&self) -> Hash {
-        let continued = self.upstream.iter().filter(|_| self.request.continues.is_some());
-        let bytes = std::iter::once(&*self.body).chain(continued.map(|upstream| &*upstream.record));
-        request_key(&self.identity.key, self.identity.caller, bytes)
-    }
-
-    /// Whether a person may be asked about calls.
-    pub(super) fn asks_approval(&self) -> bool {
-        self.policies().confirming().is_some() && !self.is_observing()
-    }
 }
 
 impl Shared {
@@ -207,4 +64,110 @@ fn request_name(transcript: &Transcript) -> Hash {
     let context = transcript.calls.context.0.to_le_bytes();
     let count = transcript.len().to_le_bytes();
     transcript.identity.key.hash(Domain::Request, &[&context, &count, &transcript.body[new_from..]])
+}
+
+/// Asks for what is known of the conversation, where the upstream keeps it, or keeps items that the request only
+/// refers to.
+pub(super) fn find_history(core: &mut Core, now: Now) -> Phase {
+    let (request, identity) = (&core.request, &core.identity);
+    let reference = || request.reference.as_deref().map(|id| identity.item_key(id));
+    let continues = request.continues.as_deref().map(|id| identity.response_key(id));
+    let Some(key) = continues.or_else(reference) else { return look_up(core, now) };
+    core.output(Output::FindHistory(key));
+    Phase::History
+}
+
+/// Goes on with what is known of the conversation, or with what the request shows.
+pub(super) fn take_history(core: &mut Core, record: Option<Bytes>, now: Now) -> Phase {
+    let request = Arc::make_mut(&mut core.request);
+    match record.and_then(|record| core.dialect.upstream_history(request, &core.body, &record)) {
+        Some(upstream) => {
+            if upstream.unknown > 0 {
+                core.record.act(On::Request, "upstream_history", UNKNOWN, upstream.unknown);
+            }
+            core.upstream = Some(Box::new(upstream));
+        }
+        None => {
+            core.record.act(On::Request, "upstream_history", UNKNOWN, 1);
+            if core.shared.settings.strict_store && !core.is_observing() {
+                let message = "What came before in this conversation is not known here, and `store.strict` \
+                               refuses requests that cannot be governed whole. Send the history as `input`.";
+                let (code, message) = ("history_unknown", message.to_owned());
+                return fail(core, ProxyError::Refused { code, message });
+            }
+        }
+    }
+    look_up(core, now)
+}
+
+/// Reads the conversation and queries the store about it.
+pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
+    let model_name = core.request.model_name(&core.body).into_owned();
+    let model = core.model_keys(&model_name);
+    let transcript = core.read_transcript(&model_name);
+    let positions = hidden_positions(&transcript, MOST_LOOKED_UP);
+    let may_answer = core.asks_approval() && !core.request.has_odd_text;
+    let answer = may_answer.then(|| answer(&transcript, &positions)).flatten();
+    let calls = CallNames::newest(&transcript);
+    let (approvals, approved) = approvals(core, &transcript);
+    let histories = Histories::read(&transcript, model.all);
+    let conversation = transcript.conversation();
+    let identity = &core.identity;
+    let quota =
+        |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
+    let quotas: Vec<Quota> = core.policies().counted().iter().map(quota).collect();
+    let request = request_name(&transcript);
+    let accounting = core.policies().accounting();
+    let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
+    let query = StoreQuery {
+        calls: calls.keys().to_vec(),
+        places: names(&positions),
+        histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
+        quotas,
+        carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
+        tallies: account.as_ref().map_or_else(Vec::new, AccountKeys::tallies),
+        stops: stops(core, conversation),
+        pins: core.pins_key(conversation),
+        model,
+        request,
+        conversation,
+        answered: answer.as_ref().map(|answer| answer.question),
+        approved,
+        now,
+    };
+    core.output(Output::LookUp(query));
+    let sought = Sought {
+        transcript,
+        model_name,
+        model,
+        conversation,
+        request,
+        histories,
+        positions,
+        calls,
+        account,
+        answer,
+        approvals,
+    };
+    Phase::LookUp(Box::new(sought))
+}
+
+/// The indexes of the newest calls for which an earlier approval may be known, and its keys.
+fn approvals(core: &Core, transcript: &Transcript) -> (Vec<usize>, Vec<Hash>) {
+    let confirming = core.policies().confirming().filter(|_| core.asks_approval());
+    let Some(tools) = confirming.map(|it| &it.remembered).filter(|tools| !tools.is_empty()) else {
+        return (Vec::new(), Vec::new());
+    };
+    let calls = transcript.newest_calls(MOST_LOOKED_UP).filter(|call| any_concerns(tools, &call.name));
+    calls.map(|call| (call.ordinal - 1, core.identity.approval(call.key, call.context))).unzip()
+}
+
+/// The stops that may apply to the request, where a policy acts on them.
+fn stops(core: &Core, conversation: Hash) -> Vec<Stop> {
+    if !core.policies().heeds_stops() {
+        return Vec::new();
+    }
+    let id = core.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+    let caller = core.identity.caller.to_hex();
+    vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
 }

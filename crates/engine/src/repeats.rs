@@ -1,7 +1,6 @@
 //! Calls that the model makes again although they were just not run: it has read why, so the next request is the one for
 //! its final answer. Compares by tool and canonical arguments; sends nothing.
 
-use super::running::Running;
 use crate::judging::Judging;
 use crate::pipeline::{ClientChoice, next_of};
 use model::Transcript;
@@ -35,6 +34,14 @@ impl BlockedCalls {
         Self { here: Vec::new(), before: before.collect() }
     }
 
+    /// The next step for `choice`, whose calls were all hidden from the client.
+    pub(super) fn next_step(&mut self, shown: &[ClientChoice<'_>], choice: u32, judging: &Judging) -> Next {
+        let next = next_of(shown, choice);
+        let of_choice = shown.iter().find(|shown| shown.index() == choice);
+        let repeats = of_choice.is_some_and(|choice| self.are_repeated_by(choice, judging));
+        if repeats && next == Next::OtherCalls { Next::FinalAnswer } else { next }
+    }
+
     /// Whether every call of `choice` was hidden, not all were answered, and each repeats a hidden call; they count as known
     /// from now on. A call of the history may be made again where its result says so.
     fn are_repeated_by(&mut self, choice: &ClientChoice<'_>, judging: &Judging) -> bool {
@@ -58,14 +65,4 @@ impl BlockedCalls {
 /// reply, or whose reason expires.
 fn may_be_made_again(decision: &Decision) -> bool {
     decision.block_reason().is_none_or(|reason| reason.retryable)
-}
-
-impl Running {
-    /// The next step for `choice`, whose calls were all hidden from the client.
-    pub(super) fn next_step(&mut self, shown: &[ClientChoice<'_>], choice: u32, judging: &Judging) -> Next {
-        let next = next_of(shown, choice);
-        let of_choice = shown.iter().find(|shown| shown.index() == choice);
-        let repeats = of_choice.is_some_and(|choice| self.blocked.are_repeated_by(choice, judging));
-        if repeats && next == Next::OtherCalls { Next::FinalAnswer } else { next }
-    }
 }

@@ -3,47 +3,38 @@
 //! one that the refusal names, else the known window, else half of what was refused. Decides how much is left of each
 //! result; the policies write the cuts.
 
-use super::Core;
-use super::running::Running;
-use dialects::error::UpstreamError;
-use dialects::refusal::{NamedLengths, named_lengths};
-use model::message::Role;
-use model::plan::{Change, Plan};
-use model::record::{Fallback, On, PrefixBreak};
-use model::source::ItemId;
-use std::sync::Arc;
-use wire::json::decode;
+use dialects::refusal::NamedLengths;
 
 /// The share of the limit, in percent, that a request may fill by the upstream's own count.
 const MOST_PERCENT: u64 = 95;
 /// What it is cut to where it does not fit: estimates of parts are less certain, and the answer needs room.
 const CUT_PERCENT: u64 = 75;
 /// How often a cut is made smaller: announcements of cuts need room too.
-const MOST_CUTS: usize = 3;
+pub(super) const MOST_CUTS: usize = 3;
 /// By how much the estimate may be too small, in percent: beyond that, the upstream counts what is not seen here.
 const MOST_FACTOR: u64 = 400;
 
 /// The estimated sizes of a request as it is sent.
 #[derive(Default)]
-struct Sizes {
-    tokens: u64,
+pub(super) struct CutSizes {
+    pub(super) tokens: u64,
     /// The texts of its results: tokens, and characters.
-    results: Vec<(u64, usize)>,
+    pub(super) results: Vec<(u64, usize)>,
 }
 
 /// The room for a request, in estimated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
+pub(super) struct Room {
     /// A request with no more is not cut.
-    most: u64,
+    pub(super) most: u64,
     /// What others are cut to.
-    cut_to: u64,
+    pub(super) cut_to: u64,
 }
 
 impl Room {
     /// The room after a refusal that names these lengths; `refused`: the estimate of the request. `window`: where it is
     /// known, and `output` the tokens that the request asks for.
-    fn after(named: NamedLengths, refused: u64, window: Option<u64>, output: Option<u64>) -> Self {
+    pub(super) fn after(named: NamedLengths, refused: u64, window: Option<u64>, output: Option<u64>) -> Self {
         // An estimate that has proved too small says no more than that half of it is safe.
         let half = Self { most: refused / 2, cut_to: refused / 2 };
         let Some(limit) = named.limit.or(window) else { return half };
@@ -64,10 +55,10 @@ impl Room {
     }
 }
 
-impl Sizes {
+impl CutSizes {
     /// How many characters may be left of each text of a result so that the request has at most `most` tokens: shorter
     /// texts stay whole. `None` where it has no more.
-    fn most_chars(&self, most: u64) -> Option<usize> {
+    pub(super) fn most_chars(&self, most: u64) -> Option<usize> {
         let in_results: u64 = self.results.iter().map(|(tokens, _)| tokens).sum();
         let mut left = most.saturating_sub(self.tokens.saturating_sub(in_results)) as f64;
         let mut texts: Vec<(f64, f64)> =
@@ -83,83 +74,6 @@ impl Sizes {
             each -= tokens / chars;
         }
         None
-    }
-}
-
-impl Running {
-    /// Shortens the request after the upstream refused it for its length; true if that was possible.
-    pub(super) fn makes_room(&mut self, core: &mut Core, error: &UpstreamError) -> bool {
-        if !self.fallbacks.may_shorten() {
-            return false;
-        }
-        let Some(plan) = self.shorter_plan(core, error) else { return false };
-        note_shortened(core, &plan, self.length.messages);
-        self.fallbacks.shorten(&plan);
-        self.try_next(core, &[Fallback::Overflow]);
-        if core.is_observing() {
-            return false;
-        }
-        core.record.prefix_breaks.push(PrefixBreak::Overflow);
-        core.note_sizes(&plan);
-        *core.plan = plan;
-        true
-    }
-
-    /// The policies' plan for the shorter request, with its longest results cut where it is still too long; `None` where it
-    /// would not be shorter.
-    fn shorter_plan(&mut self, core: &Core, error: &UpstreamError) -> Option<Plan> {
-        let mut transcript = self.transcript.take()?;
-        let mut plan = core.shortened(&self.length, &mut transcript);
-        let refused = self.sizes(core, &core.plan).tokens;
-        let window = core.record.context_window.map(u64::from);
-        let room = Room::after(named_lengths(error), refused, window, core.request.output_limit);
-        for nth in 0..MOST_CUTS {
-            let sizes = self.sizes(core, &plan);
-            let most = if nth == 0 { room.most } else { room.cut_to };
-            if sizes.tokens <= most {
-                break;
-            }
-            let Some(chars) = sizes.most_chars(room.cut_to) else { break };
-            self.length.most_chars = Some(chars);
-            plan = core.shortened(&self.length, &mut transcript);
-        }
-        self.transcript = Some(transcript);
-        (self.sizes(core, &plan).tokens < refused).then_some(plan)
-    }
-
-    /// The sizes of the request as it is sent with this plan.
-    fn sizes(&self, core: &Core, plan: &Plan) -> Sizes {
-        let Core { dialect, body, request, shared, identity, .. } = core;
-        let planned = core.planned_request(plan, &self.restored);
-        let sent = dialect.write(&planned, &self.variant).join();
-        let Ok(read) = dialect.read(&sent) else { return Sizes::default() };
-        let (read, model) = ((Arc::new(read), sent), request.model_name(body));
-        let transcript = shared.read_transcript(read, <(Vec<_>, _)>::default(), Arc::clone(identity), &model);
-        let mut sum = transcript.definition_tokens() + transcript.instructions_tokens();
-        let mut results = Vec::new();
-        for view in transcript.views() {
-            sum += view.tokens();
-            let texts = view.message.content.texts().filter(|_| view.message.role == Role::Tool);
-            let size = |text| (view.tokens_of(text).tokens(), decode(text, view.body).chars().count());
-            results.extend(texts.map(size));
-        }
-        Sizes { tokens: sum.tokens(), results }
-    }
-}
-
-/// Notes the changes to this request that were not decided before the refusal. `messages`: how many it has.
-fn note_shortened(core: &mut Core, plan: &Plan, messages: usize) {
-    let (cleared, dropped) = (core.plan.cleared().count(), core.plan.dropped.len());
-    for edit in plan.cleared().skip(cleared).filter(|edit| edit.decided == messages) {
-        core.record.act(On::Request, edit.policy, edit.change.word(), 1);
-    }
-    for dropped in plan.dropped.iter().skip(dropped).filter(|dropped| dropped.decided == messages) {
-        core.record.act(On::Request, dropped.policy, "turns_dropped", 1);
-    }
-    let is_gone = |item: ItemId| plan.drops(item) || plan.cleared().any(|edit| edit.item == item);
-    let cuts = plan.effective_edits().filter(|edit| matches!(edit.change, Change::Shorten { .. }));
-    for edit in cuts.filter(|edit| !is_gone(edit.item) && !core.plan.edits.contains(edit)) {
-        core.record.act(On::Request, edit.policy, edit.change.word(), 1);
     }
 }
 
@@ -179,7 +93,7 @@ mod tests {
             ("no results", 900, &[], 600, None),
         ] {
             let tokens = rest + results.iter().map(|(tokens, _)| tokens).sum::<u64>();
-            let sizes = Sizes { tokens, results: results.to_vec() };
+            let sizes = CutSizes { tokens, results: results.to_vec() };
             assert_eq!(sizes.most_chars(most), chars, "{said}");
         }
     }

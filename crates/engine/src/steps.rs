@@ -1,7 +1,7 @@
 //! The inputs and outputs of an exchange, as plain data: what happened, and what the driver is to do.
 
 use super::error::ProxyError;
-use super::send::Outgoing;
+use super::request_forms::Outgoing;
 use super::store::{Facts, News, StoreQuery};
 use bytes::Bytes;
 use model::identity::Hash;

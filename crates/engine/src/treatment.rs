@@ -3,7 +3,6 @@
 
 use super::judging::Judged;
 use super::notes::verdict_of;
-use super::running::Running;
 use super::{Exchange, Phase};
 use bytes::Bytes;
 use model::plan::decision::Decision;
@@ -70,18 +69,6 @@ impl Exchange {
             notices: notices.collect(),
             refusal: plan.refusal.clone(),
         }
-    }
-}
-
-impl Running {
-    /// All hidden exchanges of this request: those after which the model was asked again, and those beside calls that
-    /// the client has.
-    fn hidden(&self) -> Vec<(u32, Bytes)> {
-        let mut hidden = self.reasks.hidden().to_vec();
-        for choice in self.choices().into_iter().filter(|choice| !choice.is_wholly_blocked()) {
-            hidden.extend(choice.hidden_exchange().map(|items| (choice.index(), items)));
-        }
-        hidden
     }
 }
 

@@ -1,0 +1,600 @@
+//! The forms in which one client request is sent, one after the other: as the client wrote it and the policies want it, without
+//! what the model refuses, shorter, as a re-ask, as the request for the final answer. Chooses the next form after a refusal,
+//! and learns from the one that was accepted.
+
+use super::Core;
+use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
+use super::fallback::{Fallbacks, Subject, learned, placement};
+use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
+use super::plan::{Length, plan_shorter};
+use super::refusals::ModelRefusals;
+use super::room::{CutSizes, MOST_CUTS, Room};
+use super::store::{News, Overflow, RefusalEntry};
+use crate::judging::{AnswerTools, Judging};
+use crate::reasks::Reasks;
+use crate::settings::Tell;
+use bytes::Bytes;
+use dialects::error::UpstreamError;
+use dialects::refusal::{named_lengths, overflows};
+use dialects::variant::{Added, Asking, PlannedRequest, Repairs, Tools, Variant};
+use model::Transcript;
+use model::message::Role;
+use model::plan::{Change, Plan};
+use model::record::{Fallback, On, PrefixBreak, RefusalNote};
+use model::request::Choice;
+use model::source::ItemId;
+use std::sync::Arc;
+use wire::json::decode;
+
+/// The line to the person where a model does not support tools.
+const NO_TOOLS: &str = "(This model does not support tools. It answered without them.)";
+
+/// A request to the upstream.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Its body, in pieces.
+    pub pieces: Vec<Bytes>,
+    /// Its variant.
+    pub variant: Variant,
+}
+
+/// See the module.
+pub(super) struct RequestForms {
+    variant: Variant,
+    /// Hidden exchanges that are put back, each with the position of the message that follows it.
+    restored: Vec<(usize, Bytes)>,
+    /// The conversation, until the upstream has accepted the request: a request that is too long is planned again.
+    transcript: Option<Box<Transcript>>,
+    length: Length,
+    /// What the model is known to refuse.
+    refusals: ModelRefusals,
+    fallbacks: Fallbacks,
+    tried: Vec<Fallback>,
+    /// The upstream refused the request in every form: its reply shows nothing that the model accepts.
+    is_refused: bool,
+    /// The form in which hidden exchanges are written.
+    exchange_form: ExchangeForm,
+    /// The variant before the tools were removed for a final answer.
+    before_bare: Option<Box<Variant>>,
+    /// The upstream has refused a final-answer request with tools.
+    refuses_landing: bool,
+    /// The client needs or accepts a call as its answer, so tools stay available to the end.
+    keeps_tools: bool,
+    /// The tool that a final-answer request forces, where the answer is a call.
+    answer: Option<String>,
+}
+
+/// What the first form of a request depends on.
+pub(super) struct FirstForm<'a> {
+    pub(super) transcript: Box<Transcript>,
+    /// See [`RequestForms`].
+    pub(super) restored: Vec<(usize, Bytes)>,
+    pub(super) length: Length,
+    pub(super) refusals: ModelRefusals,
+    pub(super) model_name: &'a str,
+    pub(super) answers: &'a AnswerTools,
+    /// Usage is to be requested for the stream.
+    pub(super) asks_usage: bool,
+}
+
+/// The next step after a refused re-ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AfterRefusal {
+    /// The upstream is asked once more, in another form.
+    AskAgain,
+    /// toolrein answers by a sentence of its own.
+    SayNoAnswer,
+    /// The client gets the error.
+    GiveError,
+}
+
+impl RequestForms {
+    /// The first form of a planned request. Observing, the request goes out as it came.
+    pub(super) fn new(core: &mut Core, first: FirstForm<'_>) -> Self {
+        let FirstForm { transcript, mut restored, length, refusals, model_name, answers, asks_usage } = first;
+        let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
+        let fallbacks = Fallbacks::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
+        let (settings, known) = (&core.shared.settings.notices, refusals.known());
+        let placed = placement(settings.placement, &settings.system_models, model_name, known);
+        let mut variant = fallbacks.first(&core.request, placed, known);
+        variant.repairs = broken_with_hidden(core, &restored, &variant, fallbacks.first_repairs(known));
+        if core.is_observing() {
+            variant = Variant::plain(placed);
+            *core.plan = Plan::default();
+            restored.clear();
+        }
+        variant.ask_usage = asks_usage;
+        note_left_out(core, &variant);
+        note_known_refusals(core, &refusals, &fallbacks.avoided(&variant));
+        Self {
+            variant,
+            restored,
+            transcript: Some(transcript),
+            length,
+            refusals,
+            fallbacks,
+            tried: Vec::new(),
+            is_refused: false,
+            exchange_form: ExchangeForm::default(),
+            before_bare: None,
+            refuses_landing: false,
+            keeps_tools,
+            answer: answers.last().map(str::to_owned),
+        }
+    }
+
+    pub(super) fn variant(&self) -> &Variant {
+        &self.variant
+    }
+
+    /// Hidden exchanges that are put back, each with the position of the message that follows it.
+    pub(super) fn restored(&self) -> &[(usize, Bytes)] {
+        &self.restored
+    }
+
+    /// The conversation, until the upstream has accepted the request.
+    pub(super) fn transcript(&self) -> Option<&Transcript> {
+        self.transcript.as_deref()
+    }
+
+    /// The upstream has accepted the request, so that it is not planned again.
+    pub(super) fn begin_reply(&mut self) {
+        self.transcript = None;
+    }
+
+    /// The request in its present form.
+    pub(super) fn write(&self, core: &Core) -> Outgoing {
+        let planned = core.planned_request(&core.plan, &self.restored);
+        let pieces = core.dialect.write(&planned, &self.variant).into_pieces();
+        Outgoing { pieces, variant: self.variant.clone() }
+    }
+
+    /// The line to the person, where the answer comes without the tools that the client offered.
+    pub(super) fn preface(&self, core: &Core) -> Option<String> {
+        let wanted = core.shared.settings.upstream.tools_unsupported_tell == Tell::Text;
+        let is_without = self.variant.tools == Tools::Dropped && !core.request.structured;
+        (wanted && is_without && self.before_bare.is_none() && !core.is_observing())
+            .then(|| NO_TOOLS.to_owned())
+    }
+
+    /// Whether the request narrows the choice of tools, in a way that the client did not ask for. `is_first`: the upstream
+    /// was not asked again.
+    pub(super) fn narrows_choice(&self, core: &Core, is_first: bool) -> bool {
+        !core.plan.hidden.is_empty() && !self.variant.undeclares_hidden && is_first && self.added(core).choice
+    }
+
+    /// The upstream's error goes to the client: its refusal says nothing of the forms that were tried.
+    pub(super) fn give_up(&mut self) {
+        self.is_refused = true;
+        self.tried.clear();
+    }
+
+    /// The re-ask for `asking`, with what was hidden written in the form that the upstream accepts.
+    pub(super) fn ask_again(&mut self, core: &mut Core, mut asking: Asking) {
+        // Where the answer is a call, that call is forced.
+        self.variant.answer = self.answer.clone().filter(|_| asking.land);
+        asking.land &= !self.keeps_tools || self.variant.answer.is_some();
+        if let Some(before) = self.before_bare.take_if(|_| !asking.land) {
+            self.variant = *before;
+        }
+        let refuses = self.refuses_landing || self.variant.tools == Tools::WithoutChoice;
+        if asking.land && refuses && self.before_bare.is_none() {
+            // The model is known to refuse the `tool_choice` of a final-answer request.
+            self.go_bare(core);
+        }
+        // It is unknown whether a model that was given no tools accepts the calls that it made nevertheless.
+        self.variant.flat |= self.variant.tools == Tools::Dropped;
+        self.variant.asking = Some(asking);
+    }
+
+    /// A hidden exchange in the form that the upstream accepts.
+    pub(super) fn written_exchange(&self, core: &Core, exchange: &Bytes) -> Bytes {
+        self.exchange_form.write(core, exchange)
+    }
+
+    /// Chooses the next variant after an upstream's error; true if there is one to try.
+    pub(super) fn falls_back(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
+        if overflows(status, error) {
+            return self.makes_room(core, error);
+        }
+        let broken = |of| broken_with_hidden(core, &self.restored, &self.variant, of);
+        if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
+            self.try_next(core, &repaired);
+            core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+            if core.is_observing() {
+                return false;
+            }
+            self.variant = variant;
+            return true;
+        }
+        let added = self.added(core);
+        let next = self.fallbacks.after(status, error, &self.variant, added);
+        let Some((variant, fallback)) = next else {
+            return self.answers_without_tools(core, status, error);
+        };
+        self.try_next(core, &[fallback]);
+        match fallback {
+            Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
+            // Neither the client nor the model notices it.
+            Fallback::StreamOptions
+            | Fallback::ParallelMember
+            | Fallback::HiddenTools
+            | Fallback::OwnTools => {}
+            other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
+        }
+        if core.is_observing() {
+            return false;
+        }
+        self.variant = variant;
+        if self.variant.tools == Tools::WithoutChoice {
+            // Without a choice, tools alone ask for no final answer.
+            self.answers_without_tools(core, status, error);
+        }
+        true
+    }
+
+    /// What toolrein wrote into the request that was refused, beside its messages.
+    fn added(&self, core: &Core) -> Added {
+        let Core { dialect, body, request, plan, .. } = core;
+        let sent = dialect.write(&core.planned_request(plan, &self.restored), &self.variant).join();
+        let read = dialect.read(&sent);
+        read.map_or_else(|_| Added::default(), |read| Added::of((request, body), (&read, &sent)))
+    }
+
+    /// Notes fallbacks at once, since the client may leave before the end.
+    fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
+        self.tried.extend(fallbacks);
+        core.record.fallbacks.extend(fallbacks);
+    }
+
+    /// The upstream accepted the present variant: stores what that shows of the model.
+    pub(super) fn accept(&mut self, core: &mut Core) {
+        self.transcript = None;
+        let is_unsent = core.record.upstream_requests == 0;
+        if core.is_observing() || self.variant.asking.is_some() || self.is_refused || is_unsent {
+            return;
+        }
+        let refused = learned(&self.tried);
+        let accepted = self.fallbacks.accepted(&core.request, &self.variant);
+        let model = self.refusals.news(refused, accepted);
+        for entry in refused.entries().filter(|_| !model.is_empty()) {
+            let scope = self.refusals.scope_when_met(entry);
+            let note = RefusalNote { kind: entry.fallback, scope, is_new: true };
+            // It is learned again with each choice that finishes.
+            if !core.record.refusals.contains(&note) {
+                core.record.refusals.push(note);
+            }
+        }
+        let overflow = self.tried.contains(&Fallback::Overflow);
+        let Length { conversation, history, messages, most_chars, .. } = self.length;
+        let overflow = overflow.then_some((conversation, Overflow { messages, history, most_chars }));
+        let news = News { model, overflow, ..News::default() };
+        core.store(news);
+    }
+
+    /// Prepares to ask for a final answer without tools and with the history as text.
+    fn go_bare(&mut self, core: &mut Core) {
+        self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
+        (self.variant.tools, self.variant.flat) = (Tools::Dropped, true);
+        self.variant.placement = self.variant.placement.of_last_try();
+        self.try_next(core, &[Fallback::Tools, Fallback::Flattened]);
+    }
+
+    /// Shortens the request after the upstream refused it for its length; true if that was possible.
+    fn makes_room(&mut self, core: &mut Core, error: &UpstreamError) -> bool {
+        if !self.fallbacks.may_shorten() {
+            return false;
+        }
+        let Some(plan) = self.shorter_plan(core, error) else { return false };
+        note_shortened(core, &plan, self.length.messages);
+        self.fallbacks.shorten(&plan);
+        self.try_next(core, &[Fallback::Overflow]);
+        if core.is_observing() {
+            return false;
+        }
+        core.record.prefix_breaks.push(PrefixBreak::Overflow);
+        note_sizes(core, &plan);
+        *core.plan = plan;
+        true
+    }
+
+    /// The policies' plan for the shorter request, with its longest results cut where it is still too long; `None` where it
+    /// would not be shorter.
+    fn shorter_plan(&mut self, core: &Core, error: &UpstreamError) -> Option<Plan> {
+        let mut transcript = self.transcript.take()?;
+        let mut plan = plan_shorter(core, &self.length, &mut transcript);
+        let refused = self.sizes(core, &core.plan).tokens;
+        let window = core.record.context_window.map(u64::from);
+        let room = Room::after(named_lengths(error), refused, window, core.request.output_limit);
+        for nth in 0..MOST_CUTS {
+            let sizes = self.sizes(core, &plan);
+            let most = if nth == 0 { room.most } else { room.cut_to };
+            if sizes.tokens <= most {
+                break;
+            }
+            let Some(chars) = sizes.most_chars(room.cut_to) else { break };
+            self.length.most_chars = Some(chars);
+            plan = plan_shorter(core, &self.length, &mut transcript);
+        }
+        self.transcript = Some(transcript);
+        (self.sizes(core, &plan).tokens < refused).then_some(plan)
+    }
+
+    /// The sizes of the request as it is sent with this plan.
+    fn sizes(&self, core: &Core, plan: &Plan) -> CutSizes {
+        let Core { dialect, body, request, shared, identity, .. } = core;
+        let planned = core.planned_request(plan, &self.restored);
+        let sent = dialect.write(&planned, &self.variant).join();
+        let Ok(read) = dialect.read(&sent) else { return CutSizes::default() };
+        let (read, model) = ((Arc::new(read), sent), request.model_name(body));
+        let transcript = shared.read_transcript(read, <(Vec<_>, _)>::default(), Arc::clone(identity), &model);
+        let mut sum = transcript.definition_tokens() + transcript.instructions_tokens();
+        let mut results = Vec::new();
+        for view in transcript.views() {
+            sum += view.tokens();
+            let texts = view.message.content.texts().filter(|_| view.message.role == Role::Tool);
+            let size = |text| (view.tokens_of(text).tokens(), decode(text, view.body).chars().count());
+            results.extend(texts.map(size));
+        }
+        CutSizes { tokens: sum.tokens(), results }
+    }
+
+    /// Decides what follows after the upstream refused, with this status and error, to be asked again.
+    pub(super) fn after_refused_reask(
+        &mut self,
+        core: &mut Core,
+        (judging, reasks): (&mut Judging, &mut Reasks),
+        status: u16,
+        error: &UpstreamError,
+    ) -> AfterRefusal {
+        let Some(lands) = self.variant.asking.as_ref().map(|asking| asking.land) else {
+            return AfterRefusal::GiveError;
+        };
+        if is_too_long(status, error) {
+            return self.after_overflow(core, judging, reasks);
+        }
+        if !is_refusal(status, error) {
+            return AfterRefusal::GiveError;
+        }
+        if lands && self.variant.tools != Tools::Dropped {
+            self.refuses_landing = true;
+            self.go_bare(core);
+        } else if !lands && !self.variant.flat && !self.exchange_form.is_plain {
+            self.exchange_form.is_plain = true;
+            let plain = ExchangeForm { is_plain: true, is_short: false };
+            self.rewrite_exchanges(reasks, |exchange| plain.write(core, exchange));
+            self.try_next(core, &[Fallback::Flattened]);
+        } else if !lands && !self.keeps_tools {
+            self.ask_for_answer(core, judging);
+        } else {
+            return AfterRefusal::SayNoAnswer;
+        }
+        AfterRefusal::AskAgain
+    }
+
+    /// Makes the request that was not sent yet the final-answer request, where a policy knows that no call may run.
+    pub(super) fn land_at_once(&mut self, core: &mut Core, judging: &mut Judging) {
+        let Some(policy) = core.plan.final_answer else { return };
+        let may_call = core.request.declares_tools || core.request.declares_elsewhere;
+        if !may_call || (self.keeps_tools && self.answer.is_none()) {
+            return;
+        }
+        judging.read_parameters(&core.planned_request(&core.plan, &[]));
+        judging.land();
+        self.variant.answer = self.answer.clone();
+        self.variant.asking = Some(Asking { rounds: Vec::new(), land: true });
+        core.record.act(On::Request, policy, "final_answer", 1);
+        if self.variant.tools == Tools::WithoutChoice {
+            self.go_bare(core);
+        }
+    }
+
+    /// The upstream refused the final-answer request, which came first: true if it is to be sent without tools.
+    fn answers_without_tools(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
+        let lands = self.variant.asking.as_ref().is_some_and(|asking| asking.land);
+        if !lands || self.variant.tools == Tools::Dropped || !is_refusal(status, error) {
+            return false;
+        }
+        self.go_bare(core);
+        true
+    }
+
+    /// A re-ask was too long for the model: what was hidden is shortened once, and the model is to answer.
+    fn after_overflow(
+        &mut self,
+        core: &mut Core,
+        judging: &mut Judging,
+        reasks: &mut Reasks,
+    ) -> AfterRefusal {
+        if self.exchange_form.is_short {
+            return AfterRefusal::SayNoAnswer;
+        }
+        self.exchange_form.is_short = true;
+        let short = ExchangeForm { is_plain: false, is_short: true };
+        self.rewrite_exchanges(reasks, |exchange| short.write(core, exchange));
+        self.try_next(core, &[Fallback::Overflow]);
+        self.ask_for_answer(core, judging);
+        AfterRefusal::AskAgain
+    }
+
+    /// Turns the re-ask into the final-answer request.
+    fn ask_for_answer(&mut self, core: &mut Core, judging: &mut Judging) {
+        judging.read_parameters(&core.planned_request(&core.plan, &[]));
+        judging.land();
+        let lands = !self.keeps_tools;
+        if let Some(asking) = &mut self.variant.asking {
+            asking.land = lands;
+        }
+        let refuses = self.refuses_landing || self.variant.tools == Tools::WithoutChoice;
+        if lands && refuses && self.before_bare.is_none() {
+            self.go_bare(core);
+        }
+    }
+
+    /// Writes the hidden exchanges anew: those of the re-ask, and those that are stored for later requests.
+    fn rewrite_exchanges(&mut self, reasks: &mut Reasks, write: impl Fn(&Bytes) -> Bytes) {
+        reasks.rewrite(&write);
+        if let Some(asking) = &mut self.variant.asking {
+            asking.rounds.iter_mut().for_each(|round| *round = write(round));
+        }
+    }
+}
+
+/// What of a request fallbacks depend on. `restored`: hidden exchanges are put back into it.
+fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
+    let upstream = &core.shared.settings.upstream;
+    Subject {
+        mode: upstream.tools_unsupported,
+        overflow: upstream.overflow,
+        broken_history: upstream.broken_history,
+        forced: keeps_tools,
+        notices: core.plan.has_notices() && !core.is_observing(),
+        restored,
+    }
+}
+
+/// Notes what is left out from the start, because the model is known to refuse it.
+fn note_left_out(core: &mut Core, variant: &Variant) {
+    let known = [
+        (variant.tools == Tools::Dropped, Fallback::Tools),
+        (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
+        (variant.flat, Fallback::Flattened),
+        (variant.whole, Fallback::Streaming),
+    ];
+    for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
+        core.record.act(On::Request, TOOLS_UNSUPPORTED, action(*fallback), 1);
+    }
+    if variant.repairs.any() {
+        core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
+    }
+}
+
+/// Notes which known refusals the request avoids.
+fn note_known_refusals(core: &mut Core, refusals: &ModelRefusals, avoided: &[Fallback]) {
+    let is_avoided = |entry: &&'static RefusalEntry| avoided.contains(&entry.fallback);
+    for entry in refusals.known().entries().filter(is_avoided) {
+        let (kind, scope) = (entry.fallback, refusals.scope(entry));
+        core.record.refusals.push(RefusalNote { kind, scope, is_new: false });
+    }
+}
+
+/// What strict upstreams refuse in the history with the hidden exchanges, as far as `of` asks: a call of the client's may
+/// have the id of one of those. The calls are examined as calls also where they are sent as text, since they are repaired
+/// before they become text.
+fn broken_with_hidden(core: &Core, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+    let planned = core.planned_request(&core.plan, restored);
+    if !of.any() || restored.is_empty() {
+        return core.dialect.broken(&planned, of);
+    }
+    let with_calls = Variant { flat: false, ..variant.clone() };
+    let sent = core.dialect.write(&planned, &with_calls).join();
+    match core.dialect.read(&sent) {
+        Ok(read) => core.dialect.broken(&PlannedRequest::new(&sent, &read, &core.plan), of),
+        Err(_) => core.dialect.broken(&planned, of),
+    }
+}
+
+/// Notes the changes to this request that were not decided before the refusal. `messages`: how many it has.
+fn note_shortened(core: &mut Core, plan: &Plan, messages: usize) {
+    let (cleared, dropped) = (core.plan.cleared().count(), core.plan.dropped.len());
+    for edit in plan.cleared().skip(cleared).filter(|edit| edit.decided == messages) {
+        core.record.act(On::Request, edit.policy, edit.change.word(), 1);
+    }
+    for dropped in plan.dropped.iter().skip(dropped).filter(|dropped| dropped.decided == messages) {
+        core.record.act(On::Request, dropped.policy, "turns_dropped", 1);
+    }
+    let is_gone = |item: ItemId| plan.drops(item) || plan.cleared().any(|edit| edit.item == item);
+    let cuts = plan.effective_edits().filter(|edit| matches!(edit.change, Change::Shorten { .. }));
+    for edit in cuts.filter(|edit| !is_gone(edit.item) && !core.plan.edits.contains(edit)) {
+        core.record.act(On::Request, edit.policy, edit.change.word(), 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Output;
+    use crate::core::testing::core;
+    use crate::store::{KnownEvidence, ModelKeys};
+    use dialects::error::parse;
+    use model::identity::Hash;
+    use model::memo::NoMemo;
+    use policies::set::PolicySet;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"tools":[{"type":"function","function":{"name":"f"}}]}"#;
+
+    fn forms(core: &mut Core) -> RequestForms {
+        let transcript = Transcript::read(
+            Arc::clone(&core.request),
+            core.body.clone(),
+            Arc::clone(&core.identity),
+            Arc::new(NoMemo),
+        );
+        let keys = ModelKeys { all: Hash(1), own: Hash(2) };
+        let remember = Duration::from_secs(3600);
+        let first = FirstForm {
+            transcript: Box::new(transcript),
+            restored: Vec::new(),
+            length: Length::default(),
+            refusals: ModelRefusals::new(keys, Hash(1), KnownEvidence::default(), remember, 1_000),
+            model_name: "m",
+            answers: &AnswerTools::default(),
+            asks_usage: false,
+        };
+        RequestForms::new(core, first)
+    }
+
+    fn sent(forms: &RequestForms, core: &Core) -> Value {
+        serde_json::from_slice(&forms.write(core).pieces.concat()).unwrap()
+    }
+
+    fn refusal(message: &str) -> UpstreamError {
+        parse(json!({"error": {"message": message}}).to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_first_form_is_the_request_as_it_came() {
+        let mut core = core(BODY, PolicySet::default());
+        let forms = forms(&mut core);
+        assert_eq!(forms.write(&core).pieces.concat(), BODY.as_bytes());
+    }
+
+    #[test]
+    fn the_form_after_a_refusal_of_tools_has_none_and_what_was_refused_is_learned_when_it_is_accepted() {
+        let mut core = core(BODY, PolicySet::default());
+        let mut forms = forms(&mut core);
+        core.record.upstream_requests = 2;
+        assert!(forms.falls_back(&mut core, 400, &refusal("registry.ollama.ai/m does not support tools")));
+        assert_eq!(sent(&forms, &core)["tools"], Value::Null);
+        assert_eq!(core.record.fallbacks, [Fallback::Tools]);
+        forms.accept(&mut core);
+        let Some(Output::Store(news)) = core.next_output() else { panic!("nothing was learned") };
+        assert!(!news.model.is_empty());
+        assert!(forms.transcript().is_none(), "an accepted request is not planned again");
+    }
+
+    #[test]
+    fn nothing_is_learned_where_the_upstream_refused_every_form() {
+        let mut core = core(BODY, PolicySet::default());
+        let mut forms = forms(&mut core);
+        core.record.upstream_requests = 2;
+        assert!(forms.falls_back(&mut core, 400, &refusal("registry.ollama.ai/m does not support tools")));
+        assert!(!forms.falls_back(&mut core, 400, &refusal("the model is on holiday")));
+        forms.give_up();
+        forms.accept(&mut core);
+        assert!(core.next_output().is_none());
+    }
+
+    #[test]
+    fn a_re_ask_for_the_final_answer_forbids_calls_and_keeps_the_tools() {
+        let mut core = core(BODY, PolicySet::default());
+        let mut forms = forms(&mut core);
+        let rounds = vec![Bytes::from_static(br#"{"role":"assistant","content":"x"}"#)];
+        forms.ask_again(&mut core, Asking { rounds, land: true });
+        let sent = sent(&forms, &core);
+        assert_eq!((&sent["tool_choice"], sent["tools"].as_array().map(Vec::len)), (&json!("none"), Some(1)));
+        assert_eq!(sent["messages"][1]["content"], "x");
+    }
+}
