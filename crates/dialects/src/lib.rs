@@ -119,7 +119,8 @@ pub trait Dialect: Send + Sync {
     fn may_be_request(&self, body: &[u8], fault: Fault) -> bool;
 
     /// What the `record` of a conversation that the upstream keeps says of the items that the request continues from or
-    /// refers to; `None` where it cannot be used. What these items say of the tools is then in the request too.
+    /// refers to; `None` where it cannot be used. Whether tools may be declared elsewhere, and whose shells are
+    /// called, is then said of the request with these items.
     fn upstream_history(
         &self,
         _request: &mut Request,

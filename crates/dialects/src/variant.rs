@@ -78,6 +78,12 @@ impl<'a> PlannedRequest<'a> {
         items
     }
 
+    /// Whether the model may call a tool, as far as that is known.
+    pub fn may_call(&self) -> bool {
+        let Request { declares_tools, declares_elsewhere, .. } = self.request;
+        *declares_tools || *declares_elsewhere || self.tools().next().is_some()
+    }
+
     /// The tools that the request declares, and those that items of the upstream's declare, each with the bytes that
     /// contain it.
     pub fn tools(&self) -> impl Iterator<Item = (&'a Tool, &'a Bytes)> + use<'a> {

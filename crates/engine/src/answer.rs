@@ -289,7 +289,7 @@ impl Replies {
             return;
         }
         if self.pipeline.has_begun() {
-            running.forms.begin_reply();
+            running.forms.forget_transcript();
         }
         if self.is_stream() {
             if self.waits_with_head() {

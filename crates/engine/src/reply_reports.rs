@@ -1,6 +1,6 @@
 //! Reports of the replies to one client request: what later requests must find in the state store (the calls that were
-//! handed out, hidden exchanges, sums of the account), and what was billed. Each is reported once, also where the client
-//! leaves in the middle.
+//! handed out, hidden exchanges, sums of the account), and what was billed. A report says what is known so far, also where
+//! the client leaves in the middle; what was reported before is not added again.
 
 use super::Core;
 use super::account::{Bill, OpenAccount};

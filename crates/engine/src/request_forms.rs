@@ -137,8 +137,8 @@ impl RequestForms {
         self.transcript.as_deref()
     }
 
-    /// The upstream has accepted the request, so that it is not planned again.
-    pub(super) fn begin_reply(&mut self) {
+    /// The upstream has begun its reply, so that the request is not planned again.
+    pub(super) fn forget_transcript(&mut self) {
         self.transcript = None;
     }
 
@@ -169,7 +169,7 @@ impl RequestForms {
         self.tried.clear();
     }
 
-    /// The re-ask for `asking`, with what was hidden written in the form that the upstream accepts.
+    /// Makes the next form the re-ask `asking`: with or without tools, and with the answer forced where it is a call.
     pub(super) fn ask_again(&mut self, core: &mut Core, mut asking: Asking) {
         // Where the answer is a call, that call is forced.
         self.variant.answer = self.answer.clone().filter(|_| asking.land);
@@ -375,7 +375,7 @@ impl RequestForms {
     /// Makes the request that was not sent yet the final-answer request, where a policy knows that no call may run.
     pub(super) fn land_at_once(&mut self, core: &mut Core, judging: &mut Judging) {
         let Some(policy) = core.plan.final_answer else { return };
-        let may_call = core.request.declares_tools || core.request.declares_elsewhere;
+        let may_call = core.planned_request(&core.plan, &[]).may_call();
         if !may_call || (self.keeps_tools && self.answer.is_none()) {
             return;
         }

@@ -152,7 +152,7 @@ impl Order {
         let before = runs.partition_point(|run| self.runs[*run].first <= item);
         let run = before.checked_sub(1).map(|last| self.runs[runs[last]]);
         let within = |run: Run| {
-            let after = item.index - run.first.index;
+            let after = item.index.checked_sub(run.first.index)?;
             (item.source == run.first.source && after < run.items).then_some(run.position + after)
         };
         let rest = || (item.source == CLIENT).then(|| item.index.checked_sub(self.rest)).flatten();

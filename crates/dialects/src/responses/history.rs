@@ -3,7 +3,7 @@
 //! results are shortened and old turns left out, so that the cost of a request does not grow with the length of the chain.
 
 use super::item::{Item, ItemKind, parse_item};
-use super::request::{source, take_shells};
+use super::request::{is_reference, source, take_shells};
 use crate::upstream_history::UpstreamHistory;
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
@@ -146,6 +146,8 @@ fn short(item: &Bytes) -> Option<Box<RawValue>> {
         ItemKind::Reasoning | ItemKind::Carried if !read.seals => raw(&known_by_id(item, &read)?),
         ItemKind::Reasoning | ItemKind::Carried => None,
         ItemKind::Result => raw(&shortened(item, &read)),
+        // Read later as the item itself, it would hide that this is not known.
+        ItemKind::Other if is_reference(item) => None,
         _ => raw(item),
     }
 }
@@ -326,6 +328,15 @@ mod tests {
             told["content"][0]["text"].as_str().unwrap().starts_with("[toolrein] No tools can be called")
         );
         assert_eq!(out["tools"], Value::Null);
+    }
+
+    #[test]
+    fn a_reference_to_an_item_that_is_not_known_is_not_remembered_as_the_item() {
+        let record =
+            known(r#"{"input":[{"role":"user","content":"q"},{"type":"item_reference","id":"fc_9"}]}"#, &[]);
+        let record: Value = serde_json::from_slice(&record).unwrap();
+        let ids: Vec<&Value> = record["items"].as_array().unwrap().iter().map(|item| &item["id"]).collect();
+        assert_eq!(ids, [&Value::Null, &json!("fc_1")]);
     }
 
     #[test]

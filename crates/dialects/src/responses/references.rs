@@ -58,7 +58,10 @@ struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     /// Reads all items of the request. `items`: what the upstream is known to keep.
     fn read(request: &'a Request, body: &'a Bytes, items: &'a [Box<RawValue>]) -> Found {
-        let known = items.iter().filter_map(|item| Some((id_of(item.get())?, item.get()))).collect();
+        let mut known = HashMap::new();
+        for item in items.iter().map(|item| item.get()) {
+            id_of(item).into_iter().for_each(|id| _ = known.entry(id).or_insert(item));
+        }
         let has_prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
         let found = Found {
             sources: Vec::new(),
@@ -177,8 +180,12 @@ pub fn write_references(upstream: &UpstreamHistory, plan: &Plan, splices: &mut S
     }
 }
 
+/// The id of an item; `None` of a reference to one.
 fn id_of(item: &str) -> Option<String> {
     let read = parse_item(&mut Scanner::new(item.as_bytes())).ok()?;
+    if read.kind == ItemKind::Other && is_reference(item.as_bytes()) {
+        return None;
+    }
     Some(decode(read.id?, item.as_bytes()).into_owned())
 }
 
@@ -280,6 +287,14 @@ mod tests {
     }
 
     #[test]
+    fn a_record_with_references_says_nothing_of_the_items_that_they_name() {
+        let known = [call("a", "x"), reference("fc_a"), reference("fc_b")];
+        let resolved = resolve(&[reference("fc_a"), reference("fc_b"), output("a")], &known);
+        assert_eq!(resolved.order(), [(Role::Assistant, 1), (Role::Other, 0), (Role::Tool, 0)]);
+        assert_eq!((resolved.upstream.unknown, resolved.request.declares_elsewhere), (1, true));
+    }
+
+    #[test]
     fn the_second_reference_to_an_item_is_one_that_is_not_known() {
         let resolved = resolve(&[reference("fc_a"), output("a"), reference("fc_a")], &[call("a", "x")]);
         assert_eq!(resolved.order(), [(Role::Assistant, 1), (Role::Tool, 0), (Role::Other, 0)]);
@@ -291,6 +306,9 @@ mod tests {
         for input in [
             vec![user(), reference("fc_a"), output("a")],
             vec![user(), reference("fc_a"), call("b", "x"), output("a"), output("b")],
+            vec![user(), call("b", "x"), reference("fc_a"), output("b"), output("a")],
+            vec![user(), call("b", "x"), reference("rs_1"), call("c", "x"), output("b"), output("c")],
+            vec![user(), reference("fc_a"), call("b", "x"), output("a"), reference("out"), output("b")],
         ] {
             let Resolved { body, request, upstream } = resolve(&input, &[call("a", "x")]);
             let plan = Plan::default();

@@ -64,19 +64,18 @@ pub fn broken(planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
     Repairs { pairs: of.pairs && !open_upstream(planned).is_empty(), ..found }
 }
 
-/// The broken groups of a history. An output after a reference may answer the call to which that refers.
+/// The broken groups of a history. A reply with a reference is none, nor one with a reference among its outputs: calls and
+/// outputs that seem to lack their other half may have it there.
 fn groups_to_repair(request: &Request, body: &[u8]) -> Vec<BrokenGroup> {
-    let refers = |message: &Message| message.role == Role::Other && is_reference(message.span.of(body));
+    let refers = |message: &&Message| message.role == Role::Other && is_reference(message.span.of(body));
+    let is_of_reply = |message: &&Message| message.role == Role::Assistant || refers(message);
     let mut groups = broken_groups(request, body, &Pairs(body));
-    for group in &mut groups {
-        let mut reply = request.messages[..group.first].iter().rev();
-        let mut reply =
-            reply.by_ref().take_while(|message| message.role == Role::Assistant || refers(message));
-        if reply.any(refers) {
-            group.orphans.clear();
-        }
-    }
-    groups.retain(|group| !group.unanswered.is_empty() || !group.orphans.is_empty());
+    groups.retain(|group| {
+        let (before, after) = (&request.messages[..group.first], &request.messages[group.end..]);
+        let before = before.iter().rev().take_while(is_of_reply);
+        let after = after.iter().take_while(|message| message.role == Role::Tool || is_of_reply(message));
+        !before.chain(after).any(|message| refers(&message))
+    });
     groups
 }
 

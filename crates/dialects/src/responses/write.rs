@@ -3,9 +3,11 @@
 
 use super::approval_requests::{are_added, once_each};
 use super::flatten::flatten;
+use super::item::{Item, ItemKind};
 use super::notice::{place, place_after};
 use super::references::write_references;
 use super::repair::{open_upstream, repaired};
+use super::request::is_reference;
 use super::restore::{items_of, restore};
 use super::rounds::{Element, items as sent_items, read};
 use crate::edit::{
@@ -100,7 +102,7 @@ fn is_set(request: &Request, body: &[u8], name: &str) -> bool {
 fn narrow(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices) {
     let PlannedRequest { request, body, plan, .. } = *planned;
     let lands = variant.asking.as_ref().is_some_and(|asking: &Asking| asking.land);
-    if !request.declares_tools && !request.declares_elsewhere {
+    if !planned.may_call() {
         return;
     }
     let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
@@ -112,7 +114,7 @@ fn narrow(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices
         }
     }
     if let Some(answer) = variant.forced_answer() {
-        return force_call(request, body, answer, splices);
+        return force_call(planned, answer, splices);
     }
     if lands {
         return set_member(request, body, "tool_choice", "\"none\"", splices);
@@ -181,11 +183,13 @@ fn elements(body: &[u8], list: Span) -> Vec<Span> {
 }
 
 /// Asks for a call of the tool `name` and no other. How a choice names one in a namespace is not known.
-fn force_call(request: &Request, body: &[u8], name: &str, splices: &mut Splices) {
-    let is_it =
-        |tool: &&Tool| tool.namespace.is_none() && tool.full_name(body).is_some_and(|own| own == name);
-    if let Some(tool) = request.tools.iter().find(is_it) {
-        set_member(request, body, "tool_choice", reference(tool, body).to_string(), splices);
+fn force_call(planned: &PlannedRequest<'_>, name: &str, splices: &mut Splices) {
+    let is_it = |(tool, bytes): &(&Tool, &Bytes)| {
+        tool.namespace.is_none() && tool.full_name(bytes).is_some_and(|own| own == name)
+    };
+    if let Some((tool, bytes)) = planned.tools().find(is_it) {
+        let choice = reference(tool, bytes).to_string();
+        set_member(planned.request, planned.body, "tool_choice", choice, splices);
     }
 }
 
@@ -212,9 +216,9 @@ fn declare(request: &Request, body: &[u8], plan: &Plan, splices: &mut Splices) {
 /// Removes the ids of messages that toolrein wrote: the upstream did not issue them. A reference to one is replaced by the
 /// message.
 fn forget_own_ids(planned: &PlannedRequest<'_>, splices: &mut Splices) {
-    let PlannedRequest { request, body, upstream, .. } = *planned;
-    let is_reference = |span: Span| upstream.is_some_and(|upstream| upstream.item_at(span).is_some());
-    for item in items_of(request, body).into_iter().filter(|item| !is_reference(item.span)) {
+    let PlannedRequest { request, body, .. } = *planned;
+    let refers = |item: &Item| item.kind == ItemKind::Other && is_reference(item.span.of(body));
+    for item in items_of(request, body).into_iter().filter(|item| !refers(item)) {
         if item.id.is_some_and(|id| decode(id, body).starts_with(super::OWN_ID)) {
             splices.remove_members(&members_of(body, item.span), |member| member.key.raw(body) == b"id");
         }
