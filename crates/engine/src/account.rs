@@ -369,11 +369,16 @@ mod tests {
         "{ limits = { images = { tools = [\"image\"], calls = 4, per = \"2h\" } }, notify = 2 }";
 
     /// What the store has of a request as it came, and of its newest reply.
-    type Known = [Option<Arc<Carried>>; 2];
+    type CarriedAccounts = [Option<Arc<Carried>>; 2];
 
     /// The notices of the `nth` request, each with the index of its message, and what the store has then: of the request as
     /// it came, and of its reply.
-    fn asked(nth: usize, now_ms: u64, spent: &[u64], known: &Known) -> (Vec<(usize, String)>, Known) {
+    fn asked(
+        nth: usize,
+        now_ms: u64,
+        spent: &[u64],
+        known: &CarriedAccounts,
+    ) -> (Vec<(usize, String)>, CarriedAccounts) {
         let entry = REGISTRY.iter().find(|entry| entry.name == "quota").unwrap();
         let table = toml::de::ValueDeserializer::parse(QUOTA).unwrap();
         let policies = PolicySet::new(vec![(entry.build)(table).unwrap()]);

@@ -137,7 +137,7 @@ impl RequestForms {
         self.transcript.as_deref()
     }
 
-    /// The upstream has begun its reply, so that the request is not planned again.
+    /// The upstream has started to reply, so that the request is not planned again.
     pub(super) fn forget_transcript(&mut self) {
         self.transcript = None;
     }

@@ -138,6 +138,9 @@ impl Order {
 
     /// The item at a position.
     pub fn id(&self, position: usize) -> ItemId {
+        if self.runs.is_empty() {
+            return ItemId::of_client(position + self.rest);
+        }
         let before = self.runs.partition_point(|run| run.position <= position);
         let run = before.checked_sub(1).map(|last| self.runs[last]);
         match run.filter(|run| position < run.position + run.items) {

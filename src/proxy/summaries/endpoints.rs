@@ -30,9 +30,9 @@ pub enum ModelEndpointError {
 }
 
 /// The endpoints that the settings of all profiles name.
-pub struct ModelEndpoints(HashMap<ModelEndpoint, Known>);
+pub struct ModelEndpoints(HashMap<ModelEndpoint, KnownEndpoint>);
 
-struct Known {
+struct KnownEndpoint {
     /// `None`: the caller's upstream.
     upstream: Option<Upstream>,
     key: Option<HeaderValue>,
@@ -42,7 +42,7 @@ impl ModelEndpoints {
     /// Reads the keys from the environment; connects to nothing. `like`: the connection settings for upstreams.
     pub(crate) fn of(config: &Config, like: &UpstreamSettings) -> Result<Self, ModelEndpointError> {
         let known = config.model_endpoints().map(|(table, endpoint)| {
-            let known = Known::of(&table, &endpoint, like)?;
+            let known = KnownEndpoint::new(&table, &endpoint, like)?;
             Ok((endpoint, known))
         });
         known.collect::<Result<_, _>>().map(Self)
@@ -83,8 +83,8 @@ fn of_chat(uri: &Uri) -> Uri {
     format!("{base}/chat/completions{query}").parse().unwrap_or_else(|_| Uri::from_static(PATH))
 }
 
-impl Known {
-    fn of(
+impl KnownEndpoint {
+    fn new(
         table: &str,
         endpoint: &ModelEndpoint,
         like: &UpstreamSettings,

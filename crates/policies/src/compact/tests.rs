@@ -214,9 +214,9 @@ fn settings_that_mean_nothing_are_refused() {
 }
 
 /// What is decided for one batch, and for no other.
-struct Known(Option<(Hash, Pin)>);
+struct PinnedAnswer(Option<(Hash, Pin)>);
 
-impl Summaries for Known {
+impl Summaries for PinnedAnswer {
     fn pinned(&self, batch: Hash) -> Option<Pin> {
         self.0.as_ref().filter(|(known, _)| *known == batch).map(|(_, pin)| pin.clone())
     }
@@ -263,7 +263,7 @@ fn reading(rules: &[Arc<dyn Rule>], talk: &Talk, known: impl Summaries + 'static
 #[test]
 fn a_summary_is_wanted_for_the_last_batch_only_and_others_are_simply_cleared() {
     let talk = Talk::begin().reads(10);
-    let plan = summarising(&talk, Known(None), false);
+    let plan = summarising(&talk, PinnedAnswer(None), false);
     assert_eq!(plan.edits, plan_of(&small(""), &talk.request()).edits);
     let wanted = plan.summaries.wanted.unwrap();
     let texts = &wanted.texts;
@@ -275,17 +275,17 @@ fn a_summary_is_wanted_for_the_last_batch_only_and_others_are_simply_cleared() {
         BatchSummaries::default(),
         "nobody keeps any"
     );
-    let forced = summarising(&Talk::begin().reads(3), Known(None), true);
+    let forced = summarising(&Talk::begin().reads(3), PinnedAnswer(None), true);
     assert_eq!((forced.cleared().count(), forced.summaries.wanted), (1, None), "forced");
 }
 
 #[test]
 fn a_batch_of_an_earlier_request_that_nobody_remembers_is_cleared_and_reported() {
     let talk = Talk::begin().reads(10);
-    let name = summarising(&talk, Known(None), false).summaries.wanted.unwrap().batch;
+    let name = summarising(&talk, PinnedAnswer(None), false).summaries.wanted.unwrap().batch;
     let later = talk.reads(1);
     for (known, lost) in [(None, vec![name]), (Some((name, Pin::Cleared)), vec![])] {
-        let plan = summarising(&later, Known(known), false);
+        let plan = summarising(&later, PinnedAnswer(known), false);
         assert_eq!((plan.cleared().count(), plan.summaries.wanted, plan.summaries.lost), (8, None, lost));
     }
 }
@@ -293,10 +293,10 @@ fn a_batch_of_an_earlier_request_that_nobody_remembers_is_cleared_and_reported()
 #[test]
 fn the_newest_marker_of_a_batch_holds_its_summary_also_when_the_batch_is_history() {
     let talk = Talk::begin().reads(10);
-    let name = summarising(&talk, Known(None), false).summaries.wanted.unwrap().batch;
+    let name = summarising(&talk, PinnedAnswer(None), false).summaries.wanted.unwrap().batch;
     let bare = markers(&plan_of(&small(""), &talk.request()));
     for talk in [talk.clone(), talk.reads(1)] {
-        let plan = summarising(&talk, Known(Some((name, summarised()))), false);
+        let plan = summarising(&talk, PinnedAnswer(Some((name, summarised()))), false);
         let markers = markers(&plan);
         assert_eq!(&markers[..7], &bare[..7]);
         assert_eq!(plan.summaries, BatchSummaries { pinned: 1, ..BatchSummaries::default() });
@@ -324,10 +324,10 @@ fn a_summary_filled_in_gives_the_plan_that_reading_again_with_it_would_give() {
                 let rules: Vec<_> = [small(STYLE)].into_iter().chain(after.iter().cloned()).collect();
                 reading(&rules, &talk, known, false)
             };
-            let mut plan = read(Known(None));
+            let mut plan = read(PinnedAnswer(None));
             let Some(wanted) = plan.summaries.wanted.clone() else { continue };
             for (pin, summary) in [(Pin::Cleared, None), (summarised(), Some("All in all."))] {
-                let mut again = read(Known(Some((wanted.batch, pin))));
+                let mut again = read(PinnedAnswer(Some((wanted.batch, pin))));
                 again.summaries.lost.clone_from(&plan.summaries.lost);
                 let mut plan = plan.clone();
                 plan.fulfil_summary(summary);
@@ -359,11 +359,11 @@ fn the_text_of_a_summary_does_not_change_which_results_are_cleared() {
 #[test]
 fn each_batch_refers_to_the_batch_before_it() {
     let talk = Talk::begin().reads(10);
-    let first = summarising(&talk, Known(None), false).summaries.wanted.unwrap();
+    let first = summarising(&talk, PinnedAnswer(None), false).summaries.wanted.unwrap();
     let second = summarising(&talk.reads(8), Always(summarised()), false);
     assert_eq!(second.summaries.pinned, 2);
     let later = (11..20).find_map(|reads| {
-        let known = Known(Some((first.batch, summarised())));
+        let known = PinnedAnswer(Some((first.batch, summarised())));
         summarising(&Talk::begin().reads(reads), known, false).summaries.wanted
     });
     assert_eq!(later.unwrap().earlier, Some(first.batch));
@@ -374,7 +374,7 @@ fn flagged_results_are_not_summarised_and_a_batch_of_these_alone_has_no_summary(
     let flag = |mark| marking(mark, |plan| plan.flag(0));
     let talk = Talk::begin().calls("look", &[format!("FLAG {}", thousands(1, 1))]).reads(9);
     let wanted =
-        |rules: &[Arc<dyn Rule>]| summarising_after(rules, &talk, Known(None), false).summaries.wanted;
+        |rules: &[Arc<dyn Rule>]| summarising_after(rules, &talk, PinnedAnswer(None), false).summaries.wanted;
     assert_eq!(wanted(&[]).unwrap().texts.len(), 8);
     assert_eq!(wanted(&[flag("FLAG")]).unwrap().texts.len(), 7);
     assert_eq!(wanted(&[flag(" ")]), None);
