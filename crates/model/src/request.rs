@@ -56,7 +56,9 @@ pub struct Request {
     pub continues: Option<String>,
     /// The id of the last item that it only refers to: the item itself is upstream.
     pub reference: Option<String>,
-    /// The reply may be continued by its id, or in its conversation.
+    /// The upstream keeps the reply.
+    pub is_stored: bool,
+    /// The reply may be continued by its id, or in its conversation, and the client does not send the history itself.
     pub may_be_continued: bool,
     /// A message has an id that toolrein gave it, which the upstream does not know.
     pub own_ids: bool,

@@ -2,6 +2,7 @@
 //! request continues from. Policies read both as one conversation; only what the client sent now goes upstream. Long
 //! results are shortened and old turns left out, so that the cost of a request does not grow with the length of the chain.
 
+use super::OWN_ID;
 use super::item::{Item, ItemKind, parse_item};
 use super::request::{is_reference, source, take_shells};
 use crate::upstream_history::UpstreamHistory;
@@ -23,9 +24,11 @@ use wire::splice::Splices;
 const MOST_BYTES: usize = 128 * 1024;
 /// Most characters that are kept of one result: its beginning shows what it is.
 const MOST_CHARS: usize = 1_000;
+/// Most ids of toolrein's own that are kept: each is that of a call that a person approved.
+const MOST_OWN_IDS: usize = 64;
 
 /// What is known of a conversation after one reply.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct HistoryRecord {
     /// The id of the upstream's last reply; empty where the upstream has none of the conversation.
     pub upstream_id: String,
@@ -34,6 +37,9 @@ pub struct HistoryRecord {
     /// Items that the upstream needs before those that the client sends next: results of blocked calls, and what was said
     /// since its last reply.
     pub owed: Vec<Box<RawValue>>,
+    /// The ids of items that toolrein gave out and the upstream does not know, beside those of its messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<String>,
     /// The response as the client has it, where toolrein made it and the upstream keeps none for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_reply: Option<Box<RawValue>>,
@@ -49,13 +55,29 @@ impl HistoryRecord {
         items.extend(shown.iter().filter_map(short));
         bound(&mut items);
         let owed = owed.iter().filter_map(|item| raw(item)).collect();
-        Self { upstream_id, items, owed, own_reply: None }
+        let before = planned.upstream.and_then(|upstream| read_record(&upstream.record));
+        let own = before.map(|before| before.own).unwrap_or_default();
+        Self { upstream_id, items, owed, own, own_reply: None }
     }
 
     /// The same, after a reply of toolrein's own that no upstream keeps.
     #[must_use]
     pub fn with_own_reply(self, response: &[u8]) -> Self {
         Self { own_reply: raw(response), ..self }
+    }
+
+    /// The same, with the ids of further items that the upstream does not know.
+    #[must_use]
+    pub fn with_own_ids(mut self, ids: impl Iterator<Item = String>) -> Self {
+        self.own.extend(ids.filter(|id| !id.starts_with(OWN_ID)));
+        let surplus = self.own.len().saturating_sub(MOST_OWN_IDS);
+        self.own.drain(..surplus);
+        self
+    }
+
+    /// Whether toolrein gave out the item with this id, so that the upstream does not know it.
+    pub fn is_own(&self, id: &str) -> bool {
+        id.starts_with(OWN_ID) || self.own.iter().any(|own| own == id)
     }
 
     /// As the state store keeps it.
@@ -66,13 +88,13 @@ impl HistoryRecord {
 
 /// The upstream's id of the last reply, from what is known of a conversation.
 pub fn upstream_id(known: &[u8]) -> Option<String> {
-    let known: HistoryRecord = serde_json::from_slice(known).ok()?;
+    let known = read_record(known)?;
     Some(known.upstream_id).filter(|id| !id.is_empty())
 }
 
 /// The response of toolrein's own that a client reads again by its id, from what is known of its conversation.
 pub fn own_reply(known: &[u8]) -> Option<Bytes> {
-    let known: HistoryRecord = serde_json::from_slice(known).ok()?;
+    let known = read_record(known)?;
     Some(Bytes::from(known.own_reply?.get().to_owned()))
 }
 
@@ -94,9 +116,13 @@ fn raw(item: &[u8]) -> Option<Box<RawValue>> {
     RawValue::from_string(String::from_utf8(item.to_vec()).ok()?).ok()
 }
 
+fn read_record(record: &[u8]) -> Option<HistoryRecord> {
+    serde_json::from_slice(record).ok()
+}
+
 /// The items of a record, oldest first.
 fn known_items(record: &[u8]) -> Vec<Box<RawValue>> {
-    serde_json::from_slice(record).map(|record: HistoryRecord| record.items).unwrap_or_default()
+    read_record(record).map(|record| record.items).unwrap_or_default()
 }
 
 /// The items of the conversation: those that the request continues from, as far as they are known, and its own.
@@ -143,8 +169,7 @@ fn short(item: &Bytes) -> Option<Box<RawValue>> {
     let read = parse_item(&mut Scanner::new(item)).ok()?;
     match read.kind {
         ItemKind::Carried if read.is_in_container => raw(item),
-        ItemKind::Reasoning | ItemKind::Carried if !read.seals => raw(&known_by_id(item, &read)?),
-        ItemKind::Reasoning | ItemKind::Carried => None,
+        ItemKind::Reasoning | ItemKind::Carried => raw(&known_by_id(item, &read)?),
         ItemKind::Result => raw(&shortened(item, &read)),
         // Read later as the item itself, it would hide that this is not known.
         ItemKind::Other if is_reference(item) => None,
@@ -197,9 +222,9 @@ fn bound(items: &mut Vec<Box<RawValue>>) {
 
 /// What a record says of the items that the request continues from, or refers to.
 pub fn upstream_history(request: &mut Request, body: &Bytes, record: &Bytes) -> Option<UpstreamHistory> {
-    let known: HistoryRecord = serde_json::from_slice(record).ok()?;
+    let known = read_record(record)?;
     if request.continues.is_none() {
-        return Some(super::references::resolved(request, body, record, &known.items));
+        return Some(super::references::resolved(request, body, record, &known));
     }
     // A client that sends nothing new lets the upstream continue by itself.
     if !matches!(request.messages_span.of(body).first(), Some(b'[' | b'"')) {

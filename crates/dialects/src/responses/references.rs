@@ -1,32 +1,32 @@
 //! References of a request to items that the upstream keeps (`item_reference`), read as the items that they name where
 //! these are known from earlier replies: policies count the calls among them. The upstream gets the references.
 
+use super::history::HistoryRecord;
 use super::item::{Item, ItemKind, parse_item};
 use super::request::{is_compaction, is_reference, source, take_shells};
-use super::restore::{items_of, without_id};
+use super::restore::{as_new, items_of};
 use crate::edit::change_items;
 use crate::upstream_history::{Piece, PieceKind, ResolvedReferences, UpstreamHistory};
 use bytes::Bytes;
 use model::plan::Plan;
 use model::request::Request;
 use model::source::{CLIENT, ItemId, Order, Origin, Source};
-use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::Arc;
 use wire::body::{Scanner, Span};
 use wire::json::decode;
 use wire::splice::Splices;
 
-/// What the items of `record` say of the references in the request. Each item is read for the first reference to it.
+/// What the items of `history`, which `record` holds, say of the references in the request. Each item is read for the first reference to it.
 pub fn resolved(
     request: &mut Request,
     body: &Bytes,
     record: &Bytes,
-    items: &[Box<RawValue>],
+    history: &HistoryRecord,
 ) -> UpstreamHistory {
-    let mut found = Resolver::read(request, body, items);
+    let mut found = Resolver::read(request, body, history);
     if take_shells(request, &found.sources) {
-        found = Resolver::read(request, body, items);
+        found = Resolver::read(request, body, history);
     }
     let Found { sources, references, unknown, declares_elsewhere, order } = found;
     request.declares_elsewhere = declares_elsewhere;
@@ -50,16 +50,17 @@ struct Resolver<'a> {
     body: &'a Bytes,
     /// The items that are known and were not referred to yet, by id.
     known: HashMap<String, &'a str>,
+    history: &'a HistoryRecord,
     found: Found,
     /// The items that the model made one after the other: how each is sent, its place in the body, and the item.
     run: Vec<(PieceKind, Span, Bytes)>,
 }
 
 impl<'a> Resolver<'a> {
-    /// Reads all items of the request. `items`: what the upstream is known to keep.
-    fn read(request: &'a Request, body: &'a Bytes, items: &'a [Box<RawValue>]) -> Found {
+    /// Reads all items of the request.
+    fn read(request: &'a Request, body: &'a Bytes, history: &'a HistoryRecord) -> Found {
         let mut known = HashMap::new();
-        for item in items.iter().map(|item| item.get()) {
+        for item in history.items.iter().map(|item| item.get()) {
             id_of(item).into_iter().for_each(|id| _ = known.entry(id).or_insert(item));
         }
         let has_prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
@@ -70,7 +71,7 @@ impl<'a> Resolver<'a> {
             unknown: 0,
             declares_elsewhere: has_prompt,
         };
-        let mut resolver = Self { request, body, known, found, run: Vec::new() };
+        let mut resolver = Self { request, body, known, history, found, run: Vec::new() };
         items_of(request, body).iter().for_each(|item| resolver.take(item));
         resolver.finish()
     }
@@ -88,7 +89,7 @@ impl<'a> Resolver<'a> {
             self.end_run();
             return self.miss(1);
         };
-        let is_own = id.starts_with(super::OWN_ID);
+        let is_own = self.history.is_own(&id);
         self.add(&read, (if is_own { PieceKind::Own } else { PieceKind::Reference }, sent, named));
     }
 
@@ -173,7 +174,7 @@ pub fn write_references(upstream: &UpstreamHistory, plan: &Plan, splices: &mut S
                 PieceKind::Written => splices.append(changes.moved(*item, sent.start)),
                 PieceKind::Own => {
                     let own = changes.moved(*item, 0).apply(&bytes.slice(item.range())).join();
-                    splices.replace(*sent, without_id(&own));
+                    splices.replace(*sent, as_new(&own));
                 }
             }
         }
@@ -192,6 +193,7 @@ fn id_of(item: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::responses::history::upstream_history;
     use crate::responses::repair::{broken, repaired};
     use crate::responses::{parse, write};
     use crate::variant::{Placement, PlannedRequest, Repairs, Variant};
@@ -222,9 +224,8 @@ mod tests {
     fn resolve(input: &[Value], known: &[Value]) -> Resolved {
         let body = Bytes::from(json!({ "input": input }).to_string());
         let mut request = parse(&body).unwrap();
-        let known: Vec<Box<RawValue>> =
-            known.iter().map(|item| RawValue::from_string(item.to_string()).unwrap()).collect();
-        let upstream = resolved(&mut request, &body, &Bytes::new(), &known);
+        let known = json!({"upstream_id": "", "items": known, "owed": []}).to_string();
+        let upstream = upstream_history(&mut request, &body, &known.into()).unwrap();
         Resolved { body, request, upstream }
     }
 

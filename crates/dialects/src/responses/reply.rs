@@ -17,7 +17,7 @@ pub mod written;
 use self::event::{Event, Index};
 use self::hidden::{elements, results};
 use self::items::OutItem;
-use self::kept::ContinuableReplies;
+use self::kept::{ContinuableReplies, last_of_each_kind};
 use self::last::{Last, response_members};
 use self::markup::{Cleaner, no_calls_with_a_list};
 use self::read::Unread;
@@ -474,16 +474,7 @@ impl ReplyCodec for ResponsesReplies {
     }
 
     fn last_items(&self, choices: &[ReplyChoice]) -> Vec<String> {
-        let Some(choice) = choices.first() else { return Vec::new() };
-        if !self.items.iter().any(|item| item.call.is_some() && item.is_shown(choice)) {
-            return Vec::new();
-        }
-        let named = || self.items.iter().rev().filter(|item| item.is_shown(choice));
-        let calls = named().find(|item| item.call.is_some());
-        let ids = calls.into_iter().chain(named().next()).filter_map(|item| item.ids.first().cloned());
-        let mut ids: Vec<String> = ids.collect();
-        ids.dedup();
-        ids
+        choices.first().map_or_else(Vec::new, |choice| last_of_each_kind(&self.shown_items(choice)))
     }
 
     fn carried(&self) -> &[&'static str] {

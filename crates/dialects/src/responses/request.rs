@@ -139,6 +139,7 @@ fn rest(
     let is_upstream = has("previous_response_id") || has("conversation") || has("prompt");
     let (declares, takes) = (request.declares_elsewhere || is_upstream, !request.tools.is_empty());
     (request.declares_elsewhere, request.takes_more_tools) = (declares, takes);
+    request.is_stored = request.value(body, "store").is_none_or(|store| store.of(body) != b"false");
     (request.continues, request.may_be_continued) = continued(request, body);
     settle_shells(request, body);
     if request.choice == Choice::Forced {
@@ -220,10 +221,9 @@ fn continued(request: &Request, body: &[u8]) -> (Option<String>, bool) {
         id.filter(|id| !id.is_empty()).map(str::to_owned)
     };
     let continues = text("previous_response_id").or_else(|| text("conversation"));
-    let is_stored = request.value(body, "store").is_none_or(|store| store.of(body) != b"false");
     let begins = request.messages.iter().all(|message| message.role != Role::Assistant);
     let refers = request.reference.is_some();
-    let may_be_continued = continues.is_some() || (is_stored && (begins || refers));
+    let may_be_continued = continues.is_some() || (request.is_stored && (begins || refers));
     (continues, may_be_continued)
 }
 

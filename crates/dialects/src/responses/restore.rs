@@ -100,6 +100,12 @@ pub fn kind_of(item: &Bytes) -> ItemKind {
     parse_item(&mut Scanner::new(item)).map(|item| item.kind).unwrap_or_default()
 }
 
+/// An item of toolrein's own as the upstream gets it: without its `id`, unless the client answers it by its `id`.
+pub fn as_new(item: &Bytes) -> Bytes {
+    let is_shell = kind_of(item) == ItemKind::Call(CallKind::LocalShell);
+    if is_shell { item.clone() } else { without_id(item) }
+}
+
 /// An item without its `id`, where it can do without: an approval request is answered by its id.
 pub fn without_id(item: &Bytes) -> Bytes {
     if kind_of(item) == ItemKind::Call(CallKind::McpApproval) {

@@ -105,8 +105,7 @@ pub fn record_blocked(
     text: &dyn Fn(&str) -> String,
 ) -> Option<Bytes> {
     let known: Option<HistoryRecord> = known.and_then(|known| serde_json::from_slice(known).ok());
-    let nothing =
-        || HistoryRecord { upstream_id: id.to_owned(), items: Vec::new(), owed: Vec::new(), own_reply: None };
+    let nothing = || HistoryRecord { upstream_id: id.to_owned(), ..HistoryRecord::default() };
     let mut known = known.unwrap_or_else(nothing);
     let response = Response::parse(body).ok().filter(|response| !response.is_ambiguous)?;
     let shown: Vec<String> = known.items.iter().filter_map(|item| call_id(item.get())).collect();

@@ -5,11 +5,14 @@
 use super::{Form, ResponsesReplies};
 use crate::reply_choice::ReplyChoice;
 use crate::responses::history::{HistoryRecord, continued_by};
-use crate::responses::in_conversation;
-use crate::responses::item::{CallKind, ItemKind};
-use crate::responses::restore::{kind_of, without_id};
+use crate::responses::item::{ItemKind, parse_item};
+use crate::responses::restore::as_new;
+use crate::responses::{OWN_ID, in_conversation};
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
+use std::mem::discriminant;
+use wire::body::Scanner;
+use wire::json::decode;
 
 /// What is known of the replies of one client request as the upstream keeps them.
 #[derive(Default)]
@@ -56,6 +59,25 @@ impl ContinuableReplies {
     }
 }
 
+/// The ids of the last item of each kind: some clients refer only to what the model thought or said, and send the calls.
+pub(super) fn last_of_each_kind(items: &[Bytes]) -> Vec<String> {
+    let (mut kinds, mut ids) = (Vec::new(), Vec::new());
+    for (kind, id) in items.iter().rev().filter_map(kind_and_id) {
+        let kind = discriminant(&kind);
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+            ids.push(id);
+        }
+    }
+    ids
+}
+
+/// The kind of an item and its id, if it has one.
+fn kind_and_id(item: &Bytes) -> Option<(ItemKind, String)> {
+    let read = parse_item(&mut Scanner::new(item)).ok()?;
+    Some((read.kind, decode(read.id?, item).into_owned()))
+}
+
 impl ResponsesReplies {
     /// The id under which the client has the reply. Where toolrein's own reply ends it and its head was not sent before, it is
     /// that of the upstream's last reply, so that the upstream knows it whatever is forgotten here.
@@ -68,23 +90,40 @@ impl ResponsesReplies {
         last.map(str::to_owned).or_else(first)
     }
 
-    /// See [`Reply::history`](crate::reply::Reply::history).
+    /// The items of all replies that the client has, as JSON.
+    pub(super) fn shown_items(&self, choice: &ReplyChoice) -> Vec<Bytes> {
+        self.earlier.iter().cloned().chain(self.present_items(choice)).collect()
+    }
+
+    /// Those of the present reply.
+    fn present_items<'a>(&'a self, choice: &'a ReplyChoice) -> impl Iterator<Item = Bytes> + 'a {
+        let items =
+            self.items.iter().filter(|item| item.is_shown(choice)).filter_map(|item| item.done.clone());
+        self.own_before.iter().cloned().chain(items).chain(self.own_after.iter().cloned())
+    }
+
+    /// Whether the client has items of toolrein's own.
+    fn has_own_items(&self) -> bool {
+        let is_own = |item: &Bytes| kind_and_id(item).is_some_and(|(_, id)| id.starts_with(OWN_ID));
+        let adds_text = !self.own_before.is_empty() || !self.own_after.is_empty();
+        self.kept.is_own || adds_text || self.earlier.iter().any(is_own)
+    }
+
+    /// See [`ReplyCodec::history`](crate::codec::ReplyCodec::history). Where the client sends its history itself, it may
+    /// still refer to items of the reply; those of toolrein's own are known here alone.
     pub(super) fn kept_history(
         &self,
         planned: &PlannedRequest<'_>,
         choice: &ReplyChoice,
     ) -> Option<(String, Bytes)> {
         let PlannedRequest { request, body, .. } = *planned;
-        if !request.may_be_continued || !self.is_end_given {
+        let is_needed = request.may_be_continued || (request.is_stored && self.has_own_items());
+        if !is_needed || !self.is_end_given {
             return None;
         }
         // In a conversation the name stays the same.
         let conversation = request.continues.clone().filter(|_| in_conversation(request, body));
         let name = conversation.or_else(|| self.shown_id())?;
-        let items =
-            self.items.iter().filter(|item| item.is_shown(choice)).filter_map(|item| item.done.clone());
-        let present: Vec<Bytes> =
-            self.own_before.iter().cloned().chain(items).chain(self.own_after.iter().cloned()).collect();
         let (upstream_id, owed) = if !self.kept.is_own {
             (self.reply_id.clone()?, self.owed(choice))
         } else {
@@ -92,15 +131,15 @@ impl ResponsesReplies {
                 Some(before) => (before.id.clone(), before.owed.clone()),
                 None => continued_by(planned),
             };
-            owed.extend(present.iter().map(|item| {
-                // The client answers it by its `id`.
-                let is_shell = kind_of(item) == ItemKind::Call(CallKind::LocalShell);
-                if is_shell { item.clone() } else { without_id(item) }
-            }));
+            owed.extend(self.present_items(choice).map(|item| as_new(&item)));
             (id, owed)
         };
-        let shown: Vec<Bytes> = self.earlier.iter().cloned().chain(present).collect();
+        let shown = self.shown_items(choice);
         let mut known = HistoryRecord::after(planned, upstream_id, &shown, &owed);
+        if self.kept.is_own {
+            let ids = self.present_items(choice).filter_map(|item| Some(kind_and_id(&item)?.1));
+            known = known.with_own_ids(ids);
+        }
         if self.kept.is_own && self.kept.before.is_none() && !in_conversation(request, body) {
             known = known.with_own_reply(&self.own_response(&shown));
         }
