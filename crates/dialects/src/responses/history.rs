@@ -51,11 +51,12 @@ impl HistoryRecord {
     pub fn after(planned: &PlannedRequest<'_>, upstream_id: String, shown: &[Bytes], owed: &[Bytes]) -> Self {
         // What the upstream still needs is kept whole, so that policies read all of it before it is sent.
         let kept = |item: &Bytes| if owed.contains(item) { raw(item) } else { short(item) };
-        let mut items: Vec<Box<RawValue>> = whole_conversation(planned).iter().filter_map(kept).collect();
+        let before = planned.upstream.and_then(|upstream| read_record(&upstream.record));
+        let conversation = whole_conversation(planned, before.as_ref());
+        let mut items: Vec<Box<RawValue>> = conversation.iter().filter_map(kept).collect();
         items.extend(shown.iter().filter_map(short));
         bound(&mut items);
         let owed = owed.iter().filter_map(|item| raw(item)).collect();
-        let before = planned.upstream.and_then(|upstream| read_record(&upstream.record));
         let own = before.map(|before| before.own).unwrap_or_default();
         Self { upstream_id, items, owed, own, own_reply: None }
     }
@@ -120,26 +121,21 @@ fn read_record(record: &[u8]) -> Option<HistoryRecord> {
     serde_json::from_slice(record).ok()
 }
 
-/// The items of a record, oldest first.
-fn known_items(record: &[u8]) -> Vec<Box<RawValue>> {
-    read_record(record).map(|record| record.items).unwrap_or_default()
-}
-
-/// The items of the conversation: those that the request continues from, as far as they are known, and its own.
-fn whole_conversation(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
-    let upstream = planned.upstream.filter(|_| planned.request.continues.is_some());
-    let before = upstream.map(|upstream| known_items(&upstream.record)).unwrap_or_default();
-    let before = before.iter().map(|item| Bytes::copy_from_slice(item.get().as_bytes()));
-    before.chain(sent_items(planned)).collect()
+/// The items of the conversation: those that the request continues from, as far as the record `before` has them, and its
+/// own.
+fn whole_conversation(planned: &PlannedRequest<'_>, before: Option<&HistoryRecord>) -> Vec<Bytes> {
+    let before = before.filter(|_| planned.request.continues.is_some());
+    let items = before.into_iter().flat_map(|before| &before.items);
+    let items = items.map(|item| Bytes::copy_from_slice(item.get().as_bytes()));
+    items.chain(sent_items(planned)).collect()
 }
 
 /// The request with all items of the conversation as its input.
 pub fn whole_request(planned: &PlannedRequest<'_>) -> Bytes {
     let PlannedRequest { request, body, upstream, .. } = *planned;
-    if upstream.is_none() {
-        return body.clone();
-    }
-    let items = [b"[", &whole_conversation(planned).join(&b","[..])[..], b"]"].concat();
+    let Some(upstream) = upstream else { return body.clone() };
+    let before = read_record(&upstream.record);
+    let items = [b"[", &whole_conversation(planned, before.as_ref()).join(&b","[..])[..], b"]"].concat();
     let mut splices = Splices::default();
     splices.replace(request.messages_span, items);
     splices.apply(body).join()

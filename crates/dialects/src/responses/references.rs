@@ -4,7 +4,7 @@
 use super::history::HistoryRecord;
 use super::item::{Item, ItemKind, parse_item};
 use super::request::{is_compaction, is_reference, source, take_shells};
-use super::restore::{as_new, items_of};
+use super::restore::{as_new, items_of, kind_and_id};
 use crate::edit::change_items;
 use crate::upstream_history::{Piece, PieceKind, ResolvedReferences, UpstreamHistory};
 use bytes::Bytes;
@@ -28,14 +28,14 @@ pub fn resolved(
     if take_shells(request, &found.sources) {
         found = Resolver::read(request, body, history);
     }
-    let Found { sources, references, unknown, declares_elsewhere, order } = found;
+    let ReferencedItems { sources, references, unknown, declares_elsewhere, order } = found;
     request.declares_elsewhere = declares_elsewhere;
     let (record, sources) = (record.clone(), sources.into_iter().map(Arc::new).collect());
     UpstreamHistory { record, sources, references, order, unknown, ..UpstreamHistory::default() }
 }
 
-/// What was found of the references in a request.
-struct Found {
+/// The items of a request among which there are references.
+struct ReferencedItems {
     sources: Vec<Source>,
     references: Vec<ResolvedReferences>,
     order: Order,
@@ -51,20 +51,20 @@ struct Resolver<'a> {
     /// The items that are known and were not referred to yet, by id.
     known: HashMap<String, &'a str>,
     history: &'a HistoryRecord,
-    found: Found,
+    found: ReferencedItems,
     /// The items that the model made one after the other: how each is sent, its place in the body, and the item.
     run: Vec<(PieceKind, Span, Bytes)>,
 }
 
 impl<'a> Resolver<'a> {
     /// Reads all items of the request.
-    fn read(request: &'a Request, body: &'a Bytes, history: &'a HistoryRecord) -> Found {
+    fn read(request: &'a Request, body: &'a Bytes, history: &'a HistoryRecord) -> ReferencedItems {
         let mut known = HashMap::new();
         for item in history.items.iter().map(|item| item.get()) {
             id_of(item).into_iter().for_each(|id| _ = known.entry(id).or_insert(item));
         }
         let has_prompt = request.value(body, "prompt").is_some_and(|prompt| prompt.of(body) != b"null");
-        let found = Found {
+        let found = ReferencedItems {
             sources: Vec::new(),
             references: Vec::new(),
             order: Order::default(),
@@ -142,7 +142,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Puts the sources in order with the client's other items.
-    fn finish(mut self) -> Found {
+    fn finish(mut self) -> ReferencedItems {
         self.end_run();
         let mut order = Order::default();
         let position = |at: u32| self.request.messages.partition_point(|item| item.span.start < at);
@@ -154,7 +154,7 @@ impl<'a> Resolver<'a> {
             next = position(references.span.end);
         }
         order.end_with_client(next);
-        Found { order, ..self.found }
+        ReferencedItems { order, ..self.found }
     }
 }
 
@@ -183,11 +183,9 @@ pub fn write_references(upstream: &UpstreamHistory, plan: &Plan, splices: &mut S
 
 /// The id of an item; `None` of a reference to one.
 fn id_of(item: &str) -> Option<String> {
-    let read = parse_item(&mut Scanner::new(item.as_bytes())).ok()?;
-    if read.kind == ItemKind::Other && is_reference(item.as_bytes()) {
-        return None;
-    }
-    Some(decode(read.id?, item.as_bytes()).into_owned())
+    let (kind, id) = kind_and_id(item.as_bytes())?;
+    let refers = kind == ItemKind::Other && is_reference(item.as_bytes());
+    (!refers).then_some(id)
 }
 
 #[cfg(test)]

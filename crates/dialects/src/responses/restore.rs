@@ -100,6 +100,12 @@ pub fn kind_of(item: &Bytes) -> ItemKind {
     parse_item(&mut Scanner::new(item)).map(|item| item.kind).unwrap_or_default()
 }
 
+/// The kind of an item and its id; `None` where it has no id.
+pub fn kind_and_id(item: &[u8]) -> Option<(ItemKind, String)> {
+    let read = parse_item(&mut Scanner::new(item)).ok()?;
+    Some((read.kind, decode(read.id?, item).into_owned()))
+}
+
 /// An item of toolrein's own as the upstream gets it: without its `id`, unless the client answers it by its `id`.
 pub fn as_new(item: &Bytes) -> Bytes {
     let is_shell = kind_of(item) == ItemKind::Call(CallKind::LocalShell);

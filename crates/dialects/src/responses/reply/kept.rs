@@ -5,14 +5,11 @@
 use super::{Form, ResponsesReplies};
 use crate::reply_choice::ReplyChoice;
 use crate::responses::history::{HistoryRecord, continued_by};
-use crate::responses::item::{ItemKind, parse_item};
-use crate::responses::restore::as_new;
+use crate::responses::restore::{as_new, kind_and_id};
 use crate::responses::{OWN_ID, in_conversation};
 use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use std::mem::discriminant;
-use wire::body::Scanner;
-use wire::json::decode;
 
 /// What is known of the replies of one client request as the upstream keeps them.
 #[derive(Default)]
@@ -62,7 +59,7 @@ impl ContinuableReplies {
 /// The ids of the last item of each kind: some clients refer only to what the model thought or said, and send the calls.
 pub(super) fn last_of_each_kind(items: &[Bytes]) -> Vec<String> {
     let (mut kinds, mut ids) = (Vec::new(), Vec::new());
-    for (kind, id) in items.iter().rev().filter_map(kind_and_id) {
+    for (kind, id) in items.iter().rev().filter_map(|item| kind_and_id(item)) {
         let kind = discriminant(&kind);
         if !kinds.contains(&kind) {
             kinds.push(kind);
@@ -70,12 +67,6 @@ pub(super) fn last_of_each_kind(items: &[Bytes]) -> Vec<String> {
         }
     }
     ids
-}
-
-/// The kind of an item and its id, if it has one.
-fn kind_and_id(item: &Bytes) -> Option<(ItemKind, String)> {
-    let read = parse_item(&mut Scanner::new(item)).ok()?;
-    Some((read.kind, decode(read.id?, item).into_owned()))
 }
 
 impl ResponsesReplies {
