@@ -15,7 +15,7 @@ use bytes::Bytes;
 use dialects::{CHAT, RESPONSES};
 use engine::offline::{EmptyStore, OfflineStore, Pending, advance};
 use engine::store::{Facts, StoreQuery};
-use engine::{Answer as Reply, Arrived, Exchange, Input, Now, Shared, WholeReply};
+use engine::{Answer as Reply, Arrived, Effect, Exchange, Input, Now, Shared, WholeReply};
 use model::identity::Hash;
 use model::memo::NoMemo;
 use model::record::{LimitUse, RequestRecord, Route, Verdict};
@@ -189,9 +189,9 @@ fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn OfflineStore, no
                 // The model would be asked again.
                 None => break,
             },
-            Pending::Approval(_) => end.asks = true,
-            Pending::Model(_) => end.asks_model = true,
-            Pending::Wait { ms, .. } => end.waits_ms = Some(ms),
+            Pending::Effect(_, Effect::Approve(_)) => end.asks = true,
+            Pending::Effect(_, Effect::Sleep { ms }) => end.waits_ms = Some(ms),
+            Pending::Effect(..) => end.asks_model = true,
             Pending::Answer(Reply::Error(error)) => end.refused = Some(error.to_string()),
             Pending::Answer(_) => {}
         }

@@ -1,17 +1,17 @@
-//! The driver of an exchange: sockets, timers, the state store, and people's approvals. It does what the exchange asks
+//! The driver of an exchange: sockets, timers, and the effects that it starts. It does what the exchange asks
 //! and reports to it what happened; it decides nothing. One state machine per request, without a task of its own:
 //! dropped with the client's connection, it cancels the upstream request and records the client's.
 
 use super::body::{ReplyBody, UpBody};
 use super::clock::ms_at;
 use super::coding;
-use super::conversation_lock::{ConversationGuard, Entry};
+use super::conversation_lock::ConversationGuard;
 use super::decoder::Decoder;
+use super::effects::RunningEffects;
 use super::error::ProxyError;
 use super::handler::AppState;
 use super::head::Head;
 use super::headers::retain;
-use super::held::Held;
 use super::record::{Record, note_sent, write_head};
 use super::recording::Recording;
 use super::respond::error_response;
@@ -20,10 +20,9 @@ use super::stream::{FromUpstream, Streaming, is_stream};
 use super::upstream::{EndsByClosing, Retried};
 use super::whole::Read;
 use crate::config::Mode;
-use crate::store::{Claim, Facts};
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
-use engine::{Admission, Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
+use engine::{Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::response::Parts;
@@ -41,10 +40,10 @@ pub(super) struct Driver {
     head: Head,
     /// The upstream's whole replies, by their numbers.
     replies: Vec<Read>,
-    /// The calls that wait: for a person's decision, another model's answer, or their time.
-    held: Held,
+    /// What the exchange waits for, beside the upstream.
+    pub(super) effects: RunningEffects,
     /// The lock on the conversation, where its requests go one at a time.
-    guard: Option<ConversationGuard>,
+    pub(super) guard: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
     pub(super) answered: bool,
     /// Where requests are recorded.
@@ -67,7 +66,7 @@ impl Driver {
             record,
             head,
             replies: Vec::new(),
-            held: Held::default(),
+            effects: RunningEffects::default(),
             guard: None,
             answered: false,
             recording: None,
@@ -92,8 +91,8 @@ impl Driver {
     pub(super) async fn run(mut self: Box<Self>) -> Response<ReplyBody> {
         loop {
             let Some(output) = self.exchange.next_output() else {
-                match self.decision().await {
-                    Some(decided) => self.give(decided),
+                match self.next_result().await {
+                    Some(input) => self.give(input),
                     // Nothing is awaited, and an exchange without outputs should have answered.
                     None => return self.fail(&ProxyError::Internal { detail: "no reply".to_owned() }),
                 }
@@ -106,36 +105,6 @@ impl Driver {
                     return self.stream(own_head(), |driver| Streaming::new(driver, FromUpstream::Nothing));
                 }
                 Output::BeginStreamOf(id) => return self.stream_of(id),
-                Output::Admit { conversation, patience } => {
-                    let entry = self.app.conversation_lock.enter(conversation, patience).await;
-                    self.record.mark_idle();
-                    let (admission, guard) = match entry {
-                        Entry::Free(guard) => (Admission::Free, Some(guard)),
-                        Entry::Waited(guard) => (Admission::Waited, Some(guard)),
-                        Entry::Busy => (Admission::Busy, None),
-                    };
-                    self.guard = guard;
-                    self.give(Input::Admitted(admission));
-                }
-                Output::LookUp(query) => {
-                    let facts: Facts = self.app.store.look_up(query.ask()).await;
-                    self.give(Input::Facts(Box::new(facts)));
-                }
-                Output::FindHistory(name) => {
-                    let known = self.app.store.history(name).await;
-                    self.give(Input::History(known));
-                }
-                Output::Claim { question, request } => {
-                    let claim = Claim { question, request, now_ms: self.app.now_ms() };
-                    let claimed = self.app.store.claim(claim).await;
-                    self.give(Input::Claimed(claimed));
-                }
-                Output::Summarise { wanted, question } => {
-                    self.record.own_time();
-                    let summary = self.app.summarise(&wanted, self.head.came(), question).await;
-                    self.record.upstream_time();
-                    self.give(Input::Summarised(summary));
-                }
                 Output::Send(outgoing) => {
                     self.record.own_time();
                     if let Some(start) = self.send(outgoing).await {
@@ -150,7 +119,9 @@ impl Driver {
     /// Performs an output that needs no waiting.
     pub(super) fn perform(&mut self, output: Output) {
         match output {
-            Output::Store(news) => self.app.store.record(news),
+            Output::Start(id, effect) => self.start(id, effect),
+            Output::Cancel(id) => self.effects.cancel(id),
+            Output::Store(news) => self.app.store.record(*news),
             Output::SummariesLost(batches) => {
                 // From now on these batches are shown as cleared, whatever was decided before.
                 batches.into_iter().for_each(|batch| {
@@ -158,19 +129,6 @@ impl Driver {
                 });
             }
             Output::Dismiss => self.guard = None,
-            Output::AskApproval(request) => {
-                let trace = self.record.trace.as_deref();
-                self.held.ask(&self.app, &mut self.exchange, trace, *request);
-            }
-            Output::AskModel(asked) => {
-                let answer = self.app.ask_model(&asked, self.head.came());
-                self.held.await_answer(asked.id, answer);
-            }
-            Output::Wait { id, ms } => {
-                let now = self.record.split().into();
-                self.held.pause(&self.app.held, id, now, ms);
-            }
-            Output::WithdrawApproval(id) => self.held.forget(id),
             _ => {}
         }
     }
@@ -210,16 +168,14 @@ impl Driver {
         Now { at, ms: ms_at(at) }
     }
 
-    /// The next decision or answer for a call that waits; `None` if none does. Cancel-safe.
-    pub(super) async fn decision(&mut self) -> Option<Input> {
-        let input = self.held.decision(&self.app).await;
-        self.record.mark_idle();
-        input
+    /// Whether any effect has not ended.
+    pub(super) fn waits(&self) -> bool {
+        !self.effects.is_empty()
     }
 
-    /// Whether any call waits.
-    pub(super) fn holds(&self) -> bool {
-        !self.held.is_empty()
+    /// What of the client's request is sent again.
+    pub(super) fn head(&self) -> &Head {
+        &self.head
     }
 
     /// The request for the upstream.
@@ -432,12 +388,12 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // A call that still waits was never sent to the client, although the upstream's stream has ended.
-        let is_done = self.exchange.is_done() && !self.holds();
+        let is_done = self.exchange.is_done() && !self.waits();
         let at = self.record.now();
         self.exchange.close(Now { at, ms: ms_at(at) });
         while let Some(output) = self.exchange.next_output() {
             if let Output::Store(news) = output {
-                self.app.store.record(news);
+                self.app.store.record(*news);
             }
         }
         if let Some(recording) = self.recording.take() {

@@ -4,6 +4,7 @@
 //! It serves HTTP/1.1 and HTTP/2 on one port and keeps a failure of one connection away from the others. What a request
 //! means is decided by the service.
 
+mod approval;
 pub mod body;
 mod caller;
 mod client;
@@ -18,12 +19,12 @@ mod credential;
 pub mod decoder;
 pub mod drain;
 mod driver;
+mod effects;
 mod equal_requests;
 pub mod forward_proxy;
 pub mod handler;
 mod head;
 pub mod headers;
-mod held;
 mod hints;
 mod idle_timeout;
 mod jwt;

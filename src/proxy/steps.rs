@@ -3,28 +3,22 @@
 
 use super::handler::AppState;
 use crate::telemetry::spans::{Step, StepKind, Trace};
-use engine::{Admission, Input, Output};
+use engine::{Admission, Effect, EffectResult, Input, Output};
 use hyper::http::HeaderValue;
-use model::plan::approval::{ApprovalDecision, Decided};
 use model::record::RequestRecord;
 
 /// The attribute with the outcome of a step.
 const OUTCOME: &str = "toolrein.outcome";
+/// The attribute with what the state store is asked.
+const OPERATION: &str = "db.operation.name";
 
 /// Begins the step that `output` asks for.
 pub(super) fn begin(trace: &mut Trace, record: &RequestRecord, output: &Output, app: &AppState) {
     // Within this process a look-up takes no time.
     let is_shared = app.config.store.is_shared();
     match output {
-        Output::Admit { .. } => {
-            trace.begin(StepKind::Admission, None);
-        }
-        Output::FindHistory(_) => store(trace, is_shared, "history"),
-        Output::LookUp(_) => store(trace, is_shared, "look_up"),
-        Output::Claim { .. } => store(trace, is_shared, "claim"),
-        Output::Summarise { .. } => {
-            trace.begin(StepKind::Summary, None);
-        }
+        Output::Start(id, effect) => start(trace, id.number(), effect, is_shared),
+        Output::Cancel(id) => finish(trace.about(id.number()), "withdrawn"),
         Output::Send(outgoing) => {
             let all = record.fallbacks.len();
             let new = &record.fallbacks[all - trace.new_fallbacks(all)..];
@@ -43,32 +37,30 @@ pub(super) fn begin(trace: &mut Trace, record: &RequestRecord, output: &Output, 
                 }
             }
         }
-        Output::AskApproval(request) => {
-            let tool = request.call.tool.clone();
-            call(trace, StepKind::Approval, request.call.id, "gen_ai.tool.name", tool);
-        }
-        Output::AskModel(asked) => {
-            let model = asked.terms.model.clone();
-            call(trace, StepKind::Question, asked.id, "gen_ai.request.model", model);
-        }
-        Output::Wait { id, .. } => {
-            trace.begin(StepKind::Wait, Some(*id));
-        }
-        Output::WithdrawApproval(id) => finish(trace.about(*id), "withdrawn"),
         _ => {}
     }
 }
 
-fn store(trace: &mut Trace, is_shared: bool, operation: &'static str) {
-    if is_shared && let Some(step) = trace.begin(StepKind::Store, None) {
-        step.note("db.operation.name", operation);
-    }
-}
-
-/// Begins a step about the call of this number.
-fn call(trace: &mut Trace, kind: StepKind, id: u32, key: &'static str, value: impl Into<String>) {
-    if let Some(step) = trace.begin(kind, Some(id)) {
-        step.note(key, value.into());
+/// Begins the step of an effect. `is_shared`: the state store is in another process.
+fn start(trace: &mut Trace, id: u32, effect: &Effect, is_shared: bool) {
+    let (kind, attribute) = match effect {
+        Effect::Admit { .. } => (StepKind::Admission, None),
+        // Within this process a look-up takes no time.
+        Effect::FindHistory(_) | Effect::LookUp(_) | Effect::Claim { .. } if !is_shared => return,
+        Effect::FindHistory(_) => (StepKind::Store, Some((OPERATION, "history".to_owned()))),
+        Effect::LookUp(_) => (StepKind::Store, Some((OPERATION, "look_up".to_owned()))),
+        Effect::Claim { .. } => (StepKind::Store, Some((OPERATION, "claim".to_owned()))),
+        Effect::Summarise { .. } => (StepKind::Summary, None),
+        Effect::Approve(request) => {
+            (StepKind::Approval, Some(("gen_ai.tool.name", request.call.tool.clone())))
+        }
+        Effect::AskModel(asked) => {
+            (StepKind::Question, Some(("gen_ai.request.model", asked.terms.model.clone())))
+        }
+        Effect::Sleep { .. } => (StepKind::Wait, None),
+    };
+    if let Some((step, (key, value))) = trace.begin(kind, Some(id)).zip(attribute) {
+        step.note(key, value);
     }
 }
 
@@ -77,23 +69,8 @@ pub(super) fn end(trace: &mut Trace, input: &Input) {
     let attempt = |trace: &'_ mut Trace, with: &dyn Fn(&mut Step)| {
         trace.running(StepKind::is_attempt).into_iter().for_each(with);
     };
-    let running = |kind| move |other: StepKind| other == kind;
     match input {
-        Input::Admitted(admission) => {
-            let outcome = match admission {
-                Admission::Free => "free",
-                Admission::Waited => "waited",
-                Admission::Busy => "busy",
-            };
-            finish(trace.running(running(StepKind::Admission)), outcome);
-        }
-        Input::History(_) | Input::Facts(_) | Input::Claimed(_) => {
-            trace.running(running(StepKind::Store)).into_iter().for_each(Step::end);
-        }
-        Input::Summarised(summary) => {
-            let outcome = if summary.is_some() { "made" } else { "none" };
-            finish(trace.running(running(StepKind::Summary)), outcome);
-        }
+        Input::Finished(id, result) => finish_effect(trace.about(id.number()), result),
         Input::Resent => attempt(trace, &|step| {
             step.note("http.request.resend_count", 1);
         }),
@@ -107,10 +84,6 @@ pub(super) fn end(trace: &mut Trace, input: &Input) {
             if reply.status >= 400 { step.fail(reply.status.to_string()) } else { step.end() }
         }),
         Input::End => attempt(trace, &Step::end),
-        Input::Decided(id, decided) => finish(trace.about(*id), outcome(decided)),
-        Input::Answered(id, answer) => {
-            finish(trace.about(*id), if answer.is_some() { "answered" } else { "unanswered" });
-        }
         Input::Bytes(_) | Input::Silence | Input::HeadDue | Input::NoMemory => {}
     }
 }
@@ -120,18 +93,38 @@ pub(super) fn traceparent(trace: Option<&Trace>) -> Option<HeaderValue> {
     HeaderValue::from_str(&trace?.traceparent()?).ok()
 }
 
+/// Ends the step of an effect with this result.
+fn finish_effect(step: Option<&mut Step>, result: &EffectResult) {
+    let outcome = match result {
+        EffectResult::Admitted(Admission::Free) => "free",
+        EffectResult::Admitted(Admission::Waited) => "waited",
+        EffectResult::Admitted(Admission::Busy) => "busy",
+        EffectResult::History(_) | EffectResult::Facts(_) | EffectResult::Claimed(_) => {
+            return step.into_iter().for_each(Step::end);
+        }
+        EffectResult::Summarised(summary) => {
+            if summary.is_some() {
+                "made"
+            } else {
+                "none"
+            }
+        }
+        EffectResult::Decided(decided) => decided.decision.as_str(),
+        EffectResult::Slept(true) => "approved",
+        EffectResult::Slept(false) => "stopped",
+        EffectResult::Answered(answer) => {
+            if answer.is_some() {
+                "answered"
+            } else {
+                "unanswered"
+            }
+        }
+    };
+    finish(step, outcome);
+}
+
 fn finish(step: Option<&mut Step>, outcome: &'static str) {
     if let Some(step) = step {
         step.note(OUTCOME, outcome).end();
-    }
-}
-
-fn outcome(decided: &Decided) -> &'static str {
-    match decided.decision {
-        ApprovalDecision::Approved => "approved",
-        ApprovalDecision::Declined => "declined",
-        ApprovalDecision::Expired => "expired",
-        ApprovalDecision::Stopped => "stopped",
-        ApprovalDecision::Unasked => "unasked",
     }
 }

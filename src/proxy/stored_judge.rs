@@ -9,11 +9,10 @@ use crate::store::{Ask, MOST_LOOKED_UP, ModelKeys, News};
 use bytes::Bytes;
 use dialects::AnyDialect;
 use dialects::stored::{StoredCall, calls_in};
-use engine::{Admission, Answer, Arrived, Exchange, Input, Now, Output, WholeReply};
+use engine::{Admission, Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash, Identity};
-use model::plan::approval::ApprovalDecision;
 use model::record::{JudgedCall, RequestRecord, Route};
 use policies::conditions::is_certain;
 use serde_json::Value;
@@ -71,21 +70,14 @@ impl AppState {
         let (mut verdicts, mut reply) = (Verdicts::default(), Some(reply));
         while let Some(output) = exchange.next_output() {
             let input = match output {
-                Output::Admit { .. } => Input::Admitted(Admission::Free),
-                Output::FindHistory(_) => Input::History(None),
-                Output::LookUp(query) => Input::Facts(Box::new(self.store.look_up(query.ask()).await)),
-                Output::Claim { .. } => Input::Claimed(false),
-                Output::Summarise { .. } => Input::Summarised(None),
-                Output::AskModel(asked) => Input::Answered(asked.id, None),
-                Output::AskApproval(asked) => Input::Decided(asked.call.id, ApprovalDecision::Unasked.into()),
-                Output::Wait { id, .. } => Input::Decided(id, ApprovalDecision::Expired.into()),
+                Output::Start(id, effect) => Input::Finished(id, self.result_for_stored(effect).await),
                 Output::Send(_) => match reply.take() {
                     Some(body) => Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }),
                     // The model would be asked again.
                     None => break,
                 },
                 Output::Store(news) => {
-                    verdicts.learn(news);
+                    verdicts.learn(*news);
                     continue;
                 }
                 Output::Answer(answer) => {
@@ -98,6 +90,15 @@ impl AppState {
         }
         verdicts.judged = exchange.judged_from(0);
         Ok(verdicts)
+    }
+
+    /// The result of an effect for a reply that is stored already: nobody is asked about its calls, and none waits.
+    async fn result_for_stored(&self, effect: Effect) -> EffectResult {
+        match effect {
+            Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
+            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.store.look_up(query.ask()).await)),
+            other => other.failure(),
+        }
     }
 
     /// Stores what a judged reply brought; `history`: what is known of the conversation, under the client's id of it.

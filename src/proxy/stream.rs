@@ -217,11 +217,11 @@ impl Streaming {
         let hiding = self.driver.exchange.is_hiding();
         match &mut self.from {
             FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
-            FromUpstream::Reading(body, deadline) if self.driver.holds() => {
+            FromUpstream::Reading(body, deadline) if self.driver.waits() => {
                 // A call that waits goes out when it may, however long the upstream takes for what follows it.
                 let next = tokio::select! {
                     biased;
-                    decision = self.driver.decision() => Err(decision),
+                    result = self.driver.next_result() => Err(result),
                     step = wait(body, *deadline, hiding.then_some(due)) => Ok(step),
                 };
                 match next {
@@ -238,8 +238,8 @@ impl Streaming {
                 Ok(reask) => self.take_reask(reask),
                 Err(_) => self.silence(),
             },
-            FromUpstream::Nothing => match timeout_at(due, self.driver.decision()).await {
-                Ok(Some(decided)) => self.driver.give(decided),
+            FromUpstream::Nothing => match timeout_at(due, self.driver.next_result()).await {
+                Ok(Some(input)) => self.driver.give(input),
                 // An exchange that awaits nothing should have ended; this reply must not look complete.
                 Ok(None) => {
                     let error =

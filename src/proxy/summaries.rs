@@ -100,28 +100,43 @@ impl Summariser {
 }
 
 impl AppState {
-    /// The batch's summary, if it is decided that it has one. Returns after `wait` at the latest.
-    pub(crate) async fn summarise(
+    /// The batch's summary, if it is decided that it has one. Ready after `wait` at the latest.
+    pub(crate) fn summarise(
+        self: &Arc<Self>,
+        wanted: SummaryWanted,
+        parts: &Parts,
+        question: Bytes,
+    ) -> impl Future<Output = Option<Arc<str>>> + Send + use<> {
+        let until = Instant::now() + wanted.terms.wait;
+        let (decided, app) = (self.decided(&wanted, parts, question), Arc::clone(self));
+        async move {
+            if let Some(mut decided) = decided {
+                if !wanted.terms.wait.is_zero() {
+                    let _ = timeout_at(until, decided.wait_for(|is_decided| *is_decided)).await;
+                }
+                // Whatever became of the question: this request goes on now, and later ones must send the same.
+                app.summaries.pins.decide(&wanted, None);
+            }
+            app.summaries.pins.pinned(wanted.batch)?.summary()
+        }
+    }
+
+    /// Asks, unless the question is in flight; becomes true when it is decided whether the batch has a summary. `None`: it
+    /// is decided.
+    fn decided(
         self: &Arc<Self>,
         wanted: &SummaryWanted,
         parts: &Parts,
         question: Bytes,
-    ) -> Option<Arc<str>> {
-        self.decide(wanted, parts, question).await;
-        self.summaries.pins.pinned(wanted.batch)?.summary()
-    }
-
-    /// Returns when it is decided whether the batch has a summary, after `wait` at the latest.
-    async fn decide(self: &Arc<Self>, wanted: &SummaryWanted, parts: &Parts, question: Bytes) {
-        let until = Instant::now() + wanted.terms.wait;
-        let mut decided = match self.summaries.enter(wanted.batch) {
-            Entry::Decided => return,
+    ) -> Option<watch::Receiver<bool>> {
+        match self.summaries.enter(wanted.batch) {
+            Entry::Decided => None,
             Entry::Closed => {
                 self.telemetry.metrics.count_summary(SummaryResult::Failed);
                 self.summaries.pins.decide(wanted, None);
-                return;
+                None
             }
-            Entry::Running(decided) => decided,
+            Entry::Running(decided) => Some(decided),
             Entry::Starts(announce, decided) => {
                 let (app, wanted) = (Arc::clone(self), wanted.clone());
                 let request = self.summaries.endpoints.post(&wanted.terms.endpoint, parts, question);
@@ -131,14 +146,9 @@ impl AppState {
                     app.summaries.running().remove(&wanted.batch);
                     drop(guard);
                 });
-                decided
+                Some(decided)
             }
-        };
-        if !wanted.terms.wait.is_zero() {
-            let _ = timeout_at(until, decided.wait_for(|is_decided| *is_decided)).await;
         }
-        // Whatever became of the question: this request goes on now, and later ones must send the same.
-        self.summaries.pins.decide(wanted, None);
     }
 
     /// Asks until the answer arrives, the time is over or the process drains; decides when `wait` is over at the

@@ -20,11 +20,12 @@ use dialects::variant::PlannedRequest;
 use engine::judging::Judged;
 use engine::offline::{OfflineStore, Pending, advance};
 use engine::store::News;
-use engine::{Answer, Arrived, Exchange, Input, Now, Outgoing, Shared, StoreQuery, WholeReply};
+use engine::{
+    Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Outgoing, Shared, StoreQuery, WholeReply,
+};
 use model::account::Carried;
 use model::identity::{Hash, HashKey, Identity};
 use model::pins::Pinned;
-use model::plan::approval::ApprovalDecision;
 use model::plan::decision::Decision;
 use model::plan::texts::removed_tokens;
 use model::plan::{Change, Edit, Plan, Refusal};
@@ -305,17 +306,14 @@ impl ReplayInProgress<'_> {
         let mut before = Before { replay: self, history: step.history };
         while let Some(pending) = advance(exchange, &mut before, now) {
             match pending {
-                // In a replay nobody can be asked.
-                Pending::Approval(id) => {
-                    exchange.on(Input::Decided(id, ApprovalDecision::Unasked.into()), now);
-                }
-                Pending::Model(id) => exchange.on(Input::Answered(id, None), now),
                 // The time passes at once.
-                Pending::Wait { id, ms } => {
+                Pending::Effect(id, Effect::Sleep { ms }) => {
                     longest_ms = longest_ms.max(ms);
                     let then = before.replay.replayer.at(started_ms.saturating_add(ms));
-                    exchange.on(Input::Decided(id, ApprovalDecision::Approved.into()), then);
+                    exchange.on(Input::Finished(id, EffectResult::Slept(true)), then);
                 }
+                // In a replay nobody can be asked.
+                Pending::Effect(id, effect) => exchange.on(Input::Finished(id, effect.failure()), now),
                 Pending::Answer(Answer::Error(_)) => is_refused = true,
                 Pending::Answer(_) => {}
                 // What the model would say if it were asked again is not known.

@@ -66,6 +66,7 @@ pub(super) fn rich() -> RequestRecord {
     record.carried = vec!["web_search_call"];
     record.unjudged = vec!["event_too_long"];
     record.lost_hidden_exchanges = 1;
+    record.late_results = 1;
     record.reasks = 1;
     record.usage_of_limits = vec![
         LimitUse {

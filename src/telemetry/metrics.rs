@@ -83,6 +83,7 @@ struct Deeds {
     unjudged: Counters,
     ungoverned: Counters,
     lost_hidden_exchanges: IntCounter,
+    late_results: IntCounter,
     implausible_usage: IntCounter,
     reasks: IntCounter,
     confirmations: Counters,
@@ -423,6 +424,10 @@ impl Deeds {
                 "toolrein_lost_hidden_exchanges_total",
                 "Hidden exchanges of blocked calls that could not be restored; a resent identical body counts once.",
             )?,
+            late_results: make.counter(
+                "toolrein_late_results_total",
+                "Results (decisions of people, answers of other models) that came after their calls had gone; they count for nothing.",
+            )?,
             reasks: make
                 .counter("toolrein_reasks_total", "Re-asks of the upstream after calls were blocked.")?,
             confirmations: make.words(
@@ -450,6 +455,7 @@ impl Deeds {
             record.prefix_breaks.iter().for_each(|cause| self.prefix_breaks.add(cause.as_str(), 1));
             self.lost_hidden_exchanges.inc_by(record.lost_hidden_exchanges.into());
         }
+        self.late_results.inc_by(record.late_results.into());
         if record.definition_tokens > 0 {
             self.definitions.observe(record.definition_tokens as f64);
         }
@@ -502,6 +508,7 @@ toolrein_context_tokens_total{held_out="no",touched="yes"} 3000
 toolrein_fallbacks_total{kind="placement"} 1
 toolrein_first_byte_seconds_sum 0.4205
 toolrein_first_byte_seconds_count 1
+toolrein_late_results_total 1
 toolrein_limit_utilization_sum{policy="rate_limit"} 1
 toolrein_limit_utilization_count{policy="rate_limit"} 1
 toolrein_lost_hidden_exchanges_total 1
@@ -566,6 +573,7 @@ toolrein_upstream_seconds_count 1"#;
         for plain in [
             "client_gone",
             "lost_hidden_exchanges",
+            "late_results",
             "implausible_usage",
             "reasks",
             "log_lines_lost",

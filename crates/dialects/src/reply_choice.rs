@@ -65,14 +65,7 @@ impl ReplyCall {
 
     /// Whether a decision has changed its arguments.
     pub fn has_new_arguments(&self) -> bool {
-        matches!(
-            self.decision,
-            Some(
-                Decision::Rewrite { .. }
-                    | Decision::Ask { arguments: Some(_), .. }
-                    | Decision::Hold { arguments: Some(_), .. }
-            )
-        )
+        matches!(self.decision, Some(Decision::Rewrite { .. } | Decision::Ask { arguments: Some(_), .. }))
     }
 
     /// Whether the client sees it as toolrein writes it.
@@ -230,9 +223,7 @@ impl ReplyChoice {
 
     /// Takes the decision on a call, with the arguments that it changes.
     pub fn decide(&mut self, at: usize, decision: Decision) {
-        if let Decision::Rewrite { arguments }
-        | Decision::Ask { arguments: Some(arguments), .. }
-        | Decision::Hold { arguments: Some(arguments), .. } = &decision
+        if let Decision::Rewrite { arguments } | Decision::Ask { arguments: Some(arguments), .. } = &decision
         {
             self.change_call(at, |call| {
                 call.arguments.clear();
@@ -308,8 +299,7 @@ impl ReplyChoice {
 
     /// Takes the decision on the call that waited under the number `id`.
     pub fn settle(&mut self, id: u32, decision: &Decision) {
-        let waits =
-            |call: &ReplyCall| matches!(call.decision, Some(Decision::Hold { id: own, .. }) if own == id);
+        let waits = |call: &ReplyCall| matches!(call.decision, Some(Decision::Hold { id: own }) if own == id);
         if let Some(at) = self.calls.iter().position(waits) {
             // The call that runs must be the one that was decided on.
             self.calls[at].is_written |= decision.is_released();

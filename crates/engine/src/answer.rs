@@ -6,6 +6,7 @@ mod rejoined;
 
 use self::held_head::HeldHead;
 use self::rejoined::rejoined;
+use super::effects::{EffectId, EffectResult};
 use super::error::ProxyError;
 use super::notes::{label, note_unjudged};
 use super::reply_reports::remember_history;
@@ -166,25 +167,7 @@ impl Replies {
                 self.pipeline.begin(Form::Streamed, OK);
             }
             (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(running, core, reply, now),
-            (_, Input::Decided(id, decided)) => {
-                let context = running.reports.context();
-                let judging = self.pipeline.judging_mut();
-                if running.decisions.take_decision(core, judging, context, id, &decided) {
-                    self.pipeline.settle(id, decided.decision, &mut self.out);
-                    self.give(core);
-                    self.note_finished(running, core, now);
-                }
-                self.go_on(running, core, now);
-            }
-            (_, Input::Answered(id, answer)) => {
-                running.decisions.note_answer(core, id, answer.is_some());
-                self.note_late_actions(core);
-                self.pipeline.answer(id, answer, &mut self.out);
-                self.give(core);
-                running.decisions.ask_people(core, self.pipeline.judging());
-                self.note_finished(running, core, now);
-                self.go_on(running, core, now);
-            }
+            (_, Input::Finished(id, result)) => self.finish_effect(running, core, (id, &result), now),
             (_, Input::NotSent(error)) => {
                 if !error.is_sent() {
                     running.reports.not_billed(core, &self.pipeline.usages());
@@ -201,6 +184,27 @@ impl Replies {
             }
             _ => {}
         }
+    }
+
+    /// Takes the result of an effect that a call waits for.
+    fn finish_effect(
+        &mut self,
+        running: &mut Running,
+        core: &mut Core,
+        (id, result): (EffectId, &EffectResult),
+        now: Now,
+    ) {
+        let context = running.reports.context();
+        let judging = self.pipeline.judging();
+        let Some(call) = running.call_effects.take_result(core, judging, context, (id, result)) else {
+            return;
+        };
+        self.note_late_actions(core);
+        self.pipeline.finish_effect(call, result, &mut self.out);
+        self.give(core);
+        running.call_effects.start_new(core, self.pipeline.judging());
+        self.note_finished(running, core, now);
+        self.go_on(running, core, now);
     }
 
     /// Ends the reply if nothing but calls that waited were left of it.
@@ -303,8 +307,7 @@ impl Replies {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 self.fail(core, error, Break::Upstream);
             }
-            running.decisions.ask_models(core, self.pipeline.judging());
-            running.decisions.ask_people(core, self.pipeline.judging());
+            running.call_effects.start_new(core, self.pipeline.judging());
             self.note_finished(running, core, now);
         }
     }
@@ -386,8 +389,7 @@ impl Replies {
             }
         };
         self.give(core);
-        running.decisions.ask_models(core, self.pipeline.judging());
-        running.decisions.ask_people(core, self.pipeline.judging());
+        running.call_effects.start_new(core, self.pipeline.judging());
         match ending {
             Ending::Waits => {
                 self.upstream = Upstream::Waiting;

@@ -3,6 +3,7 @@
 
 use crate::answer::is_success;
 use crate::confirm::token;
+use crate::effects::{Effect, EffectId, PendingEffects};
 use crate::error::ProxyError;
 use crate::hidden_values::hide_in;
 use crate::settings::{AskUsage, ErrorIn200, Errors, Mode};
@@ -43,6 +44,7 @@ pub(crate) struct Core {
     /// What the policies want; empty until they were asked, and without effect in observe mode.
     pub(crate) plan: Box<Plan>,
     outputs: VecDeque<Output>,
+    effects: PendingEffects,
 }
 
 impl Core {
@@ -65,12 +67,32 @@ impl Core {
             new_from: 0,
             plan: Box::default(),
             outputs: VecDeque::new(),
+            effects: PendingEffects::default(),
         }
     }
 
     /// Has the driver do something after what it was given so far.
     pub(crate) fn output(&mut self, output: Output) {
         self.outputs.push_back(output);
+    }
+
+    /// Has the driver start an effect, and awaits its result.
+    pub(crate) fn start(&mut self, effect: Effect) -> EffectId {
+        let id = self.effects.start();
+        self.output(Output::Start(id, effect));
+        id
+    }
+
+    /// The result of this effect is not awaited any more.
+    pub(crate) fn cancel(&mut self, id: EffectId) {
+        if self.effects.end(id) {
+            self.output(Output::Cancel(id));
+        }
+    }
+
+    /// An effect has ended; false if its result is not awaited.
+    pub(crate) fn end_effect(&mut self, id: EffectId) -> bool {
+        self.effects.end(id)
     }
 
     /// The same for several outputs.
@@ -91,7 +113,7 @@ impl Core {
     /// Has the state store updated, if there is anything new.
     pub(crate) fn store(&mut self, news: News) {
         if !news.is_empty() {
-            self.output(Output::Store(news));
+            self.output(Output::Store(Box::new(news)));
         }
     }
 

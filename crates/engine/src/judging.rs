@@ -13,10 +13,12 @@ pub use self::answers::AnswerTools;
 use self::rules::CallRules;
 #[cfg(test)]
 pub(crate) use self::tests::held as holding_tests;
-use self::waiting::{AskedCall, Waiting, WaitingCalls};
+pub(crate) use self::waiting::{Awaited, WaitingCall};
+use self::waiting::{Past, WaitingCalls};
 use self::wrapper::Wrapped;
 use crate::confirm::held::shown;
 use crate::confirm::{ask, leaves_markup_open, plain_words};
+use crate::effects::EffectResult;
 use bytes::Bytes;
 use dialects::codec::KnownIds;
 use dialects::markup::ToolNames;
@@ -24,20 +26,16 @@ use dialects::variant::PlannedRequest;
 use model::account::SCOPES;
 use model::assembled::Assembled;
 use model::identity::Hash;
-use model::plan::approval::{ApprovalDecision, HeldCall, Question, Unaskable, Unasked};
+use model::plan::approval::{ApprovalDecision, Decided, HeldCall, Question, Unaskable, Unasked};
 use model::plan::decision::{Decision, KnownPart};
-use model::plan::{Clarification, Extends, ModelQuestion, Reason, ReasonKind, Usage};
+use model::plan::{Clarification, Extends, Reason, ReasonKind, Usage};
 use model::record::{Action, On, shown_actions};
 use policies::about::Confirming;
 use policies::set::{Judge, Ruling};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// The action of a policy whose limit was waited for.
 const WAITED: &str = "waited";
-
-/// A question, with the policy that asks.
-pub type AskedQuestion<'a> = (&'static str, &'a ModelQuestion);
 
 /// One judged call, for the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,19 +188,13 @@ impl Judging {
         self.rules.landing = false;
     }
 
-    /// Notes what was written anew in a call of `tool`; returns all that was done to the call.
-    fn note_acts(&mut self, tool: &str, ruling: &Ruling) -> Vec<(&'static str, &'static str)> {
-        self.note_reworded(tool, ruling);
-        acts(ruling)
-    }
-
     /// The extensions that approvals of this client request have bought, by scope: at most one of each.
     pub fn bought(&self) -> [u32; SCOPES] {
         self.extended.map(u32::from)
     }
 
     fn extend(&mut self, extends: Extends) {
-        self.extended = std::array::from_fn(|scope| self.extended[scope] || extends[scope]);
+        self.extended = both(self.extended, extends);
     }
 
     /// Why an approved call is blocked after all.
@@ -312,6 +304,18 @@ impl Judging {
 
     /// Decides on `call`; `known` says how much of it has come.
     pub fn decide(&mut self, choice: u32, call: &Assembled, known: KnownPart, now_ms: u64) -> Decision {
+        self.decide_with((choice, now_ms), call, known, Past::default(), None)
+    }
+
+    /// The same for a call with a `past`, which has waited under a `number`.
+    fn decide_with(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        known: KnownPart,
+        mut past: Past,
+        number: Option<u32>,
+    ) -> Decision {
         let name = call.name();
         let arguments = (known != KnownPart::Name).then(|| call.arguments());
         let whole = known == KnownPart::Whole;
@@ -333,22 +337,26 @@ impl Judging {
             && !ruling.own
             && !self.rules.needs_approval_first(&meant, &ruling);
         let ruling = if is_answer { ruling.of_answer() } else { ruling };
-        if whole && let Some(hold) = self.ask_first(choice, now_ms, call, &ruling) {
-            return hold;
+        if whole && let Some((awaited, passed)) = self.awaited((choice, now_ms), call, &ruling) {
+            if !matches!(awaited, Awaited::ModelAnswer { .. }) {
+                self.note_reworded(&name, &ruling, &mut past);
+            }
+            return self.hold((choice, now_ms), call, (awaited, passed), past, number);
         }
-        let acts = self.note_acts(&name, &ruling);
-        if whole
-            && !self.rules.landing
-            && ruling.answer.is_none()
-            && let Some(decision) = self.hold_back(choice, now_ms, call, &ruling)
-        {
-            return decision;
-        }
+        self.note_reworded(&name, &ruling, &mut past);
+        let acts = past.acts.iter().copied().chain(acts(&ruling)).collect();
         let is_own_answer =
             self.rules.landing && self.rules.answers.any && !ruling.own && ruling.objections.is_empty();
         let answers = is_answer || is_own_answer;
-        let (decision, ruling) = self.rule_on(choice, now_ms, &meant, answers, ruling);
-        let Ruling { objections, re_request, extends, .. } = ruling;
+        let (decision, ruling) = self.rule_on(choice, now_ms, (&meant, call), (answers, &past), ruling);
+        let Ruling { mut objections, re_request, extends, .. } = ruling;
+        // What the model reads of a call that nobody has approved.
+        if let (Decision::Block { reason, .. }, Some((_, objection))) = (&decision, objections.first_mut())
+            && self.rules.holds()
+            && objection.needs_approval()
+        {
+            objection.clone_from(reason);
+        }
         let re_request = re_request.filter(|_| decision.is_hidden());
         if decision.is_released() {
             self.extend(extends);
@@ -367,7 +375,7 @@ impl Judging {
         let (decision, calls) = self.rules.decide_wrapper(choice, now_ms, call, wrapped);
         for (call, ruling) in calls {
             if decision.is_released() {
-                self.note_reworded(&call.name, &ruling);
+                self.note_reworded(&call.name, &ruling, &mut Past::default());
             }
             self.note(call.name, id.clone(), decision.clone(), ruling.objections, Vec::new());
         }
@@ -424,70 +432,76 @@ impl Judging {
         shown_actions(&done.chain(self.late.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// The calls that wait: for a person's decision, or until a limit allows them.
-    pub fn held(&self) -> Vec<&HeldCall> {
-        self.waiting.held().collect()
+    /// The calls that wait, in the order in which they began to wait.
+    pub(crate) fn waiting(&self) -> &[WaitingCall] {
+        self.waiting.calls()
     }
 
-    /// The numbers of the calls that wait for another model's answer.
-    pub fn asking(&self) -> Vec<u32> {
-        self.questions().map(|(id, _)| id).collect()
+    /// The waiting call of this number.
+    pub(crate) fn waiting_call(&self, number: u32) -> Option<&WaitingCall> {
+        self.waiting().iter().find(|call| call.number == number)
     }
 
-    /// Takes the answer that the call of this number waits for, `None` where there is none, and returns what happens to
-    /// it, which may be to wait again; `None` if it does not wait. The call is judged with the time at which it was first
-    /// judged: the policy now has all that it needs.
-    pub fn answered(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
-        let AskedCall { choice, call, passed, question, now_ms, .. } = self.waiting.take_asked(id)?;
-        self.rules.judge.take_back(choice, passed);
+    /// Takes the result of the effect that the call of this number waits for, and judges the call again from the first
+    /// policy, with the time at which it was judged before: the result is all that is new. Returns what happens to the
+    /// call, which may be to wait for another effect; `None` if it does not wait.
+    pub(crate) fn finish_effect(&mut self, number: u32, result: &EffectResult) -> Option<Decision> {
+        let WaitingCall { choice, call, passed, mut judged_ms, awaited, mut past, .. } =
+            self.waiting.take(number)?;
+        let later = passed.map(|passed| self.rules.judge.rewind(choice, passed));
         self.rules.counts_anew(choice);
-        self.rules.judge.learn(question, answer);
-        Some(self.decide(choice, &call, KnownPart::Whole, now_ms))
-    }
-
-    /// Takes the decision on the waiting call of this number and returns what happens to it; `None` if it does not wait.
-    pub fn settle(&mut self, id: u32, approval: ApprovalDecision) -> Option<Decision> {
-        let Waiting { call, choice, arguments, passed, objections, fixed } = self.waiting.take(id)?;
-        let (policy, reason) = objections.first()?;
-        let (policy, waited) = (*policy, call.wait_ms.is_some());
-        if approval == ApprovalDecision::Approved {
-            let decision = match fixed {
-                true => Decision::Rewrite { arguments: call.arguments },
-                false => Decision::Release,
-            };
-            let asks = objections.iter().filter_map(|(_, reason)| Some(reason.asks.as_ref()?.1));
-            asks.collect::<Vec<_>>().into_iter().for_each(|extends| self.extend(extends));
-            let mut acts = vec![(policy, if waited { WAITED } else { approval.as_str() })];
-            acts.extend(fixed.then_some((policy, "rewritten")));
-            self.note(call.tool, call.call_id, decision.clone(), Vec::new(), acts);
-            return Some(decision);
-        }
-        self.rules.judge.take_back(choice, passed);
-        self.rules.counts_anew(choice);
-        let words = self.waiting.take_words(id);
-        let shown = match waited {
-            true => self.rules.answers.advise(reason),
-            false => self.refusal(approval, words.as_deref(), reason),
-        };
-        match approval {
+        match (awaited, result) {
+            (Awaited::ModelAnswer { question, .. }, result) => {
+                let answer = if let EffectResult::Answered(answer) = result { answer.clone() } else { None };
+                self.rules.judge.learn(question, answer);
+            }
+            (Awaited::Time { policy, ms, .. }, EffectResult::Slept(true)) => {
+                judged_ms = judged_ms.saturating_add(ms);
+                past.acts.push((policy, WAITED));
+            }
             // This call could not wait until its time came, so the next one cannot either.
-            _ if waited => self.waiting.hurry(),
-            ApprovalDecision::Declined => self.waiting.decline(&call.tool, arguments, words),
+            (Awaited::Time { .. }, _) => self.waiting.hurry(),
+            (Awaited::Approval { policy, call, extends, .. }, EffectResult::Decided(decided)) => {
+                self.take_decision((policy, call, extends), decided, &mut past);
+            }
+            (Awaited::Approval { .. }, _) => self.waiting.silence(ApprovalDecision::Unasked),
+        }
+        let before = self.rules.judge.approved();
+        self.approve(past.approved.as_ref().map(|(_, extends)| *extends).or(before));
+        let decision = self.decide_with((choice, judged_ms), &call, KnownPart::Whole, past, Some(number));
+        self.approve(before);
+        later.into_iter().for_each(|later| self.rules.judge.replay(later));
+        Some(decision)
+    }
+
+    /// Takes a person's decision on a call.
+    fn take_decision(
+        &mut self,
+        (policy, call, extends): (&'static str, HeldCall, Extends),
+        decided: &Decided,
+        past: &mut Past,
+    ) {
+        match decided.decision {
+            ApprovalDecision::Approved => {
+                past.acts.push((policy, decided.decision.as_str()));
+                past.approved = Some((call.arguments, extends));
+            }
+            ApprovalDecision::Declined => {
+                let words = decided.reason.as_deref().and_then(plain_words);
+                let arguments = self.rules.judge.arguments_hash(&call.arguments);
+                self.waiting.decline(&call.tool, arguments, words);
+            }
             silent => self.waiting.silence(silent),
         }
-        Some(self.block(call.tool, call.call_id, policy, shown, objections))
     }
 
-    /// Settles all waiting calls, about which nobody can be asked: by their numbers, what happens to each, in order.
+    /// Settles all waiting calls, whose effects cannot be had: by their numbers, what happens to each, in order.
     pub fn settle_all(&mut self) -> Vec<(u32, Decision)> {
         let mut settled = Vec::new();
-        for id in self.asking() {
-            settled.extend(self.answered(id, None).map(|decision| (id, decision)));
-        }
-        // The calls that now wait for a person are included.
-        let held: Vec<u32> = self.held().iter().map(|call| call.id).collect();
-        for id in held {
-            settled.extend(self.settle(id, ApprovalDecision::Unasked).map(|decision| (id, decision)));
+        // A call that then waits for another effect is settled again. Each kind of effect fails once.
+        while let Some(call) = self.waiting().first() {
+            let (number, failure) = (call.number, call.awaited.failure());
+            settled.extend(self.finish_effect(number, &failure).map(|decision| (number, decision)));
         }
         settled
     }
@@ -498,8 +512,8 @@ impl Judging {
         &mut self,
         choice: u32,
         now_ms: u64,
-        meant: &str,
-        answers: bool,
+        (meant, call): (&str, &Assembled),
+        (answers, past): (bool, &Past),
         mut ruling: Ruling,
     ) -> (Decision, Ruling) {
         let needs_approval = ruling.needs_approval_alone();
@@ -520,12 +534,18 @@ impl Judging {
             (Some((policy, reason)), ..) if needs_approval && choice != 0 && !self.rules.holds() => {
                 Decision::Block { policy, reason: self.refusal(ApprovalDecision::Unasked, None, reason) }
             }
+            (Some((policy, reason)), None, _) if needs_approval && self.rules.holds() => {
+                let refusal = self.askable(call, &ruling, reason).err();
+                Decision::Block { policy, reason: refusal.map_or_else(|| reason.clone(), |refusal| *refusal) }
+            }
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.rules.shown(choice, reason, now_ms) }
             }
             (None, Some((_, content)), _) => answered(content, ruling.own, clarification),
             // The call that runs is the one that was shown.
-            (None, None, Some((policy, _))) if self.rules.judge.is_approved() => {
+            (None, None, Some((policy, arguments)))
+                if self.rules.judge.is_approved() && !past.approves(&arguments) =>
+            {
                 Decision::Block { policy, reason: self.changed() }
             }
             (None, None, Some((_, arguments))) => Decision::Rewrite { arguments },
@@ -551,24 +571,76 @@ impl Judging {
         decision
     }
 
-    /// Takes a person's words about the call of this number, which is settled next.
-    pub fn hear(&mut self, id: u32, words: &str) {
-        self.waiting.hear(id, plain_words(words));
-    }
-
     /// How long it waits, in ms.
     pub fn hold_ms(&self) -> u64 {
         self.rules.judge.confirming().and_then(Confirming::hold_ms).unwrap_or(0)
     }
 
-    /// Holds a call of `choice` that lacks nothing but an approval, or some time; `None` where it is not to be held.
-    fn hold_back(&mut self, choice: u32, now_ms: u64, call: &Assembled, ruling: &Ruling) -> Option<Decision> {
-        let (policy, reason) = ruling.objections.first()?;
-        if self.rules.holds() && ruling.needs_approval_alone() {
-            return Some(self.hold(choice, now_ms, call, policy, reason, ruling.clone()));
+    /// What a call of `choice` has to wait for, with the number under which it counts as made meanwhile; `None` where it is
+    /// decided on now.
+    fn awaited(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        ruling: &Ruling,
+    ) -> Option<(Awaited, Option<u32>)> {
+        if self.rules.observe || self.rules.landing {
+            return None;
         }
-        let wait_ms = self.wait_for(&ruling.objections, now_ms)?;
-        self.hold_for(wait_ms, choice, now_ms, call, ruling)
+        if let Some((policy, question)) = &ruling.question
+            && (ruling.is_allowed() || ruling.needs_approval_alone())
+            // A call that a person has approved must run as it was shown.
+            && !self.rules.judge.is_approved()
+        {
+            let passed = if ruling.is_allowed() {
+                ruling.passed
+            } else {
+                self.count_as_approved((choice, now_ms), call)
+            };
+            return Some((Awaited::ModelAnswer { policy, question: question.clone() }, passed));
+        }
+        let (policy, reason) = ruling.objections.first().filter(|_| ruling.answer.is_none())?;
+        if self.rules.holds() && ruling.needs_approval_alone() {
+            let call_to_show = self.askable(call, ruling, reason).ok()?;
+            let wanted = ruling.objections.iter().filter_map(|(_, reason)| Some(reason.asks.as_ref()?.1));
+            let extends = wanted.fold(Extends::default(), both);
+            let passed = self.count_as_approved((choice, now_ms), call);
+            return Some((
+                Awaited::Approval { policy, kind: reason.kind, call: call_to_show, extends },
+                passed,
+            ));
+        }
+        let ms = self.wait_for(&ruling.objections, now_ms)?;
+        let then = self.rules.ruling(choice, now_ms.saturating_add(ms), call, Some(&call.arguments()));
+        if !then.is_allowed() {
+            return None;
+        }
+        self.waiting.count_wait(ms, now_ms);
+        Some((Awaited::Time { policy, kind: reason.kind, ms }, then.passed))
+    }
+
+    /// Counts a call that lacks nothing but an approval as made.
+    fn count_as_approved(&mut self, (choice, now_ms): (u32, u64), call: &Assembled) -> Option<u32> {
+        let before = self.rules.judge.approved();
+        self.approve(Some([true; SCOPES]));
+        let ruling = self.rules.judge.rule(choice, &call.name(), Some(&call.arguments()), now_ms);
+        self.approve(before);
+        ruling.passed
+    }
+
+    /// Lets a call wait that counts as made under the number `passed`.
+    fn hold(
+        &mut self,
+        (choice, judged_ms): (u32, u64),
+        call: &Assembled,
+        (awaited, passed): (Awaited, Option<u32>),
+        past: Past,
+        number: Option<u32>,
+    ) -> Decision {
+        let id = number.unwrap_or_else(|| self.waiting.number());
+        let call = call.clone();
+        self.waiting.add(WaitingCall { number: id, choice, call, passed, judged_ms, awaited, past });
+        Decision::Hold { id }
     }
 
     /// For how many ms a call may be held at `now_ms` until no policy objects to it any more. All calls of a client
@@ -589,97 +661,26 @@ impl Judging {
         self.wait_for(&objections, now_ms).is_some()
     }
 
-    /// Holds a call for so many ms; it counts as made when they have passed.
-    fn hold_for(
-        &mut self,
-        wait_ms: u64,
-        choice: u32,
-        now_ms: u64,
-        call: &Assembled,
-        ruling: &Ruling,
-    ) -> Option<Decision> {
-        let at_ms = now_ms.saturating_add(wait_ms);
-        let then = self.rules.ruling(choice, at_ms, call, Some(&call.arguments()));
-        if !then.is_allowed() {
-            return None;
-        }
-        self.waiting.count_wait(wait_ms, now_ms);
-        let fixed = then.rewritten.map(|(_, arguments)| arguments);
-        let objections = ruling.objections.clone();
-        Some(self.keep(choice, call, String::new(), Some(wait_ms), fixed, objections))
-    }
-
-    /// Keeps a call that limits have let through until it is settled. `shown`: to a person, if one is asked.
-    fn keep(
-        &mut self,
-        choice: u32,
-        call: &Assembled,
-        shown: String,
-        wait_ms: Option<u64>,
-        fixed: Option<String>,
-        objections: Vec<(&'static str, Reason)>,
-    ) -> Decision {
-        let (call_id, tool) = (call.id(), call.name());
-        let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
-        let why = objections.iter().find_map(|(_, reason)| Some(reason.asks.as_ref()?.0.clone()));
-        let objection = objections.first().map(|(policy, reason)| (*policy, reason.kind));
-        let hash = self.rules.judge.arguments_hash(&arguments);
-        let passed = self.rules.judge.passed();
-        let is_fixed = fixed.is_some();
-        let id = self.waiting.hold(|id| Waiting {
-            choice,
-            arguments: hash,
-            passed,
-            objections,
-            fixed: is_fixed,
-            call: HeldCall { id, call_id, tool, arguments, shown, why, objection, wait_ms },
-        });
-        Decision::Hold { id, arguments: fixed }
-    }
-
-    /// Holds a call of `choice` that lacks nothing but an approval; or blocks it, where no person can be asked about
-    /// it.
-    fn hold(
-        &mut self,
-        choice: u32,
-        now_ms: u64,
-        call: &Assembled,
-        policy: &'static str,
-        reason: &Reason,
-        ruling: Ruling,
-    ) -> Decision {
+    /// The call as a person would be shown it.
+    ///
+    /// # Errors
+    /// What the model reads where no person can be asked about it.
+    fn askable(&self, call: &Assembled, ruling: &Ruling, reason: &Reason) -> Result<HeldCall, Box<Reason>> {
         let tool = call.name();
-        let fixed = ruling.rewritten.map(|(_, arguments)| arguments);
-        let arguments = fixed.clone().unwrap_or_else(|| call.arguments());
+        let arguments =
+            ruling.rewritten.as_ref().map_or_else(|| call.arguments(), |(_, arguments)| arguments.clone());
         let hash = self.rules.judge.arguments_hash(&arguments);
-        match self.askable(&tool, &arguments, call.custom, hash, reason) {
-            Err(shown) => self.block(tool, call.id(), policy, *shown, ruling.objections),
-            Ok(shown) => {
-                self.rules.judge.approve(Some([true; SCOPES]));
-                self.rules.judge.rule(choice, &tool, Some(&call.arguments()), now_ms);
-                self.rules.judge.approve(None);
-                self.keep(choice, call, shown, None, fixed, ruling.objections)
-            }
-        }
-    }
-
-    /// The text that a person would be shown of the call.
-    fn askable(
-        &self,
-        tool: &str,
-        arguments: &str,
-        custom: bool,
-        hash: Hash,
-        reason: &Reason,
-    ) -> Result<String, Box<Reason>> {
-        if let Some((approval, words)) = self.waiting.refused_before(tool, hash) {
+        if let Some((approval, words)) = self.waiting.refused_before(&tool, hash) {
             return Err(Box::new(self.refusal(approval, words, reason)));
         }
         let Some(confirming) = self.rules.judge.confirming() else { return Err(Box::new(reason.clone())) };
-        shown(tool, arguments, custom, confirming).map_err(|why| match confirming.unaskable(why) {
+        let shown = shown(&tool, &arguments, call.custom, confirming);
+        let shown = shown.map_err(|why| match confirming.unaskable(why) {
             Some(message) => Box::new(Reason { message, retryable: true, ..reason.clone() }),
             None => Box::new(reason.clone()),
-        })
+        })?;
+        let why = ruling.objections.iter().find_map(|(_, reason)| Some(reason.asks.as_ref()?.0.clone()));
+        Ok(HeldCall { call_id: call.id(), tool, arguments, shown, why })
     }
 
     /// What the model reads of a call that was not approved, with the person's `words`.
@@ -696,23 +697,6 @@ impl Judging {
         Decision::Ask { policy, reason, arguments }
     }
 
-    /// Blocks a call and notes it with the reason that the model is `shown`, in the place of the policy's first one.
-    fn block(
-        &mut self,
-        tool: String,
-        id: String,
-        policy: &'static str,
-        shown: Reason,
-        mut objections: Vec<(&'static str, Reason)>,
-    ) -> Decision {
-        if let Some((_, reason)) = objections.first_mut() {
-            reason.clone_from(&shown);
-        }
-        let decision = Decision::Block { policy, reason: shown };
-        self.note(tool, id, decision.clone(), objections, Vec::new());
-        decision
-    }
-
     fn note(
         &mut self,
         tool: String,
@@ -724,41 +708,24 @@ impl Judging {
         self.record.push(Judged { tool, id, decision, objections, acts, re_request: None, unjudged: false });
     }
 
-    /// Holds a call of `choice` about which another model is to be asked first; `None` where nothing is asked, or where
-    /// the call does not run whatever the answer is.
-    fn ask_first(&mut self, choice: u32, now_ms: u64, call: &Assembled, ruling: &Ruling) -> Option<Decision> {
-        let (policy, question) = ruling.question.clone()?;
+    /// Notes the text that a policy wrote anew in a call of `tool`, once, unless the call is blocked.
+    fn note_reworded(&mut self, tool: &str, ruling: &Ruling, past: &mut Past) {
         let runs = ruling.is_allowed() || ruling.needs_approval_alone();
-        // A call that a person has approved must run as it was shown.
-        if !runs || self.rules.observe || self.rules.landing || self.rules.judge.is_approved() {
-            return None;
+        if !runs || self.rules.landing || std::mem::replace(&mut past.is_noted, true) {
+            return;
         }
-        if !ruling.is_allowed() {
-            self.rules.judge.approve(Some([true; SCOPES]));
-            self.rules.judge.rule(choice, &call.name(), Some(&call.arguments()), now_ms);
-            self.rules.judge.approve(None);
-        }
-        let (call, passed) = (call.clone(), self.rules.judge.passed());
-        let id = self.waiting.ask(|id| AskedCall { id, choice, call, passed, policy, question, now_ms });
-        Some(Decision::Hold { id, arguments: None })
-    }
-
-    /// The questions that calls wait for, each with the call's number.
-    pub fn questions(&self) -> impl Iterator<Item = (u32, AskedQuestion<'_>)> {
-        self.waiting.asking().iter().map(|asked| (asked.id, (asked.policy, &asked.question)))
-    }
-
-    /// Notes the text that a policy wrote anew in a call of `tool`, unless the call is blocked.
-    fn note_reworded(&mut self, tool: &str, ruling: &Ruling) {
-        let runs = ruling.is_allowed() || ruling.needs_approval_alone();
-        let reworded = ruling.reworded.clone().filter(|_| runs && !self.rules.landing);
-        self.reworded.extend(reworded.map(|(policy, (before, after))| RewordedCall {
+        self.reworded.extend(ruling.reworded.clone().map(|(policy, (before, after))| RewordedCall {
             tool: tool.to_owned(),
             policy,
             before,
             after,
         }));
     }
+}
+
+/// What either of the two extends.
+fn both(one: Extends, other: Extends) -> Extends {
+    std::array::from_fn(|scope| one[scope] || other[scope])
 }
 
 /// The decision on a call whose result is `content`: one of the policy's own tool (`own`), or a question to the user.

@@ -7,9 +7,10 @@
 
 mod account;
 mod answer;
+mod call_effects;
 pub mod confirm;
 mod core;
-mod decisions;
+mod effects;
 pub mod error;
 mod exchange_form;
 pub mod fallback;
@@ -37,8 +38,9 @@ pub mod store;
 pub mod text_agents;
 pub mod treatment;
 
+pub use self::effects::{Admission, ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 pub use self::request_forms::Outgoing;
-pub use self::steps::{Admission, Answer, ApprovalRequest, AskedModel, Break, Input, Output, WholeReply};
+pub use self::steps::{Answer, Break, Input, Output, WholeReply};
 pub use self::store::StoreQuery;
 
 use self::core::Core;
@@ -137,7 +139,7 @@ impl Exchange {
         let mut core = Core::new(shared, arrived, record);
         let phase = match wanted_admission(&core) {
             Some(admit) => {
-                core.output(admit);
+                core.start(admit);
                 Phase::Admission
             }
             None => find_history(&mut core, now),
@@ -148,14 +150,28 @@ impl Exchange {
     /// Handles an input. [`next_output`](Self::next_output) then gives what to do.
     pub fn on(&mut self, input: Input, now: Now) {
         let core = &mut self.core;
+        if let Input::Finished(id, _) = &input
+            && !core.end_effect(*id)
+        {
+            core.record.late_results += 1;
+            return;
+        }
         self.phase = match (std::mem::replace(&mut self.phase, Phase::Over), input) {
-            (Phase::Admission, Input::Admitted(admission)) => take_admission(core, admission, now),
-            (Phase::History, Input::History(known)) => take_history(core, known, now),
-            (Phase::LookUp(sought), Input::Facts(facts)) => plan_request(core, sought, facts, now),
-            (Phase::Summary(summarising), Input::Summarised(summary)) => {
+            (Phase::Admission, Input::Finished(_, EffectResult::Admitted(admission))) => {
+                take_admission(core, admission, now)
+            }
+            (Phase::History, Input::Finished(_, EffectResult::History(known))) => {
+                take_history(core, known, now)
+            }
+            (Phase::LookUp(sought), Input::Finished(_, EffectResult::Facts(facts))) => {
+                plan_request(core, sought, facts, now)
+            }
+            (Phase::Summary(summarising), Input::Finished(_, EffectResult::Summarised(summary))) => {
                 take_summary(core, *summarising, summary.as_deref(), now)
             }
-            (Phase::Claim(planned), Input::Claimed(claimed)) => take_claim(core, *planned, claimed, now),
+            (Phase::Claim(planned), Input::Finished(_, EffectResult::Claimed(claimed))) => {
+                take_claim(core, *planned, claimed, now)
+            }
             (Phase::Running(mut running), input) => {
                 running.on(core, input, now);
                 Phase::of(running)
@@ -283,7 +299,7 @@ impl Exchange {
 }
 
 /// The wait for other requests of the conversation, where the operator allows one at a time.
-fn wanted_admission(core: &Core) -> Option<Output> {
+fn wanted_admission(core: &Core) -> Option<Effect> {
     let settings = &core.shared.settings.conversation;
     let patience = match settings.in_flight {
         InFlight::Wait => settings.in_flight_wait,
@@ -292,7 +308,7 @@ fn wanted_admission(core: &Core) -> Option<Output> {
     };
     let is_named = core.identity.explicit.is_some() && !core.is_observing();
     let conversation = || core.identity.conversation(std::iter::empty());
-    is_named.then(|| Output::Admit { conversation: conversation(), patience })
+    is_named.then(|| Effect::Admit { conversation: conversation(), patience })
 }
 
 fn take_admission(core: &mut Core, admission: Admission, now: Now) -> Phase {

@@ -4,7 +4,7 @@
 use super::account::AccountKeys;
 use super::error::ProxyError;
 use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
-use super::{Core, Now, Output, Phase, Shared, StoreQuery, fail};
+use super::{Core, Effect, Now, Phase, Shared, StoreQuery, fail};
 use crate::confirm::{Answer, answer};
 use crate::restore::{HiddenPosition, hidden_positions, names};
 use bytes::Bytes;
@@ -73,7 +73,7 @@ pub(super) fn find_history(core: &mut Core, now: Now) -> Phase {
     let reference = || request.reference.as_deref().map(|id| identity.item_key(id));
     let continues = request.continues.as_deref().map(|id| identity.response_key(id));
     let Some(key) = continues.or_else(reference) else { return look_up(core, now) };
-    core.output(Output::FindHistory(key));
+    core.start(Effect::FindHistory(key));
     Phase::History
 }
 
@@ -135,7 +135,7 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         approved,
         now,
     };
-    core.output(Output::LookUp(query));
+    core.start(Effect::LookUp(Box::new(query)));
     let sought = Sought {
         transcript,
         model_name,

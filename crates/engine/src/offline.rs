@@ -2,7 +2,7 @@
 //! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
 use super::store::{Facts, News, StoreQuery};
-use super::{Admission, Answer, Exchange, Input, Now, Outgoing, Output};
+use super::{Admission, Answer, Effect, EffectId, EffectResult, Exchange, Input, Now, Outgoing, Output};
 use bytes::Bytes;
 use model::identity::Hash;
 
@@ -31,12 +31,8 @@ impl OfflineStore for EmptyStore {}
 pub enum Pending {
     /// The upstream's reply: give [`Input::Reply`].
     Send(Outgoing),
-    /// A person's decision on the call of this number: give [`Input::Decided`].
-    Approval(u32),
-    /// Another model's answer about the call of this number: give [`Input::Answered`].
-    Model(u32),
-    /// So many ms for the call of this number: give [`Input::Decided`].
-    Wait { id: u32, ms: u64 },
+    /// An effect that a call waits for: give [`Input::Finished`].
+    Effect(EffectId, Effect),
     /// Nothing: this is the reply to the client, where it is whole.
     Answer(Answer),
 }
@@ -44,31 +40,34 @@ pub enum Pending {
 /// Goes on with `exchange` until it asks something of others; `None`: it asks for nothing more.
 pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) -> Option<Pending> {
     while let Some(output) = exchange.next_output() {
-        let input = match output {
-            Output::Admit { .. } => Input::Admitted(Admission::Free),
-            Output::FindHistory(name) => Input::History(known.history(name)),
-            Output::LookUp(query) => Input::Facts(Box::new(known.facts(&query))),
-            Output::Claim { .. } => Input::Claimed(false),
-            Output::Summarise { .. } => Input::Summarised(None),
-            Output::Store(news) => {
-                known.learn(news);
-                continue;
-            }
+        match output {
+            Output::Start(id, effect) => match answer(&effect, known) {
+                Some(result) => exchange.on(Input::Finished(id, result), now),
+                None => return Some(Pending::Effect(id, effect)),
+            },
+            Output::Store(news) => known.learn(*news),
             Output::Send(outgoing) => return Some(Pending::Send(outgoing)),
-            Output::AskApproval(request) => return Some(Pending::Approval(request.call.id)),
-            Output::AskModel(asked) => return Some(Pending::Model(asked.id)),
-            Output::Wait { id, ms } => return Some(Pending::Wait { id, ms }),
             Output::Answer(answer) => return Some(Pending::Answer(answer)),
-            Output::SummariesLost(_)
+            Output::Cancel(_)
+            | Output::SummariesLost(_)
             | Output::Dismiss
-            | Output::WithdrawApproval(_)
             | Output::BeginStream { .. }
             | Output::BeginStreamOf(_)
             | Output::Emit(_)
             | Output::BreakOff(_)
-            | Output::Done => continue,
-        };
-        exchange.on(input, now);
+            | Output::Done => {}
+        }
     }
     None
+}
+
+/// The result of an effect that is known at once; `None` for one that a call waits for.
+fn answer(effect: &Effect, known: &mut dyn OfflineStore) -> Option<EffectResult> {
+    Some(match effect {
+        Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
+        Effect::FindHistory(name) => EffectResult::History(known.history(*name)),
+        Effect::LookUp(query) => EffectResult::Facts(Box::new(known.facts(query))),
+        Effect::Claim { .. } | Effect::Summarise { .. } => effect.failure(),
+        Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return None,
+    })
 }

@@ -9,7 +9,7 @@ use super::refusals::ModelRefusals;
 use super::running::Running;
 use super::store::{Facts, NewPins, News, Overflow, SentExchanges};
 use super::text_agents::{CALLS_AS_TEXT, has_calls_as_text};
-use super::{Core, Now, Output, Phase, fail};
+use super::{Core, Effect, Now, Output, Phase, fail};
 use crate::confirm::Answer;
 use crate::restore::restored;
 use crate::sent::Sent;
@@ -109,9 +109,7 @@ pub(super) fn plan_request(
     let Sought { transcript, model_name, model, positions, calls, answer, approvals, .. } = &mut *sought;
     let first_sent = transcript.first_sent();
     let news = calls.adopt(&mut facts, transcript);
-    if !news.is_empty() {
-        core.output(Output::Store(news));
-    }
+    core.store(news);
     let (mut restored, lost) = restored(transcript, positions, &facts.rounds, &facts.released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
@@ -139,7 +137,7 @@ pub(super) fn plan_request(
     plan.change_only_from(first_sent);
     let known = KnownFacts { facts, restored, lost, open_account };
     if let Some(question) = summarise_first(core, &plan, transcript) {
-        core.output(question);
+        core.start(question);
         return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
     }
     finish_plan(core, sought, known, plan, judge, now)
@@ -224,7 +222,7 @@ fn finish_plan(
     }
     pin_notices(core, &transcript, &mut open_account, &mut length);
     if let Some(open_account) = open_account.as_mut().filter(|_| core.plan.final_answer.is_some()) {
-        core.output(Output::Store(open_account.note_final_answer(true)));
+        core.store(open_account.note_final_answer(true));
     }
     let planned = Planned {
         facts,
@@ -275,7 +273,7 @@ fn claim_approval(core: &mut Core, planned: Planned) -> Phase {
         return begin_running(core, planned, None);
     }
     let request = core.shared.key.hash(Domain::Request, &[b"approval", &core.body]);
-    core.output(Output::Claim { question: answer.question, request });
+    core.start(Effect::Claim { question: answer.question, request });
     Phase::Claim(Box::new(planned))
 }
 
@@ -341,7 +339,7 @@ fn sent_exchanges(
 }
 
 /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
-fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Option<Output> {
+fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Option<Effect> {
     let changes = plan.refusal.is_none() && !core.request.odd && !core.is_observing();
     if plan.summaries == BatchSummaries::default() || !changes || core.is_held_out(transcript) {
         return None;
@@ -355,7 +353,7 @@ fn summarise_first(core: &mut Core, plan: &Plan, transcript: &Transcript) -> Opt
     }
     let wanted = plan.summaries.wanted.clone()?;
     let question = question(transcript, plan, &wanted);
-    Some(Output::Summarise { wanted, question })
+    Some(Effect::Summarise { wanted, question })
 }
 
 /// Drops changes to texts of conversations in the holdout group; returns whether policies wanted any.
@@ -399,9 +397,7 @@ fn pin_notices(
 ) {
     let Some(open_account) = open_account.as_mut().filter(|_| !core.is_observing()) else { return };
     let (placed, news) = open_account.pin(transcript, &core.plan);
-    if !news.is_empty() {
-        core.output(Output::Store(news));
-    }
+    core.store(news);
     if let Some(account) = length.account.as_mut().filter(|_| !placed.is_empty()) {
         Arc::make_mut(account).pins.extend(placed);
     }
@@ -412,7 +408,7 @@ fn pin(core: &mut Core, plan: &Plan, conversation: Hash, now: Now) {
     let pins: Vec<Pinned> = plan.pins().collect();
     let Some(key) = core.pins_key(conversation).filter(|_| !pins.is_empty()) else { return };
     let pinned = Some(NewPins { key, pins, at_ms: now.ms });
-    core.output(Output::Store(News { pinned, ..News::default() }));
+    core.store(News { pinned, ..News::default() });
 }
 
 /// The open account of the request, where a policy limits its account; the policies find that in the transcript.

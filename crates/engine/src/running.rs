@@ -2,7 +2,7 @@
 //! calls were blocked. Holds the parts that do this together; each decides on its own.
 
 use super::answer::Replies;
-use super::decisions::PendingDecisions;
+use super::call_effects::CallEffects;
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
 use super::plan::{Approved, Planned};
@@ -27,7 +27,7 @@ use policies::set::Judge;
 pub(super) struct Running {
     pub(super) forms: RequestForms,
     pub(super) reports: ReplyReports,
-    pub(super) decisions: PendingDecisions,
+    pub(super) call_effects: CallEffects,
     /// The blocked calls that the model may repeat.
     blocked: BlockedCalls,
     pub(super) reasks: Reasks,
@@ -74,7 +74,7 @@ impl Running {
         Self {
             forms,
             reports: ReplyReports::new((context, context_without_ids), sent, open_account, quotas),
-            decisions: PendingDecisions::default(),
+            call_effects: CallEffects::default(),
             blocked: blocked.unwrap_or_default(),
             reasks: Reasks::default(),
             replying: Replying::Nothing(Box::new(judging)),
@@ -209,11 +209,11 @@ impl Running {
     pub(super) fn close(&mut self, core: &mut Core, now: Now) {
         if let Replying::Judged(mut replies) = std::mem::replace(&mut self.replying, Replying::Over) {
             replies.close(self, core, now);
+            // After those that were judged, so that the entries before them keep their places.
+            self.call_effects.close(core, replies.pipeline.judging());
             self.replying = Replying::Judged(replies);
         }
         self.reports.note_counted_cost(core);
-        // After those that were judged, so that the entries before them keep their places.
-        self.decisions.close(core);
     }
 
     /// All hidden exchanges of this request: those after which the model was asked again, and those beside calls that

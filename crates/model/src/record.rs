@@ -102,6 +102,8 @@ pub struct RequestRecord {
     /// Hidden exchanges that should have been restored and could not be.
     pub lost_hidden_exchanges: u32,
     pub reasks: u32,
+    /// Results of effects that came after the effect was cancelled. They count for nothing.
+    pub late_results: u32,
     /// It was shortened at once, since an earlier request of the conversation was refused for its length.
     pub overflow_remembered: bool,
     /// The identical body was seen before: what is derived from the request is not counted again.

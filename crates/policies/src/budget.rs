@@ -34,7 +34,7 @@ use super::about::{About, Accounting, NO_LIMITS};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
-use model::plan::{Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
+use model::plan::{CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
 use model::tokens::Estimate;
 use model::{Event, View};
 pub use settings::Config;
@@ -205,7 +205,7 @@ impl Policy for Budget {
             .filter(|amount| amount.is_used_up())
             .for_each(|amount| extends[amount.scope as usize] = true);
         let line = self.texts.fill(&QUESTION, &[("used", &facts), ("extension", &self.extension())]);
-        Verdict::Ask(reason.extending(line, extends))
+        Verdict::Pending(CallEffect::Approve(reason.extending(line, extends)))
     }
 
     fn release(&self, _call: &Proposed<'_>, used: &mut Used) {

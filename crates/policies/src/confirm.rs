@@ -43,7 +43,7 @@ use super::{ConfigError, Policy};
 use model::Event;
 use model::identity::Hash;
 use model::names::dispatch_form;
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -259,14 +259,14 @@ impl Policy for Confirm {
         let Some(arguments) = call.arguments else {
             let is_certain =
                 needs.iter().any(|needs| matches!(needs, Needs::Always)) && earlier.peek().is_none();
-            return if is_certain { Verdict::Ask(self.reason(call.name)) } else { Verdict::NeedsArguments };
+            return if is_certain { self.ask(call.name) } else { Verdict::NeedsArguments };
         };
         let same = call.arguments_hash.and_then(|hash| self.same(call.name, arguments, hash));
         let was_approved = same.is_some_and(|same| earlier.any(|(_, known)| *known == same));
         if was_approved || !needs.iter().any(|needs| needs.is_met(arguments)) {
             return Verdict::Allow;
         }
-        Verdict::Ask(self.reason(call.name))
+        self.ask(call.name)
     }
 }
 
@@ -278,6 +278,11 @@ impl Confirm {
             Some(keys) => certain_values(arguments, keys).map(Same::Keys),
             None => is_certain(arguments).then_some(Same::Whole(hash)),
         }
+    }
+
+    /// A person is to be asked about a call of `tool`.
+    fn ask(&self, tool: &str) -> Verdict {
+        Verdict::Pending(CallEffect::Approve(self.reason(tool)))
     }
 
     /// What the model reads where nobody can be asked about this reply.

@@ -27,7 +27,7 @@ use model::identity::Domain;
 use model::memo::Derived;
 use model::names::{dispatch_form, qualified_form};
 use model::pins::{Declared, MOST_PINS, PinComparison, PinScope};
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -216,7 +216,7 @@ impl Policy for Definitions {
         };
         match flag.action {
             Action::Count | Action::Annotate => Verdict::Allow,
-            Action::Ask => Verdict::Ask(reason()),
+            Action::Ask => Verdict::Pending(CallEffect::Approve(reason())),
             Action::Block => Verdict::Block(reason()),
         }
     }

@@ -27,7 +27,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use model::Event;
 use model::names::dispatch_form;
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
+use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Usage, Verdict};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -165,7 +165,11 @@ impl Policy for RateLimit {
         };
         let reason = self.reason(limit, call.name, used, retry_after_ms);
         let waits = self.wait_ms > 0 && retry_after_ms <= self.wait_ms;
-        if waits { Verdict::Wait(retry_after_ms, reason) } else { Verdict::Block(reason) }
+        if waits {
+            Verdict::Pending(CallEffect::Sleep(retry_after_ms, reason))
+        } else {
+            Verdict::Block(reason)
+        }
     }
 
     fn release(&self, call: &Proposed<'_>, state: &mut Released) {

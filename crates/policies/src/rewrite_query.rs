@@ -33,7 +33,7 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use model::Event;
 use model::identity::Hash;
-use model::plan::{Plan, Proposed, Reworded, Verdict, rfc3339};
+use model::plan::{CallEffect, Plan, Proposed, Reworded, Verdict, rfc3339};
 use query::{Rules, tidy};
 use serde::Deserialize;
 use shortener::Model;
@@ -162,7 +162,7 @@ impl Policy for RewriteQuery {
         let base = tidied.as_deref().unwrap_or(&found.query);
         let question = model.question(&self.texts, base);
         match call.answers.of(&question) {
-            None => Verdict::AskModel { question, meanwhile },
+            None => Verdict::Pending(CallEffect::AskModel { question, meanwhile }),
             Some(answer) => {
                 let shorter = answer.and_then(|answer| shortener::accepted(answer, base));
                 // The answer may begin or end with a filler, or leave the year out.

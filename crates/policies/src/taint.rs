@@ -22,7 +22,7 @@ use super::pattern::{Pattern, any_concerns, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
 use model::Event;
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 
 /// See the module.
@@ -111,7 +111,7 @@ impl Policy for Taint {
         match self.config.action {
             _ if !self.holds(call.name, tainted) => Verdict::Allow,
             Action::Block => Verdict::Block(reason()),
-            Action::Confirm => Verdict::Ask(reason()),
+            Action::Confirm => Verdict::Pending(CallEffect::Approve(reason())),
         }
     }
 }

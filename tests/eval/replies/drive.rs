@@ -11,7 +11,8 @@ use dialects::{CHAT, RESPONSES};
 use engine::error::ProxyError;
 use engine::store::Facts;
 use engine::{
-    Admission, Answer, Arrived, Break, Exchange, Input, Now, Output, Shared, StoreQuery, WholeReply,
+    Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output, Shared,
+    StoreQuery, WholeReply,
 };
 use model::account::{Kind, Sums, Tally};
 use model::identity::{Hash, HashKey, Identity};
@@ -125,7 +126,7 @@ struct Run<'a> {
     coming: Option<(UpstreamReply, bool)>,
     reading: Option<Reading>,
     /// The calls that wait for a person's decision.
-    decisions: VecDeque<u32>,
+    decisions: VecDeque<EffectId>,
     /// What the state store and other requests answer.
     known: VecDeque<Input>,
     /// What another model answers, and times that pass.
@@ -247,7 +248,7 @@ impl Run<'_> {
         answer.or_else(|| self.decisions.pop_front().map(|id| self.decision(id)))
     }
 
-    fn decision(&mut self, id: u32) -> Input {
+    fn decision(&mut self, id: EffectId) -> Input {
         let is_first = self.decided == 0;
         self.decided += 1;
         let declines = match self.play.setting.people {
@@ -261,7 +262,7 @@ impl Run<'_> {
             decided.approver = Some("ann".into());
             decided.reason = Some("not today".into());
         }
-        Input::Decided(id, decided)
+        Input::Finished(id, EffectResult::Decided(decided))
     }
 
     /// The next reply begins: as a stream where the proxy would read it as one.
@@ -282,37 +283,42 @@ impl Run<'_> {
         Some(Input::Reply(WholeReply { id, status: said.status, body }))
     }
 
+    /// Starts an effect: what is known at once goes before everything else.
+    fn start(&mut self, id: EffectId, effect: &Effect) {
+        let result = match effect {
+            Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
+            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.facts(query))),
+            Effect::FindHistory(_) | Effect::Claim { .. } | Effect::Summarise { .. } => effect.failure(),
+            Effect::Approve(asked) => {
+                let (call, hold_ms) = (&asked.call, asked.hold_ms);
+                self.trace.step(format_args!("ask for approval within {hold_ms} ms: {call:?}"));
+                self.trace.counts.held += 1;
+                return self.decisions.push_back(id);
+            }
+            Effect::Sleep { ms } => {
+                self.trace.step(format_args!("wait {ms} ms"));
+                return self.answers.push_back(Input::Finished(id, EffectResult::Slept(true)));
+            }
+            Effect::AskModel(asked) => {
+                let question = String::from_utf8_lossy(&asked.question);
+                self.trace.step(format_args!("ask a model: {question}"));
+                self.trace.counts.questions += 1;
+                let answer = EffectResult::Answered(Some(shorter(&asked.question).into()));
+                return self.answers.push_back(Input::Finished(id, answer));
+            }
+        };
+        self.known.push_back(Input::Finished(id, result));
+    }
+
     fn perform(&mut self, output: Output) {
         match output {
-            Output::Admit { .. } => self.known.push_back(Input::Admitted(Admission::Free)),
-            Output::FindHistory(_) => self.known.push_back(Input::History(None)),
-            Output::LookUp(query) => {
-                let facts = self.facts(&query);
-                self.known.push_back(Input::Facts(Box::new(facts)));
-            }
-            Output::Claim { .. } => self.known.push_back(Input::Claimed(false)),
-            Output::Summarise { .. } => self.known.push_back(Input::Summarised(None)),
-            Output::Store(news) => self.trace.stored.learn(news),
-            Output::Send(outgoing) => self.send(&outgoing.pieces.concat()),
-            Output::AskApproval(asked) => {
-                self.trace.step(format_args!("ask for approval: {asked:?}"));
-                self.trace.counts.held += 1;
-                self.decisions.push_back(asked.call.id);
-            }
-            Output::Wait { id, ms } => {
-                self.trace.step(format_args!("wait {ms} ms for {id}"));
-                self.answers.push_back(Input::Decided(id, ApprovalDecision::Approved.into()));
-            }
-            Output::WithdrawApproval(id) => {
-                self.trace.step(format_args!("withdraw the question about {id}"));
+            Output::Start(id, effect) => self.start(id, &effect),
+            Output::Cancel(id) => {
+                self.trace.step(format_args!("withdraw a question"));
                 self.decisions.retain(|waiting| *waiting != id);
             }
-            Output::AskModel(asked) => {
-                let question = String::from_utf8_lossy(&asked.question);
-                self.trace.step(format_args!("ask a model about {}: {question}", asked.id));
-                self.trace.counts.questions += 1;
-                self.answers.push_back(Input::Answered(asked.id, Some(shorter(&asked.question).into())));
-            }
+            Output::Store(news) => self.trace.stored.learn(*news),
+            Output::Send(outgoing) => self.send(&outgoing.pieces.concat()),
             Output::SummariesLost(batches) => self.trace.step(format_args!("summaries lost: {batches:?}")),
             // When the next request of the conversation may come, within a chunk.
             Output::Dismiss => {}

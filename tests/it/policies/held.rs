@@ -113,15 +113,19 @@ fn an_approved_call_keeps_its_place_beside_others() {
             )
         });
         let program = Toolrein::before(&upstream, &settings(""));
-        let said = while_waiting(&program, &Talk::new(form), |person| {
-            for (call, approve) in person.sees(2).iter().zip([false, true]) {
-                assert_eq!(person.says(&call["token"], approve).status, 200);
-            }
-        });
-        said.assert_coherent(form);
-        let ids: Vec<&str> = said.calls.iter().map(|(id, ..)| id.as_str()).collect();
-        assert_eq!(ids, ["call_1", "call_3", "call_4"]);
-        assert_eq!(said.calls[1].2, "{\"n\":2}");
+        // In the order of the calls, and in the reverse order.
+        for order in [[0, 1], [1, 0]] {
+            let said = while_waiting(&program, &Talk::new(form), |person| {
+                let calls = person.sees(2);
+                for call in order {
+                    assert_eq!(person.says(&calls[call]["token"], call == 1).status, 200);
+                }
+            });
+            said.assert_coherent(form);
+            let ids: Vec<&str> = said.calls.iter().map(|(id, ..)| id.as_str()).collect();
+            assert_eq!(ids, ["call_1", "call_3", "call_4"]);
+            assert_eq!(said.calls[1].2, "{\"n\":2}");
+        }
     });
 }
 

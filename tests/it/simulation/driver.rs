@@ -11,7 +11,7 @@ use dialects::error::own_error_body;
 use dialects::variant::Variant;
 use engine::error::ProxyError;
 use engine::judging::Judged;
-use engine::{Answer, Arrived, Exchange, Input, Outgoing, Output, WholeReply};
+use engine::{Answer, Arrived, Effect, EffectResult, Exchange, Input, Outgoing, Output, WholeReply};
 use futures_util::FutureExt as _;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
@@ -146,27 +146,12 @@ impl<'a> Driver<'a> {
 
     fn perform(&mut self, output: Output) {
         match output {
-            Output::FindHistory(_) => unreachable!("chat completions carry their history"),
-            Output::LookUp(query) => {
-                let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
-                self.asked.clone_from(&facts.asked);
-                self.passed.answers = facts.asked.is_some();
-                self.give(Input::Facts(Box::new(facts)));
-            }
-            Output::Claim { question, request } => {
-                let claim = Claim { question, request, now_ms: self.process.now_ms };
-                let is_taken = self.process.store.claim(claim).now_or_never().unwrap();
-                self.passed.approved = self.asked.take().filter(|_| is_taken);
-                self.give(Input::Claimed(is_taken));
-            }
-            Output::Summarise { wanted, question } => {
-                self.passed.question = Some(question);
-                self.passed.tells_late = self.process.summaries.is_late(&wanted);
-                let summary = self.process.summaries.decide(&wanted, self.process.now_ms);
-                self.give(Input::Summarised(summary));
+            Output::Start(id, effect) => {
+                let result = self.result_of(effect);
+                self.give(Input::Finished(id, result));
             }
             Output::SummariesLost(batches) => self.process.summaries.lose(batches),
-            Output::Store(news) => self.store(news),
+            Output::Store(news) => self.store(*news),
             Output::Send(outgoing) => self.send(outgoing),
             Output::Answer(answer) => self.answer(answer),
             Output::Emit(bytes) => self.given.push(bytes),
@@ -177,13 +162,30 @@ impl<'a> Driver<'a> {
             Output::BeginStream { .. } | Output::BeginStreamOf(_) | Output::Dismiss => {
                 assert!(!self.has_ended);
             }
-            Output::Admit { .. }
-            | Output::AskApproval(..)
-            | Output::AskModel(_)
-            | Output::Wait { .. }
-            | Output::WithdrawApproval(_) => {
-                panic!("no configuration here asks for {output:?}")
+            Output::Cancel(_) => panic!("no effect here outlasts its start"),
+        }
+    }
+
+    fn result_of(&mut self, effect: Effect) -> EffectResult {
+        match effect {
+            Effect::LookUp(query) => {
+                let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
+                self.asked.clone_from(&facts.asked);
+                self.passed.answers = facts.asked.is_some();
+                EffectResult::Facts(Box::new(facts))
             }
+            Effect::Claim { question, request } => {
+                let claim = Claim { question, request, now_ms: self.process.now_ms };
+                let is_taken = self.process.store.claim(claim).now_or_never().unwrap();
+                self.passed.approved = self.asked.take().filter(|_| is_taken);
+                EffectResult::Claimed(is_taken)
+            }
+            Effect::Summarise { wanted, question } => {
+                self.passed.question = Some(question);
+                self.passed.tells_late = self.process.summaries.is_late(&wanted);
+                EffectResult::Summarised(self.process.summaries.decide(&wanted, self.process.now_ms))
+            }
+            other => panic!("no configuration here asks for {other:?}"),
         }
     }
 

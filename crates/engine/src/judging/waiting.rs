@@ -1,22 +1,20 @@
-//! The calls of a reply that wait, for a person's decision, for their time or for another model's answer, and what was
-//! decided on earlier ones of the same client request. Holds data; waits for nothing and asks nobody.
+//! The calls of a reply that wait for an effect, and what was decided on earlier ones of the same client request. Holds
+//! data; waits for nothing and asks nobody.
 
+use crate::effects::EffectResult;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall};
-use model::plan::{ModelQuestion, Reason};
+use model::plan::{Extends, ModelQuestion, Reason, ReasonKind};
 use policies::set::longest_wait;
 
 /// See the file's head.
 #[derive(Default)]
 pub(super) struct WaitingCalls {
-    held: Vec<Waiting>,
-    /// The calls that wait for another model's answer.
-    asking: Vec<AskedCall>,
+    /// In the order in which they began to wait.
+    calls: Vec<WaitingCall>,
     /// The declined tools with their arguments and the person's words: these are not asked about twice.
     declined: Vec<(String, Hash, Option<String>)>,
-    /// The person's words about the call of this number, before it is settled.
-    words: Option<(u32, String)>,
     /// Why no person can be asked any more.
     silent: Option<ApprovalDecision>,
     /// No call waits for its time any more.
@@ -24,76 +22,84 @@ pub(super) struct WaitingCalls {
     /// For how long the client has waited for calls whose time was to come, in ms, and until when it still does.
     waited_ms: u64,
     waits_until_ms: u64,
-    /// The number of the next call that waits, for whatever reason.
+    /// The number of the next call that waits.
     next: u32,
 }
 
-/// A call that waits for a person's decision, or for its time.
-pub(super) struct Waiting {
-    pub(super) call: HeldCall,
+/// A call that waits for an effect. It counts as made until then, and is judged again with the effect's result.
+pub(crate) struct WaitingCall {
+    /// Its number among all that have waited in this client request.
+    pub(crate) number: u32,
     pub(super) choice: u32,
-    pub(super) arguments: Hash,
-    /// The number of calls that limits had let through, this one included.
-    pub(super) passed: usize,
-    pub(super) objections: Vec<(&'static str, Reason)>,
-    /// An earlier policy has corrected the arguments.
-    pub(super) fixed: bool,
+    pub(crate) call: Assembled,
+    /// See [`Ruling::passed`](policies::set::Ruling::passed).
+    pub(super) passed: Option<u32>,
+    /// The time at which it was judged, in ms since the epoch.
+    pub(super) judged_ms: u64,
+    pub(crate) awaited: Awaited,
+    pub(super) past: Past,
 }
 
-/// A call that waits for another model's answer.
-pub(super) struct AskedCall {
-    pub(super) id: u32,
-    pub(super) choice: u32,
-    pub(super) call: Assembled,
-    /// The number of calls that limits had let through, this one included.
-    pub(super) passed: usize,
-    /// The policy that wants the answer.
-    pub(super) policy: &'static str,
-    pub(super) question: ModelQuestion,
-    /// When it was judged first, and so is judged again.
-    pub(super) now_ms: u64,
+/// What a call waits for.
+pub(crate) enum Awaited {
+    /// A person's decision, which `policy` wants; an approval extends these limits.
+    Approval { policy: &'static str, kind: ReasonKind, call: HeldCall, extends: Extends },
+    /// So many ms, until the limit of `policy` allows the call.
+    Time { policy: &'static str, kind: ReasonKind, ms: u64 },
+    /// Another model's answer, which `policy` wants.
+    ModelAnswer { policy: &'static str, question: ModelQuestion },
+}
+
+/// What became of the effects that a call has waited for.
+#[derive(Default)]
+pub(super) struct Past {
+    /// For the record: each policy whose wish was fulfilled, with the name of the action.
+    pub(super) acts: Vec<(&'static str, &'static str)>,
+    /// A person has approved it with these arguments, and that these limits are extended.
+    pub(super) approved: Option<(String, Extends)>,
+    /// What a policy wrote anew in it is recorded.
+    pub(super) is_noted: bool,
+}
+
+impl Awaited {
+    /// The result where nobody can be asked, or the time cannot be waited for.
+    pub(super) fn failure(&self) -> EffectResult {
+        match self {
+            Self::Approval { .. } => EffectResult::Decided(ApprovalDecision::Unasked.into()),
+            Self::Time { .. } => EffectResult::Slept(false),
+            Self::ModelAnswer { .. } => EffectResult::Answered(None),
+        }
+    }
+}
+
+impl Past {
+    /// Whether a person has approved the call with these arguments.
+    pub(super) fn approves(&self, arguments: &str) -> bool {
+        self.approved.as_ref().is_some_and(|(shown, _)| shown == arguments)
+    }
 }
 
 impl WaitingCalls {
-    /// Adds the call that `waiting` makes of its number, and returns the number.
-    pub(super) fn hold(&mut self, waiting: impl FnOnce(u32) -> Waiting) -> u32 {
-        let id = self.number();
-        self.held.push(waiting(id));
-        id
-    }
-
-    /// As [`Self::hold`], for a call that waits for another model's answer.
-    pub(super) fn ask(&mut self, asked: impl FnOnce(u32) -> AskedCall) -> u32 {
-        let id = self.number();
-        self.asking.push(asked(id));
-        id
-    }
-
-    fn number(&mut self) -> u32 {
+    /// A number for a call that begins to wait.
+    pub(super) fn number(&mut self) -> u32 {
         self.next += 1;
         self.next - 1
     }
 
-    /// Removes the call of this number that waits for a decision or its time, if it does.
-    pub(super) fn take(&mut self, id: u32) -> Option<Waiting> {
-        let at = self.held.iter().position(|waiting| waiting.call.id == id)?;
-        Some(self.held.remove(at))
+    /// Adds a call.
+    pub(super) fn add(&mut self, call: WaitingCall) {
+        self.calls.push(call);
     }
 
-    /// Removes the call of this number that waits for another model's answer, if it does.
-    pub(super) fn take_asked(&mut self, id: u32) -> Option<AskedCall> {
-        let at = self.asking.iter().position(|asked| asked.id == id)?;
-        Some(self.asking.remove(at))
+    /// Removes the call of this number, if it waits.
+    pub(super) fn take(&mut self, number: u32) -> Option<WaitingCall> {
+        let at = self.calls.iter().position(|call| call.number == number)?;
+        Some(self.calls.remove(at))
     }
 
-    /// The calls that wait for a person's decision or their time, in order.
-    pub(super) fn held(&self) -> impl Iterator<Item = &HeldCall> {
-        self.held.iter().map(|waiting| &waiting.call)
-    }
-
-    /// The calls that wait for another model's answer, in order.
-    pub(super) fn asking(&self) -> &[AskedCall] {
-        &self.asking
+    /// The calls that wait, in order.
+    pub(super) fn calls(&self) -> &[WaitingCall] {
+        &self.calls
     }
 
     /// For how many ms a call may be held at `now_ms` until none of its `objections` holds any more. All calls of a client
@@ -125,16 +131,6 @@ impl WaitingCalls {
         self.hurries = true;
     }
 
-    /// Notes a person's words about the call of this number, which is settled next.
-    pub(super) fn hear(&mut self, id: u32, words: Option<String>) {
-        self.words = words.map(|words| (id, words));
-    }
-
-    /// Removes the words about the call of this number. Words about another call are lost.
-    pub(super) fn take_words(&mut self, id: u32) -> Option<String> {
-        self.words.take().filter(|(about, _)| *about == id).map(|(_, words)| words)
-    }
-
     /// Notes that a person has declined a call.
     pub(super) fn decline(&mut self, tool: &str, arguments: Hash, words: Option<String>) {
         self.declined.push((tool.to_owned(), arguments, words));
@@ -160,7 +156,6 @@ impl WaitingCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::plan::ReasonKind;
 
     fn objection(wait_ms: u64) -> Vec<(&'static str, Reason)> {
         let reason = Reason::new(ReasonKind::RateLimit, "wait");
@@ -188,11 +183,7 @@ mod tests {
     #[test]
     fn a_declined_call_is_refused_with_the_words_and_others_only_where_nobody_answers() {
         let mut waiting = WaitingCalls::default();
-        waiting.hear(3, Some("not today".to_owned()));
-        assert_eq!(waiting.take_words(2), None, "they are about another call");
-        waiting.hear(3, Some("not today".to_owned()));
-        let words = waiting.take_words(3);
-        waiting.decline("pay", Hash(1), words);
+        waiting.decline("pay", Hash(1), Some("not today".to_owned()));
         assert_eq!(
             waiting.refused_before("pay", Hash(1)),
             Some((ApprovalDecision::Declined, Some("not today")))

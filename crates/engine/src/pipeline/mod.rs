@@ -12,6 +12,7 @@ pub use self::client_choice::{ClientChoice, next_of};
 
 use self::deciding::{ChoiceJudge, Reading, has_open_call, has_unanswerable_call};
 use self::queue::Queue;
+use crate::effects::EffectResult;
 use crate::judging::Judging;
 use bytes::Bytes;
 use dialects::AnyDialect;
@@ -22,10 +23,8 @@ use dialects::reply_choice::{ReplyChoice, Visibility, position_of};
 use dialects::usage::Usage;
 use dialects::usage_sum::Usages;
 use dialects::variant::PlannedRequest;
-use model::plan::approval::ApprovalDecision;
 use model::plan::decision::Decision;
 use serde_json::Value;
-use std::sync::Arc;
 use wire::json::unescape;
 
 /// The default status of a reply.
@@ -476,18 +475,6 @@ impl ReplyPipeline {
         WriteContext { acts, hold_usage: acts && self.is_pending(), usage }
     }
 
-    fn settle_one(&mut self, id: u32, decision: ApprovalDecision) {
-        if let Some(decision) = self.judging.settle(id, decision) {
-            self.choices.iter_mut().for_each(|choice| choice.settle(id, &decision));
-        }
-    }
-
-    fn answer_one(&mut self, id: u32, answer: Option<Arc<str>>) -> Option<Decision> {
-        let decision = self.judging.answered(id, answer)?;
-        self.choices.iter_mut().for_each(|choice| choice.settle(id, &decision));
-        Some(decision)
-    }
-
     /// Settles all held calls: nobody can be asked about them.
     fn settle_all(&mut self) {
         for (id, decision) in self.judging.settle_all() {
@@ -695,16 +682,12 @@ impl ReplyPipeline {
         self.codec.heartbeat()
     }
 
-    /// Takes a person's decision on a held call, and gives out what waited for it.
-    pub fn settle(&mut self, id: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
-        self.settle_one(id, decision);
-        self.drain(out);
-    }
-
-    /// Takes the answer of another model that a held call waits for, and gives out what waited for it.
-    pub fn answer(&mut self, id: u32, answer: Option<Arc<str>>, out: &mut Vec<Bytes>) {
+    /// Takes the result of the effect that the call of this number waits for, and gives out what waited for it.
+    pub(crate) fn finish_effect(&mut self, call: u32, result: &EffectResult, out: &mut Vec<Bytes>) {
+        let Some(decision) = self.judging.finish_effect(call, result) else { return };
+        self.choices.iter_mut().for_each(|choice| choice.settle(call, &decision));
         // A question to a person comes before the rest, when all calls are decided on.
-        if !matches!(self.answer_one(id, answer), Some(Decision::Ask { .. })) {
+        if !matches!(decision, Decision::Ask { .. }) {
             self.drain(out);
         }
     }

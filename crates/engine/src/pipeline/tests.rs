@@ -2,6 +2,7 @@
 //! compared byte for byte.
 
 use super::*;
+use crate::effects::EffectResult;
 use crate::judging::{AnswerTools, Judging};
 use dialects::CHAT;
 use dialects::codec::MOST_CALLS;
@@ -10,6 +11,7 @@ use model::Transcript;
 use model::assembled::Assembled;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
+use model::plan::approval::ApprovalDecision;
 use model::plan::{Proposed, Reason, ReasonKind, Verdict};
 use model::record::{Action, On};
 use model::request::Request;
@@ -106,6 +108,11 @@ pub(super) fn run<'a>(
 
 pub(super) fn whole(judge: &mut ReplyPipeline, stream: &str) -> (String, Ending) {
     run(judge, [stream.as_bytes()])
+}
+
+/// Gives a person's decision on the call of this number.
+pub(super) fn settle(judge: &mut ReplyPipeline, call: u32, decision: ApprovalDecision, out: &mut Vec<Bytes>) {
+    judge.finish_effect(call, &EffectResult::Decided(decision.into()), out);
 }
 
 pub(super) fn event(choices: &Value) -> String {

@@ -2,7 +2,7 @@
 //! decision on them.
 
 use super::decision::Decision;
-use super::{Extends, Reason, ReasonKind};
+use super::{Extends, Reason};
 use crate::assembled::Assembled;
 use std::sync::Arc;
 
@@ -130,24 +130,18 @@ impl Confirmation {
     }
 }
 
-/// A call that waits.
+/// A call that waits for a person, as the person is shown it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldCall {
-    /// Its number among all that have waited in this client request.
-    pub id: u32,
     /// As the upstream gave it; empty where it gave none.
     pub call_id: String,
     pub tool: String,
     /// Byte for byte as the program would get them.
     pub arguments: String,
-    /// The arguments for people: a line for each value, nothing invisible. Empty where nobody is asked.
+    /// The arguments for people: a line for each value, nothing invisible.
     pub shown: String,
     /// What else an approval does, in a line, where it does more than release the call.
     pub why: Option<String>,
-    /// The policy that holds it, and for which reason.
-    pub objection: Option<(&'static str, ReasonKind)>,
-    /// The call waits for no decision, but until so many ms have passed.
-    pub wait_ms: Option<u64>,
 }
 
 /// A decision on a call that waited, and what is known of it.
@@ -166,7 +160,7 @@ impl From<ApprovalDecision> for Decided {
     }
 }
 
-/// The decision on a call that waited. For one that waited for time alone, `Approved` says that it has passed.
+/// The decision on a call that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApprovalDecision {
     Approved,

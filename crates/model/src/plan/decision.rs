@@ -15,9 +15,8 @@ pub enum Decision {
     Block { policy: &'static str, reason: Reason },
     /// The client does not see it until a person has approved it; the person is shown the new arguments, if any.
     Ask { policy: &'static str, reason: Reason, arguments: Option<String> },
-    /// Nobody sees it until a person has decided on the call of this number among those that wait; then the client
-    /// sees the new arguments, if any.
-    Hold { id: u32, arguments: Option<String> },
+    /// Nobody sees it until the effect has ended that the call of this number waits for; then it is decided on again.
+    Hold { id: u32 },
     /// The client does not see it; the model reads this as its result.
     Answer {
         content: String,

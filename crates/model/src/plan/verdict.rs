@@ -54,22 +54,12 @@ pub enum Verdict {
     Allow,
     /// The client does not see the call; the model reads why.
     Block(Reason),
-    /// The call would be allowed after so many ms. Where it can be held for as long, the client gets it then; otherwise
-    /// it is blocked for this reason.
-    Wait(u64, Reason),
-    /// The call needs a person's approval; without one it is blocked for this reason. The person is asked about the
-    /// whole call.
-    Ask(Reason),
+    /// The call waits for this effect. Then it is judged again from the first policy, with the effect's result.
+    Pending(CallEffect),
     /// The client sees the call with these arguments instead, JSON text. Policies after this one judge the new ones.
     Modify(String),
     /// As `Modify`, where one text among the arguments was rewritten.
     Reword(Reworded),
-    /// The call waits until another model has answered; then it is judged again, with the answer among the known ones.
-    /// Where nobody can be asked, `meanwhile` applies, or the call as it is.
-    AskModel {
-        question: ModelQuestion,
-        meanwhile: Option<Reworded>,
-    },
     /// The client does not see the call; the model reads `content` as its result.
     Answer {
         content: String,
@@ -81,6 +71,18 @@ pub enum Verdict {
     /// The verdict depends on the arguments, which are not known yet. A call whose arguments can never be known is
     /// allowed.
     NeedsArguments,
+}
+
+/// What a call waits for, and what applies where that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEffect {
+    /// The call would be allowed after so many ms. It is blocked for this reason where it cannot be held for as long.
+    Sleep(u64, Reason),
+    /// The call needs a person's approval; without one it is blocked for this reason. The person is asked about the
+    /// whole call.
+    Approve(Reason),
+    /// Another model is asked. Without its answer the call has the arguments of `meanwhile`, or its own.
+    AskModel { question: ModelQuestion, meanwhile: Option<Reworded> },
 }
 
 /// Arguments in which one text was written anew.

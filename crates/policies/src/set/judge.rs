@@ -14,11 +14,11 @@ use model::identity::{Hash, HashKey};
 use model::names::DeclaredNames;
 use model::plan::placeholders::Placeholders;
 use model::plan::{
-    Answers, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded, Usage, Verdict,
-    envelope,
+    Answers, CallEffect, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded,
+    Usage, Verdict, envelope,
 };
 use open::is_open;
-use passed::Passed;
+use passed::PassedCall;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
@@ -50,8 +50,10 @@ pub struct Judge {
     approved: Option<Extends>,
     /// See [`PolicySet::restricts_calls`] and [`Plan::restrict_calls`].
     restricts: bool,
-    /// The calls that were let through, where one may have to be taken back.
-    passed: Vec<Passed>,
+    /// The calls that were let through, where one may have to be judged again.
+    passed: Vec<PassedCall>,
+    /// The number of the next of them.
+    next_passed: u32,
 }
 
 impl Judge {
@@ -77,6 +79,7 @@ impl Judge {
             approved: None,
             restricts: set.restricts_calls() || plan.restricts_calls(),
             passed: Vec::new(),
+            next_passed: 0,
         }
     }
 
@@ -94,7 +97,7 @@ impl Judge {
         let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers, open };
         let needs = |verdict| match verdict {
             Verdict::NeedsArguments => true,
-            Verdict::Ask(_) => asks,
+            Verdict::Pending(CallEffect::Approve(_)) => asks,
             _ => false,
         };
         self.folds_of(choice).iter().any(|fold| needs(fold.judge(&call)))
@@ -133,6 +136,11 @@ impl Judge {
     /// would have to be extended that is not among these.
     pub fn approve(&mut self, approved: Option<Extends>) {
         self.approved = approved;
+    }
+
+    /// What [`Self::approve`] has set.
+    pub fn approved(&self) -> Option<Extends> {
+        self.approved
     }
 
     /// See [`Self::approve`].
@@ -175,11 +183,11 @@ impl Judge {
                 }
                 Verdict::Modify(text) => Some(text),
                 Verdict::Reword(reworded) => Some(ruling.note(fold.name(), reworded)),
-                Verdict::AskModel { question, meanwhile } => {
+                Verdict::Pending(CallEffect::AskModel { question, meanwhile }) => {
                     ruling.question.get_or_insert((fold.name(), question));
                     meanwhile.map(|reworded| ruling.note(fold.name(), reworded))
                 }
-                Verdict::Ask(reason) if covers(approved, &reason) => {
+                Verdict::Pending(CallEffect::Approve(reason)) if covers(approved, &reason) => {
                     let extends = reason.asks.map_or([false; SCOPES], |(_, extends)| extends);
                     ruling.extends = std::array::from_fn(|scope| ruling.extends[scope] || extends[scope]);
                     None
@@ -205,7 +213,7 @@ impl Judge {
             for fold in folds {
                 fold.release(&call);
             }
-            self.keep_passed(choice, &call);
+            ruling.passed = self.keep_passed(choice, &call);
         }
         ruling
     }
@@ -222,9 +230,9 @@ impl Judge {
         let arguments_hash = arguments.map(|text| self.arguments_hash(text));
         let (answers, open) = (Arc::clone(&self.answers), OpenTools::all());
         let call = Proposed { name, arguments, arguments_hash, now_ms, answers: &answers, open };
-        let ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
+        let mut ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
         if ruling.answer.is_some() {
-            self.keep_passed(choice, &call);
+            ruling.passed = self.keep_passed(choice, &call);
         }
         ruling
     }
@@ -289,8 +297,10 @@ fn covers(approved: Option<Extends>, reason: &Reason) -> bool {
 fn objection(fold: &dyn Fold, verdict: Verdict, approved: Option<Extends>) -> Option<(&'static str, Reason)> {
     match verdict {
         Verdict::Block(reason) => Some((fold.name(), reason)),
-        Verdict::Wait(ms, reason) => Some((fold.name(), Reason { wait_ms: Some(ms), ..reason })),
-        Verdict::Ask(reason) if !covers(approved, &reason) => {
+        Verdict::Pending(CallEffect::Sleep(ms, reason)) => {
+            Some((fold.name(), Reason { wait_ms: Some(ms), ..reason }))
+        }
+        Verdict::Pending(CallEffect::Approve(reason)) if !covers(approved, &reason) => {
             Some((fold.name(), Reason { kind: ReasonKind::ConfirmationRequired, ..reason }))
         }
         _ => None,

@@ -26,6 +26,8 @@ pub struct Ruling {
     pub re_request: Option<String>,
     /// What a person's approval of the call extends.
     pub extends: Extends,
+    /// The number under which the call was let through, where it may have to be judged again.
+    pub passed: Option<u32>,
 }
 
 impl Ruling {

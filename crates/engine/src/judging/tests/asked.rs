@@ -1,6 +1,6 @@
 //! Tests of calls that wait for another model's answer.
 
-use super::held::judging;
+use super::held::{held, judging, settle};
 use crate::judging::*;
 use model::plan::approval::ApprovalDecision;
 use wire::json::escape_into;
@@ -15,6 +15,11 @@ fn decide(judging: &mut Judging, tool: &str, arguments: &str) -> Decision {
     judging.decide(0, &call, KnownPart::Whole, 1_000)
 }
 
+/// Gives the model's answer that the first call waits for.
+fn answer_of(judging: &mut Judging, answer: Option<&str>) -> Option<Decision> {
+    judging.finish_effect(0, &EffectResult::Answered(answer.map(Into::into)))
+}
+
 fn rewritten(query: &str) -> Option<Decision> {
     Some(Decision::Rewrite { arguments: format!("{{\"query\":\"{query}\"}}") })
 }
@@ -27,11 +32,12 @@ fn a_call_waits_for_the_reworded_query_and_runs_even_without_one() {
         (None, Some(Decision::Release)),
     ] {
         let mut judging = judging(ASKED);
-        assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0, arguments: None });
-        let questions: Vec<_> = judging.questions().map(|(id, (policy, _))| (id, policy)).collect();
-        assert_eq!((questions, judging.record.len()), (vec![(0, "rewrite_query")], 0));
-        assert_eq!(judging.answered(0, answer.map(Into::into)), expected);
-        assert_eq!(judging.answered(0, None), None, "once");
+        assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0 });
+        let waiting = &judging.waiting()[0];
+        assert!(matches!(waiting.awaited, Awaited::ModelAnswer { policy: "rewrite_query", .. }));
+        assert_eq!((judging.waiting().len(), judging.record.len()), (1, 0));
+        assert_eq!(answer_of(&mut judging, answer), expected);
+        assert_eq!(answer_of(&mut judging, None), None, "once");
         assert_eq!(judging.record.len(), 1);
         let Some(expected) = expected else { continue };
         assert_eq!(decide(&mut judging, "search", LONG), expected, "an equal question is not asked again");
@@ -45,7 +51,7 @@ fn a_waiting_call_counts_against_limits_and_a_blocked_one_asks_no_model() {
     assert!(matches!(decide(&mut judging, "search", LONG), Decision::Hold { .. }));
     let other = LONG.replace("clean", "dirty");
     assert!(matches!(decide(&mut judging, "search", &other), Decision::Block { .. }));
-    assert_eq!(judging.answered(0, Some("washing machine".into())), rewritten("washing machine"));
+    assert_eq!(answer_of(&mut judging, Some("washing machine")), rewritten("washing machine"));
     assert!(matches!(decide(&mut judging, "search", &other), Decision::Block { .. }), "it is counted once");
 }
 
@@ -53,13 +59,13 @@ fn a_waiting_call_counts_against_limits_and_a_blocked_one_asks_no_model() {
 fn the_approval_shows_the_arguments_as_reworded_by_the_model() {
     let confirmed = format!("{ASKED}[confirm]\ntools = [\"search\"]\nform = \"held\"\n");
     let mut judging = judging(&confirmed);
-    assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0, arguments: None });
-    assert!(judging.held().is_empty());
+    assert_eq!(decide(&mut judging, "search", LONG), Decision::Hold { id: 0 });
+    assert!(held(&judging).is_empty());
     let arguments = r#"{"query":"washing machine"}"#.to_owned();
-    let waits = Decision::Hold { id: 1, arguments: Some(arguments.clone()) };
-    assert_eq!(judging.answered(0, Some("washing machine".into())), Some(waits));
-    assert_eq!(judging.held()[0].arguments, arguments);
-    assert_eq!(judging.settle(1, ApprovalDecision::Approved), Some(Decision::Rewrite { arguments }));
+    let waits = Decision::Hold { id: 0 };
+    assert_eq!(answer_of(&mut judging, Some("washing machine")), Some(waits));
+    assert_eq!(held(&judging)[0].arguments, arguments);
+    assert_eq!(settle(&mut judging, 0, ApprovalDecision::Approved), Some(Decision::Rewrite { arguments }));
     assert_eq!(judging.reworded.len(), 1);
 }
 

@@ -42,6 +42,20 @@ fn decide(judging: &mut Judging, name: &str, arguments: &str) -> Decision {
     judging.decide(0, &call(name, arguments), KnownPart::Whole, 1_000)
 }
 
+/// Gives a person's decision on the call of this number.
+pub(crate) fn settle(judging: &mut Judging, number: u32, decision: ApprovalDecision) -> Option<Decision> {
+    judging.finish_effect(number, &EffectResult::Decided(decision.into()))
+}
+
+/// The calls that wait for a person.
+pub(crate) fn held(judging: &Judging) -> Vec<&HeldCall> {
+    let held = judging.waiting().iter().filter_map(|waiting| match &waiting.awaited {
+        Awaited::Approval { call, .. } => Some(call),
+        _ => None,
+    });
+    held.collect()
+}
+
 fn outcome(decision: Option<Decision>) -> String {
     match decision {
         Some(Decision::Block { reason, .. }) => format!("{}: {}", reason.kind.as_str(), reason.message),
@@ -53,19 +67,16 @@ fn outcome(decision: Option<Decision>) -> String {
 fn a_held_call_keeps_its_arguments_as_sent_and_as_shown() {
     let mut judging = judging(HELD);
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
-    assert_eq!(
-        decide(&mut judging, "pay", "{\"to\":\"\u{202e}x\"}"),
-        Decision::Hold { id: 0, arguments: None }
-    );
-    let held: Vec<&HeldCall> = judging.held();
-    assert_eq!((held[0].tool.as_str(), held[0].arguments.as_str()), ("pay", "{\"to\":\"\u{202e}x\"}"));
-    assert_eq!(held[0].shown, "{\n  \"to\": \"\\u202ex\"\n}");
+    assert_eq!(decide(&mut judging, "pay", "{\"to\":\"\u{202e}x\"}"), Decision::Hold { id: 0 });
+    let shown = held(&judging);
+    assert_eq!((shown[0].tool.as_str(), shown[0].arguments.as_str()), ("pay", "{\"to\":\"\u{202e}x\"}"));
+    assert_eq!(shown[0].shown, "{\n  \"to\": \"\\u202ex\"\n}");
     assert_eq!(judging.record.len(), 1, "it is recorded when it is settled");
-    assert_eq!(judging.settle(0, ApprovalDecision::Approved), Some(Decision::Release));
+    assert_eq!(settle(&mut judging, 0, ApprovalDecision::Approved), Some(Decision::Release));
     let judged = &judging.record[1];
     assert_eq!((judged.acts.as_slice(), judged.objections.len()), ([("confirm", "approved")].as_slice(), 0));
-    assert_eq!(judging.settle(0, ApprovalDecision::Approved), None, "once");
-    assert_eq!(judging.held().len(), 0);
+    assert_eq!(settle(&mut judging, 0, ApprovalDecision::Approved), None, "once");
+    assert_eq!(held(&judging).len(), 0);
 }
 
 #[test]
@@ -78,7 +89,7 @@ fn every_decision_but_an_approval_blocks_the_call_and_says_why() {
     ] {
         let mut judging = judging(HELD);
         decide(&mut judging, "pay", "{}");
-        let outcome = outcome(judging.settle(0, decision));
+        let outcome = outcome(settle(&mut judging, 0, decision));
         assert!(
             outcome.starts_with("CONFIRMATION_REQUIRED: The call was not run: ") && outcome.contains(why),
             "{outcome}"
@@ -92,13 +103,10 @@ fn every_decision_but_an_approval_blocks_the_call_and_says_why() {
 fn a_declined_call_is_not_asked_about_again_unless_its_arguments_differ() {
     let mut judging = judging(HELD);
     decide(&mut judging, "pay", r#"{"to":"a","sum":1}"#);
-    judging.settle(0, ApprovalDecision::Declined);
+    settle(&mut judging, 0, ApprovalDecision::Declined);
     let again = decide(&mut judging, "pay", r#"{"sum":1.0, "to":"a"}"#);
     assert!(outcome(Some(again)).contains("the user declined it"), "however it is written");
-    assert_eq!(
-        decide(&mut judging, "pay", r#"{"to":"b","sum":1}"#),
-        Decision::Hold { id: 1, arguments: None }
-    );
+    assert_eq!(decide(&mut judging, "pay", r#"{"to":"b","sum":1}"#), Decision::Hold { id: 1 });
 }
 
 #[test]
@@ -106,7 +114,7 @@ fn after_an_unanswered_approval_nobody_is_asked_again() {
     for silent in [ApprovalDecision::Expired, ApprovalDecision::Stopped, ApprovalDecision::Unasked] {
         let mut judging = judging(HELD);
         decide(&mut judging, "pay", "{}");
-        judging.settle(0, silent);
+        settle(&mut judging, 0, silent);
         let again = decide(&mut judging, "pay", "{\"other\":1}");
         assert!(matches!(again, Decision::Block { .. }), "{again:?}");
     }
@@ -119,12 +127,12 @@ fn a_held_call_counts_against_limits_until_it_is_declined() {
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
     let second = decide(&mut judging, "pay", "{\"n\":2}");
     assert!(outcome(Some(second)).starts_with("RATE_LIMIT"), "nobody is asked about what would not run");
-    judging.settle(0, ApprovalDecision::Declined);
+    settle(&mut judging, 0, ApprovalDecision::Declined);
     assert!(
         matches!(decide(&mut judging, "pay", "{\"n\":3}"), Decision::Hold { .. }),
         "a denied call never counts"
     );
-    judging.settle(1, ApprovalDecision::Approved);
+    settle(&mut judging, 1, ApprovalDecision::Approved);
     let fourth = decide(&mut judging, "pay", "{\"n\":4}");
     assert!(outcome(Some(fourth)).starts_with("RATE_LIMIT"), "an approved one does");
 }
@@ -136,7 +144,7 @@ fn declining_a_call_does_not_give_back_what_other_calls_used() {
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
     assert_eq!(decide(&mut judging, "search", "{\"n\":2}"), Decision::Release);
-    judging.settle(0, ApprovalDecision::Declined);
+    settle(&mut judging, 0, ApprovalDecision::Declined);
     let third = decide(&mut judging, "search", "{\"n\":3}");
     assert!(outcome(Some(third)).starts_with("RATE_LIMIT"));
 }
@@ -157,10 +165,10 @@ fn calls_of_different_choices_wait_separately() {
     let mut judging = judging(HELD);
     for choice in [0, 1] {
         let decision = judging.decide(choice, &call("pay", "{}"), KnownPart::Whole, 0);
-        assert_eq!(decision, Decision::Hold { id: choice, arguments: None });
+        assert_eq!(decision, Decision::Hold { id: choice });
     }
-    judging.settle(1, ApprovalDecision::Approved);
-    assert_eq!(judging.held().iter().map(|call| call.id).collect::<Vec<_>>(), [0]);
+    settle(&mut judging, 1, ApprovalDecision::Approved);
+    assert_eq!(judging.waiting().iter().map(|call| call.number).collect::<Vec<_>>(), [0]);
 }
 
 #[test]
@@ -264,6 +272,6 @@ fn a_person_who_is_shown_a_call_reads_which_limit_the_approval_extends() {
     let mut judging = judging(&format!("{HELD}[budget]\ntool_calls = 1\nexhausted = \"ask\"\n"));
     assert_eq!(decide(&mut judging, "search", "{}"), Decision::Release);
     assert!(matches!(decide(&mut judging, "pay", "{}"), Decision::Hold { .. }));
-    let why = judging.held()[0].why.clone().unwrap_or_default();
+    let why = held(&judging)[0].why.clone().unwrap_or_default();
     assert!(why.contains("Your approval adds"), "{why}");
 }

@@ -1,7 +1,7 @@
 //! Tests of calls that are held until a limit allows them: in their order, within the bound, and counted when they go
 //! out.
 
-use super::held::judging;
+use super::held::{held, judging};
 use crate::judging::*;
 use model::plan::decision::KnownPart;
 use wire::json::escape_into;
@@ -23,9 +23,12 @@ fn decide(judging: &mut Judging, (choice, name): (u32, &str), now_ms: u64) -> St
         return word(&decision);
     }
     let decision = judging.decide(choice, &call, KnownPart::Whole, now_ms);
-    let held = judging.held().last().map(|held| (held.id, held.wait_ms));
-    match (&decision, held) {
-        (Decision::Hold { id, .. }, Some((held, Some(ms)))) if *id == held => format!("{ms}"),
+    match (&decision, judging.waiting().last()) {
+        (Decision::Hold { id }, Some(WaitingCall { number, awaited: Awaited::Time { ms, .. }, .. }))
+            if id == number =>
+        {
+            format!("{ms}")
+        }
         _ => word(&decision),
     }
 }
@@ -66,15 +69,15 @@ fn a_delayed_call_is_released_on_time_or_blocked_uncounted_if_interrupted() {
     for _ in 0..2 {
         decide(&mut judging, (0, "f"), 10_000);
     }
-    assert_eq!(judging.settle(0, ApprovalDecision::Approved), Some(Decision::Release));
+    assert_eq!(judging.finish_effect(0, &EffectResult::Slept(true)), Some(Decision::Release));
     let judged = judging.record.last().unwrap();
     assert_eq!((judged.acts.as_slice(), judged.objections.len()), ([("rate_limit", WAITED)].as_slice(), 0));
     assert_eq!(decide(&mut judging, (0, "f"), 11_000), "3000");
-    let blocked = judging.settle(1, ApprovalDecision::Stopped).unwrap();
+    let blocked = judging.finish_effect(1, &EffectResult::Slept(false)).unwrap();
     let Decision::Block { policy: "rate_limit", reason } = blocked else { panic!("{blocked:?}") };
     assert!(reason.retryable && reason.message.contains("can be called again in 3 s"), "{reason:?}");
     assert_eq!(judging.record.last().unwrap().objections.len(), 1);
-    assert_eq!(judging.settle(1, ApprovalDecision::Approved), None, "once");
+    assert_eq!(judging.finish_effect(1, &EffectResult::Slept(true)), None, "once");
     assert_eq!(decide(&mut judging, (0, "f"), 13_900), "RATE_LIMIT", "nothing waits any more");
     assert_eq!(decide(&mut judging, (0, "f"), 14_000), "Release", "the blocked one does not count");
 }
@@ -114,5 +117,5 @@ fn a_call_that_also_needs_approval_is_not_delayed_by_the_rate_limit() {
     let mut judging = judging(&both);
     assert!(matches!(judging.decide(0, &call("pay", 1), KnownPart::Whole, 10_000), Decision::Hold { .. }));
     assert_eq!(decide(&mut judging, (0, "pay"), 10_000), "RATE_LIMIT");
-    assert_eq!(judging.held().len(), 1);
+    assert_eq!(held(&judging).len(), 1);
 }

@@ -15,7 +15,7 @@ fn judge() -> ReplyPipeline {
 
 fn settle(judge: &mut ReplyPipeline, id: u32, word: ApprovalDecision) -> (String, Option<Ending>) {
     let mut out = Vec::new();
-    judge.settle(id, word, &mut out);
+    super::settle(judge, id, word, &mut out);
     let ending = (!judge.is_waiting()).then(|| judge.finish(0, &mut out));
     (String::from_utf8(out.concat()).unwrap(), ending)
 }
@@ -116,7 +116,7 @@ fn two_calls_are_asked_about_together_and_released_in_their_order() {
     let mut judge = judge();
     let (first, second) = (call(0, "a", "pay", &["{\"n\":1}"]), call(1, "b", "pay", &["{\"n\":2}"]));
     whole(&mut judge, &format!("{first}{second}{}data: [DONE]\n\n", finish("tool_calls")));
-    assert_eq!(judge.judging.held().len(), 2);
+    assert_eq!(judge.judging.waiting().len(), 2);
     assert_eq!(
         settle(&mut judge, 1, ApprovalDecision::Approved),
         (String::new(), None),
@@ -166,7 +166,7 @@ fn a_held_call_is_never_released_on_overflow_or_upstream_error() {
     let mut out = Vec::new();
     judge.push(Bytes::from(stream), 0, &mut out);
     assert!(!String::from_utf8_lossy(&out.concat()).contains("pay"));
-    assert_eq!(judge.judging.held().len(), 0, "nobody is asked any more");
+    assert_eq!(judge.judging.waiting().len(), 0, "nobody is asked any more");
 
     let mut judge = self::judge();
     let error = "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n";

@@ -141,11 +141,12 @@ fn is_approved(number: &str, words: u8) -> bool {
 
 /// Settles the first call that waits; false if none does.
 fn settle_first(judge: &mut ReplyPipeline, words: u8, out: &mut Vec<Bytes>) -> bool {
-    let Some((id, number)) = judge.judging.held().first().map(|call| (call.id, call.call_id.clone())) else {
+    let Some((id, number)) = judge.judging.waiting().first().map(|call| (call.number, call.call.id())) else {
         return false;
     };
     let approved = is_approved(&number, words);
-    judge.settle(id, if approved { ApprovalDecision::Approved } else { ApprovalDecision::Declined }, out);
+    let decision = if approved { ApprovalDecision::Approved } else { ApprovalDecision::Declined };
+    settle(judge, id, decision, out);
     true
 }
 
@@ -349,7 +350,7 @@ proptest! {
             let before = text_of(&out);
             prop_assert_eq!(Client::of_stream(&before).faults(rules, false), Vec::<String>::new(), "{}: {}", at, before);
             let held: BTreeSet<u64> =
-                judge.judging.held().iter().map(|call| call.call_id.parse().unwrap()).collect();
+                judge.judging.waiting().iter().map(|call| call.call.id().parse().unwrap()).collect();
             let seen = Client::of_stream(&before);
             let mut calls = seen.choices.values().flat_map(|choice| &choice.calls);
             prop_assert!(!calls.any(|call| held.contains(&call.number)), "held: {:?} in {}", held, before);

@@ -8,16 +8,18 @@ mod json;
 use self::client::{calls, events, flaws, readings, reasons, texts};
 use self::codec::MessagesReplies;
 use super::super::*;
-use super::{LIMITS, run, whole};
+use super::{LIMITS, run, settle, whole};
 use crate::judging::{AnswerTools, holding_tests};
 use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::NoMemo;
+use model::plan::approval::ApprovalDecision;
 use model::plan::{Proposed, Reason, ReasonKind, Verdict};
 use policies::about::About;
 use policies::set::{PolicySet, Rule, RuleOf};
 use policies::{ConfigError, Policy};
 use serde_json::json;
+use std::sync::Arc;
 
 /// The odd replies; their README says where they come from.
 const VARIANTS: &str = include_str!("../../../../../tests/data/messages/variants.jsonl");
@@ -439,7 +441,7 @@ fn a_call_that_waits_for_a_person_keeps_what_is_after_it_and_goes_out_in_one_pie
         let (mut out, ending) = run(&mut judge, chunks);
         assert_eq!((out.as_str(), ending), (&stream[..until], Ending::Waits));
         let mut rest = Vec::new();
-        judge.settle(0, ApprovalDecision::Approved, &mut rest);
+        settle(&mut judge, 0, ApprovalDecision::Approved, &mut rest);
         assert_eq!(judge.finish(0, &mut rest), Ending::Complete);
         out += std::str::from_utf8(&rest.concat()).unwrap();
         assert_eq!(calls(&out), [("pay".to_owned(), r#"{"to":"a"}"#.to_owned())]);
@@ -452,7 +454,7 @@ fn a_call_that_waits_for_a_person_keeps_what_is_after_it_and_goes_out_in_one_pie
     let mut declined = judge();
     whole(&mut declined, &stream);
     let mut rest = Vec::new();
-    declined.settle(0, ApprovalDecision::Declined, &mut rest);
+    settle(&mut declined, 0, ApprovalDecision::Declined, &mut rest);
     assert!(matches!(declined.finish(0, &mut rest), Ending::Reask { choice: 0, .. }));
 }
 

@@ -102,7 +102,7 @@ fn a_held_call_that_is_declined_goes_back_as_the_model_made_it() {
     push(&mut judge, &stream);
     let mut out = Vec::new();
     assert_eq!(judge.finish(0, &mut out), Ending::Waits);
-    judge.settle(0, ApprovalDecision::Declined, &mut out);
+    settle(&mut judge, 0, ApprovalDecision::Declined, &mut out);
     let Ending::Reask { hidden, .. } = judge.finish(0, &mut out) else { panic!("asked again") };
     let made = r#""name":"pay","arguments":"{ \"to\" : \"a\" }""#;
     assert!(String::from_utf8_lossy(&hidden).contains(made), "{hidden:?}");

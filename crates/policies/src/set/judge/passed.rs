@@ -1,14 +1,17 @@
-//! The calls that a judge has let through, where one of them may have to be taken back: it was held, and then not
-//! released. Kept only where calls are held: for a person's decision, for another model's answer, or until a limit allows
-//! them.
+//! The calls that a judge has let through, where one of them may have to be judged again: it waits for an effect, and the
+//! calls after it are judged meanwhile as if it ran. Kept only where calls wait: for a person's decision, for another
+//! model's answer, or until a limit allows them.
 
 use super::{Folds, Judge};
 use crate::about::Confirming;
 use model::identity::Hash;
 use model::plan::{OpenTools, Proposed};
+use std::sync::Arc;
 
 /// A call that was let through, as the folds received it.
-pub(super) struct Passed {
+pub struct PassedCall {
+    /// See [`Ruling::passed`](super::Ruling::passed).
+    number: u32,
     choice: u32,
     name: String,
     arguments: Option<String>,
@@ -17,40 +20,55 @@ pub(super) struct Passed {
 }
 
 impl Judge {
-    /// A call that was let through is not made after all: the counts of `choice` are computed again without it. `nth`
-    /// is [`Self::passed`] right after it was let through.
-    pub fn take_back(&mut self, choice: u32, nth: usize) {
-        let Some(at) = nth.checked_sub(1).filter(|at| *at < self.passed.len()) else { return };
-        // Its entry stays, so that the indexes of others do.
-        self.passed[at].choice = u32::MAX;
-        let mut folds: Folds = self.folds.iter().map(|fold| fold.fork()).collect();
-        for passed in self.passed.iter().filter(|passed| passed.choice == choice) {
-            let Passed { name, arguments, arguments_hash, now_ms, .. } = passed;
-            let (arguments_hash, now_ms) = (*arguments_hash, *now_ms);
-            let answers = &*self.answers;
-            let (arguments, open) = (arguments.as_deref(), OpenTools::all());
-            let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
-            match self.owner(name) {
-                Some(owner) => folds[owner].release(&call),
-                None => folds.iter_mut().for_each(|fold| fold.release(&call)),
-            }
-        }
+    /// Goes back to before the call of `choice` that was let through under this number, so that it can be judged again as
+    /// the call that it was. Returns the calls after it, which [`Self::replay`] counts again.
+    pub fn rewind(&mut self, choice: u32, number: u32) -> Vec<PassedCall> {
+        let is_it = |call: &PassedCall| call.number == number && call.choice == choice;
+        let Some(position) = self.passed.iter().position(is_it) else { return Vec::new() };
+        let is_own = |call: &mut PassedCall| call.choice == choice;
+        let mut later: Vec<PassedCall> = self.passed.extract_if(position.., is_own).collect();
+        later.remove(0);
+        let folds = self.folds.iter().map(|fold| fold.fork()).collect();
         self.choices.retain(|(index, _)| *index != choice);
         self.choices.push((choice, folds));
+        let earlier: Vec<PassedCall> = self.passed.extract_if(.., is_own).collect();
+        self.replay(earlier);
+        later
     }
 
-    /// How many calls were let through, where they may have to be taken back.
-    pub fn passed(&self) -> usize {
-        self.passed.len()
+    /// Counts these calls, in their order.
+    pub fn replay(&mut self, calls: Vec<PassedCall>) {
+        for passed in calls {
+            self.release(&passed);
+            self.passed.push(passed);
+        }
     }
 
-    pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) {
+    fn release(&mut self, passed: &PassedCall) {
+        let answers = Arc::clone(&self.answers);
+        let PassedCall { choice, name, arguments, arguments_hash, now_ms, .. } = passed;
+        let (arguments, open) = (arguments.as_deref(), OpenTools::all());
+        let (arguments_hash, now_ms, answers) = (*arguments_hash, *now_ms, &*answers);
+        let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
+        let owner = self.owner(name);
+        let folds: &mut Folds = self.folds_of(*choice);
+        match owner {
+            Some(owner) => folds[owner].release(&call),
+            None => folds.iter_mut().for_each(|fold| fold.release(&call)),
+        }
+    }
+
+    /// Keeps a call that was let through, where it may have to be judged again; returns its number then.
+    pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) -> Option<u32> {
         let waits = self.confirming().and_then(Confirming::hold_ms).is_some() || self.longest_wait_ms > 0;
         if !waits && !self.asks_models {
-            return;
+            return None;
         }
+        let number = self.next_passed;
+        self.next_passed += 1;
         let (name, arguments) = (call.name.to_owned(), call.arguments.map(str::to_owned));
         let (arguments_hash, now_ms) = (call.arguments_hash, call.now_ms);
-        self.passed.push(Passed { choice, name, arguments, arguments_hash, now_ms });
+        self.passed.push(PassedCall { number, choice, name, arguments, arguments_hash, now_ms });
+        Some(number)
     }
 }

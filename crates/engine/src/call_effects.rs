@@ -1,0 +1,220 @@
+//! The effects that calls of one client request wait for: a person's decision, their time, another model's answer. Has the
+//! driver start them, and notes what became of each. The judge decides on the calls.
+
+use super::effects::{ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
+use super::{Core, confirm};
+use crate::judging::{Awaited, Judging, WaitingCall};
+use crate::store::News;
+use dialects::question::written;
+use model::calls::arguments_hash;
+use model::identity::Hash;
+use model::plan::ModelQuestion;
+use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
+use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
+use policies::about::Confirming;
+use policies::pattern::any_concerns;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct CallEffects {
+    started: Vec<StartedEffect>,
+}
+
+struct StartedEffect {
+    id: EffectId,
+    /// The number of the call that waits for it.
+    call: u32,
+    /// A person is asked.
+    is_approval: bool,
+}
+
+impl CallEffects {
+    /// Starts the effects of calls that wait since the last time, and cancels those of calls that no longer wait.
+    pub(super) fn start_new(&mut self, core: &mut Core, judging: &Judging) {
+        if self.started.is_empty() && judging.waiting().is_empty() {
+            return;
+        }
+        let is_gone = |started: &mut StartedEffect| judging.waiting_call(started.call).is_none();
+        for StartedEffect { id, is_approval, .. } in self.started.extract_if(.., is_gone) {
+            core.record.confirmations.extend(is_approval.then_some(Consent::Unasked));
+            core.cancel(id);
+        }
+        for call in judging.waiting() {
+            if self.started.iter().any(|started| started.call == call.number) {
+                continue;
+            }
+            let effect = effect_of(core, judging, call);
+            let (is_approval, call) = (matches!(effect, Effect::Approve(_)), call.number);
+            self.started.push(StartedEffect { id: core.start(effect), call, is_approval });
+        }
+    }
+
+    /// Notes the result of an effect, and returns the number of the call that waited for it.
+    pub(super) fn take_result(
+        &mut self,
+        core: &mut Core,
+        judging: &Judging,
+        context: Hash,
+        (id, result): (EffectId, &EffectResult),
+    ) -> Option<u32> {
+        let position = self.started.iter().position(|started| started.id == id)?;
+        let call = judging.waiting_call(self.started.remove(position).call)?;
+        match (&call.awaited, result) {
+            (Awaited::Approval { call, .. }, EffectResult::Decided(decided)) => {
+                note_decision(core, context, call, decided);
+            }
+            (Awaited::ModelAnswer { policy, .. }, EffectResult::Answered(None)) => {
+                core.record.act(On::Reply, policy, "unanswered", 1);
+            }
+            _ => {}
+        }
+        Some(call.number)
+    }
+
+    /// Notes the calls that still wait when the client leaves.
+    pub(super) fn close(&mut self, core: &mut Core, judging: &Judging) {
+        for call in judging.waiting() {
+            core.record.judged.extend(left_call(call));
+            let is_approval = matches!(call.awaited, Awaited::Approval { .. });
+            core.record.confirmations.extend(is_approval.then_some(Consent::Left));
+        }
+        self.started.clear();
+    }
+}
+
+/// What the driver is to do for a call that waits.
+fn effect_of(core: &mut Core, judging: &Judging, call: &WaitingCall) -> Effect {
+    match &call.awaited {
+        Awaited::Approval { call, .. } => {
+            let webhook = core.policies().confirming().and_then(|confirming| confirming.webhook.clone());
+            let (call, hold_ms) = (call.clone(), judging.hold_ms());
+            Effect::Approve(Box::new(ApprovalRequest { call, hold_ms, webhook }))
+        }
+        Awaited::Time { ms, .. } => Effect::Sleep { ms: *ms },
+        Awaited::ModelAnswer { policy, question } => {
+            core.record.act(On::Reply, policy, "asked_model", 1);
+            let key = core.question_key(question);
+            // Values that were put back into the call are kept from this model too.
+            let values = core.plan.hidden_values();
+            let hidden = values.and_then(|(_, values)| values.hide_in(&question.text, usize::MAX));
+            let asked = hidden.map(|text| ModelQuestion { text, ..question.clone() });
+            let (terms, question) =
+                (Arc::clone(&question.terms), written(asked.as_ref().unwrap_or(question)));
+            Effect::AskModel(AskedModel { key, terms, question })
+        }
+    }
+}
+
+/// Notes a person's decision, and keeps what an approval means to later calls.
+fn note_decision(core: &mut Core, context: Hash, call: &HeldCall, decided: &Decided) {
+    let outcome = match decided.decision {
+        ApprovalDecision::Approved => Consent::Approved,
+        ApprovalDecision::Declined => Consent::Declined,
+        ApprovalDecision::Expired => Consent::Expired,
+        ApprovalDecision::Stopped => Consent::Stopped,
+        ApprovalDecision::Unasked => Consent::Unasked,
+    };
+    core.record.confirmations.push(outcome);
+    let words = |text: &Option<Arc<str>>| text.as_deref().and_then(confirm::plain_words);
+    let (approver, reason) = (words(&decided.approver), words(&decided.reason));
+    core.record.approvals.push(ApprovalRecord { tool: call.tool.clone(), outcome, approver, reason });
+    if outcome == Consent::Approved {
+        remember_approval(core, context, call);
+    }
+}
+
+/// Stores that a person has approved this call, where that holds for the rest of the conversation.
+fn remember_approval(core: &mut Core, context: Hash, call: &HeldCall) {
+    let is_remembered = |confirming: &Confirming| any_concerns(&confirming.remembered, &call.tool);
+    if !core.policies().confirming().is_some_and(|confirming| is_remembered(confirming)) {
+        return;
+    }
+    let (identity, memo) = (&core.identity, &*core.shared.memo);
+    let arguments = arguments_hash(&call.arguments, identity, memo);
+    let key = identity.call_key(identity.root(), call.call_id.as_bytes(), &call.tool, arguments);
+    let approved = vec![identity.approval(key, context)];
+    core.store(News { approved, ..News::default() });
+}
+
+/// A call that waited for a person or for its time, for the record. Without a decision, one that waits for its time is not
+/// made.
+fn left_call(call: &WaitingCall) -> Option<JudgedCall> {
+    let (verdict, policy, kind) = match &call.awaited {
+        Awaited::Approval { policy, kind, .. } => (Verdict::Ask, *policy, *kind),
+        Awaited::Time { policy, kind, .. } => (Verdict::Block, *policy, *kind),
+        Awaited::ModelAnswer { .. } => return None,
+    };
+    let said = vec![Said { policy, reason: kind.as_str() }];
+    let (tool, id) = (call.call.name(), call.call.id());
+    Some(JudgedCall { tool, id, verdict, unjudged: false, said, is_spoken: false, message: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Output;
+    use crate::core::testing::core;
+    use crate::judging::holding_tests::judging;
+    use model::assembled::Assembled;
+    use model::plan::decision::{Decision, KnownPart};
+    use policies::set::PolicySet;
+    use wire::json::escape_into;
+
+    const BODY: &str = r#"{"messages":[{"role":"user","content":"q"}]}"#;
+
+    /// A judge that holds one call for a person.
+    fn holding() -> Judging {
+        let mut judging = judging("[confirm]\ntools = [\"pay\"]\nform = \"held\"\n");
+        let mut call = Assembled::default();
+        escape_into("pay", &mut call.name);
+        escape_into("{}", &mut call.arguments);
+        let decision = judging.decide(0, &call, KnownPart::Whole, 1_000);
+        assert_eq!(decision, Decision::Hold { id: 0 });
+        judging
+    }
+
+    /// The number of the approval that the driver is to start next.
+    fn started(core: &mut Core) -> EffectId {
+        match core.next_output() {
+            Some(Output::Start(id, Effect::Approve(asked))) if asked.call.tool == "pay" => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_person_is_asked_once_about_each_held_call_and_a_decision_counts_once() {
+        let (mut core, judging) = (core(BODY, PolicySet::default()), holding());
+        let mut effects = CallEffects::default();
+        effects.start_new(&mut core, &judging);
+        effects.start_new(&mut core, &judging);
+        let id = started(&mut core);
+        assert!(core.next_output().is_none());
+        let approved = EffectResult::Decided(ApprovalDecision::Approved.into());
+        let mut take = || effects.take_result(&mut core, &judging, Hash(1), (id, &approved));
+        assert_eq!([take(), take()], [Some(0), None]);
+        assert_eq!(core.record.confirmations, [Consent::Approved]);
+    }
+
+    #[test]
+    fn a_question_about_a_call_that_is_gone_is_cancelled_and_its_result_is_not_awaited() {
+        let mut core = core(BODY, PolicySet::default());
+        let mut effects = CallEffects::default();
+        effects.start_new(&mut core, &holding());
+        let id = started(&mut core);
+        effects.start_new(&mut core, &judging(""));
+        assert!(matches!(core.next_output(), Some(Output::Cancel(cancelled)) if cancelled == id));
+        assert_eq!(core.record.confirmations, [Consent::Unasked]);
+        assert!(!core.end_effect(id), "a decision that comes after that counts for nothing");
+    }
+
+    #[test]
+    fn what_still_waits_when_the_client_leaves_is_recorded() {
+        let (mut core, judging) = (core(BODY, PolicySet::default()), holding());
+        let mut effects = CallEffects::default();
+        effects.start_new(&mut core, &judging);
+        effects.close(&mut core, &judging);
+        assert_eq!(core.record.confirmations, [Consent::Left]);
+        assert_eq!(core.record.judged[0].tool, "pay");
+    }
+}
