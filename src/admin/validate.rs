@@ -142,9 +142,9 @@ impl Admin {
             true => drive(&mut exchange, reply, &mut EmptyStore, now),
             false => drive(&mut exchange, reply, &mut StoreReader(&*self.store, Handle::current()), now),
         };
-        exchange.close(now);
-        let state = exchange.plan().state.clone();
-        Ok(shown(exchange.record(), &end, call, state.as_deref()))
+        let record = exchange.close(now).record;
+        let state = exchange.inspect().plan().state.clone();
+        Ok(shown(&record, &end, call, state.as_deref()))
     }
 }
 
@@ -184,7 +184,7 @@ fn drive(exchange: &mut Exchange, reply: Bytes, known: &mut dyn OfflineStore, no
         match pending {
             Pending::Send(_) => match reply.take() {
                 Some(body) => {
-                    exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }), now);
+                    exchange.handle(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }), now);
                 }
                 // The model would be asked again.
                 None => break,

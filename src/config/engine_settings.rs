@@ -4,9 +4,13 @@ use super::Config;
 use dialects::reply::Limits;
 use engine::price::Price;
 use engine::settings::{
-    ConversationSettings, Models, NoticeSettings, ReaskSettings, Settings, UpstreamSettings,
+    ConversationSettings, Models, NoticeSettings, ReaskSettings, Settings, UpstreamSettings, WaitSettings,
 };
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a stream may stay open after the event that ends it: servers end it at once, some proxies never do.
+const AFTER_END: Duration = Duration::from_secs(2);
 
 impl Config {
     /// What exchanges under this configuration read.
@@ -41,6 +45,10 @@ impl Config {
                 system_models: self.notices.system_models.clone(),
             },
             reask: ReaskSettings { max: self.reask.max, answer_tools: Arc::clone(&self.reask.answer_tools) },
+            waits: WaitSettings {
+                heartbeat: self.limits.keepalive_comment,
+                after_end: AFTER_END.min(upstream.idle_timeout),
+            },
             models,
         }
     }

@@ -12,7 +12,7 @@ use super::error::ProxyError;
 use super::handler::AppState;
 use super::head::Head;
 use super::headers::retain;
-use super::record::{Record, note_sent, write_head};
+use super::record::{Record, upstream_id, write_head};
 use super::recording::Recording;
 use super::respond::error_response;
 use super::steps;
@@ -22,12 +22,13 @@ use super::whole::Read;
 use crate::config::Mode;
 use crate::telemetry::metrics::StreamGuard;
 use bytes::Bytes;
-use engine::{Answer, Exchange, Input, Now, Outgoing, Output, WholeReply};
+use engine::{Accepts, Answer, Closed, Exchange, Input, Now, Outgoing, Output, WholeReply};
 use hyper::body::Incoming;
 use hyper::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use hyper::http::response::Parts;
 use hyper::http::{HeaderValue, Response, Version};
 use model::identity::Hash;
+use model::record::Published;
 use model::summaries::Pin;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -46,6 +47,8 @@ pub(super) struct Driver {
     pub(super) guard: Option<ConversationGuard>,
     /// The reply has gone out, or is about to.
     pub(super) answered: bool,
+    /// How much of the request record the readers of events have seen.
+    published: Published,
     /// Where requests are recorded.
     recording: Option<Box<Recording>>,
     /// The key of the request's bytes, of its caller.
@@ -69,6 +72,7 @@ impl Driver {
             effects: RunningEffects::default(),
             guard: None,
             answered: false,
+            published: Published::default(),
             recording: None,
             request_key,
         })
@@ -90,7 +94,7 @@ impl Driver {
     /// Drives the exchange until there is a reply for the client.
     pub(super) async fn run(mut self: Box<Self>) -> Response<ReplyBody> {
         loop {
-            let Some(output) = self.exchange.next_output() else {
+            let Some(output) = self.exchange.poll() else {
                 match self.next_result().await {
                     Some(input) => self.give(input),
                     // Nothing is awaited, and an exchange without outputs should have answered.
@@ -146,7 +150,7 @@ impl Driver {
             steps::end(trace, &input);
         }
         let now = self.now();
-        self.exchange.on(input, now);
+        self.exchange.handle(input, now);
         if let Some(trace) = self.record.trace.as_deref_mut() {
             trace.calls_decided(self.exchange.record().judged.len());
         }
@@ -157,9 +161,8 @@ impl Driver {
     fn publish(&mut self) {
         let live = &self.app.telemetry.live;
         if live.events().has_readers() {
-            let first = self.exchange.record().published.calls;
-            let calls = self.exchange.judged_from(first);
-            live.happened(self.exchange.record(), &calls);
+            let calls = self.exchange.inspect().judged_from(self.published.calls);
+            live.happened(self.exchange.record(), &mut self.published, &calls);
         }
     }
 
@@ -193,7 +196,9 @@ impl Driver {
         let sent =
             Box::pin(upstream.send_made(|| head.request(&outgoing.pieces, trace.as_ref()), started)).await;
         self.record.upstream_time();
-        note_sent(self.exchange.record(), sent.as_ref().map(Response::headers));
+        if let Some(id) = sent.as_ref().ok().and_then(|response| upstream_id(response.headers())) {
+            self.give(Input::UpstreamId(id));
+        }
         let mut response = match sent {
             Ok(response) => response,
             Err(error) => {
@@ -217,10 +222,10 @@ impl Driver {
         // To the client the version is the client's, whatever the upstream spoke.
         *response.version_mut() = Version::HTTP_11;
         let is_events = response.status().is_success() && is_stream(response.headers());
-        let is_first = self.exchange.awaits_first_reply();
+        let accepts = outgoing.accepts;
         let ends_by_closing = response.extensions().get::<EndsByClosing>().is_some();
         let decoder = coding::decoder(response.headers(), self.app.config.limits.reply_bytes);
-        if is_first && self.exchange.takes_stream() && is_events {
+        if accepts == Accepts::Streams && is_events {
             if let Ok(decoder) = decoder {
                 let (head, body) = response.into_parts();
                 return Some(StreamStart { head, pieces: Vec::new(), body, decoder, ends_by_closing });
@@ -228,7 +233,8 @@ impl Driver {
             self.take(Read::unread(response));
             return None;
         }
-        match Read::read(response, is_first, &self.app, Some(&mut self.record)).await {
+        let may_stream = accepts != Accepts::WholeReplies;
+        match Read::read(response, may_stream, &self.app, Some(&mut self.record)).await {
             Ok(mut read) => {
                 if let Some((head, pieces, body)) = read.take_stream() {
                     // Its first bytes were decoded, or it would not be known to be a stream.
@@ -253,9 +259,10 @@ impl Driver {
     /// The reply to the client: a stream that starts at once.
     async fn begin(mut self: Box<Self>, start: StreamStart) -> Response<ReplyBody> {
         let StreamStart { mut head, pieces, body, decoder, ends_by_closing } = start;
-        self.exchange.shrink();
         self.head.shrink();
         self.give(Input::StreamBegins { ends_by_closing });
+        // The exchange begins the client's stream at once, or with its first event.
+        let has_begun = self.exchange.poll().is_some();
         match &decoder {
             _ if self.app.is_observing() => {}
             Some(_) => coding::describe_no_bytes(&mut head.headers),
@@ -264,7 +271,7 @@ impl Driver {
         }
         let idle = self.app.config.upstream.idle_timeout;
         let from = FromUpstream::reading(body, Instant::now() + idle);
-        if self.exchange.holds_head() {
+        if !has_begun {
             // In a box, so that nearly all requests, which are others, need not reserve room for it.
             return Box::pin(Streaming::new(self, from).with_body(decoder, pieces).after_head(head)).await;
         }
@@ -277,7 +284,6 @@ impl Driver {
             return self.fail(&ProxyError::Internal { detail: "an unknown reply".to_owned() });
         }
         let head = self.replies.swap_remove(id as usize).into_stream_head();
-        self.exchange.shrink();
         self.stream(head, |driver| Streaming::new(driver, FromUpstream::Nothing))
     }
 
@@ -292,7 +298,7 @@ impl Driver {
 
     /// Notes and completes the head of a stream.
     pub(super) fn write_stream_head(&mut self, head: &mut Parts) {
-        self.exchange.record().status = head.status.as_u16();
+        self.record.data.status = head.status.as_u16();
         self.write_head(head);
     }
 
@@ -338,7 +344,7 @@ impl Driver {
 
     fn respond(mut self: Box<Self>, mut read: Read) -> Response<ReplyBody> {
         self.write_head(&mut read.head);
-        self.exchange.record().status = read.head.status.as_u16();
+        self.record.data.status = read.head.status.as_u16();
         let read = match read.into_unread() {
             Ok((head, body)) => return self.relay(head, body),
             Err(read) => read,
@@ -346,7 +352,7 @@ impl Driver {
         self.answered = true;
         read.plain().into_iter().for_each(|piece| self.copy(&piece));
         let (response, bytes) = read.into_response(self.app.config.upstream.idle_timeout);
-        self.exchange.record().reply_bytes = bytes;
+        self.record.data.reply_bytes = bytes;
         self.record.answers();
         response
     }
@@ -358,7 +364,7 @@ impl Driver {
         let pass = |(driver, _): &mut (Box<Self>, StreamGuard), length: Option<usize>| match length {
             Some(length) => {
                 driver.record.first_byte();
-                driver.exchange.record().reply_bytes += length as u64;
+                driver.record.data.reply_bytes += length as u64;
             }
             None => driver.answered = true,
         };
@@ -367,11 +373,8 @@ impl Driver {
 
     fn fail(mut self: Box<Self>, error: &ProxyError) -> Response<ReplyBody> {
         let mut response = error_response(error);
-        let explicit = self.exchange.explicit_conversation().map(str::to_owned);
-        let record = self.exchange.record();
-        record.status = error.status();
-        error.note_in(record);
-        write_head(record, response.headers_mut(), explicit.as_deref());
+        self.record.fail(error);
+        write_head(self.exchange.record(), response.headers_mut());
         self.answered = true;
         response
     }
@@ -380,32 +383,27 @@ impl Driver {
         if self.app.is_observing() {
             return;
         }
-        let explicit = self.exchange.explicit_conversation().map(str::to_owned);
-        write_head(self.exchange.record(), &mut head.headers, explicit.as_deref());
+        write_head(self.exchange.record(), &mut head.headers);
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // A call that still waits was never sent to the client, although the upstream's stream has ended.
-        let is_done = self.exchange.is_done() && !self.waits();
         let at = self.record.now();
-        self.exchange.close(Now { at, ms: ms_at(at) });
-        while let Some(output) = self.exchange.next_output() {
-            if let Output::Store(news) = output {
-                self.app.store.record(*news);
-            }
-        }
+        let Closed { record, writes, is_complete } = self.exchange.close(Now { at, ms: ms_at(at) });
+        writes.into_iter().for_each(|news| self.app.store.record(news));
+        self.record.take(record, self.published);
+        let inspected = self.exchange.inspect();
         if let Some(recording) = self.recording.take() {
-            self.record.recorded =
-                Some(recording.close(&mut self.exchange, self.record.trace.as_deref_mut()));
+            let record = &mut self.record;
+            record.recorded =
+                Some(recording.close(&inspected, &record.data.judged, record.trace.as_deref_mut()));
         }
-        std::mem::swap(&mut *self.record.data, self.exchange.record());
         self.app.bill_equal(self.request_key, &self.record.data);
         if let Some(conversation) = &self.record.data.conversation {
-            self.app.telemetry.live.keep_body(conversation, &self.exchange.whole_request());
+            self.app.telemetry.live.keep_body(conversation, &inspected.whole_request());
         }
-        if self.answered || is_done {
+        if self.answered || is_complete {
             self.record.end();
         }
     }

@@ -466,7 +466,7 @@ pub(super) fn refused(mut record: Record, error: &ProxyError) -> Response<ReplyB
     let mut response = error_response(error);
     record.data.status = error.status();
     error.note_in(&mut record.data);
-    write_head(&record.data, response.headers_mut(), None);
+    write_head(&record.data, response.headers_mut());
     if *error != ProxyError::ClientCut {
         record.end();
     }

@@ -11,7 +11,7 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::spans::{Spans, Trace};
 use engine::text_agents::CALLS_AS_TEXT;
 use hyper::http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use model::record::{Endpoint, RequestRecord, Route, Times, actions_header, shown};
+use model::record::{Endpoint, Published, RequestRecord, Route, Times, actions_header, shown};
 use std::time::{Duration, Instant};
 
 /// Headers of traces. Parsed names: a look-up costs a third.
@@ -89,7 +89,29 @@ impl Record {
 
     /// The result of sending: the head of a response, or an error before which the request may not have been sent.
     pub(crate) fn sent(&mut self, came: Result<&HeaderMap, &ProxyError>) {
-        note_sent(&mut self.data, came);
+        match came {
+            Ok(headers) => self.data.upstream_request_ids.extend(upstream_id(headers)),
+            Err(error) if !error.is_sent() => {
+                self.data.upstream_requests = self.data.upstream_requests.saturating_sub(1);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The client gets toolrein's own error.
+    pub(super) fn fail(&mut self, error: &ProxyError) {
+        self.data.status = error.status();
+        error.note_in(&mut self.data);
+    }
+
+    /// Takes the record of an exchange, which knows all but what the client was sent.
+    pub(super) fn take(&mut self, exchange: Box<RequestRecord>, published: Published) {
+        let own = std::mem::replace(&mut self.data, exchange);
+        let RequestRecord { status, reply_bytes, error, error_detail, .. } = *own;
+        (self.data.status, self.data.reply_bytes, self.data.published) = (status, reply_bytes, published);
+        if self.data.error.is_none() {
+            (self.data.error, self.data.error_detail) = (error, error_detail);
+        }
     }
 
     /// A section of toolrein's own work has ended.
@@ -173,29 +195,19 @@ impl Drop for Record {
     }
 }
 
-/// The result of sending a request: the head of a response, or an error before which it may not have been sent.
-pub(crate) fn note_sent(data: &mut RequestRecord, came: Result<&HeaderMap, &ProxyError>) {
-    match came {
-        Ok(headers) => data.upstream_request_ids.extend(upstream_id(headers)),
-        Err(error) if !error.is_sent() => {
-            data.upstream_requests = data.upstream_requests.saturating_sub(1);
-        }
-        Err(_) => {}
-    }
-}
-
 /// The upstream's id of a request, by the head of its reply.
 pub(crate) fn upstream_id(headers: &HeaderMap) -> Option<String> {
     text(headers, &COMMON_REQUEST_ID).or_else(|| text(headers, &OTHER_REQUEST_ID))
 }
 
 /// Writes the actions and the conversation's id to the reply's head.
-pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap, explicit: Option<&str>) {
+pub(crate) fn write_head(data: &RequestRecord, headers: &mut HeaderMap) {
     let acted = actions_header(&data.actions, data.tokens.saved);
     if let Some(value) = acted.as_deref().and_then(|acted| HeaderValue::from_str(acted).ok()) {
         headers.insert(ACTIONS, value);
     }
-    let conversation = explicit.or(data.conversation.as_deref().filter(|_| acted.is_some()));
+    let is_shown = data.names_conversation || acted.is_some();
+    let conversation = data.conversation.as_deref().filter(|_| is_shown);
     if let Some(value) = conversation.and_then(|name| HeaderValue::from_bytes(name.as_bytes()).ok()) {
         headers.insert(&super::caller::CONVERSATION, value);
     }

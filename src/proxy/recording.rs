@@ -5,8 +5,8 @@ use crate::recorder::{Recorder, ReplyCopy, Taken, TraceContents};
 use crate::telemetry::spans::Trace;
 use bytes::Bytes;
 use dialects::AnyDialect;
-use engine::Exchange;
-use model::record::RequestRecord;
+use engine::Inspection;
+use model::record::{JudgedCall, RequestRecord};
 
 /// See the file's head.
 pub(super) struct Recording {
@@ -72,13 +72,19 @@ impl Recording {
         }
     }
 
-    /// What is known when the `exchange` is closed. Adds the contents to its `trace`.
-    pub(super) fn close(self, exchange: &mut Exchange, trace: Option<&mut Trace>) -> Recorded {
+    /// What is known when the exchange is closed: what is seen of it, and the calls that were judged. Adds the contents to
+    /// its `trace`.
+    pub(super) fn close(
+        self,
+        exchange: &Inspection<'_>,
+        judged: &[JudgedCall],
+        trace: Option<&mut Trace>,
+    ) -> Recorded {
         let Self { keepers: Keepers { recorder, contents }, dialect, body, arrived_ms, copy, .. } = self;
         let treatment = exchange.treatment();
         let taken = Taken { dialect, body, reply: copy, treatment, arrived_ms };
         if let (Some(contents), Some(trace)) = (contents, trace) {
-            trace.contents = Some(Box::new(contents.of(&taken, &exchange.record().judged)));
+            trace.contents = Some(Box::new(contents.of(&taken, judged)));
         }
         Recorded { recorder, taken }
     }

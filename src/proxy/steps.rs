@@ -84,7 +84,7 @@ pub(super) fn end(trace: &mut Trace, input: &Input) {
             if reply.status >= 400 { step.fail(reply.status.to_string()) } else { step.end() }
         }),
         Input::End => attempt(trace, &Step::end),
-        Input::Bytes(_) | Input::Silence | Input::HeadDue | Input::NoMemory => {}
+        Input::UpstreamId(_) | Input::Bytes(_) | Input::Undecodable | Input::Tick | Input::NoMemory => {}
     }
 }
 

@@ -68,7 +68,7 @@ impl AppState {
         let now = Now { at, ms: clock::ms_at(at) };
         let mut exchange = Exchange::begin(Arc::clone(&self.shared), arrived, record, now);
         let (mut verdicts, mut reply) = (Verdicts::default(), Some(reply));
-        while let Some(output) = exchange.next_output() {
+        while let Some(output) = exchange.poll() {
             let input = match output {
                 Output::Start(id, effect) => Input::Finished(id, self.result_for_stored(effect).await),
                 Output::Send(_) => match reply.take() {
@@ -86,9 +86,9 @@ impl AppState {
                 }
                 _ => continue,
             };
-            exchange.on(input, now);
+            exchange.handle(input, now);
         }
-        verdicts.judged = exchange.judged_from(0);
+        verdicts.judged = exchange.inspect().judged_from(0);
         Ok(verdicts)
     }
 

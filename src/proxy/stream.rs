@@ -10,7 +10,7 @@ use super::driver::Driver;
 use super::error::ProxyError;
 use super::handler::AppState;
 use super::memory::Reserved;
-use super::record::{note_sent, upstream_id};
+use super::record::upstream_id;
 use super::upstream::EndsByClosing;
 use super::wait::{Step, wait};
 use super::whole::Read;
@@ -22,18 +22,14 @@ use hyper::http::header::CONTENT_TYPE;
 use hyper::http::response::Parts;
 use hyper::http::{HeaderMap, Response};
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout_at};
 
-/// How long a stream may stay open after `[DONE]`: servers end it at once, some proxies never do.
-const AFTER_DONE: Duration = Duration::from_secs(2);
-
-/// After how many bytes of a stream the kept memory is counted again.
-const COUNTED_EVERY: usize = 8 * 1024;
+/// A reservation that is larger than needed is made smaller below so many bytes.
+const LITTLE_BYTES: usize = 8 * 1024;
 
 /// Whether the reply is a stream of events.
 pub(super) fn is_stream(headers: &HeaderMap) -> bool {
@@ -74,6 +70,15 @@ impl FromUpstream {
     pub(super) fn reading(body: Incoming, deadline: Instant) -> Self {
         Self::Reading(body, deadline)
     }
+
+    /// What comes next. Cancel-safe.
+    async fn next(&mut self) -> Event {
+        match self {
+            Self::Nothing => pending().await,
+            Self::Reading(body, _) => Event::Step(wait(body).await),
+            Self::Asking(asking) => Event::Reask(asking.await),
+        }
+    }
 }
 
 /// The streamed reply.
@@ -87,14 +92,8 @@ pub(super) struct Streaming {
     trailers: Option<HeaderMap>,
     /// What the exchange answers instead of this stream, before its head was sent.
     answer: Option<Answer>,
-    /// A frame that was ready when the head was sent.
-    first: Option<Result<Frame<Bytes>, BodyError>>,
-    /// When the client last got something.
-    shown: Instant,
     /// The reservation for the memory in use.
     reserved: Reserved,
-    /// Bytes that came since the memory was counted last.
-    uncounted: usize,
     _open: StreamGuard,
 }
 
@@ -108,10 +107,7 @@ impl Streaming {
             coded: VecDeque::new(),
             trailers: None,
             answer: None,
-            first: None,
-            shown: Instant::now(),
             reserved: Reserved::default(),
-            uncounted: 0,
             _open: open,
         }
     }
@@ -123,19 +119,52 @@ impl Streaming {
         self
     }
 
-    /// The stream with this head, which goes out with the first event, or when the client has waited for a heartbeat's
-    /// interval; or the answer that the exchange gives instead.
+    /// The stream with this head, which goes out when the exchange begins the stream; or the answer that the exchange gives
+    /// instead.
     pub(super) async fn after_head(mut self, mut head: Parts) -> Response<ReplyBody> {
-        let due = Instant::now() + self.driver.app.config.limits.keepalive_comment;
-        match timeout_at(due, self.next()).await {
-            Ok(first) => self.first = first,
-            Err(_) => self.driver.give(Input::HeadDue),
+        while !self.has_begun() {
+            self.proceed().await;
         }
         if let Some(answer) = self.answer.take() {
             return self.driver.answer_instead(answer, head);
         }
         self.driver.write_stream_head(&mut head);
         self.into_response(head)
+    }
+
+    /// Does what the exchange wants until it begins the stream or answers instead; false if that has not come yet.
+    fn has_begun(&mut self) -> bool {
+        while let Some(output) = self.driver.exchange.poll() {
+            self.driver.begin_step(&output);
+            match output {
+                Output::BeginStream { .. } => return true,
+                Output::Answer(answer) => {
+                    self.answer = Some(answer);
+                    return true;
+                }
+                other => self.perform(other),
+            }
+        }
+        false
+    }
+
+    /// Performs an output that gives the client nothing.
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Send(outgoing) => {
+                let request = self.driver.request(&outgoing);
+                let asking = ask(Arc::clone(&self.driver.app), request);
+                // The rest of the earlier reply is discarded.
+                self.decoder = None;
+                self.from = FromUpstream::Asking(Box::pin(asking));
+            }
+            Output::Held(bytes) => self.reserve(bytes),
+            Output::Done => {
+                self.driver.answered = true;
+                self.from = FromUpstream::Nothing;
+            }
+            other => self.driver.perform(other),
+        }
     }
 
     pub(super) fn into_response(self, head: Parts) -> Response<ReplyBody> {
@@ -148,14 +177,11 @@ impl Streaming {
 
     /// The next frame for the client.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, BodyError>> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
         loop {
             if let Some(bytes) = self.coded.pop_front() {
                 return Some(Ok(self.shown(bytes)));
             }
-            while let Some(output) = self.driver.exchange.next_output() {
+            while let Some(output) = self.driver.exchange.poll() {
                 self.driver.begin_step(&output);
                 match output {
                     Output::Emit(bytes) => {
@@ -171,90 +197,71 @@ impl Streaming {
                             Break::Idle => BodyError::IdleTimeout,
                         }));
                     }
-                    Output::Send(outgoing) => {
-                        let request = self.driver.request(&outgoing);
-                        let asking = ask(Arc::clone(&self.driver.app), request);
-                        // The rest of the earlier reply is discarded.
-                        self.decoder = None;
-                        self.from = FromUpstream::Asking(Box::pin(asking));
-                    }
-                    Output::Answer(answer) => {
-                        self.answer = Some(answer);
-                        return None;
-                    }
-                    Output::Done => {
-                        self.driver.answered = true;
-                        self.from = FromUpstream::Nothing;
-                    }
-                    other => self.driver.perform(other),
+                    other => self.perform(other),
                 }
             }
             if self.driver.answered {
                 return self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers)));
             }
-            if self.decode() {
-                // A little compressed data decodes to a lot: yield to other tasks.
-                consume_budget().await;
-            } else {
-                self.wait().await;
-            }
+            self.proceed().await;
+        }
+    }
+
+    /// Goes on with what has come, or waits for what happens next.
+    async fn proceed(&mut self) {
+        if self.decode() {
+            // A little compressed data decodes to a lot: yield to other tasks.
+            consume_budget().await;
+        } else {
+            self.wait().await;
         }
     }
 
     /// A frame that goes to the client now.
     fn shown(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        self.shown = self.driver.record.split().into();
         self.driver.record.first_byte();
-        self.driver.exchange.record().reply_bytes += bytes.len() as u64;
+        self.driver.record.data.reply_bytes += bytes.len() as u64;
         Frame::data(bytes)
     }
 
-    /// Waits for what happens next and reports it to the exchange.
+    /// Waits for what happens next and reports it to the exchange: the end of an effect, bytes of the upstream, or a time.
     async fn wait(&mut self) {
-        let due = self.shown + self.driver.app.config.limits.keepalive_comment;
-        // Everything that arrives may be hidden from the client: the arguments of a call under judgement can take
-        // minutes.
-        let hiding = self.driver.exchange.is_hiding();
-        match &mut self.from {
-            FromUpstream::Reading(..) if hiding && due <= Instant::now() => self.silence(),
-            FromUpstream::Reading(body, deadline) if self.driver.waits() => {
-                // A call that waits goes out when it may, however long the upstream takes for what follows it.
-                let next = tokio::select! {
-                    biased;
-                    result = self.driver.next_result() => Err(result),
-                    step = wait(body, *deadline, hiding.then_some(due)) => Ok(step),
-                };
-                match next {
-                    Ok(step) => self.step(step),
-                    Err(Some(input)) => self.driver.give(input),
-                    Err(None) => {}
-                }
-            }
-            FromUpstream::Reading(body, deadline) => {
-                let step = wait(body, *deadline, hiding.then_some(due)).await;
-                self.step(step);
-            }
-            FromUpstream::Asking(asking) => match timeout_at(due, asking).await {
-                Ok(reask) => self.take_reask(reask),
-                Err(_) => self.silence(),
-            },
-            FromUpstream::Nothing => match timeout_at(due, self.driver.next_result()).await {
-                Ok(Some(input)) => self.driver.give(input),
-                // An exchange that awaits nothing should have ended; this reply must not look complete.
-                Ok(None) => {
-                    let error =
-                        ProxyError::Internal { detail: "the exchange ended without a reply".to_owned() };
-                    self.driver.give(Input::Cut(error, Break::Upstream));
-                }
-                Err(_) => self.silence(),
-            },
+        let tick = self.driver.exchange.deadline().map(Instant::from);
+        let silence =
+            if let FromUpstream::Reading(_, deadline) = &self.from { Some(*deadline) } else { None };
+        let until = tick.into_iter().chain(silence).min();
+        let is_over = matches!(self.from, FromUpstream::Nothing) && !self.driver.waits();
+        if is_over {
+            // An exchange that awaits nothing should have ended; this reply must not look complete.
+            let error = ProxyError::Internal { detail: "the exchange ended without a reply".to_owned() };
+            return self.driver.give(Input::Cut(error, Break::Upstream));
         }
-    }
-
-    fn silence(&mut self) {
-        self.driver.record.mark_idle();
-        self.shown = self.driver.record.split().into();
-        self.driver.give(Input::Silence);
+        let (driver, from) = (&mut self.driver, &mut self.from);
+        // A call that waits goes out when it may, however long the upstream takes for what follows it.
+        let event = async {
+            tokio::select! {
+                biased;
+                result = driver.next_result(), if driver.waits() => Event::Result(result),
+                event = from.next() => event,
+            }
+        };
+        let event = match until {
+            Some(until) => timeout_at(until, event).await,
+            None => Ok(event.await),
+        };
+        match event {
+            Ok(Event::Result(Some(input))) => self.driver.give(input),
+            Ok(Event::Result(None)) => {}
+            Ok(Event::Step(step)) => self.step(step),
+            Ok(Event::Reask(reask)) => self.take_reask(reask),
+            Err(_) if silence.is_some_and(|deadline| deadline <= Instant::now()) => {
+                self.step(Step::TooSilent);
+            }
+            Err(_) => {
+                self.driver.record.mark_idle();
+                self.driver.give(Input::Tick);
+            }
+        }
     }
 
     fn step(&mut self, step: Step) {
@@ -274,7 +281,6 @@ impl Streaming {
                 Some(decoder) => decoder.end(),
                 None => self.end(Input::End),
             },
-            Step::Silence => self.silence(),
             Step::Cut => self.end(Input::Cut(app.cut(&"the connection broke"), Break::Upstream)),
             Step::TooSilent => self.end(Input::Cut(app.timed_out(idle), Break::Idle)),
         }
@@ -304,7 +310,7 @@ impl Streaming {
             }
             // The client gets everything, whatever it is.
             Some(Err(_)) if app.is_observing() => {
-                self.driver.exchange.record().unjudged.push("unreadable_coding");
+                self.driver.give(Input::Undecodable);
             }
             Some(Err(error)) => {
                 let error = app.cut(&error);
@@ -322,18 +328,14 @@ impl Streaming {
     }
 
     fn judge(&mut self, data: Bytes) {
-        let came = data.len();
         self.driver.give(Input::Bytes(data));
-        self.reserve(came);
         self.driver.record.own_time();
     }
 
     /// Sets how long the upstream may be silent from `now` on.
     fn expect_more(&mut self, now: Instant) {
-        let idle = self.driver.app.config.upstream.idle_timeout;
-        let patience = if self.driver.exchange.is_done() { AFTER_DONE.min(idle) } else { idle };
         if let FromUpstream::Reading(_, deadline) = &mut self.from {
-            *deadline = now + patience;
+            *deadline = now + self.driver.app.config.upstream.idle_timeout;
         }
     }
 
@@ -345,7 +347,9 @@ impl Streaming {
 
     fn take_reask(&mut self, Reask { upstream_id, reply }: Reask) {
         self.driver.record.mark_idle();
-        self.driver.exchange.record().upstream_request_ids.extend(upstream_id);
+        if let Some(id) = upstream_id {
+            self.driver.give(Input::UpstreamId(id));
+        }
         self.from = FromUpstream::Nothing;
         match reply {
             ReaskReply::Stream { body, decoder, ends_by_closing } => {
@@ -355,31 +359,29 @@ impl Streaming {
                 self.driver.give(Input::StreamBegins { ends_by_closing });
             }
             ReaskReply::Whole(reply) => self.driver.give(Input::Reply(reply)),
-            ReaskReply::Failed(error) => {
-                note_sent(self.driver.exchange.record(), Err(&error));
-                self.driver.give(Input::NotSent(error));
-            }
+            ReaskReply::Failed(error) => self.driver.give(Input::NotSent(error)),
         }
     }
 
-    /// Counts the memory in use against the bound on all bodies, after a piece of `came` bytes. Adding it up looks at
-    /// every call, so it is done once in a while.
-    fn reserve(&mut self, came: usize) {
-        self.uncounted += came;
-        if self.uncounted < COUNTED_EVERY {
-            return;
-        }
-        self.uncounted = 0;
+    /// Counts the memory in use against the bound on all bodies; `kept`: what the exchange holds of the stream.
+    fn reserve(&mut self, kept: usize) {
         let decoding = self.decoder.as_ref().map_or(0, |decoder| decoder.kept_bytes());
-        let kept = self.driver.exchange.kept_bytes() + decoding;
+        let kept = kept + decoding;
         let fits = self.driver.app.memory.replies.reach(&mut self.reserved, kept);
-        if kept < COUNTED_EVERY {
+        if kept < LITTLE_BYTES {
             self.reserved.shrink(kept);
         }
         if !fits && !self.driver.app.is_observing() {
             self.driver.give(Input::NoMemory);
         }
     }
+}
+
+/// What a stream waits for.
+enum Event {
+    Result(Option<Input>),
+    Step(Step),
+    Reask(Reask),
 }
 
 /// Sends `request` in the middle of a stream, and reads a reply that is not a stream.

@@ -172,7 +172,7 @@ impl ReplayInProgress<'_> {
         let Some(mut exchange) = self.replayer.begin(self.recording.dialect, &body, now) else { return };
         self.figures.requests += 1;
         let sent = self.drive(&mut exchange, step, now);
-        let plan = exchange.plan();
+        let plan = exchange.inspect().plan();
         let Some(outgoing) = sent else {
             self.observer.request(&ObservedRequest { history: step.history, plan, sent: None });
             if let Some(refusal) = &plan.refusal {
@@ -275,7 +275,7 @@ impl ReplayInProgress<'_> {
         }
         // Text is not judged, but it is billed.
         let is_refused = (!times.is_empty() || self.accounts) && self.reply(exchange, step);
-        let mut record = exchange.judging().map_or_else(Vec::new, |judging| judging.record.clone());
+        let mut record = exchange.inspect().judging().map_or_else(Vec::new, |judging| judging.record.clone());
         let mut times = times.into_iter();
         for at in step.reply.clone() {
             for (position, call) in recording.request.messages[at].calls.iter().enumerate() {
@@ -290,7 +290,9 @@ impl ReplayInProgress<'_> {
                 }
             }
         }
-        for (policy, usage) in exchange.judging().map_or_else(Vec::new, |it| it.usage(self.clock.now_ms)) {
+        for (policy, usage) in
+            exchange.inspect().judging().map_or_else(Vec::new, |it| it.usage(self.clock.now_ms))
+        {
             let found = Use { used: usage.used, limit: usage.limit };
             self.limits.entry((policy, usage.tool)).or_default().raise(found);
         }
@@ -300,7 +302,7 @@ impl ReplayInProgress<'_> {
     fn reply(&mut self, exchange: &mut Exchange, step: &Step) -> bool {
         let now = self.replayer.at(self.clock.now_ms);
         let body = Ok(self.recording.reply_of(step));
-        exchange.on(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
+        exchange.handle(Input::Reply(WholeReply { id: 0, status: 200, body }), now);
         let (mut is_refused, mut longest_ms) = (false, 0);
         let started_ms = self.clock.now_ms;
         let mut before = Before { replay: self, history: step.history };
@@ -310,10 +312,10 @@ impl ReplayInProgress<'_> {
                 Pending::Effect(id, Effect::Sleep { ms }) => {
                     longest_ms = longest_ms.max(ms);
                     let then = before.replay.replayer.at(started_ms.saturating_add(ms));
-                    exchange.on(Input::Finished(id, EffectResult::Slept(true)), then);
+                    exchange.handle(Input::Finished(id, EffectResult::Slept(true)), then);
                 }
                 // In a replay nobody can be asked.
-                Pending::Effect(id, effect) => exchange.on(Input::Finished(id, effect.failure()), now),
+                Pending::Effect(id, effect) => exchange.handle(Input::Finished(id, effect.failure()), now),
                 Pending::Answer(Answer::Error(_)) => is_refused = true,
                 Pending::Answer(_) => {}
                 // What the model would say if it were asked again is not known.

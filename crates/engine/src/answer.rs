@@ -10,9 +10,9 @@ use super::effects::{EffectId, EffectResult};
 use super::error::ProxyError;
 use super::notes::{label, note_unjudged};
 use super::reply_reports::remember_history;
-use super::request_forms::AfterRefusal;
+use super::request_forms::{Accepts, AfterRefusal};
 use super::running::Running;
-use super::{Answer, Break, Core, Input, Now, Output, WholeReply};
+use super::{Answer, Break, Core, Input, Now, Output, WholeReply, unexpected};
 use crate::judging::Judging;
 use crate::pipeline::ReplyPipeline;
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use dialects::error::friendly::{body_of_event, status_of};
 use dialects::error::{UpstreamError, parse, parse_in_200};
 use dialects::reply::{Ending, Form, Refusal, Unjudged};
 use dialects::usage::Usage;
+use std::time::Instant;
 use wire::sniff;
 
 /// The client's reply, and the upstream's replies that it is made of.
@@ -41,6 +42,10 @@ pub(super) struct Replies {
     head: Option<HeldHead>,
     /// How many actions of the request record that head shows.
     in_head: usize,
+    /// Bytes that came since the memory was counted last.
+    uncounted: usize,
+    /// When bytes came last after the event that ends the upstream's stream.
+    ended_at: Option<Instant>,
     /// How many choices were finished at the last report to the store.
     remembered: usize,
     /// All of a whole reply is in the record.
@@ -70,19 +75,27 @@ enum Source {
 
 const OK: u16 = 200;
 
+/// After how many bytes of a stream the memory in use is counted again.
+const COUNTED_EVERY: usize = 8 * 1024;
+
 impl Replies {
-    /// The first reply is a stream: its head goes out at once.
+    /// The first reply is a stream: its head goes out at once, or with its first event.
     pub(super) fn begin_stream(
         running: &Running,
         core: &mut Core,
-        judging: Judging,
+        mut judging: Judging,
         ends_by_closing: bool,
     ) -> Box<Self> {
         core.record.streamed = true;
-        core.output(Output::BeginStream { own: false });
+        core.note_shown();
+        judging.replace_body(core.copied_body());
         let mut replies = Self::new(running, core, judging, Form::Streamed, Source::Own(Bytes::new()));
         replies.upstream = Upstream::Reading { ends_by_closing };
-        replies.head = core.gives_status().then(HeldHead::default);
+        if core.gives_status() {
+            replies.head = Some(HeldHead::default());
+        } else {
+            core.output(Output::BeginStream { own: false });
+        }
         replies
     }
 
@@ -111,6 +124,7 @@ impl Replies {
         let mut replies = Self::new(running, core, judging, form, Source::Own(body.clone()));
         if form == Form::Streamed {
             core.record.streamed = true;
+            core.note_shown();
             core.output(Output::BeginStream { own: true });
         }
         replies.pipeline.expect_own();
@@ -133,6 +147,8 @@ impl Replies {
             out,
             head: None,
             in_head: core.record.actions.len(),
+            uncounted: 0,
+            ended_at: None,
             remembered: 0,
             is_noted: false,
         })
@@ -151,7 +167,10 @@ impl Replies {
         let (upstream, is_done) = (self.upstream, self.pipeline.is_done());
         match (upstream, input) {
             (Upstream::Over, _) => {}
-            (Upstream::Reading { .. }, Input::Bytes(data)) => self.push(running, core, &data, now),
+            (Upstream::Reading { .. }, Input::Bytes(data)) => {
+                self.push(running, core, &data, now);
+                self.count_memory(core, data.len());
+            }
             (Upstream::Reading { ends_by_closing: true }, Input::End) if !self.pipeline.is_whole() => {
                 let error = core.cut("the connection was closed before the stream had ended");
                 self.fail(core, error, Break::Upstream);
@@ -176,13 +195,43 @@ impl Replies {
             }
             (_, Input::Cut(error, how)) => self.fail(core, error, how),
             (_, Input::NoMemory) => self.fail(core, ProxyError::NoMemory, Break::Upstream),
-            (_, Input::HeadDue) => self.release_head(core),
+            (_, Input::Undecodable) => core.record.unjudged.push("unreadable_coding"),
+            (_, Input::Tick) => self.tick(running, core, now),
+            (_, input) => unexpected(&input),
+        }
+    }
+
+    /// When a heartbeat is due, or the end of a stream that its event has ended. `is_reask`: the upstream was asked again.
+    pub(super) fn deadline(&self, core: &Core, is_reask: bool) -> Option<Instant> {
+        let waits = &core.shared.settings.waits;
+        let (is_reading, end) = match self.upstream {
+            Upstream::Over => return None,
+            Upstream::Reading { .. } => (true, self.ended_at.map(|at| at + waits.after_end)),
+            Upstream::AskedAgain | Upstream::Waiting => (false, None),
+        };
+        // Everything that arrives may be hidden from the client: the arguments of a call under judgement can take minutes.
+        let is_silent = !is_reading || self.holds_head() || is_reask || self.pipeline.is_hiding();
+        let heartbeat = core.shown_at.filter(|_| is_silent).map(|at| at + waits.heartbeat);
+        heartbeat.into_iter().chain(end).min().filter(|_| self.is_stream())
+    }
+
+    /// Its [`Self::deadline`] has come, or has moved meanwhile.
+    fn tick(&mut self, running: &mut Running, core: &mut Core, now: Now) {
+        let waits = core.shared.settings.waits;
+        if let Upstream::Reading { .. } = self.upstream
+            && self.ended_at.is_some_and(|at| at + waits.after_end <= now.at)
+        {
+            return self.finish(running, core, now);
+        }
+        if core.shown_at.is_some_and(|at| at + waits.heartbeat > now.at) || !self.is_stream() {
+            return;
+        }
+        core.note_shown();
+        if self.holds_head() {
+            self.release_head(core);
+        } else if self.pipeline.at_boundary() {
             // Keeps the client's connection alive while it has to wait.
-            (_, Input::Silence) if self.is_stream() && self.pipeline.at_boundary() => {
-                self.release_head(core);
-                core.output(Output::Emit(self.pipeline.heartbeat()));
-            }
-            _ => {}
+            core.output(Output::Emit(self.pipeline.heartbeat()));
         }
     }
 
@@ -286,9 +335,21 @@ impl Replies {
         self.answer(core, Answer::AsItCame(id));
     }
 
+    /// Reports the memory in use after bytes of a stream. Adding it up looks at every call, so it is done once in a while.
+    fn count_memory(&mut self, core: &mut Core, bytes: usize) {
+        self.uncounted += bytes;
+        if self.uncounted >= COUNTED_EVERY && matches!(self.upstream, Upstream::Reading { .. }) {
+            self.uncounted = 0;
+            core.output(Output::Held(self.pipeline.kept_bytes()));
+        }
+    }
+
     /// Judges what came.
     fn push(&mut self, running: &mut Running, core: &mut Core, data: &Bytes, now: Now) {
         self.pipeline.push(data.clone(), now.ms, &mut self.out);
+        if self.pipeline.is_done() {
+            self.ended_at = Some(now.at);
+        }
         if self.asks_anew(running, core, now) {
             return;
         }
@@ -462,9 +523,14 @@ impl Replies {
 
     /// Asks the upstream once more, in the present variant.
     fn ask(&mut self, running: &mut Running, core: &mut Core) {
-        self.upstream = Upstream::AskedAgain;
+        (self.upstream, self.ended_at) = (Upstream::AskedAgain, None);
         self.note_late_actions(core);
-        running.send(core);
+        let accepts = match self.form {
+            Form::Streamed => Accepts::Streams,
+            Form::Whole if running.is_reask() => Accepts::WholeReplies,
+            Form::Whole => Accepts::UnannouncedStreams,
+        };
+        running.send(core, accepts);
     }
 
     /// Notes the outcome of calls; a client that left a stream has what it was given.
@@ -647,6 +713,7 @@ impl Replies {
     pub(super) fn release_head(&mut self, core: &mut Core) {
         if let Some(head) = self.head.take() {
             self.in_head = core.record.actions.len();
+            core.output(Output::BeginStream { own: false });
             core.output_all(head.into_pieces().into_iter().map(Output::Emit));
         }
     }
@@ -667,6 +734,8 @@ impl Replies {
 
     fn turn_streamed(&mut self, core: &mut Core) {
         core.record.streamed = true;
+        core.note_shown();
+        self.pipeline.judging_mut().replace_body(core.copied_body());
         self.in_head = core.record.actions.len();
         self.form = Form::Streamed;
         self.pipeline.turn_to(Form::Streamed);

@@ -24,6 +24,10 @@ use model::uses::request_key;
 use policies::set::PolicySet;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// A body below this size is copied for a stream.
+const COPIED_BYTES: usize = 8 * 1024;
 
 /// See the module.
 pub(crate) struct Core {
@@ -44,6 +48,10 @@ pub(crate) struct Core {
     /// What the policies want; empty until they were asked, and without effect in observe mode.
     pub(crate) plan: Box<Plan>,
     outputs: VecDeque<Output>,
+    /// When the client's stream began, or got bytes last.
+    pub(crate) shown_at: Option<Instant>,
+    /// The input that is handled now begins it or gives it bytes.
+    is_shown: bool,
     effects: PendingEffects,
 }
 
@@ -52,6 +60,8 @@ impl Core {
     pub(crate) fn new(shared: Arc<Shared>, arrived: Arrived, mut record: Box<RequestRecord>) -> Self {
         let Arrived { dialect, body, request, identity, profile, tier, reports, path } = arrived;
         record.profile.clone_from(&profile);
+        record.conversation.clone_from(&identity.explicit);
+        record.names_conversation = identity.explicit.is_some();
         Self {
             shared,
             dialect,
@@ -67,13 +77,42 @@ impl Core {
             new_from: 0,
             plan: Box::default(),
             outputs: VecDeque::new(),
+            shown_at: None,
+            is_shown: false,
             effects: PendingEffects::default(),
         }
     }
 
     /// Has the driver do something after what it was given so far.
     pub(crate) fn output(&mut self, output: Output) {
+        self.is_shown |= matches!(output, Output::Emit(_));
         self.outputs.push_back(output);
+    }
+
+    /// The body, copied where it is small: else the read buffer, which is about as large, would be kept with it for as long
+    /// as a stream lasts.
+    pub(crate) fn copied_body(&mut self) -> &Bytes {
+        if self.body.len() < COPIED_BYTES {
+            self.body = Bytes::copy_from_slice(&self.body);
+        }
+        &self.body
+    }
+
+    /// The client's stream begins, or is given another chance to get bytes: its next heartbeat is due later.
+    pub(crate) fn note_shown(&mut self) {
+        self.is_shown = true;
+    }
+
+    /// An input was handled at `now`.
+    pub(crate) fn end_input(&mut self, now: Now) {
+        if std::mem::take(&mut self.is_shown) {
+            self.shown_at = Some(now.at);
+        }
+    }
+
+    /// Whether no effect is awaited.
+    pub(crate) fn awaits_no_effect(&self) -> bool {
+        self.effects.is_empty()
     }
 
     /// Has the driver start an effect, and awaits its result.
@@ -97,7 +136,7 @@ impl Core {
 
     /// The same for several outputs.
     pub(crate) fn output_all(&mut self, outputs: impl IntoIterator<Item = Output>) {
-        self.outputs.extend(outputs);
+        outputs.into_iter().for_each(|output| self.output(output));
     }
 
     /// Takes back what the driver has not taken yet.
@@ -263,7 +302,7 @@ pub(crate) mod testing {
     use crate::price::Price;
     use crate::settings::{
         BrokenHistory, ConversationSettings, InFlight, Models, NoticeSettings, Overflow, PlacementChoice,
-        ReaskSettings, Settings, Tell, ToolsUnsupported, Unjudged, UpstreamSettings,
+        ReaskSettings, Settings, Tell, ToolsUnsupported, Unjudged, UpstreamSettings, WaitSettings,
     };
     use dialects::CHAT;
     use dialects::reply::Limits;
@@ -291,7 +330,13 @@ pub(crate) mod testing {
 
     /// The core of the chat request `body`, under `policies` and settings that try every other form.
     pub(crate) fn core(body: &str, policies: PolicySet) -> Core {
-        let settings = Settings {
+        let (shared, arrived) = arrived(CHAT, body, settings(policies));
+        Core::new(shared, arrived, Box::default())
+    }
+
+    /// Settings with these `policies` that try every other form.
+    pub(crate) fn settings(policies: PolicySet) -> Settings {
+        Settings {
             mode: Mode::Enforce,
             policies,
             profiles: HashMap::new(),
@@ -315,8 +360,13 @@ pub(crate) mod testing {
             },
             notices: NoticeSettings { placement: PlacementChoice::Auto, system_models: Vec::new() },
             reask: ReaskSettings { max: 3, answer_tools: Arc::new([]) },
+            waits: WaitSettings { heartbeat: Duration::from_secs(15), after_end: Duration::from_secs(2) },
             models: Arc::new(NoModels),
-        };
+        }
+    }
+
+    /// The request `body` under these settings.
+    pub(crate) fn arrived(dialect: AnyDialect, body: &str, settings: Settings) -> (Arc<Shared>, Arrived) {
         let key = HashKey::fixed(1);
         let shared = Shared {
             settings: Arc::new(settings),
@@ -328,8 +378,8 @@ pub(crate) mod testing {
         };
         let body = Bytes::copy_from_slice(body.as_bytes());
         let arrived = Arrived {
-            dialect: CHAT,
-            request: CHAT.read(&body).unwrap(),
+            dialect,
+            request: dialect.read(&body).unwrap(),
             body,
             identity: Identity { key, caller: Hash(1), explicit: None },
             profile: None,
@@ -337,7 +387,7 @@ pub(crate) mod testing {
             reports: false,
             path: "/v1/chat/completions".to_owned(),
         };
-        Core::new(Arc::new(shared), arrived, Box::default())
+        (Arc::new(shared), arrived)
     }
 }
 

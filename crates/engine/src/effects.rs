@@ -131,6 +131,11 @@ impl PendingEffects {
         id
     }
 
+    /// Whether none is awaited.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Removes an effect that has ended or is cancelled; false if it is not awaited.
     pub(crate) fn end(&mut self, id: EffectId) -> bool {
         let position = self.pending.iter().position(|pending| *pending == id);

@@ -35,11 +35,13 @@ pub mod sent;
 pub mod settings;
 mod steps;
 pub mod store;
+#[cfg(test)]
+mod tests;
 pub mod text_agents;
 pub mod treatment;
 
 pub use self::effects::{Admission, ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
-pub use self::request_forms::Outgoing;
+pub use self::request_forms::{Accepts, Outgoing};
 pub use self::steps::{Answer, Break, Input, Output, WholeReply};
 pub use self::store::StoreQuery;
 
@@ -50,6 +52,7 @@ use self::plan::{Planned, Summarising, plan_request, take_claim, take_summary};
 use self::running::Running;
 use crate::judging::Judging;
 use crate::settings::{InFlight, Settings};
+use crate::store::News;
 use bytes::Bytes;
 use dialects::AnyDialect;
 use model::identity::{HashKey, Identity};
@@ -130,9 +133,6 @@ impl Phase {
     }
 }
 
-/// A body below this size is copied: otherwise the read buffer, which is about as large, would be kept with it.
-const COPIED_BYTES: usize = 8 * 1024;
-
 impl Exchange {
     /// Begins the exchange of a parsed request; `record` holds what is known of it so far.
     pub fn begin(shared: Arc<Shared>, arrived: Arrived, record: Box<RequestRecord>, now: Now) -> Self {
@@ -147,8 +147,8 @@ impl Exchange {
         Self { core, phase }
     }
 
-    /// Handles an input. [`next_output`](Self::next_output) then gives what to do.
-    pub fn on(&mut self, input: Input, now: Now) {
+    /// Handles an input. [`poll`](Self::poll) then gives what to do.
+    pub fn handle(&mut self, input: Input, now: Now) {
         let core = &mut self.core;
         if let Input::Finished(id, _) = &input
             && !core.end_effect(*id)
@@ -176,100 +176,88 @@ impl Exchange {
                 running.on(core, input, now);
                 Phase::of(running)
             }
-            // These phases ask for nothing else, so no other input is an answer.
-            (phase, _) => phase,
+            (phase, input) => {
+                unexpected(&input);
+                phase
+            }
         };
+        self.core.end_input(now);
     }
 
-    /// The next thing to do, in order.
-    pub fn next_output(&mut self) -> Option<Output> {
+    /// The next thing to do, in order; `None`: the driver waits for the next input, or for the [`deadline`](Self::deadline).
+    pub fn poll(&mut self) -> Option<Output> {
         self.core.next_output()
     }
 
-    /// Ends the exchange in its present state: the client has left, or nothing more is to be done. Outputs may hold
-    /// updates for the store.
-    pub fn close(&mut self, now: Now) {
+    /// When [`Input::Tick`] is to be given, if nothing else happens before.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Running(running) => running.deadline(&self.core),
+            _ => None,
+        }
+    }
+
+    /// What is known of the request, for the log and the metrics.
+    pub fn record(&self) -> &RequestRecord {
+        &self.core.record
+    }
+
+    /// Ends the exchange in its present state: the client has left, or nothing more is to be done. What was used is
+    /// settled. No other input may follow; [`inspect`](Self::inspect) still answers.
+    pub fn close(&mut self, now: Now) -> Closed {
+        let is_complete = match &self.phase {
+            // A call that still waits was never sent to the client, although the upstream's stream has ended.
+            Phase::Running(running) | Phase::Ended(running) => {
+                running.is_done() && self.core.awaits_no_effect()
+            }
+            _ => false,
+        };
         if let Phase::Running(running) | Phase::Ended(running) = &mut self.phase {
             running.close(&mut self.core, now);
         }
+        let outputs = self.core.take_outputs();
+        let writes = outputs.into_iter().filter_map(|output| match output {
+            Output::Store(news) => Some(*news),
+            _ => None,
+        });
+        let (writes, record) = (writes.collect(), std::mem::take(&mut self.core.record));
+        Closed { record, writes, is_complete }
     }
 
-    /// Whether the client has, or is about to get, the complete reply.
-    pub fn has_ended(&self) -> bool {
-        match &self.phase {
-            Phase::Running(running) => running.is_done(),
-            Phase::Ended(_) | Phase::Over => true,
-            _ => false,
-        }
+    /// What a recording, a replay or an explanation wants to know, which no driver needs.
+    pub fn inspect(&self) -> Inspection<'_> {
+        Inspection(self)
     }
+}
 
-    /// What is known of the request, for the log and the metrics. The driver adds times, sizes and the status.
-    pub fn record(&mut self) -> &mut RequestRecord {
-        &mut self.core.record
-    }
+/// What remains of an exchange.
+pub struct Closed {
+    pub record: Box<RequestRecord>,
+    /// For the state store.
+    pub writes: Vec<News>,
+    /// The client has all of a stream, although nothing has marked its end.
+    pub is_complete: bool,
+}
 
+/// An exchange looked at from outside: nothing here is needed to drive it.
+pub struct Inspection<'a>(&'a Exchange);
+
+impl<'a> Inspection<'a> {
     /// The client's request without its content coding, and with the items that the upstream keeps, as far as they are
     /// known.
     pub fn whole_request(&self) -> Bytes {
-        self.core.dialect.whole_request(&self.core.planned_request(&self.core.plan, &[]))
-    }
-
-    /// The client's own name for the conversation.
-    pub fn explicit_conversation(&self) -> Option<&str> {
-        self.core.identity.explicit.as_deref()
-    }
-
-    /// Whether the next reply is accepted as a stream, if its head says that it is one.
-    pub fn takes_stream(&self) -> bool {
-        match &self.phase {
-            Phase::Running(running) => running.takes_stream(&self.core),
-            _ => false,
-        }
-    }
-
-    /// Whether no part of a reply for the client has come yet, so that the next one may still be a stream.
-    pub fn awaits_first_reply(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.awaits_first_reply())
-    }
-
-    /// Whether part of the reply is held back from the client, so that it may need heartbeats.
-    pub fn is_hiding(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.is_hiding())
-    }
-
-    /// Whether the head of the stream to the client waits for its first event.
-    pub fn holds_head(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) if running.holds_head())
-    }
-
-    /// Whether the upstream has marked its stream as ended.
-    pub fn is_done(&self) -> bool {
-        matches!(&self.phase, Phase::Running(running) | Phase::Ended(running) if running.is_done())
-    }
-
-    /// Bytes of the stream in memory.
-    pub fn kept_bytes(&self) -> usize {
-        if let Phase::Running(running) = &self.phase { running.kept_bytes() } else { 0 }
-    }
-
-    /// Frees spare memory, since the exchange is kept for as long as a stream lasts.
-    pub fn shrink(&mut self) {
-        if self.core.body.len() < COPIED_BYTES {
-            self.core.body = Bytes::copy_from_slice(&self.core.body);
-            if let Phase::Running(running) = &mut self.phase {
-                running.replace_body(&self.core.body);
-            }
-        }
+        let core = &self.0.core;
+        core.dialect.whole_request(&core.planned_request(&core.plan, &[]))
     }
 
     /// What the policies want of the request; nothing until it is planned.
-    pub fn plan(&self) -> &Plan {
-        &self.core.plan
+    pub fn plan(&self) -> &'a Plan {
+        &self.0.core.plan
     }
 
     /// The judge of the replies, once the request is planned.
-    pub fn judging(&self) -> Option<&Judging> {
-        match &self.phase {
+    pub fn judging(&self) -> Option<&'a Judging> {
+        match &self.0.phase {
             Phase::Running(running) | Phase::Ended(running) => running.judging(),
             _ => None,
         }
@@ -282,16 +270,16 @@ impl Exchange {
     }
 
     /// The choices of the replies so far.
-    pub fn choices(&self) -> Vec<ClientChoice<'_>> {
-        match &self.phase {
+    pub fn choices(&self) -> Vec<ClientChoice<'a>> {
+        match &self.0.phase {
             Phase::Running(running) | Phase::Ended(running) => running.choices(),
             _ => Vec::new(),
         }
     }
 
     /// The hidden exchanges that are put back, each with the position of the message that follows it.
-    pub fn restored(&self) -> &[(usize, Bytes)] {
-        match &self.phase {
+    pub fn restored(&self) -> &'a [(usize, Bytes)] {
+        match &self.0.phase {
             Phase::Running(running) | Phase::Ended(running) => running.forms.restored(),
             _ => &[],
         }
@@ -317,7 +305,6 @@ fn take_admission(core: &mut Core, admission: Admission, now: Now) -> Phase {
         Admission::Waited => core.record.act(On::Request, IN_FLIGHT, "waited", 1),
         Admission::Busy => {
             core.record.act(On::Request, IN_FLIGHT, "rejected", 1);
-            core.record.conversation.clone_from(&core.identity.explicit);
             let settings = &core.shared.settings.conversation;
             let waits = settings.in_flight == InFlight::Wait;
             let waited = if waits { settings.in_flight_wait } else { Duration::ZERO };
@@ -326,6 +313,11 @@ fn take_admission(core: &mut Core, admission: Admission, now: Now) -> Phase {
         }
     }
     find_history(core, now)
+}
+
+/// An input came that nothing awaits: a fault of the driver, which tests find and which changes nothing.
+fn unexpected(input: &Input) {
+    debug_assert!(input.may_come_late(), "no phase awaits {input:?}");
 }
 
 /// Answers with toolrein's own error.

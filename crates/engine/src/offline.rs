@@ -39,10 +39,10 @@ pub enum Pending {
 
 /// Goes on with `exchange` until it asks something of others; `None`: it asks for nothing more.
 pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) -> Option<Pending> {
-    while let Some(output) = exchange.next_output() {
+    while let Some(output) = exchange.poll() {
         match output {
             Output::Start(id, effect) => match answer(&effect, known) {
-                Some(result) => exchange.on(Input::Finished(id, result), now),
+                Some(result) => exchange.handle(Input::Finished(id, result), now),
                 None => return Some(Pending::Effect(id, effect)),
             },
             Output::Store(news) => known.learn(*news),
@@ -54,6 +54,7 @@ pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) 
             | Output::BeginStream { .. }
             | Output::BeginStreamOf(_)
             | Output::Emit(_)
+            | Output::Held(_)
             | Output::BreakOff(_)
             | Output::Done => {}
         }

@@ -300,7 +300,7 @@ fn begin_running(core: &mut Core, planned: Planned, approved: Option<(Approved, 
         Some((approved, now)) => running.hand_out(core, &approved, now),
         None => {
             running.land_at_once(core);
-            running.send(core);
+            running.send_first(core);
         }
     }
     Phase::of(running)

@@ -36,6 +36,19 @@ pub struct Outgoing {
     pub pieces: Vec<Bytes>,
     /// Its variant.
     pub variant: Variant,
+    /// Which replies to it are streams.
+    pub accepts: Accepts,
+}
+
+/// Which replies begin a stream, instead of being read to their end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepts {
+    /// One that is a stream by its head, or turns out to be one.
+    Streams,
+    /// One that turns out to be a stream: the client has asked for a whole reply.
+    UnannouncedStreams,
+    /// None.
+    WholeReplies,
 }
 
 /// See the module.
@@ -143,10 +156,10 @@ impl RequestForms {
     }
 
     /// The request in its present form.
-    pub(super) fn write(&self, core: &Core) -> Outgoing {
+    pub(super) fn write(&self, core: &Core, accepts: Accepts) -> Outgoing {
         let planned = core.planned_request(&core.plan, &self.restored);
         let pieces = core.dialect.write(&planned, &self.variant).into_pieces();
-        Outgoing { pieces, variant: self.variant.clone() }
+        Outgoing { pieces, variant: self.variant.clone(), accepts }
     }
 
     /// The line to the person, where the answer comes without the tools that the client offered.
@@ -547,7 +560,7 @@ mod tests {
     }
 
     fn sent(forms: &RequestForms, core: &Core) -> Value {
-        serde_json::from_slice(&forms.write(core).pieces.concat()).unwrap()
+        serde_json::from_slice(&forms.write(core, Accepts::Streams).pieces.concat()).unwrap()
     }
 
     fn refusal(message: &str) -> UpstreamError {
@@ -558,7 +571,7 @@ mod tests {
     fn the_first_form_is_the_request_as_it_came() {
         let mut core = core(BODY, PolicySet::default());
         let forms = forms(&mut core);
-        assert_eq!(forms.write(&core).pieces.concat(), BODY.as_bytes());
+        assert_eq!(forms.write(&core, Accepts::Streams).pieces.concat(), BODY.as_bytes());
     }
 
     #[test]

@@ -8,8 +8,8 @@ use super::hidden_values::hide_in;
 use super::plan::{Approved, Planned};
 use super::quota_uses::QuotaUses;
 use super::reply_reports::ReplyReports;
-use super::request_forms::{FirstForm, RequestForms};
-use super::{Core, Input, Now, Output};
+use super::request_forms::{Accepts, FirstForm, RequestForms};
+use super::{Core, Input, Now, Output, unexpected};
 use crate::judging::{AnswerTools, Judging};
 use crate::pipeline::ClientChoice;
 use crate::reasks::Reasks;
@@ -22,6 +22,7 @@ use model::identity::Hash;
 use model::plan::decision::Next;
 use model::record::Fallback;
 use policies::set::Judge;
+use std::time::Instant;
 
 /// A request to the upstream, in whatever form and however often it is sent, and its replies.
 pub(super) struct Running {
@@ -83,9 +84,18 @@ impl Running {
 
     /// Handles an input.
     pub(super) fn on(&mut self, core: &mut Core, input: Input, now: Now) {
+        if let Input::NotSent(error) = &input
+            && !error.is_sent()
+        {
+            core.record.upstream_requests = core.record.upstream_requests.saturating_sub(1);
+        }
         self.replying = match (std::mem::replace(&mut self.replying, Replying::Over), input) {
             (replying, Input::Resent) => {
                 core.record.fallbacks.push(Fallback::Stale);
+                replying
+            }
+            (replying, Input::UpstreamId(id)) => {
+                core.record.upstream_request_ids.push(id);
                 replying
             }
             (Replying::Nothing(judging), Input::StreamBegins { ends_by_closing }) => {
@@ -99,7 +109,10 @@ impl Running {
                 replies.on(self, core, input, now);
                 Replying::Judged(replies)
             }
-            (replying, _) => replying,
+            (replying, input) => {
+                unexpected(&input);
+                replying
+            }
         };
     }
 
@@ -111,10 +124,16 @@ impl Running {
         Replying::Over
     }
 
+    /// Sends the request for the first time.
+    pub(super) fn send_first(&mut self, core: &mut Core) {
+        let is_stream = core.request.stream;
+        self.send(core, if is_stream { Accepts::Streams } else { Accepts::UnannouncedStreams });
+    }
+
     /// Sends the request in its present form.
-    pub(super) fn send(&mut self, core: &mut Core) {
+    pub(super) fn send(&mut self, core: &mut Core, accepts: Accepts) {
         self.reports.count_sent(core);
-        core.output(Output::Send(self.forms.write(core)));
+        core.output(Output::Send(self.forms.write(core, accepts)));
     }
 
     /// Makes the request that was not sent yet the final-answer request, where a policy knows that no call may run.
@@ -234,20 +253,9 @@ impl Running {
         }
     }
 
-    pub(super) fn takes_stream(&self, core: &Core) -> bool {
-        match &self.replying {
-            Replying::Nothing(_) => core.request.stream,
-            Replying::Judged(replies) => replies.is_stream(),
-            Replying::Over => false,
-        }
-    }
-
-    pub(super) fn awaits_first_reply(&self) -> bool {
-        match &self.replying {
-            Replying::Nothing(_) => true,
-            Replying::Judged(replies) => !replies.is_stream() && !self.is_reask(),
-            Replying::Over => false,
-        }
+    /// When something is due without an input.
+    pub(super) fn deadline(&self, core: &Core) -> Option<Instant> {
+        self.replies()?.deadline(core, self.is_reask())
     }
 
     /// Whether the upstream was asked again after its reply. The final-answer request may be the first one.
@@ -255,20 +263,8 @@ impl Running {
         self.reasks.count() > 0
     }
 
-    pub(super) fn is_hiding(&self) -> bool {
-        self.replies().is_some_and(|replies| replies.pipeline.is_hiding() || self.reasks.count() > 0)
-    }
-
-    pub(super) fn holds_head(&self) -> bool {
-        self.replies().is_some_and(Replies::holds_head)
-    }
-
     pub(super) fn is_done(&self) -> bool {
         self.replies().is_some_and(|replies| replies.is_stream() && replies.pipeline.is_done())
-    }
-
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.replies().map_or(0, |replies| replies.pipeline.kept_bytes())
     }
 
     pub(super) fn judging(&self) -> Option<&Judging> {
@@ -276,15 +272,6 @@ impl Running {
             Replying::Nothing(judging) => Some(judging),
             Replying::Judged(replies) => Some(replies.pipeline.judging()),
             Replying::Over => None,
-        }
-    }
-
-    /// See [`Judging::replace_body`].
-    pub(super) fn replace_body(&mut self, body: &Bytes) {
-        match &mut self.replying {
-            Replying::Nothing(judging) => judging.replace_body(body),
-            Replying::Judged(replies) => replies.pipeline.judging_mut().replace_body(body),
-            Replying::Over => {}
         }
     }
 

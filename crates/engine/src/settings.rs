@@ -22,6 +22,7 @@ pub struct Settings {
     pub conversation: ConversationSettings,
     pub notices: NoticeSettings,
     pub reask: ReaskSettings,
+    pub waits: WaitSettings,
     pub models: Arc<dyn Models>,
 }
 
@@ -56,6 +57,15 @@ pub struct NoticeSettings {
     pub placement: PlacementChoice,
     /// Models that accept a system message late in a conversation, for placement `auto`.
     pub system_models: Vec<Pattern>,
+}
+
+/// How long the client of a stream waits for bytes, and toolrein for the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitSettings {
+    /// After so long without bytes the client gets a heartbeat, where what comes is held back.
+    pub heartbeat: Duration,
+    /// How long the upstream's stream may stay open after the event that ends it.
+    pub after_end: Duration,
 }
 
 /// Asking the model again.

@@ -8,11 +8,14 @@ use bytes::Bytes;
 use model::identity::Hash;
 
 /// What happened.
+#[derive(Debug)]
 pub enum Input {
     /// The result of an effect that was started.
     Finished(EffectId, EffectResult),
     /// The request was sent again on a new connection, since the pooled one was stale.
     Resent,
+    /// The upstream's id of the request that was sent last, by the head of its reply.
+    UpstreamId(String),
     /// No reply came.
     NotSent(ProxyError),
     /// A stream of events begins. `ends_by_closing`: nothing but the end of the connection ends it.
@@ -25,15 +28,26 @@ pub enum Input {
     Cut(ProxyError, Break),
     /// A whole reply came.
     Reply(WholeReply),
-    /// Nothing was sent to the client for the heartbeat interval.
-    Silence,
-    /// The head of the stream has waited long enough for its first event.
-    HeadDue,
+    /// Bytes of the stream cannot be decoded, and go to the client as they came.
+    Undecodable,
+    /// The time of [`Exchange::deadline`](crate::Exchange::deadline) has come.
+    Tick,
     /// There is no memory left for what is held back.
     NoMemory,
 }
 
+impl Input {
+    /// Whether a driver may give it although the reply has ended meanwhile: it was on its way.
+    pub(crate) fn may_come_late(&self) -> bool {
+        matches!(
+            self,
+            Self::Bytes(_) | Self::End | Self::Cut(..) | Self::Tick | Self::NoMemory | Self::Undecodable
+        )
+    }
+}
+
 /// A reply that was read to its end, or as far as possible.
+#[derive(Debug)]
 pub struct WholeReply {
     /// The driver's number for it, to which an [`Answer`] refers.
     pub id: u32,
@@ -72,6 +86,8 @@ pub enum Output {
     BeginStreamOf(u32),
     /// The next bytes of the stream to the client.
     Emit(Bytes),
+    /// So many bytes of the stream are in memory.
+    Held(usize),
     /// The stream to the client breaks off.
     BreakOff(Break),
     /// The stream to the client has ended.

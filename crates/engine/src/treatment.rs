@@ -3,7 +3,7 @@
 
 use super::judging::Judged;
 use super::notes::verdict_of;
-use super::{Exchange, Phase};
+use super::{Inspection, Phase};
 use bytes::Bytes;
 use model::plan::decision::Decision;
 use model::plan::{Change, Reason, Refusal};
@@ -49,17 +49,17 @@ pub struct Objection {
     pub numbers: Vec<(&'static str, u64)>,
 }
 
-impl Exchange {
+impl Inspection<'_> {
     /// What was done so far; complete once the exchange is closed.
     pub fn treatment(&self) -> Treatment {
         let plan = self.plan();
-        let new = plan.effective_edits().filter(|edit| edit.decided >= self.core.new_from);
+        let new = plan.effective_edits().filter(|edit| edit.decided >= self.0.core.new_from);
         let notices = new.filter_map(|edit| match &edit.change {
             Change::Notice { text, .. } => Some((edit.policy, text.clone())),
             _ => None,
         });
         let calls = self.judging().map(|judging| judging.record.iter().map(treated).collect());
-        let hidden = match &self.phase {
+        let hidden = match &self.0.phase {
             Phase::Running(running) | Phase::Ended(running) => running.hidden(),
             _ => Vec::new(),
         };

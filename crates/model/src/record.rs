@@ -22,6 +22,8 @@ pub struct RequestRecord {
     pub request_id: String,
     /// The conversation's id, as the client gave it or as it was derived.
     pub conversation: Option<String>,
+    /// The client gave that id.
+    pub names_conversation: bool,
     pub model: Option<String>,
     /// The model that the upstream names in its last reply with a usage. Only where a trace is kept.
     pub response_model: Option<String>,

@@ -138,21 +138,27 @@ impl Events {
     }
 
     /// What is new in the record of a request in flight; `calls`: those judged since.
-    pub(super) fn happened(&self, record: &mut RequestRecord, calls: &[JudgedCall], now_ms: u64) {
-        let published = Published {
+    pub(super) fn happened(
+        &self,
+        record: &RequestRecord,
+        published: &mut Published,
+        calls: &[JudgedCall],
+        now_ms: u64,
+    ) {
+        let all = Published {
             results: record.results.len(),
             actions: record.actions.len(),
-            calls: record.published.calls + calls.len(),
+            calls: published.calls + calls.len(),
             reasks: record.reasks as usize,
             fallbacks: record.fallbacks.len(),
             approvals: record.approvals.len(),
         };
-        if record.published == published {
+        if *published == all {
             return;
         }
         let about = About { record, now_ms };
-        about.news(calls).into_iter().for_each(|event| self.send(event));
-        record.published = published;
+        about.news(*published, calls).into_iter().for_each(|event| self.send(event));
+        *published = all;
     }
 
     /// The last events of a request that has ended.
@@ -162,7 +168,11 @@ impl Events {
         }
         let about = About { record, now_ms };
         let calls = record.judged.get(record.published.calls..).unwrap_or_default();
-        about.news(calls).into_iter().chain([about.done()]).for_each(|event| self.send(event));
+        about
+            .news(record.published, calls)
+            .into_iter()
+            .chain([about.done()])
+            .for_each(|event| self.send(event));
     }
 
     fn send(&self, event: Event) {
@@ -202,9 +212,9 @@ impl About<'_> {
         Event { kind, data: serde_json::to_string(&data).unwrap_or_default() }
     }
 
-    /// What was not published yet; `calls`: those judged since.
-    fn news(&self, calls: &[JudgedCall]) -> Vec<Event> {
-        let (record, seen) = (self.record, self.record.published);
+    /// What readers have not `seen` yet; `calls`: those judged since.
+    fn news(&self, seen: Published, calls: &[JudgedCall]) -> Vec<Event> {
+        let record = self.record;
         let results =
             unseen(&record.results, seen.results).iter().filter(|_| !record.repeated).map(|result| {
                 let message = format!("{}, estimated tokens: {}", result.outcome.as_str(), result.tokens);

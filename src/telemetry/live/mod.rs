@@ -28,7 +28,7 @@ pub use self::totals::{Minute, ModelTotals, PolicyTotals, Snapshot, VERDICTS};
 use self::turns::Turns;
 pub use self::turns::{BlockedBy, TurnTotals};
 use bytes::Bytes;
-use model::record::{JudgedCall, RequestRecord};
+use model::record::{JudgedCall, Published, RequestRecord};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -110,8 +110,8 @@ impl Live {
 
     /// Shows the readers of events what is new in the `record` of a request in flight, and the calls that were judged
     /// since it was shown last.
-    pub fn happened(&self, record: &mut RequestRecord, calls: &[JudgedCall]) {
-        self.events.happened(record, calls, now_ms());
+    pub fn happened(&self, record: &RequestRecord, published: &mut Published, calls: &[JudgedCall]) {
+        self.events.happened(record, published, calls, now_ms());
     }
 
     /// Keeps the `body` of the newest request of a conversation, where bodies are kept.

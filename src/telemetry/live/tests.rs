@@ -153,9 +153,11 @@ fn what_was_shown_while_a_request_was_in_flight_is_not_shown_again_at_its_end() 
     let mut expected = kinds();
     let mut record = rich();
     let judged = std::mem::take(&mut record.judged);
-    live.happened(&mut record, &judged[..1]);
-    live.happened(&mut record, &judged[1..]);
-    live.happened(&mut record, &[]);
+    let mut published = Published::default();
+    for calls in [&judged[..1], &judged[1..], &[]] {
+        live.happened(&record, &mut published, calls);
+    }
+    record.published = published;
     record.judged = judged;
     let mut shown = kinds();
     assert!(!shown.contains(&"done"), "{shown:?}");

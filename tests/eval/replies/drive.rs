@@ -11,8 +11,8 @@ use dialects::{CHAT, RESPONSES};
 use engine::error::ProxyError;
 use engine::store::Facts;
 use engine::{
-    Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output, Shared,
-    StoreQuery, WholeReply,
+    Accepts, Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output,
+    Shared, StoreQuery, WholeReply,
 };
 use model::account::{Kind, Sums, Tally};
 use model::identity::{Hash, HashKey, Identity};
@@ -79,7 +79,7 @@ impl Play<'_> {
             answers: VecDeque::new(),
             decided: 0,
             has_waited: false,
-            holds_head: false,
+            accepts: Accepts::WholeReplies,
             stage: Stage::Answering,
             trace: Trace::default(),
         };
@@ -134,8 +134,8 @@ struct Run<'a> {
     decided: usize,
     /// The client has waited once while calls were held.
     has_waited: bool,
-    /// The head of the client's stream has not gone out.
-    holds_head: bool,
+    /// Which replies to the last request are streams.
+    accepts: Accepts,
     stage: Stage,
     trace: Trace,
 }
@@ -195,7 +195,7 @@ fn cut() -> ProxyError {
 impl Run<'_> {
     fn finish(mut self) -> Trace {
         loop {
-            while let Some(output) = self.exchange.next_output() {
+            while let Some(output) = self.exchange.poll() {
                 self.perform(output);
             }
             if self.stage == Stage::Over {
@@ -205,14 +205,12 @@ impl Run<'_> {
                 self.trace.step("nothing more comes");
                 break;
             };
-            self.exchange.on(input, self.now);
+            self.exchange.handle(input, self.now);
         }
-        self.exchange.close(self.now);
-        while let Some(output) = self.exchange.next_output() {
-            self.perform(output);
-        }
+        let closed = self.exchange.close(self.now);
+        closed.writes.into_iter().for_each(|news| self.trace.stored.learn(news));
         let came = &self.play.material.said(self.play.setting.renames).bytes;
-        self.trace.note(self.exchange.record(), came);
+        self.trace.note(&closed.record, came);
         self.trace
     }
 
@@ -241,8 +239,11 @@ impl Run<'_> {
         if self.answers.is_empty() && self.decisions.is_empty() {
             return None;
         }
-        if !std::mem::replace(&mut self.has_waited, true) {
-            return Some(Input::Silence);
+        if !std::mem::replace(&mut self.has_waited, true)
+            && let Some(deadline) = self.exchange.deadline()
+        {
+            self.now.at = deadline;
+            return Some(Input::Tick);
         }
         let answer = self.answers.pop_front();
         answer.or_else(|| self.decisions.pop_front().map(|id| self.decision(id)))
@@ -270,7 +271,7 @@ impl Run<'_> {
         let end = if is_recorded { self.play.setting.end } else { End::Whole };
         let id = self.replies.len() as u32;
         self.replies.push(said.bytes.clone());
-        if said.streams && (self.stage == Stage::Streaming || self.exchange.awaits_first_reply()) {
+        if said.streams && (self.accepts != Accepts::WholeReplies) {
             self.reading = Some(Reading::new(&said, end, self.play.chunking));
             self.trace.streams = true;
             return Some(Input::StreamBegins { ends_by_closing: end == End::Closing });
@@ -318,24 +319,21 @@ impl Run<'_> {
                 self.decisions.retain(|waiting| *waiting != id);
             }
             Output::Store(news) => self.trace.stored.learn(*news),
-            Output::Send(outgoing) => self.send(&outgoing.pieces.concat()),
+            Output::Send(outgoing) => {
+                self.accepts = outgoing.accepts;
+                self.send(&outgoing.pieces.concat());
+            }
             Output::SummariesLost(batches) => self.trace.step(format_args!("summaries lost: {batches:?}")),
             // When the next request of the conversation may come, within a chunk.
             Output::Dismiss => {}
             Output::BeginStream { .. } | Output::BeginStreamOf(_) => {
                 self.trace.step(format_args!("{output:?}"));
                 self.stage = Stage::Streaming;
-                self.holds_head = self.exchange.holds_head();
-                if !self.holds_head {
-                    self.head();
-                }
+                self.head();
             }
-            Output::Emit(bytes) => {
-                if std::mem::take(&mut self.holds_head) {
-                    self.head();
-                }
-                self.trace.client.extend_from_slice(&bytes);
-            }
+            Output::Emit(bytes) => self.trace.client.extend_from_slice(&bytes),
+            // The memory in use depends on the chunks.
+            Output::Held(_) => {}
             Output::BreakOff(_) | Output::Done => {
                 self.trace.step(format_args!("{output:?}"));
                 self.stage = Stage::Over;

@@ -11,7 +11,7 @@ use dialects::error::own_error_body;
 use dialects::variant::Variant;
 use engine::error::ProxyError;
 use engine::judging::Judged;
-use engine::{Answer, Arrived, Effect, EffectResult, Exchange, Input, Outgoing, Output, WholeReply};
+use engine::{Answer, Arrived, Closed, Effect, EffectResult, Exchange, Input, Outgoing, Output, WholeReply};
 use futures_util::FutureExt as _;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
@@ -136,7 +136,7 @@ impl<'a> Driver<'a> {
     /// Drives the exchange to its end.
     pub fn run(mut self) -> Passed {
         loop {
-            match self.exchange.next_output() {
+            match self.exchange.poll() {
                 Some(output) => self.perform(output),
                 None if self.reads_on() => {}
                 None => return self.passed(),
@@ -159,6 +159,7 @@ impl<'a> Driver<'a> {
                 let (given, has_failed) = (self.given.concat(), matches!(output, Output::BreakOff(_)));
                 self.end(given.into(), has_failed);
             }
+            Output::Held(_) => {}
             Output::BeginStream { .. } | Output::BeginStreamOf(_) | Output::Dismiss => {
                 assert!(!self.has_ended);
             }
@@ -190,7 +191,7 @@ impl<'a> Driver<'a> {
     }
 
     fn give(&mut self, input: Input) {
-        self.exchange.on(input, self.process.now());
+        self.exchange.handle(input, self.process.now());
     }
 
     /// The next piece of the upstream's stream, if one is read.
@@ -218,7 +219,7 @@ impl<'a> Driver<'a> {
 
     /// Sends the request and gives the exchange what the upstream answers.
     fn send(&mut self, outgoing: Outgoing) {
-        let Outgoing { pieces, variant } = outgoing;
+        let Outgoing { pieces, variant, .. } = outgoing;
         self.note_form(&variant);
         let sent = Bytes::from(pieces.concat());
         let request: Value = serde_json::from_slice(&sent).unwrap_or_default();
@@ -238,9 +239,9 @@ impl<'a> Driver<'a> {
     /// Records the form of a request before it is sent.
     fn note_form(&mut self, variant: &Variant) {
         if self.passed.sent.is_empty() {
-            self.passed.planned = self.exchange.plan().clone();
+            self.passed.planned = self.exchange.inspect().plan().clone();
         }
-        let judging = self.exchange.judging().unwrap();
+        let judging = self.exchange.inspect().judging().unwrap();
         if judging.is_landing() {
             self.passed.landed_at.get_or_insert(judging.record.len());
         } else {
@@ -263,7 +264,8 @@ impl<'a> Driver<'a> {
         }
         // Choices are asked again one after the other. Their hidden exchanges are counted here independently, so that
         // the reference does not learn from the code that it checks.
-        let choice = self.exchange.choices().into_iter().rfind(|choice| choice.is_continued()).unwrap();
+        let choice =
+            self.exchange.inspect().choices().into_iter().rfind(|choice| choice.is_continued()).unwrap();
         self.rounds.push((choice.index(), asking.rounds.last().unwrap().clone()));
     }
 
@@ -316,15 +318,13 @@ impl<'a> Driver<'a> {
     /// What is known of the request at its end.
     fn passed(mut self) -> Passed {
         assert!(self.has_ended, "the exchange has nothing more to do, and the client has no answer");
-        self.exchange.close(self.process.now());
-        while let Some(output) = self.exchange.next_output() {
-            self.perform(output);
-        }
+        let Closed { record, writes, .. } = self.exchange.close(self.process.now());
+        writes.into_iter().for_each(|news| self.store(news));
         let mut passed = self.passed;
-        passed.plan = self.exchange.plan().clone();
-        passed.restored = self.exchange.restored().to_vec();
+        passed.plan = self.exchange.inspect().plan().clone();
+        passed.restored = self.exchange.inspect().restored().to_vec();
         if passed.reply.is_some() {
-            for choice in self.exchange.choices() {
+            for choice in self.exchange.inspect().choices() {
                 let asked_again = self.rounds.iter().filter(|(of, _)| *of == choice.index());
                 let mut rounds: Vec<Bytes> = asked_again.map(|(_, round)| round.clone()).collect();
                 let own =
@@ -333,11 +333,10 @@ impl<'a> Driver<'a> {
                 passed.hidden.push((choice.index(), rounds));
             }
         }
-        if let Some(judging) = self.exchange.judging() {
+        if let Some(judging) = self.exchange.inspect().judging() {
             passed.usage = judging.usage(self.process.now_ms);
             passed.record.clone_from(&judging.record);
         }
-        let record = self.exchange.record();
         passed.billed = record.tokens.prompt + record.tokens.completion;
         passed.lost = record.lost_hidden_exchanges;
         passed.other_rounds = record.prefix_breaks.contains(&PrefixBreak::StateStore);

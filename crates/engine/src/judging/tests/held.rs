@@ -15,17 +15,22 @@ pub(crate) fn judging(tables: &str) -> Judging {
     judging_of(tables, br#"{"messages":[{"role":"user","content":"q"}]}"#)
 }
 
-/// As [`judging`], for the reply to the request `body`.
-fn judging_of(tables: &str, body: &[u8]) -> Judging {
+/// The policies of `tables`.
+pub(crate) fn policies(tables: &str) -> PolicySet {
     let mut root = toml::de::DeTable::parse(tables).unwrap();
     let rules = REGISTRY.iter().filter_map(|entry| {
         let table = root.get_mut().remove(entry.name)?;
         Some((entry.build)(toml::de::ValueDeserializer::from(table)).unwrap())
     });
+    PolicySet::new(rules.collect())
+}
+
+/// As [`judging`], for the reply to the request `body`.
+fn judging_of(tables: &str, body: &[u8]) -> Judging {
     let request = dialects::chat::parse(body).unwrap();
     let identity = Identity { key: HashKey::fixed(1), caller: Hash(1), explicit: None };
     let transcript = Transcript::read(request, body.to_vec(), identity, Arc::new(NoMemo));
-    let judge = PolicySet::new(rules.collect()).read(&transcript).1;
+    let judge = policies(tables).read(&transcript).1;
     Judging::new(judge, AnswerTools::default(), false).with_token(Some("K7PQ3M".to_owned()))
 }
 

@@ -1,0 +1,276 @@
+//! Tests of an exchange as its driver sees it: the effects that it starts, and what becomes of them.
+
+use super::*;
+use crate::core::testing::{arrived, settings};
+use crate::judging::holding_tests::policies;
+use crate::store::Facts;
+use dialects::{CHAT, RESPONSES};
+use model::plan::approval::{ApprovalDecision, Confirmation};
+use model::record::{Consent, Verdict};
+
+const AT_MS: u64 = 1_000_000;
+
+/// Two calls of `pay`, which a person is asked about, one of `search`, which another model is asked about, and two of
+/// `wait`, the second of which waits for its time.
+const CALLS: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[
+    {"id":"a","type":"function","function":{"name":"pay","arguments":"{\"n\":1}"}},
+    {"id":"b","type":"function","function":{"name":"pay","arguments":"{\"n\":2}"}},
+    {"id":"c","type":"function","function":{"name":"search","arguments":"{\"query\":\"how a washing machine gets clean\"}"}},
+    {"id":"d","type":"function","function":{"name":"wait","arguments":"{}"}},
+    {"id":"e","type":"function","function":{"name":"wait","arguments":"{\"n\":2}"}}
+]},"finish_reason":"tool_calls"}]}"#;
+
+/// Policies that let calls of [`CALLS`] wait.
+const WAITING: &str = r#"
+[confirm]
+tools = ["pay"]
+form = "held"
+[rewrite_query]
+model.model = "small"
+[rate_limit]
+tools = { wait = { calls = 1, per = "2s" } }
+wait = "5s"
+"#;
+
+/// A driver that keeps what the exchange wants.
+struct Driver {
+    exchange: Exchange,
+    started: Vec<(EffectId, Effect)>,
+    cancelled: Vec<EffectId>,
+    sent: usize,
+    answers: Vec<Answer>,
+}
+
+/// Which effect it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Admit,
+    FindHistory,
+    LookUp,
+    Claim,
+    Approve,
+    Sleep,
+    AskModel,
+}
+
+fn kind(effect: &Effect) -> Kind {
+    match effect {
+        Effect::Admit { .. } => Kind::Admit,
+        Effect::FindHistory(_) => Kind::FindHistory,
+        Effect::LookUp(_) => Kind::LookUp,
+        Effect::Claim { .. } => Kind::Claim,
+        Effect::Approve(_) => Kind::Approve,
+        Effect::Sleep { .. } => Kind::Sleep,
+        Effect::AskModel(_) => Kind::AskModel,
+        Effect::Summarise { .. } => unreachable!("no policy here wants a summary"),
+    }
+}
+
+fn now() -> Now {
+    Now { at: Instant::now(), ms: AT_MS }
+}
+
+impl Driver {
+    /// Begins the exchange of a request that continues a conversation which the upstream keeps, or of a chat that answers
+    /// a question, one at a time in its conversation.
+    fn begin(continues: bool) -> Self {
+        let form = if continues { WAITING.to_owned() } else { WAITING.replace("held", "chat") };
+        let mut settings = settings(policies(&form));
+        settings.conversation.in_flight = InFlight::Wait;
+        let (dialect, body) = match continues {
+            true => (RESPONSES, r#"{"model":"m","previous_response_id":"r","input":"q"}"#),
+            false => (
+                CHAT,
+                r#"{"model":"m","messages":[{"role":"user","content":"Pay."},{"role":"assistant","content":"Shall I?"},{"role":"user","content":"K7PQ3M"}]}"#,
+            ),
+        };
+        let (shared, mut arrived) = arrived(dialect, body, settings);
+        arrived.identity.explicit = Some("conversation".to_owned());
+        Self::of(Exchange::begin(shared, arrived, Box::default(), now()))
+    }
+
+    /// The exchange of a chat whose reply is [`CALLS`].
+    fn with_calls() -> Self {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
+        let (shared, arrived) = arrived(CHAT, body, settings(policies(WAITING)));
+        let mut driver = Self::of(Exchange::begin(shared, arrived, Box::default(), now()));
+        driver.finish(0, EffectResult::Facts(Box::default()));
+        let body = Bytes::from_static(CALLS.as_bytes());
+        driver.give(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }));
+        driver
+    }
+
+    fn of(exchange: Exchange) -> Self {
+        let (started, cancelled, answers) = (Vec::new(), Vec::new(), Vec::new());
+        let mut driver = Self { exchange, started, cancelled, sent: 0, answers };
+        driver.take_outputs();
+        driver
+    }
+
+    fn give(&mut self, input: Input) {
+        self.exchange.handle(input, now());
+        self.take_outputs();
+    }
+
+    fn take_outputs(&mut self) {
+        while let Some(output) = self.exchange.poll() {
+            match output {
+                Output::Start(id, effect) => self.started.push((id, effect)),
+                Output::Cancel(id) => self.cancelled.push(id),
+                Output::Send(_) => self.sent += 1,
+                Output::Answer(answer) => self.answers.push(answer),
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives this result to the effect that is `nth` among those that have not ended.
+    fn finish(&mut self, nth: usize, result: EffectResult) -> EffectId {
+        let (id, _) = self.started.remove(nth);
+        self.give(Input::Finished(id, result));
+        id
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        self.started.iter().map(|(_, effect)| kind(effect)).collect()
+    }
+
+    /// The result of an effect that goes well. The store knows that a person was asked, and what was asked.
+    fn success(effect: &Effect) -> EffectResult {
+        match effect {
+            Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
+            Effect::LookUp(query) => {
+                let asked = query.ask().answered.map(|_| {
+                    let token = "K7PQ3M".to_owned();
+                    Arc::new(Confirmation { token, expires_ms: u64::MAX, ..Confirmation::default() })
+                });
+                EffectResult::Facts(Box::new(Facts { asked, ..Facts::default() }))
+            }
+            Effect::Claim { .. } => EffectResult::Claimed(true),
+            other => other.failure(),
+        }
+    }
+
+    /// The tools of the calls that the client gets, with their arguments.
+    fn calls(&self) -> Vec<(String, String)> {
+        let body = match &self.answers[..] {
+            [Answer::Edited(_, pieces)] => pieces.concat(),
+            [Answer::AsItCame(_)] => CALLS.as_bytes().to_vec(),
+            other => panic!("{other:?}"),
+        };
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let calls = body["choices"][0]["message"]["tool_calls"].as_array().cloned().unwrap_or_default();
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        calls.iter().map(|call| (text(&call["id"]), text(&call["function"]["arguments"]))).collect()
+    }
+}
+
+#[test]
+fn calls_of_one_reply_wait_at_once_each_for_its_own_effect_and_end_in_any_order() {
+    let decided = |decision: ApprovalDecision| EffectResult::Decided(decision.into());
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let mut driver = Driver::with_calls();
+        assert_eq!(driver.kinds(), [Kind::Approve, Kind::Approve, Kind::AskModel, Kind::Sleep]);
+        let ids: Vec<EffectId> = driver.started.drain(..).map(|(id, _)| id).collect();
+        for nth in order {
+            assert!(driver.answers.is_empty(), "a call still waits");
+            let result = match nth {
+                0 => decided(ApprovalDecision::Declined),
+                1 => decided(ApprovalDecision::Approved),
+                2 => EffectResult::Answered(Some("washing machine".into())),
+                _ => EffectResult::Slept(true),
+            };
+            driver.give(Input::Finished(ids[nth], result));
+        }
+        let calls = driver.calls();
+        let ids: Vec<&str> = calls.iter().map(|(id, _)| id.as_str()).collect();
+        assert_eq!(ids, ["b", "c", "d", "e"], "{order:?}");
+        assert_eq!(calls[1].1, r#"{"query":"washing machine"}"#);
+        let mut consents = driver.exchange.record().confirmations.clone();
+        consents.sort_by_key(|consent| consent.as_str());
+        assert_eq!(consents, [Consent::Approved, Consent::Declined]);
+    }
+}
+
+#[test]
+fn every_effect_of_a_call_that_fails_ends_and_so_does_the_request() {
+    let mut driver = Driver::with_calls();
+    while let Some((_, effect)) = driver.started.first() {
+        let failure = effect.failure();
+        driver.finish(0, failure);
+    }
+    let ids: Vec<String> = driver.calls().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["c", "d"], "what nobody approved or waited for is not made");
+}
+
+#[test]
+fn every_effect_before_the_request_is_sent_may_fail() {
+    for continues in [false, true] {
+        for failing in [Kind::Admit, Kind::FindHistory, Kind::LookUp, Kind::Claim] {
+            let mut driver = Driver::begin(continues);
+            while driver.sent == 0 && driver.answers.is_empty() {
+                let effect = &driver.started[0].1;
+                let result = if kind(effect) == failing { effect.failure() } else { Driver::success(effect) };
+                driver.finish(0, result);
+            }
+            let is_refused =
+                matches!(driver.answers[..], [Answer::Error(ProxyError::ConversationBusy { .. })]);
+            assert_eq!(is_refused, failing == Kind::Admit, "{failing:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_may_leave_during_any_effect() {
+    let mut seen = Vec::new();
+    for continues in [false, true] {
+        // Leaves after so many effects.
+        for effects in 0.. {
+            let mut driver = Driver::begin(continues);
+            for _ in 0..effects {
+                if driver.sent == 0 && driver.answers.is_empty() {
+                    let result = Driver::success(&driver.started[0].1);
+                    driver.finish(0, result);
+                }
+            }
+            if driver.sent > 0 || !driver.answers.is_empty() {
+                break;
+            }
+            seen.extend(driver.kinds());
+            let closed = driver.exchange.close(now());
+            assert!(!closed.is_complete && closed.record.judged.is_empty());
+            assert!(closed.writes.is_empty(), "nothing was used: {:?}", closed.writes);
+            assert!(driver.exchange.poll().is_none());
+        }
+    }
+    for kind in [Kind::Admit, Kind::FindHistory, Kind::LookUp, Kind::Claim] {
+        assert!(seen.contains(&kind), "{kind:?} in {seen:?}");
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_calls_wait_has_none_of_them_and_the_record_says_what_waited() {
+    let mut driver = Driver::with_calls();
+    let closed = driver.exchange.close(now());
+    let judged: Vec<_> = closed.record.judged.iter().map(|call| (call.id.as_str(), call.verdict)).collect();
+    assert_eq!(
+        judged,
+        [("d", Verdict::Allow), ("a", Verdict::Ask), ("b", Verdict::Ask), ("e", Verdict::Block)]
+    );
+    assert_eq!(closed.record.confirmations, [Consent::Left, Consent::Left]);
+    assert!(closed.writes.iter().all(|news| news.released.is_empty()), "{:?}", closed.writes);
+}
+
+#[test]
+fn a_result_that_comes_after_its_effect_was_cancelled_or_has_ended_counts_for_nothing() {
+    let mut driver = Driver::with_calls();
+    let (id, _) = driver.started.remove(0);
+    driver.give(Input::Finished(id, EffectResult::Decided(ApprovalDecision::Declined.into())));
+    driver.give(Input::Finished(id, EffectResult::Decided(ApprovalDecision::Approved.into())));
+    assert_eq!(driver.exchange.record().late_results, 1);
+    while let Some((_, effect)) = driver.started.first() {
+        let failure = effect.failure();
+        driver.finish(0, failure);
+    }
+    assert!(driver.calls().iter().all(|(id, _)| id != "a"), "it stays declined");
+}
