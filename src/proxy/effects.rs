@@ -118,6 +118,8 @@ impl Driver {
                 let mut pause = app.held.pause(until);
                 self.effects.add(id, async move { EffectResult::Slept(pause.is_over().await).into() });
             }
+            // The operator can offer none.
+            Effect::CallTool { .. } => self.effects.add(id, async { EffectResult::Executed(None).into() }),
             Effect::AskModel(asked) => {
                 let answer = app.ask_model(&asked, self.head().came());
                 // The answer is there at once where the question could not be asked.
@@ -136,7 +138,8 @@ impl Driver {
             EffectResult::Admitted(_)
             | EffectResult::Decided(_)
             | EffectResult::Slept(_)
-            | EffectResult::Answered(_) => self.record.mark_idle(),
+            | EffectResult::Answered(_)
+            | EffectResult::Executed(_) => self.record.mark_idle(),
         }
         if guard.is_some() {
             self.guard = guard;

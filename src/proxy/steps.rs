@@ -58,6 +58,8 @@ fn start(trace: &mut Trace, id: u32, effect: &Effect, is_shared: bool) {
             (StepKind::Question, Some(("gen_ai.request.model", asked.terms.model.clone())))
         }
         Effect::Sleep { .. } => (StepKind::Wait, None),
+        // No tool is run yet, so no time passes.
+        Effect::CallTool { .. } => return,
     };
     if let Some((step, (key, value))) = trace.begin(kind, Some(id)).zip(attribute) {
         step.note(key, value);
@@ -112,6 +114,7 @@ fn finish_effect(step: Option<&mut Step>, result: &EffectResult) {
         EffectResult::Decided(decided) => decided.decision.as_str(),
         EffectResult::Slept(true) => "approved",
         EffectResult::Slept(false) => "stopped",
+        EffectResult::Executed(_) => "executed",
         EffectResult::Answered(answer) => {
             if answer.is_some() {
                 "answered"

@@ -1,4 +1,4 @@
-//! The effects that calls of one client request wait for: a person's decision, their time, another model's answer. Has the
+//! The effects that calls of one client request wait for: a person's decision, their time, another model, a tool. Has the
 //! driver start them, and notes what became of each. The judge decides on the calls.
 
 use super::effects::{ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
@@ -92,6 +92,10 @@ fn effect_of(core: &mut Core, judging: &Judging, call: &WaitingCall) -> Effect {
             Effect::Approve(Box::new(ApprovalRequest { call, hold_ms, webhook }))
         }
         Awaited::Time { ms, .. } => Effect::Sleep { ms: *ms },
+        Awaited::ToolResult { run, arguments } => {
+            let (tool, arguments, timeout) = (call.call.name(), arguments.clone(), run.timeout);
+            Effect::CallTool { tool, arguments, timeout }
+        }
         Awaited::ModelAnswer { policy, question } => {
             core.record.act(On::Reply, policy, "asked_model", 1);
             let key = core.question_key(question);
@@ -143,7 +147,7 @@ fn left_call(call: &WaitingCall) -> Option<JudgedCall> {
     let (verdict, policy, kind) = match &call.awaited {
         Awaited::Approval { policy, kind, .. } => (Verdict::Ask, *policy, *kind),
         Awaited::Time { policy, kind, .. } => (Verdict::Block, *policy, *kind),
-        Awaited::ModelAnswer { .. } => return None,
+        Awaited::ModelAnswer { .. } | Awaited::ToolResult { .. } => return None,
     };
     let said = vec![Said { policy, reason: kind.as_str() }];
     let (tool, id) = (call.call.name(), call.call.id());

@@ -39,12 +39,15 @@ pub enum Effect {
     Claim { question: Hash, request: Hash },
     /// Have the summary model asked.
     Summarise { wanted: SummaryWanted, question: Bytes },
-    /// Ask a person about a call.
+    /// Ask a person about a call, while its reply waits. A question in the conversation needs no driver: it is the reply, and
+    /// is decided on at once, since its bytes must not depend on the upstream's chunks.
     Approve(Box<ApprovalRequest>),
     /// Wait for so many ms.
     Sleep { ms: u64 },
     /// Ask another model about a call.
     AskModel(AskedModel),
+    /// Run a tool, within this time.
+    CallTool { tool: String, arguments: String, timeout: Duration },
 }
 
 /// The result of an effect.
@@ -66,6 +69,8 @@ pub enum EffectResult {
     Slept(bool),
     /// Of [`Effect::AskModel`]: the answer, if there is one.
     Answered(Option<Arc<str>>),
+    /// Of [`Effect::CallTool`]: what the tool gave; `None`: it failed, or took too long.
+    Executed(Option<Arc<str>>),
 }
 
 impl Effect {
@@ -80,6 +85,7 @@ impl Effect {
             Self::Approve(_) => EffectResult::Decided(ApprovalDecision::Unasked.into()),
             Self::Sleep { .. } => EffectResult::Slept(false),
             Self::AskModel(_) => EffectResult::Answered(None),
+            Self::CallTool { .. } => EffectResult::Executed(None),
         }
     }
 }

@@ -465,10 +465,16 @@ impl Judging {
                 self.take_decision((policy, call, extends), decided, &mut past);
             }
             (Awaited::Approval { .. }, _) => self.waiting.silence(ApprovalDecision::Unasked),
+            (Awaited::ToolResult { .. }, result) => {
+                past.executed =
+                    Some(if let EffectResult::Executed(text) = result { text.clone() } else { None });
+            }
         }
         let before = self.rules.judge.approved();
         self.approve(past.approved.as_ref().map(|(_, extends)| *extends).or(before));
+        self.rules.judge.set_executed(past.executed.clone());
         let decision = self.decide_with((choice, judged_ms), &call, KnownPart::Whole, past, Some(number));
+        self.rules.judge.set_executed(None);
         self.approve(before);
         later.into_iter().for_each(|later| self.rules.judge.replay(later));
         Some(decision)
@@ -541,7 +547,9 @@ impl Judging {
             (Some((policy, reason)), ..) => {
                 Decision::Block { policy, reason: self.rules.shown(choice, reason, now_ms) }
             }
-            (None, Some((_, content)), _) => answered(content, ruling.own, clarification),
+            (None, Some((_, content)), _) => {
+                answered(content, ruling.own || past.executed.is_some(), clarification)
+            }
             // The call that runs is the one that was shown.
             (None, None, Some((policy, arguments)))
                 if self.rules.judge.is_approved() && !past.approves(&arguments) =>
@@ -598,6 +606,11 @@ impl Judging {
                 self.count_as_approved((choice, now_ms), call)
             };
             return Some((Awaited::ModelAnswer { policy, question: question.clone() }, passed));
+        }
+        if let Some((_, run)) = ruling.tool_run.filter(|_| ruling.is_allowed()) {
+            let arguments = ruling.rewritten.as_ref().map(|(_, arguments)| arguments.clone());
+            let arguments = arguments.unwrap_or_else(|| call.arguments());
+            return Some((Awaited::ToolResult { run, arguments }, ruling.passed));
         }
         let (policy, reason) = ruling.objections.first().filter(|_| ruling.answer.is_none())?;
         if self.rules.holds() && ruling.needs_approval_alone() {

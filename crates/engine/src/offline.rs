@@ -68,7 +68,7 @@ fn answer(effect: &Effect, known: &mut dyn OfflineStore) -> Option<EffectResult>
         Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
         Effect::FindHistory(name) => EffectResult::History(known.history(*name)),
         Effect::LookUp(query) => EffectResult::Facts(Box::new(known.facts(query))),
-        Effect::Claim { .. } | Effect::Summarise { .. } => effect.failure(),
+        Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
         Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return None,
     })
 }

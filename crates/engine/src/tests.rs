@@ -2,11 +2,15 @@
 
 use super::*;
 use crate::core::testing::{arrived, settings};
-use crate::judging::holding_tests::policies;
+use crate::judging::holding_tests::{policies, rules};
 use crate::store::Facts;
 use dialects::{CHAT, RESPONSES};
 use model::plan::approval::{ApprovalDecision, Confirmation};
+use model::plan::{CallEffect, Proposed, ToolRun};
 use model::record::{Consent, Verdict};
+use policies::about::About;
+use policies::set::{PolicySet, RuleOf};
+use policies::{ConfigError, Policy};
 
 const AT_MS: u64 = 1_000_000;
 
@@ -37,7 +41,8 @@ struct Driver {
     exchange: Exchange,
     started: Vec<(EffectId, Effect)>,
     cancelled: Vec<EffectId>,
-    sent: usize,
+    /// The bodies of the requests to the upstream.
+    sent: Vec<String>,
     answers: Vec<Answer>,
 }
 
@@ -51,6 +56,7 @@ enum Kind {
     Approve,
     Sleep,
     AskModel,
+    CallTool,
 }
 
 fn kind(effect: &Effect) -> Kind {
@@ -62,6 +68,7 @@ fn kind(effect: &Effect) -> Kind {
         Effect::Approve(_) => Kind::Approve,
         Effect::Sleep { .. } => Kind::Sleep,
         Effect::AskModel(_) => Kind::AskModel,
+        Effect::CallTool { .. } => Kind::CallTool,
         Effect::Summarise { .. } => unreachable!("no policy here wants a summary"),
     }
 }
@@ -91,18 +98,28 @@ impl Driver {
 
     /// The exchange of a chat whose reply is [`CALLS`].
     fn with_calls() -> Self {
+        Self::with_reply(policies(WAITING), CALLS)
+    }
+
+    /// The exchange of a chat with this reply.
+    fn with_reply(policies: PolicySet, reply: &'static str) -> Self {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
-        let (shared, arrived) = arrived(CHAT, body, settings(policies(WAITING)));
+        let (shared, arrived) = arrived(CHAT, body, settings(policies));
         let mut driver = Self::of(Exchange::begin(shared, arrived, Box::default(), now()));
         driver.finish(0, EffectResult::Facts(Box::default()));
-        let body = Bytes::from_static(CALLS.as_bytes());
-        driver.give(Input::Reply(WholeReply { id: 0, status: 200, body: Ok(body) }));
+        driver.reply(reply);
         driver
+    }
+
+    /// The upstream's whole reply.
+    fn reply(&mut self, body: &'static str) {
+        let (id, body) = (self.sent.len() as u32 - 1, Bytes::from_static(body.as_bytes()));
+        self.give(Input::Reply(WholeReply { id, status: 200, body: Ok(body) }));
     }
 
     fn of(exchange: Exchange) -> Self {
         let (started, cancelled, answers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut driver = Self { exchange, started, cancelled, sent: 0, answers };
+        let mut driver = Self { exchange, started, cancelled, sent: Vec::new(), answers };
         driver.take_outputs();
         driver
     }
@@ -117,7 +134,9 @@ impl Driver {
             match output {
                 Output::Start(id, effect) => self.started.push((id, effect)),
                 Output::Cancel(id) => self.cancelled.push(id),
-                Output::Send(_) => self.sent += 1,
+                Output::Send(outgoing) => {
+                    self.sent.push(String::from_utf8(outgoing.pieces.concat()).unwrap());
+                }
                 Output::Answer(answer) => self.answers.push(answer),
                 _ => {}
             }
@@ -165,6 +184,105 @@ impl Driver {
     }
 }
 
+/// A policy for whose tool toolrein runs the calls, for tests.
+struct Executes;
+
+impl Policy for Executes {
+    const NAME: &'static str = "executes";
+    const SUMMARY: &'static str = "for tests";
+    type Config = ();
+    type State = ();
+
+    fn new((): ()) -> Result<Self, Vec<ConfigError>> {
+        Ok(Self)
+    }
+
+    fn about(&self) -> About {
+        About { runs_tools: true, ..About::default() }
+    }
+
+    fn judge(&self, call: &Proposed<'_>, _state: &()) -> model::plan::Verdict {
+        use model::plan::Verdict;
+        if call.name != "time" {
+            return Verdict::Allow;
+        }
+        if call.arguments.is_none() {
+            return Verdict::NeedsArguments;
+        }
+        match call.results.executed() {
+            None => Verdict::Pending(CallEffect::CallTool(ToolRun { timeout: Duration::from_secs(5) })),
+            Some(text) => {
+                let content = text.unwrap_or("The tool has failed.").to_owned();
+                Verdict::Answer { content, re_requests: None }
+            }
+        }
+    }
+}
+
+/// [`Executes`] after the policies of `tables`.
+fn executing(tables: &str) -> PolicySet {
+    let mut all = rules(tables);
+    all.push(Arc::new(RuleOf::new(Executes)));
+    PolicySet::new(all)
+}
+
+/// Two calls of a tool that toolrein runs.
+const EXECUTED: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[
+    {"id":"a","type":"function","function":{"name":"time","arguments":"{\"in\":\"Rome\"}"}},
+    {"id":"b","type":"function","function":{"name":"time","arguments":"{\"in\":\"Oslo\"}"}}
+]},"finish_reason":"tool_calls"}]}"#;
+
+const FINAL: &str =
+    r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Noon."},"finish_reason":"stop"}]}"#;
+
+#[test]
+fn calls_that_toolrein_runs_run_at_once_and_their_results_go_to_the_model_in_the_order_of_the_calls() {
+    let mut driver = Driver::with_reply(executing(""), EXECUTED);
+    let arguments: Vec<&str> = driver
+        .started
+        .iter()
+        .map(|(_, effect)| match effect {
+            Effect::CallTool { tool, arguments, .. } if tool == "time" => arguments.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(arguments, [r#"{"in":"Rome"}"#, r#"{"in":"Oslo"}"#]);
+    driver.finish(1, EffectResult::Executed(None));
+    assert_eq!(driver.sent.len(), 1, "the other one still runs");
+    driver.finish(0, EffectResult::Executed(Some("noon".into())));
+    let asked: serde_json::Value = serde_json::from_str(&driver.sent[1]).unwrap();
+    let contents: Vec<_> =
+        asked["messages"].as_array().unwrap()[2..].iter().map(|message| &message["content"]).collect();
+    assert_eq!(contents, ["noon", "The tool has failed."]);
+    driver.reply(FINAL);
+    let [Answer::Edited(_, pieces)] = &driver.answers[..] else { panic!("{:?}", driver.answers) };
+    let reply = String::from_utf8(pieces.concat()).unwrap();
+    assert!(reply.contains("Noon.") && !reply.contains("tool_calls\":["), "{reply}");
+}
+
+#[test]
+fn a_call_that_toolrein_runs_counts_against_limits_and_needs_what_others_need() {
+    let mut driver = Driver::with_reply(executing("[turn_limits]\ncalls = 1\n"), EXECUTED);
+    assert_eq!(driver.kinds(), [Kind::CallTool], "the second one is over the limit");
+    driver.finish(0, EffectResult::Executed(Some("noon".into())));
+    assert!(
+        driver.sent[1].contains("noon") && driver.sent[1].contains("BUDGET_EXCEEDED"),
+        "{}",
+        driver.sent[1]
+    );
+    driver.reply(EXECUTED);
+    assert!(driver.started.is_empty(), "the limit is used up");
+
+    let mut driver =
+        Driver::with_reply(executing("[confirm]\ntools = [\"time\"]\nform = \"held\"\n"), EXECUTED);
+    assert_eq!(driver.kinds(), [Kind::Approve, Kind::Approve], "before a tool runs");
+    driver.finish(0, EffectResult::Decided(ApprovalDecision::Declined.into()));
+    driver.finish(0, EffectResult::Decided(ApprovalDecision::Approved.into()));
+    assert_eq!(driver.kinds(), [Kind::CallTool]);
+    let Effect::CallTool { arguments, .. } = &driver.started[0].1 else { panic!("a tool") };
+    assert_eq!(arguments, r#"{"in":"Oslo"}"#);
+}
+
 #[test]
 fn calls_of_one_reply_wait_at_once_each_for_its_own_effect_and_end_in_any_order() {
     let decided = |decision: ApprovalDecision| EffectResult::Decided(decision.into());
@@ -208,7 +326,7 @@ fn every_effect_before_the_request_is_sent_may_fail() {
     for continues in [false, true] {
         for failing in [Kind::Admit, Kind::FindHistory, Kind::LookUp, Kind::Claim] {
             let mut driver = Driver::begin(continues);
-            while driver.sent == 0 && driver.answers.is_empty() {
+            while driver.sent.is_empty() && driver.answers.is_empty() {
                 let effect = &driver.started[0].1;
                 let result = if kind(effect) == failing { effect.failure() } else { Driver::success(effect) };
                 driver.finish(0, result);
@@ -228,12 +346,12 @@ fn a_client_may_leave_during_any_effect() {
         for effects in 0.. {
             let mut driver = Driver::begin(continues);
             for _ in 0..effects {
-                if driver.sent == 0 && driver.answers.is_empty() {
+                if driver.sent.is_empty() && driver.answers.is_empty() {
                     let result = Driver::success(&driver.started[0].1);
                     driver.finish(0, result);
                 }
             }
-            if driver.sent > 0 || !driver.answers.is_empty() {
+            if !driver.sent.is_empty() || !driver.answers.is_empty() {
                 break;
             }
             seen.extend(driver.kinds());

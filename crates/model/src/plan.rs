@@ -19,7 +19,7 @@ pub use announced::Announced;
 pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
-pub use question::{Answers, ModelQuestion, ModelTerms};
+pub use question::{CallResults, ModelQuestion, ModelTerms, ToolRun};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
 pub use verdict::{
     CallEffect, Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,

@@ -31,7 +31,7 @@ pub struct About {
     /// How a person is asked about calls that need an approval, whichever policy wants it.
     pub approvals: Option<Confirming>,
     /// How long calls of one client request may be held, in ms, until they are allowed: see
-    /// [`Verdict::Wait`](model::plan::Verdict::Wait).
+    /// [`CallEffect::Sleep`](model::plan::CallEffect::Sleep).
     pub longest_wait_ms: u64,
     /// How long it needs the state store to keep a fact: each key with the time it says, in ms.
     pub windows: Vec<(String, u64)>,
@@ -45,6 +45,8 @@ pub struct About {
     pub summaries: Option<ModelEndpoint>,
     /// Where another model is asked about calls.
     pub model: Option<ModelEndpoint>,
+    /// toolrein runs tools for it: see [`CallEffect::CallTool`](model::plan::CallEffect::CallTool).
+    pub runs_tools: bool,
     /// Why it never acts with these settings, where that is so: a clause.
     pub idle: Option<&'static str>,
     /// It flags results that seem to carry instructions for the model.

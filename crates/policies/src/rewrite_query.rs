@@ -161,7 +161,7 @@ impl Policy for RewriteQuery {
         let Some(model) = model else { return meanwhile.map_or(Verdict::Allow, Verdict::Reword) };
         let base = tidied.as_deref().unwrap_or(&found.query);
         let question = model.question(&self.texts, base);
-        match call.answers.of(&question) {
+        match call.results.answer(&question) {
             None => Verdict::Pending(CallEffect::AskModel { question, meanwhile }),
             Some(answer) => {
                 let shorter = answer.and_then(|answer| shortener::accepted(answer, base));

@@ -178,6 +178,11 @@ impl PolicySet {
         self.rules.iter().filter_map(|rule| Some((rule.name(), rule.about().model.clone()?)))
     }
 
+    /// Whether toolrein runs tools for a policy.
+    pub fn runs_tools(&self) -> bool {
+        self.rules.iter().any(|rule| rule.about().runs_tools)
+    }
+
     /// The names of the enabled policies.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.names.iter().copied()

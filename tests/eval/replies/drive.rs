@@ -289,7 +289,10 @@ impl Run<'_> {
         let result = match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
             Effect::LookUp(query) => EffectResult::Facts(Box::new(self.facts(query))),
-            Effect::FindHistory(_) | Effect::Claim { .. } | Effect::Summarise { .. } => effect.failure(),
+            Effect::FindHistory(_)
+            | Effect::Claim { .. }
+            | Effect::Summarise { .. }
+            | Effect::CallTool { .. } => effect.failure(),
             Effect::Approve(asked) => {
                 let (call, hold_ms) = (&asked.call, asked.hold_ms);
                 self.trace.step(format_args!("ask for approval within {hold_ms} ms: {call:?}"));

@@ -5,8 +5,9 @@ use crate::effects::EffectResult;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall};
-use model::plan::{Extends, ModelQuestion, Reason, ReasonKind};
+use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, ToolRun};
 use policies::set::longest_wait;
+use std::sync::Arc;
 
 /// See the file's head.
 #[derive(Default)]
@@ -48,6 +49,8 @@ pub(crate) enum Awaited {
     Time { policy: &'static str, kind: ReasonKind, ms: u64 },
     /// Another model's answer, which `policy` wants.
     ModelAnswer { policy: &'static str, question: ModelQuestion },
+    /// What its tool gives with these arguments, which toolrein runs as a policy wants.
+    ToolResult { run: ToolRun, arguments: String },
 }
 
 /// What became of the effects that a call has waited for.
@@ -57,6 +60,8 @@ pub(super) struct Past {
     pub(super) acts: Vec<(&'static str, &'static str)>,
     /// A person has approved it with these arguments, and that these limits are extended.
     pub(super) approved: Option<(String, Extends)>,
+    /// What its tool gave that toolrein has run; the inner `None`: it failed.
+    pub(super) executed: Option<Option<Arc<str>>>,
     /// What a policy wrote anew in it is recorded.
     pub(super) is_noted: bool,
 }
@@ -68,6 +73,7 @@ impl Awaited {
             Self::Approval { .. } => EffectResult::Decided(ApprovalDecision::Unasked.into()),
             Self::Time { .. } => EffectResult::Slept(false),
             Self::ModelAnswer { .. } => EffectResult::Answered(None),
+            Self::ToolResult { .. } => EffectResult::Executed(None),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Questions to another model about a call of the reply, as plain data: what is asked, of whom, and the answers that are
-//! known. Asks nobody.
+//! What a call of the reply may wait for, as plain data: questions to another model, tools that toolrein runs, and the
+//! results that are known. Asks nobody and runs nothing.
 
 use super::ModelEndpoint;
 use std::sync::Arc;
@@ -15,6 +15,12 @@ pub struct ModelQuestion {
     pub text: String,
 }
 
+/// A tool that toolrein runs for a call, within this time. The call has the tool's name and the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolRun {
+    pub timeout: Duration,
+}
+
 /// Who is asked, and within which limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelTerms {
@@ -26,21 +32,34 @@ pub struct ModelTerms {
     pub endpoint: ModelEndpoint,
 }
 
-/// The answers that have come for one request; `None` for a question that got none.
+/// The results of the effects that calls of one request have waited for. What failed has no text.
 #[derive(Clone, Debug, Default)]
-pub struct Answers(Vec<(ModelQuestion, Option<Arc<str>>)>);
+pub struct CallResults {
+    answers: Vec<(ModelQuestion, Option<Arc<str>>)>,
+    executed: Option<Option<Arc<str>>>,
+}
 
-impl Answers {
-    /// What became of `question`; `None`: it was not asked yet.
-    pub fn of(&self, question: &ModelQuestion) -> Option<Option<&str>> {
-        let (_, answer) = self.0.iter().find(|(known, _)| known == question)?;
+impl CallResults {
+    /// What another model has answered to `question`; `None`: it was not asked yet.
+    pub fn answer(&self, question: &ModelQuestion) -> Option<Option<&str>> {
+        let (_, answer) = self.answers.iter().find(|(known, _)| known == question)?;
         Some(answer.as_deref())
+    }
+
+    /// What the tool gave that toolrein ran for the call which is judged; `None`: it was not run yet.
+    pub fn executed(&self) -> Option<Option<&str>> {
+        Some(self.executed.as_ref()?.as_deref())
     }
 
     /// Takes the answer to `question`; the first one stays.
     pub fn learn(&mut self, question: ModelQuestion, answer: Option<Arc<str>>) {
-        if self.of(&question).is_none() {
-            self.0.push((question, answer));
+        if self.answer(&question).is_none() {
+            self.answers.push((question, answer));
         }
+    }
+
+    /// Sets what the tool gave for the call that is judged next.
+    pub fn set_executed(&mut self, executed: Option<Option<Arc<str>>>) {
+        self.executed = executed;
     }
 }

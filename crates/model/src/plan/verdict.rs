@@ -1,6 +1,6 @@
 //! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
-use super::{Answers, ModelQuestion};
+use super::{CallResults, ModelQuestion, ToolRun};
 use crate::account::SCOPES;
 use crate::identity::Hash;
 use std::fmt::{self, Debug, Formatter};
@@ -16,8 +16,8 @@ pub struct Proposed<'a> {
     pub arguments_hash: Option<Hash>,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
-    /// The answers to questions about calls of this request.
-    pub answers: &'a Answers,
+    /// What it has waited for, and what other calls of this request have.
+    pub results: &'a CallResults,
     pub open: OpenTools<'a>,
 }
 
@@ -83,6 +83,8 @@ pub enum CallEffect {
     Approve(Reason),
     /// Another model is asked. Without its answer the call has the arguments of `meanwhile`, or its own.
     AskModel { question: ModelQuestion, meanwhile: Option<Reworded> },
+    /// toolrein runs the tool. Judged again, the call is answered by the same policy, also where the tool has failed.
+    CallTool(ToolRun),
 }
 
 /// Arguments in which one text was written anew.

@@ -14,7 +14,7 @@ use model::identity::{Hash, HashKey};
 use model::names::DeclaredNames;
 use model::plan::placeholders::Placeholders;
 use model::plan::{
-    Answers, CallEffect, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded,
+    CallEffect, CallResults, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded,
     Usage, Verdict, envelope,
 };
 use open::is_open;
@@ -39,10 +39,10 @@ pub struct Judge {
     /// The tools of ours, each with the index of the fold that alone judges its calls.
     own: Vec<(&'static str, usize)>,
     confirming: Option<Arc<Confirming>>,
-    /// Other models may be asked about calls.
-    asks_models: bool,
+    /// Other models may be asked about calls, or toolrein may run their tools.
+    waits_for_others: bool,
     /// Shared, since it is read while the folds are in use.
-    answers: Arc<Answers>,
+    results: Arc<CallResults>,
     longest_wait_ms: u64,
     /// The values that the model must not read, and the index of the fold that puts them back into calls.
     hidden: Option<(Arc<Placeholders>, usize)>,
@@ -70,8 +70,8 @@ impl Judge {
             hosts_shell: facts.hosts_shell,
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
-            asks_models: set.model_endpoints().next().is_some(),
-            answers: Arc::default(),
+            waits_for_others: set.model_endpoints().next().is_some() || set.runs_tools(),
+            results: Arc::default(),
             longest_wait_ms: set.longest_wait_ms,
             hidden: plan
                 .hidden_values()
@@ -92,9 +92,9 @@ impl Judge {
         // A person who is asked while the reply waits is shown the whole call.
         let asks = self.confirming().and_then(Confirming::hold_ms).is_some();
         // Whether arguments are needed does not depend on the time.
-        let answers = &Answers::default();
+        let results = &CallResults::default();
         let open = OpenTools::all();
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers, open };
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, results, open };
         let needs = |verdict| match verdict {
             Verdict::NeedsArguments => true,
             Verdict::Pending(CallEffect::Approve(_)) => asks,
@@ -107,9 +107,9 @@ impl Judge {
     pub fn restores(&mut self, choice: u32, name: &str) -> bool {
         let Some((_, fold)) = self.hidden else { return false };
         let name = &*self.meant(name).into_owned();
-        let answers = Arc::clone(&self.answers);
-        let (answers, open) = (&*answers, OpenTools::all());
-        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, answers, open };
+        let results = Arc::clone(&self.results);
+        let (results, open) = (&*results, OpenTools::all());
+        let call = Proposed { name, arguments: None, arguments_hash: None, now_ms: 0, results, open };
         self.folds_of(choice)[fold].judge(&call) == Verdict::NeedsArguments
     }
 
@@ -160,8 +160,8 @@ impl Judge {
     /// The same; hidden values may occur in what the model reads of it.
     fn rule_openly(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Ruling {
         let (key, approved) = (self.key.clone(), self.approved);
-        let answers = Arc::clone(&self.answers);
-        let answers = &*answers;
+        let results = Arc::clone(&self.results);
+        let results = &*results;
         let name = &*self.meant(name).into_owned();
         let mut arguments_hash = arguments.map(|text| canonical_hash(text, &key));
         let mut arguments = arguments.map(Cow::Borrowed);
@@ -175,7 +175,7 @@ impl Judge {
         for (at, fold) in folds.iter().enumerate() {
             let open = OpenTools::new(&is_open);
             let call =
-                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
+                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, results, open };
             let new_arguments = match fold.judge(&call) {
                 Verdict::Answer { content, .. } => {
                     ruling.answer.get_or_insert((fold.name(), content));
@@ -186,6 +186,10 @@ impl Judge {
                 Verdict::Pending(CallEffect::AskModel { question, meanwhile }) => {
                     ruling.question.get_or_insert((fold.name(), question));
                     meanwhile.map(|reworded| ruling.note(fold.name(), reworded))
+                }
+                Verdict::Pending(CallEffect::CallTool(run)) => {
+                    ruling.tool_run.get_or_insert((fold.name(), run));
+                    None
                 }
                 Verdict::Pending(CallEffect::Approve(reason)) if covers(approved, &reason) => {
                     let extends = reason.asks.map_or([false; SCOPES], |(_, extends)| extends);
@@ -206,10 +210,12 @@ impl Judge {
                 ruling.rewritten = Some((fold.name(), text));
             }
         }
-        if ruling.is_allowed() {
+        // A call that toolrein has run counts as one that the client makes.
+        let has_run = ruling.objections.is_empty() && results.executed().is_some();
+        if ruling.is_allowed() || has_run {
             let open = OpenTools::all();
             let call =
-                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, answers, open };
+                Proposed { name, arguments: arguments.as_deref(), arguments_hash, now_ms, results, open };
             for fold in folds {
                 fold.release(&call);
             }
@@ -228,8 +234,8 @@ impl Judge {
         now_ms: u64,
     ) -> Ruling {
         let arguments_hash = arguments.map(|text| self.arguments_hash(text));
-        let (answers, open) = (Arc::clone(&self.answers), OpenTools::all());
-        let call = Proposed { name, arguments, arguments_hash, now_ms, answers: &answers, open };
+        let (results, open) = (Arc::clone(&self.results), OpenTools::all());
+        let call = Proposed { name, arguments, arguments_hash, now_ms, results: &results, open };
         let mut ruling = rule_alone(&mut *self.folds_of(choice)[owner], &call);
         if ruling.answer.is_some() {
             ruling.passed = self.keep_passed(choice, &call);
@@ -239,7 +245,12 @@ impl Judge {
 
     /// Takes the answer of another model to `question`; `None`: there is none.
     pub fn learn(&mut self, question: ModelQuestion, answer: Option<Arc<str>>) {
-        Arc::make_mut(&mut self.answers).learn(question, answer);
+        Arc::make_mut(&mut self.results).learn(question, answer);
+    }
+
+    /// Sets what the tool gave that toolrein ran for the call which is judged next; the inner `None`: it failed.
+    pub fn set_executed(&mut self, executed: Option<Option<Arc<str>>>) {
+        Arc::make_mut(&mut self.results).set_executed(executed);
     }
 
     /// The hash of arguments, equal for every form of the same JSON.

@@ -1,7 +1,7 @@
 //! The combined decision of all policies on one call, as data.
 
 use model::plan::placeholders::Placeholders;
-use model::plan::{Clarification, Extends, ModelQuestion, Reason};
+use model::plan::{Clarification, Extends, ModelQuestion, Reason, ToolRun};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,9 @@ pub struct Ruling {
     pub reworded: Option<(&'static str, (String, String))>,
     /// What another model is to be asked before the call goes on, with the policy that wants it.
     pub question: Option<(&'static str, ModelQuestion)>,
-    /// The same where hidden values were put back into the arguments, before policies that came later changed them.
+    /// How toolrein runs the call's tool before the call goes on, with the policy that wants it.
+    pub tool_run: Option<(&'static str, ToolRun)>,
+    /// As `rewritten`, where hidden values were put back into the arguments, before policies that came later changed them.
     pub restored: Option<(&'static str, String)>,
     /// The call is one of a tool of ours.
     pub own: bool,

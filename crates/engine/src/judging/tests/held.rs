@@ -6,7 +6,7 @@ use model::identity::{HashKey, Identity};
 use model::memo::NoMemo;
 use model::plan::decision::KnownPart;
 use policies::REGISTRY;
-use policies::set::PolicySet;
+use policies::set::{PolicySet, Rule};
 use std::sync::Arc;
 use wire::json::escape_into;
 
@@ -17,12 +17,17 @@ pub(crate) fn judging(tables: &str) -> Judging {
 
 /// The policies of `tables`.
 pub(crate) fn policies(tables: &str) -> PolicySet {
+    PolicySet::new(rules(tables))
+}
+
+/// The same before they are put together.
+pub(crate) fn rules(tables: &str) -> Vec<Arc<dyn Rule>> {
     let mut root = toml::de::DeTable::parse(tables).unwrap();
     let rules = REGISTRY.iter().filter_map(|entry| {
         let table = root.get_mut().remove(entry.name)?;
         Some((entry.build)(toml::de::ValueDeserializer::from(table)).unwrap())
     });
-    PolicySet::new(rules.collect())
+    rules.collect()
 }
 
 /// As [`judging`], for the reply to the request `body`.

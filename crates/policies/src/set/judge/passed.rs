@@ -1,6 +1,6 @@
 //! The calls that a judge has let through, where one of them may have to be judged again: it waits for an effect, and the
 //! calls after it are judged meanwhile as if it ran. Kept only where calls wait: for a person's decision, for another
-//! model's answer, or until a limit allows them.
+//! model's answer, for a tool that toolrein runs, or until a limit allows them.
 
 use super::{Folds, Judge};
 use crate::about::Confirming;
@@ -45,11 +45,11 @@ impl Judge {
     }
 
     fn release(&mut self, passed: &PassedCall) {
-        let answers = Arc::clone(&self.answers);
+        let results = Arc::clone(&self.results);
         let PassedCall { choice, name, arguments, arguments_hash, now_ms, .. } = passed;
         let (arguments, open) = (arguments.as_deref(), OpenTools::all());
-        let (arguments_hash, now_ms, answers) = (*arguments_hash, *now_ms, &*answers);
-        let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
+        let (arguments_hash, now_ms, results) = (*arguments_hash, *now_ms, &*results);
+        let call = Proposed { name, arguments, arguments_hash, now_ms, results, open };
         let owner = self.owner(name);
         let folds: &mut Folds = self.folds_of(*choice);
         match owner {
@@ -61,7 +61,7 @@ impl Judge {
     /// Keeps a call that was let through, where it may have to be judged again; returns its number then.
     pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) -> Option<u32> {
         let waits = self.confirming().and_then(Confirming::hold_ms).is_some() || self.longest_wait_ms > 0;
-        if !waits && !self.asks_models {
+        if !waits && !self.waits_for_others {
             return None;
         }
         let number = self.next_passed;

@@ -91,13 +91,13 @@ impl Judge {
     fn objections(&mut self, choice: u32, name: &str, arguments: Option<&str>, now_ms: u64) -> Objections {
         let arguments_hash = arguments.map(|arguments| self.arguments_hash(arguments));
         let name = &*self.meant(name).into_owned();
-        let answers = Arc::clone(&self.answers);
-        let answers = &*answers;
+        let results = Arc::clone(&self.results);
+        let results = &*results;
         let approved = self.approved;
         let folds: &Folds = self.folds_of(choice);
         let is_open = |tool: &str| is_open(folds, tool, now_ms);
         let open = OpenTools::new(&is_open);
-        let call = Proposed { name, arguments, arguments_hash, now_ms, answers, open };
+        let call = Proposed { name, arguments, arguments_hash, now_ms, results, open };
         folds.iter().filter_map(|fold| objection(&**fold, fold.judge(&call), approved)).collect()
     }
 
