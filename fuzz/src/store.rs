@@ -10,7 +10,7 @@ use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::uses::Use;
 use std::fmt::Debug;
-use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, Taken};
+use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, StoreKeys, Taken};
 use toolrein::store::{Evidence, Overflow, SentExchanges};
 
 const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
@@ -31,7 +31,7 @@ pub fn run(input: &[u8]) -> bool {
 }
 
 fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
-    let seals = Seals::new(HashKey::fixed(1));
+    let seals = Seals::new(&StoreKeys { names: HashKey::fixed(1), records: [1; 32] });
     assert_eq!(seals.open::<R>(ABOUT, body), None, "not sealed");
     let record = R::read(body)?;
     let written = record.write();

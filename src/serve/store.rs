@@ -5,6 +5,7 @@ use crate::config::{self, Config, KeyHash};
 use crate::secret::{UNSET, random_key};
 use crate::store::StateStore;
 use crate::store::memory::{Bounds, Memory};
+use crate::store::redis::records::StoreKeys;
 use crate::store::redis::{AddressError, ConnectError, Redis, Settings};
 use crate::telemetry::metrics::Metrics;
 use model::identity::HashKey;
@@ -13,8 +14,9 @@ use std::time::Duration;
 
 /// A shorter secret could be guessed from known hashes.
 const LEAST_SECRET: usize = 32;
-/// Separates this key from other uses of the same secret.
-const DOMAIN: &[u8] = b"toolrein state store\n";
+/// Separate the keys from each other and from other uses of the same secret.
+const NAMES: &[u8] = b"toolrein state store\n";
+const RECORDS: &[u8] = b"toolrein state store: records\n";
 /// How long the first attempt to connect may delay the start: as long as it may take, so that a server that cannot be
 /// used is refused here.
 const TRIED_WITHIN: Duration = Duration::from_secs(2);
@@ -70,11 +72,10 @@ pub(super) async fn open(config: &Config, metrics: &Arc<Metrics>) -> Result<Open
 
 async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, StoreError> {
     let settings = &config.store;
-    let key = key(&settings.secret_env)?;
-    let url = url(settings)?;
+    let keys = keys(&settings.secret_env)?;
+    let (key, url) = (keys.names.clone(), url(settings)?);
     let (prefix, timeout, bounds) = (settings.prefix.clone(), settings.timeout, bounds(config));
-    let opened =
-        Redis::open(Settings { url, key: key.clone(), prefix, timeout, bounds }, Arc::clone(metrics));
+    let opened = Redis::open(Settings { url, keys, prefix, timeout, bounds }, Arc::clone(metrics));
     let redis = Arc::new(opened.map_err(|error| of_url(settings, error))?);
     redis.is_tried(TRIED_WITHIN).await;
     if redis.is_cluster() {
@@ -95,7 +96,7 @@ pub(super) fn try_secrets(config: &Config) -> Vec<StoreError> {
     }
     let address =
         url(settings).and_then(|url| Redis::check_address(&url).map_err(|error| of_url(settings, error)));
-    key(&settings.secret_env).err().into_iter().chain(address.err()).collect()
+    keys(&settings.secret_env).err().into_iter().chain(address.err()).collect()
 }
 
 fn url(settings: &config::StateStore) -> Result<String, StoreError> {
@@ -122,15 +123,17 @@ fn bounds(config: &Config) -> Bounds {
     }
 }
 
-/// The key from the secret in the variable `name`. Hashed with SHA-256, so that every bit of it counts.
-fn key(name: &str) -> Result<HashKey, StoreError> {
+/// The keys from the secret in the variable `name`. Hashed with SHA-256, so that every bit of it counts.
+fn keys(name: &str) -> Result<StoreKeys, StoreError> {
     let at = "store.secret_env";
     let secret = variable(at, name)?;
     if secret.chars().count() < LEAST_SECRET {
         return Err(refused(at, name, &format!("has fewer than {LEAST_SECRET} characters")));
     }
-    let hash = KeyHash::of(&[DOMAIN, secret.as_bytes()].concat());
-    hash.map(|hash| HashKey::of(hash.bytes())).ok_or_else(|| refused(at, name, "cannot be hashed"))
+    let hash = |domain: &[u8]| KeyHash::of(&[domain, secret.as_bytes()].concat()).map(|hash| hash.bytes());
+    let keys = hash(NAMES).zip(hash(RECORDS));
+    let keys = keys.map(|(names, records)| StoreKeys { names: HashKey::of(names), records });
+    keys.ok_or_else(|| refused(at, name, "cannot be hashed"))
 }
 
 fn variable(key: &'static str, name: &str) -> Result<String, StoreError> {

@@ -19,7 +19,7 @@ use self::accounts::{Grown, outdated};
 pub use self::link::ConnectError;
 use self::link::Link;
 use self::names::{Lifetimes, Names};
-use self::records::{Kind, Taken};
+use self::records::{Kind, StoreKeys, Taken};
 use self::trip::{Found, Reader, Trip};
 use self::writer::{Queue, Update, queue};
 use super::cache::{Cache, update, weighed};
@@ -36,7 +36,7 @@ use ::redis::{Client, Value, pipe};
 use bytes::Bytes;
 use engine::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::account::Carried;
-use model::identity::{Hash, HashKey};
+use model::identity::Hash;
 use model::plan::approval::Confirmation;
 use model::released::{Release, Releases, with};
 use model::uses::Use;
@@ -52,8 +52,8 @@ use tokio::time::timeout;
 pub struct Settings {
     /// `redis://` or `rediss://`, credentials included.
     pub url: String,
-    /// The secret that all replicas share.
-    pub key: HashKey,
+    /// What all replicas derive from the secret that they share.
+    pub keys: StoreKeys,
     /// The prefix of every key.
     pub prefix: String,
     /// The timeout of one round trip.
@@ -103,12 +103,12 @@ impl Redis {
     /// # Errors
     /// The address is invalid.
     pub fn open(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, AddressError> {
-        let Settings { url, key, prefix, timeout, bounds } = settings;
+        let Settings { url, keys, prefix, timeout, bounds } = settings;
         let client = Client::open(url).map_err(|_| AddressError)?;
         let link = Arc::new(Link::new(client, &prefix, timeout, metrics));
         let lifetimes =
             Lifetimes { facts: bounds.lifetime, sums: kept_for(bounds.lifetime), refusals: bounds.refusals };
-        let names = Names::new(prefix, key, lifetimes);
+        let names = Names::new(prefix, &keys, lifetimes);
         let kept = Arc::clone(&link);
         let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
         let (ending, is_ending) = watch::channel(false);

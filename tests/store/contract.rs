@@ -16,6 +16,7 @@ use model::uses::Use;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::store::memory::{Bounds, Memory};
+use toolrein::store::redis::records::{self, Seals, StoreKeys};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
@@ -62,13 +63,18 @@ async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {
     open_at(server.port(), prefix).await.0
 }
 
+fn keys() -> StoreKeys {
+    let records: [u8; 32] = SECRET.as_bytes().try_into().unwrap();
+    StoreKeys { names: HashKey::of(records), records }
+}
+
 /// The state store, with the metrics that it updates.
 async fn open_at(port: u16, prefix: &str) -> (Arc<dyn StateStore>, Arc<Metrics>) {
     let metrics = Arc::new(Metrics::new(OwnSeries::none()).unwrap());
-    let key = HashKey::of(SECRET.as_bytes().try_into().unwrap());
+    let keys = keys();
     let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
-    let settings = Settings { url, key, prefix, timeout, bounds: bounds() };
+    let settings = Settings { url, keys, prefix, timeout, bounds: bounds() };
     let store = Redis::open(settings, Arc::clone(&metrics)).unwrap();
     wait_for("the state store to answer", async || metrics.render().contains("\ntoolrein_store_up 1\n"))
         .await;
@@ -307,6 +313,69 @@ fn stops() -> [Stop; 2] {
 
 async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
     store.look_up(Ask { stops: &stops(), now_ms, ..ask() }).await.stopped
+}
+
+/// Every value of the Redis, one after the other.
+fn contents(server: &Server) -> Vec<u8> {
+    let mut all = Vec::new();
+    for key in server.keys() {
+        let values: Vec<Vec<u8>> = match server.ask::<String>(&["TYPE", &key]).as_str() {
+            "string" => vec![server.ask(&["GET", &key])],
+            "list" => server.ask(&["LRANGE", &key, "0", "-1"]),
+            "zset" => server.ask(&["ZRANGE", &key, "0", "-1"]),
+            other => panic!("{key} is a {other}"),
+        };
+        all.extend(values.concat());
+    }
+    all
+}
+
+#[tokio::test]
+async fn nothing_of_a_conversation_is_in_the_redis_in_the_clear() {
+    let server = Server::start();
+    let store = open(&server, "").await;
+    let call = Assembled {
+        name: b"pay".to_vec(),
+        arguments: b"{\"to\":\"Plaintext\"}".to_vec(),
+        ..Assembled::default()
+    };
+    let question = Confirmation::kept(("Plaintext".to_owned(), Vec::new()), vec![call], u64::MAX);
+    store.record(News {
+        rounds: vec![(Hash(1), round(2, "Plaintext"))],
+        asked: vec![(Hash(3), question)],
+        history: Some((Hash(4), Bytes::from_static(b"{\"items\":[\"Plaintext\"]}"))),
+        ..News::default()
+    });
+    store.stop(Stop { what: Stopped::Conversation, id: "Plaintext".to_owned() }, 1_000).await.unwrap();
+    wait_for("four records", async || server.keys().len() == 4).await;
+    let contents = contents(&server);
+    assert!(contents.len() > 200, "{contents:?}");
+    let found = |text: &str| contents.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(
+        !found("Plaintext") && !found("role") && !found("items"),
+        "{}",
+        String::from_utf8_lossy(&contents)
+    );
+    assert_eq!(store.history(Hash(4)).await.unwrap(), "{\"items\":[\"Plaintext\"]}");
+}
+
+#[tokio::test]
+async fn what_the_version_before_has_written_is_read_and_removed() {
+    let server = Server::start();
+    let seals = Seals::new(&keys());
+    let (stops_key, stop) = ((records::Kind::Stops, Hash(0)), stops()[0].clone());
+    let [_, before] = seals.forms(stops_key, &stop).map(|form| String::from_utf8_lossy(&form).into_owned());
+    let name = format!("s:{}", Hash(0));
+    server.ask::<()>(&["ZADD", &name, "9000000000000", &before]);
+    let history = (records::Kind::UpstreamHistory, Hash(4));
+    let [_, known] = seals.forms(history, &Bytes::from_static(b"known"));
+    server.ask::<()>(&["SET", &format!("u:{}", Hash(4)), std::str::from_utf8(&known).unwrap()]);
+    let store = open(&server, "").await;
+    assert_eq!(stopped(&store, 1_000).await, Some(stop.what));
+    assert_eq!(store.history(Hash(4)).await.unwrap(), "known");
+    assert_eq!(store.resume(stop).await, Ok(true));
+    assert_eq!(stopped(&store, 1_000).await, None);
+    assert_eq!(server.ask::<u64>(&["EXISTS", &name]), 0);
 }
 
 #[tokio::test]

@@ -150,11 +150,11 @@ fn a_quota_holds_among_replicas_and_a_retry_at_another_one_is_charged_once() {
         let uses = || {
             let keys = server.keys();
             let key = keys.iter().find(|key| key.starts_with("toolrein:q:"));
-            key.map(|key| server.ask::<Vec<String>>(&["ZRANGE", key, "0", "-1"])).unwrap_or_default()
+            key.map(|key| server.ask::<Vec<Vec<u8>>>(&["ZRANGE", key, "0", "-1"])).unwrap_or_default()
         };
         // One entry a use, and another in its place when it is tried again.
-        let told = |count, before: &[String]| {
-            let is_new = |uses: &Vec<String>| uses.len() == count && uses != before;
+        let told = |count, before: &[Vec<u8>]| {
+            let is_new = |uses: &Vec<Vec<u8>>| uses.len() == count && uses != before;
             until(&format!("{count} uses"), || Some(uses()).filter(is_new))
         };
         assert_eq!(ask_as(&one, 0, form).calls.len(), 1);
@@ -166,7 +166,7 @@ fn a_quota_holds_among_replicas_and_a_retry_at_another_one_is_charged_once() {
         for program in [&one, &other] {
             assert_eq!(ask_as(program, 2, form).text, "No more for today.");
         }
-        let longest = uses().iter().map(String::len).max();
+        let longest = uses().iter().map(Vec::len).max();
         assert!(longest.unwrap() <= 120, "what a look-up reads of each: {longest:?}");
     });
 }

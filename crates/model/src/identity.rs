@@ -40,6 +40,7 @@ pub enum Domain {
     Summary,
     Prefix,
     Record,
+    Nonce,
     Hidden,
     Response,
     Question,

@@ -126,7 +126,7 @@ pub(super) fn add_part(names: &Names, grown: &Grown, commands: &mut Pipeline) {
 /// Removes a state of a part, where a later one is stored.
 pub(super) fn remove_part(names: &Names, key: Hash, state: &Part, commands: &mut Pipeline) {
     let about = (Kind::Tally, key);
-    commands.cmd("ZREM").arg(names.key(about)).arg(names.seals.seal(about, state));
+    commands.cmd("ZREM").arg(names.key(about)).arg(&names.seals.forms(about, state)[..]);
 }
 
 /// The states among `found` beside which there is a later one of the same part, as where an update was lost between them.

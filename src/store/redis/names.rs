@@ -1,8 +1,8 @@
 //! The keys of the shared state store and their time to live: a prefix, a letter for the kind, and a keyed hash. No key
 //! reveals a caller, a conversation or a tool.
 
-use super::records::{Kind, Seals};
-use model::identity::{Hash, HashKey};
+use super::records::{Kind, Seals, StoreKeys};
+use model::identity::Hash;
 use std::time::Duration;
 
 /// See the module's documentation.
@@ -28,10 +28,10 @@ pub(super) struct Lifetimes {
 }
 
 impl Names {
-    pub(super) fn new(prefix: String, key: HashKey, lifetimes: Lifetimes) -> Self {
+    pub(super) fn new(prefix: String, keys: &StoreKeys, lifetimes: Lifetimes) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let Lifetimes { facts, sums, refusals } = lifetimes;
-        let seals = Seals::new(key);
+        let seals = Seals::new(keys);
         Self {
             prefix,
             seals,

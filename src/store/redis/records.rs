@@ -1,11 +1,15 @@
-//! The records of the shared state store, as bytes: each is authenticated with the secret that replicas share, so that
-//! what somebody else wrote there, or under another key, counts as lost. Encodes and decodes; fetches nothing and
-//! trusts nothing.
+//! The records of the shared state store, as bytes: each is encrypted under the secret that replicas share and bound to
+//! its key, so that nobody else reads it, and what somebody else wrote there, or under another key, counts as lost.
+//! Encodes and decodes; fetches nothing and trusts nothing.
 //!
-//! A record is the digit of the format's version, a keyed hash of 32 hexadecimal digits over its key and its body, and
-//! the body.
+//! A record is the digit of the format's version and the body, encrypted by AES-256-GCM-SIV (RFC 8452). Equal records of
+//! one key are equal bytes, since members of lists and sets are found and removed by what they are: whoever reads the
+//! Redis sees that two are equal, and how long they are, and no more. Records of the version before are read too: they
+//! are in the clear after a keyed hash of 32 hexadecimal digits.
 
 use crate::store::{Evidence, ModelFacts, Overflow, SentExchanges, Stop};
+use aes_gcm_siv::aead::{Aead as _, KeyInit as _, Payload};
+use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use bytes::Bytes;
 use dialects::responses::rounds::read as read_elements;
 use engine::store::{HiddenExchange, REFUSALS};
@@ -22,12 +26,14 @@ use serde_json::Value;
 use std::borrow::Cow;
 use wire::body::Scanner;
 
-/// The version of the format. Replicas of different versions cannot read each other's records.
-const VERSION: u8 = b'3';
+/// The version of the format. Replicas of the version before cannot read these records.
+const VERSION: u8 = b'4';
+/// The version before.
+const SIGNED_VERSION: u8 = b'3';
 /// Hexadecimal digits of a hash.
 const DIGITS: usize = 32;
-/// The size of what precedes a body.
-const HEAD_BYTES: usize = 1 + DIGITS;
+/// The size of a nonce (RFC 8452).
+const NONCE_BYTES: usize = 12;
 /// A longer record is not ours: a reply beyond the limit is never held, so it is never blocked.
 const MOST_BYTES: usize = 32 << 20;
 
@@ -62,24 +68,41 @@ pub trait Record: Sized {
     fn read(body: &[u8]) -> Option<Self>;
 }
 
-/// Seals records, and opens those that were sealed with the same secret.
+/// The keys that replicas derive from the secret that they share.
 #[derive(Clone)]
-pub struct Seals(HashKey);
+pub struct StoreKeys {
+    /// For hashes: names of keys, and nonces.
+    pub names: HashKey,
+    /// For the encryption of records.
+    pub records: [u8; 32],
+}
+
+/// Seals records, and opens those that were sealed with the same keys.
+#[derive(Clone)]
+pub struct Seals {
+    names: HashKey,
+    cipher: Aes256GcmSiv,
+}
 
 impl Seals {
-    /// Seals with `key`.
-    pub fn new(key: HashKey) -> Self {
-        Self(key)
+    /// Seals with these keys.
+    pub fn new(keys: &StoreKeys) -> Self {
+        Self { names: keys.names.clone(), cipher: Aes256GcmSiv::new(&keys.records.into()) }
     }
 
     /// The record of `kind` about `name`.
-    pub fn seal(&self, (kind, name): (Kind, Hash), record: &impl Record) -> Vec<u8> {
+    pub fn seal(&self, about: (Kind, Hash), record: &impl Record) -> Vec<u8> {
+        let (body, name) = (record.write(), name_of(about));
+        let sealed = self.cipher.encrypt(&self.nonce(&name), Payload { msg: &body, aad: &name });
+        // Only a body of 64 GiB cannot be encrypted. Nothing is read there then.
+        sealed.map_or_else(|_| Vec::new(), |sealed| [&[VERSION], &sealed[..]].concat())
+    }
+
+    /// The forms in which the same record may be stored: this version's, and that of the version before.
+    pub fn forms(&self, about: (Kind, Hash), record: &impl Record) -> [Vec<u8>; 2] {
         let body = record.write();
-        let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
-        out.push(VERSION);
-        out.extend_from_slice(self.tag((kind, name), &body).to_string().as_bytes());
-        out.extend_from_slice(&body);
-        out
+        let tag = self.tag(about, &body).to_string();
+        [self.seal(about, record), [&[SIGNED_VERSION], tag.as_bytes(), &body].concat()]
     }
 
     /// Opens a sealed record; `None` if it is not one.
@@ -87,14 +110,36 @@ impl Seals {
         if bytes.len() > MOST_BYTES {
             return None;
         }
-        let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
-        let tag = head.strip_prefix(&[VERSION])?;
-        (parse_hash(tag)? == self.tag(about, body)).then(|| R::read(body))?
+        match bytes.split_first()? {
+            (&VERSION, sealed) => {
+                let name = name_of(about);
+                let body = self.cipher.decrypt(&self.nonce(&name), Payload { msg: sealed, aad: &name });
+                R::read(&body.ok()?)
+            }
+            (&SIGNED_VERSION, signed) => {
+                let (tag, body) = signed.split_at_checked(DIGITS)?;
+                (parse_hash(tag)? == self.tag(about, body)).then(|| R::read(body))?
+            }
+            _ => None,
+        }
+    }
+
+    /// The nonce of all records of one key: their cipher needs no other one for each (RFC 8452, section 9).
+    fn nonce(&self, name: &[u8]) -> Nonce {
+        let hash = self.names.hash(Domain::Nonce, &[name]).0.to_le_bytes();
+        let mut nonce = Nonce::default();
+        nonce.copy_from_slice(&hash[..NONCE_BYTES]);
+        nonce
     }
 
     fn tag(&self, (kind, name): (Kind, Hash), body: &[u8]) -> Hash {
-        self.0.hash(Domain::Record, &[&[kind as u8], &name.0.to_le_bytes(), body])
+        self.names.hash(Domain::Record, &[&[kind as u8], &name.0.to_le_bytes(), body])
     }
+}
+
+/// The key of a record as bytes.
+fn name_of((kind, name): (Kind, Hash)) -> Vec<u8> {
+    [&[kind as u8][..], &name.0.to_le_bytes()].concat()
 }
 
 impl Record for Release {

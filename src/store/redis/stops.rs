@@ -36,9 +36,10 @@ impl Redis {
     pub(super) async fn resume_shared(&self, stop: &Stop) -> Result<bool, StopError> {
         let was_here = self.local.stops.remove(stop);
         let mut commands = pipe();
-        commands.cmd("ZREM").arg(self.names.key(STOPS)).arg(self.names.seals.seal(STOPS, stop));
+        let forms = self.names.seals.forms(STOPS, stop);
+        commands.cmd("ZREM").arg(self.names.key(STOPS)).arg(&forms[..]);
         let answers = self.written(&commands).await?;
-        Ok(was_here || answers.first() == Some(&Value::Int(1)))
+        Ok(was_here || matches!(answers.first(), Some(Value::Int(removed)) if *removed > 0))
     }
 
     /// All stops, or, while the state store is away, those that this process knows.

@@ -99,7 +99,9 @@ impl Trip<'_> {
             ask_for_parts(names, *key, &mut commands);
         }
         for stop in ask.stops {
-            commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(names.seals.seal(STOPS, stop));
+            for form in names.seals.forms(STOPS, stop) {
+                commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(form);
+            }
         }
         commands
     }
@@ -147,7 +149,8 @@ impl Trip<'_> {
         for key in ask.tallies {
             found.parts.push(reader.all((Kind::Tally, *key)));
         }
-        found.stops = ask.stops.iter().map(|_| reader.score()).collect();
+        // Each is asked for in two forms.
+        found.stops = ask.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
         found.unreadable = reader.unreadable;
         found
     }

@@ -297,7 +297,7 @@ fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeli
     let (key, added) = (names.key(about), &change.added);
     commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));
     if let Some(gone) = &change.gone {
-        commands.cmd("ZREM").arg(&key).arg(names.seals.seal(about, gone));
+        commands.cmd("ZREM").arg(&key).arg(&names.seals.forms(about, gone)[..]);
     }
     let outside = added.at_ms.saturating_sub(change.window_ms);
     commands.cmd("ZREMRANGEBYSCORE").arg(&key).arg("-inf").arg(outside);

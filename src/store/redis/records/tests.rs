@@ -5,18 +5,27 @@ use std::fmt::Debug;
 
 const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
 
+fn keys(seed: u8) -> StoreKeys {
+    StoreKeys { names: HashKey::fixed(seed.into()), records: [seed; 32] }
+}
+
 fn seals() -> Seals {
-    Seals::new(HashKey::fixed(1))
+    Seals::new(&keys(1))
 }
 
 fn comes_back<R: Record + PartialEq + Debug>(record: &R) {
-    let sealed = seals().seal(ABOUT, record);
-    assert_eq!(seals().open::<R>(ABOUT, &sealed).as_ref(), Some(record));
+    let forms = seals().forms(ABOUT, record);
+    assert_eq!(forms[0], seals().seal(ABOUT, record), "always the same bytes");
+    forms.iter().for_each(|sealed| comes_back_from(record, sealed));
+}
+
+fn comes_back_from<R: Record + PartialEq + Debug>(record: &R, sealed: &[u8]) {
+    assert_eq!(seals().open::<R>(ABOUT, sealed).as_ref(), Some(record));
     let others = [(Kind::Question, Hash(7)), (Kind::HiddenExchanges, Hash(8))];
-    assert!(others.iter().all(|about| seals().open::<R>(*about, &sealed).is_none()), "under another name");
-    assert_eq!(Seals::new(HashKey::fixed(2)).open::<R>(ABOUT, &sealed), None, "under another secret");
+    assert!(others.iter().all(|about| seals().open::<R>(*about, sealed).is_none()), "under another name");
+    assert_eq!(Seals::new(&keys(2)).open::<R>(ABOUT, sealed), None, "under another secret");
     for at in 0..sealed.len() {
-        let mut broken = sealed.clone();
+        let mut broken = sealed.to_vec();
         broken[at] ^= 1;
         assert_eq!(seals().open::<R>(ABOUT, &broken), None, "one bit of byte {at}");
         assert_eq!(seals().open::<R>(ABOUT, &sealed[..at]), None, "cut at {at}");
@@ -61,6 +70,19 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
         Some(Use { request: Hash(0), ..used }),
         "as an older version wrote it"
     );
+}
+
+#[test]
+fn a_record_shows_nothing_of_what_it_holds_but_its_length_and_is_another_one_under_another_key() {
+    let (exchange, other) = (round(), HiddenExchange { message_key: Hash(1), ..round() });
+    let sealed = seals().seal(ABOUT, &exchange);
+    let body = exchange.write();
+    // The version, and a tag of 16 bytes.
+    assert_eq!(sealed.len(), body.len() + 17);
+    let shares = |one: &[u8], with: &[u8]| one.windows(4).any(|four| with.windows(4).any(|it| it == four));
+    assert!(!shares(&sealed, &body));
+    assert!(!shares(&sealed[1..], &seals().seal(ABOUT, &other)[1..]), "nor what two have in common");
+    assert!(!shares(&sealed[1..], &seals().seal((ABOUT.0, Hash(8)), &exchange)[1..]));
 }
 
 #[test]
