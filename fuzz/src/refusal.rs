@@ -20,7 +20,7 @@ pub fn run(input: &[u8]) -> bool {
         let read = (classify(status, &error), overflows(status, &error), misses_tools(&error));
         assert!(status != 401 || read.0.is_none(), "a matter of the key: {read:?}");
         assert!(status != 429 || !refuses_stream_options(status, &error));
-        assert!(status != 429 || !(suspects(status, &error).any() || objects_to_choice(status, &error)));
+        assert!(status != 429 || (suspects(status, &error).is_empty() && !objects_to_choice(status, &error)));
         let said: usize = error.messages.iter().map(String::len).sum();
         assert!(said <= body.len() * 24 + 1_000, "{} bytes say {said}", body.len());
         let body = own_error_body(&error.messages.join("; "), "reask_failed");

@@ -1,7 +1,6 @@
 //! Warnings about refusals of models that are remembered, with what each costs: one log line per model, kind and callers.
 //! Metrics and the dashboard count each request.
 
-use crate::telemetry::refusals::cost_of;
 use model::record::{RefusalNote, RefusalScope, RequestRecord};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +29,7 @@ pub(super) fn warn_once(record: &RequestRecord) {
             model,
             refused = kind.as_str(),
             counts_for = whom,
-            cost = cost_of(*kind),
+            cost = kind.cost(),
             "an upstream refused the form of a request, and that is remembered (upstream.remember); reported once for \
              each model, kind and callers"
         );

@@ -345,9 +345,10 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ModelFacts, ModelKeys, Spent};
+    use crate::store::{ModelKeys, Spent};
     use engine::store::MOST_EVIDENCE;
     use futures_util::FutureExt as _;
+    use model::adaptation::{Adaptation, Adaptations};
     use model::released::{NOTHING_HIDDEN, Release};
 
     fn store() -> Memory {
@@ -477,8 +478,8 @@ mod tests {
         let store = store();
         let of = |caller| Evidence {
             caller: Hash(caller),
-            refused: ModelFacts { no_tools: true, ..ModelFacts::default() },
-            accepted: ModelFacts::default(),
+            refused: Adaptation::Tools.into(),
+            accepted: Adaptations::empty(),
             at_ms: 5,
         };
         for (list, caller) in [(1, 7), (1, 8), (2, 7), (1, 7)] {

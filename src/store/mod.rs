@@ -16,8 +16,8 @@ pub mod summaries;
 mod tallies;
 
 pub use engine::store::{
-    Ask, CallNames, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP, ModelFacts, ModelKeys, NewPins,
-    News, Overflow, Quota, ReplyContext, SentExchanges, Spent, Stop,
+    Ask, CallNames, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP, ModelKeys, NewPins, News,
+    Overflow, Quota, ReplyContext, SentExchanges, Spent, Stop,
 };
 
 use self::stops::{Listed, StopError};

@@ -1,8 +1,9 @@
 //! Request records and sinks for the tests of this folder.
 
+use model::adaptation::Adaptation;
 use model::record::{
-    Context, Endpoint, Fallback, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord,
-    ResultOutcome, Route, SHORTENED, Said, Times, Tokens, Verdict,
+    Context, Endpoint, JudgedCall, LimitUse, NewResult, On, PrefixBreak, RequestRecord, ResultOutcome, Retry,
+    Route, SHORTENED, Said, Times, Tokens, Verdict,
 };
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -61,7 +62,7 @@ pub(super) fn rich() -> RequestRecord {
     record.context = Context { touched: true, held_out: false };
     record.upstream_requests = 2;
     record.upstream_request_ids = vec!["up-0".to_owned(), "up-1".to_owned()];
-    record.fallbacks = vec![Fallback::Placement];
+    record.fallbacks = vec![Retry::Adapted(Adaptation::Placement)];
     record.prefix_breaks = vec![PrefixBreak::StateStore];
     record.carried = vec!["web_search_call"];
     record.unjudged = vec!["event_too_long"];

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use engine::store::HiddenExchange;
 use model::Stopped;
 use model::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
+use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
 use model::identity::{Hash, HashKey};
 use model::pins::{MOST_PINS, Pinned};
@@ -20,8 +21,8 @@ use toolrein::store::redis::records::{self, Seals, StoreKeys};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
-    Ask, Claim, Evidence, Facts, KnownEvidence, ModelFacts, ModelKeys, NewPins, News, Overflow, Quota,
-    SentExchanges, Spent, StateStore, Stop,
+    Ask, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow, Quota, SentExchanges,
+    Spent, StateStore, Stop,
 };
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
@@ -55,8 +56,8 @@ fn bounds() -> Bounds {
 }
 
 fn evidence(caller: u128) -> Evidence {
-    let refused = ModelFacts { no_tools: true, ..ModelFacts::default() };
-    Evidence { caller: Hash(caller), refused, accepted: ModelFacts::default(), at_ms: 5 }
+    let refused = Adaptation::Tools.into();
+    Evidence { caller: Hash(caller), refused, accepted: Adaptations::empty(), at_ms: 5 }
 }
 
 async fn open(server: &Server, prefix: &str) -> Arc<dyn StateStore> {

@@ -35,9 +35,10 @@ use self::chat::Chat;
 use self::reply::{Form, Limits};
 use self::responses::Responses;
 use self::upstream_history::UpstreamHistory;
-use self::variant::{PlannedRequest, Repairs, Variant};
+use self::variant::{PlannedRequest, Variant};
 use bytes::Bytes;
 use codec::ReplyCodec;
+use model::adaptation::Adaptations;
 use model::checkpoint::Checkpoint;
 use model::identity::{Domain, Hash, HashKey};
 use model::message::Message;
@@ -139,7 +140,7 @@ pub trait Dialect: Send + Sync {
     fn write(&self, planned: &PlannedRequest<'_>, variant: &Variant) -> Rope;
 
     /// What strict upstreams refuse in the history of the request, as far as `of` asks.
-    fn broken(&self, planned: &PlannedRequest<'_>, of: Repairs) -> Repairs;
+    fn broken(&self, planned: &PlannedRequest<'_>, of: Adaptations) -> Adaptations;
 
     /// The codec of the replies to a request that the client gets in this form.
     fn codec(&self, form: Form, limits: Limits) -> Box<dyn ReplyCodec>;

@@ -5,10 +5,11 @@
 //! Recognises, by its wording, a refusal that a changed request can avoid; statuses are no guide (400, 404, 405, 500
 //! and 200 all occur). Deliberately ignores everything that dropping tools would only hide: a bad schema, a missing
 //! result, too many tools, one kind of tool, tools beside a feature that excludes them. Does not decide whether to try
-//! again: a [`Refusal::LateSystem`] matters only where toolrein placed such a notice, a [`Refusal::ToolHistory`] only
+//! again: a [`Adaptation::Placement`] matters only where toolrein placed such a notice, a [`Adaptation::Flattened`] only
 //! where the history holds tool calls.
 
 use crate::error::UpstreamError;
+use model::adaptation::Adaptation;
 
 mod broken;
 mod choice;
@@ -26,7 +27,7 @@ mod simple;
 mod streams;
 mod words;
 
-pub use broken::{Broken, breaks};
+pub use broken::breaks;
 pub use choice::{objects_to_choice, objects_to_member};
 pub use form::may_be_about_the_form;
 pub use history::{is_nondescript, suspects};
@@ -36,32 +37,15 @@ use rules::{MISSED, RULES, Rule, STREAM_OPTIONS};
 pub use streams::refuses_streamed_tools;
 use words::{COMMA, STOP, normalise};
 
-/// A feature that an upstream, or its model, does not support.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Refusal {
-    /// All use of tools: only a request without `tools` and their options can be answered.
-    Tools,
-    /// This `tool_choice`; tools are supported.
-    ToolChoice,
-    /// Messages of the tool role, or tool calls, in the history.
-    ToolHistory,
-    /// A system message that is not the first message, any system message, or the order of roles.
-    LateSystem,
-    /// `stream_options`, with which toolrein asks for the usage of a stream.
-    StreamOptions,
-    /// Tools in a stream; without streaming they are supported.
-    StreamedTools,
-}
-
 /// How many messages of one error are judged.
 const MESSAGES: usize = 8;
 
-/// What the error refuses; `None` for every other error.
+/// The adaptation that the error asks for; `None` for every other error.
 ///
 /// `status` is the HTTP status that the error came with, 200 inside a stream. It is used only to exclude errors about
 /// the caller's key, credit or rate, which no change of the request avoids.
 #[must_use]
-pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
+pub fn classify(status: u16, error: &UpstreamError) -> Option<Adaptation> {
     if is_about_the_caller(status) || is_about_content(error) {
         return None;
     }
@@ -69,13 +53,13 @@ pub fn classify(status: u16, error: &UpstreamError) -> Option<Refusal> {
     let english = rule_for(&texts);
     let known =
         english.map(|rule| rule.refusal).or_else(|| texts.iter().find_map(|text| foreign::classify(text)));
-    known.or_else(|| texts.iter().any(|text| lack::lacks_tools(text)).then_some(Refusal::Tools))
+    known.or_else(|| texts.iter().any(|text| lack::lacks_tools(text)).then_some(Adaptation::Tools))
 }
 
 /// What else the error may refuse, where [`classify`] finds one refusal: a list of the roles that a model accepts may
 /// be a refusal of a late system message or of a tool message.
 #[must_use]
-pub fn alternative(status: u16, error: &UpstreamError) -> Option<Refusal> {
+pub fn alternative(status: u16, error: &UpstreamError) -> Option<Adaptation> {
     if is_about_the_caller(status) || is_about_content(error) {
         return None;
     }

@@ -13,7 +13,7 @@ mod pictures;
 pub use names::accepted_name;
 pub use pictures::{PartsForm, move_pictures};
 
-use crate::variant::Repairs;
+use model::adaptation::{Adaptation, Adaptations};
 use model::call::{Arguments, ToolCall};
 use model::message::{Message, Role};
 use model::plan::enveloped;
@@ -110,20 +110,24 @@ fn paired(
 }
 
 /// What is broken in a history, as far as `of` asks; `values`: arguments that are no text are broken too.
-pub fn broken(request: &Request, body: &[u8], pairing: &dyn Pairing, of: Repairs, values: bool) -> Repairs {
+pub fn broken(
+    request: &Request,
+    body: &[u8],
+    pairing: &dyn Pairing,
+    of: Adaptations,
+    values: bool,
+) -> Adaptations {
     let calls = || request.messages.iter().flat_map(|message| &message.calls);
-    let pictures = (of.pictures || of.without_pictures) && pictures::has_pictures(request);
-    let has_ids = |of: Repairs| !ids::new_ids(request, body, pairing, of).is_empty();
-    let none = Repairs::default();
-    Repairs {
-        pairs: of.pairs && !broken_groups(request, body, pairing).is_empty(),
-        arguments: of.arguments && calls().any(|call| sound_arguments(call, body, values).is_some()),
-        names: of.names && !names::new_names(request, body, pairing).is_empty(),
-        ids: of.ids && has_ids(Repairs { ids: true, ..none }),
-        id_forms: of.id_forms && has_ids(Repairs { id_forms: true, ..none }),
-        pictures: of.pictures && pictures,
-        without_pictures: of.without_pictures && pictures,
-    }
+    let has_ids = |of: Adaptation| !ids::new_ids(request, body, pairing, of.into()).is_empty();
+    let is_broken = |repair: &Adaptation| match repair {
+        Adaptation::Pairs => !broken_groups(request, body, pairing).is_empty(),
+        Adaptation::Arguments => calls().any(|call| sound_arguments(call, body, values).is_some()),
+        Adaptation::Names => !names::new_names(request, body, pairing).is_empty(),
+        Adaptation::RepeatedIds | Adaptation::IdForms => has_ids(*repair),
+        Adaptation::Pictures | Adaptation::NoPictures => pictures::has_pictures(request),
+        _ => false,
+    };
+    of.iter().filter(is_broken).collect()
 }
 
 /// Replaces the names and ids of calls that are refused, as far as `of` asks; their results follow.
@@ -131,13 +135,13 @@ pub fn rename_calls(
     request: &Request,
     body: &[u8],
     pairing: &dyn Pairing,
-    of: Repairs,
+    of: Adaptations,
     splices: &mut Splices,
 ) {
-    if of.names {
+    if of.contains(Adaptation::Names) {
         names::rename(request, body, pairing, splices);
     }
-    if of.ids || of.id_forms {
+    if !of.is_disjoint(Adaptation::RepeatedIds | Adaptation::IdForms) {
         ids::renumber(request, body, pairing, of, splices);
     }
 }

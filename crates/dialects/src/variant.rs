@@ -3,6 +3,7 @@
 
 use crate::upstream_history::UpstreamHistory;
 use bytes::Bytes;
+use model::adaptation::Adaptations;
 use model::plan::Plan;
 use model::request::{Request, Tool};
 use model::source::{CLIENT, ItemId};
@@ -101,7 +102,7 @@ pub struct Variant {
     /// The calls and results of the history become plain text.
     pub flat: bool,
     /// What is repaired of the history.
-    pub repairs: Repairs,
+    pub repairs: Adaptations,
     /// The reply is asked for whole, although the client wants a stream.
     pub whole: bool,
     /// The stream is to end with usage, although the client did not ask for it.
@@ -123,71 +124,6 @@ pub enum Tools {
     Kept,
     WithoutChoice,
     Dropped,
-}
-
-/// What is broken in a history, or repaired of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Repairs {
-    /// Calls without a result directly after them, and results without such a call.
-    pub pairs: bool,
-    /// Arguments of calls that are no JSON object.
-    pub arguments: bool,
-    /// Names of called tools that are empty, too long, or not of letters, digits, `_` and `-`.
-    pub names: bool,
-    /// Ids of calls that an earlier call has.
-    pub ids: bool,
-    /// Ids of calls that are empty, too long, or of other characters than names.
-    pub id_forms: bool,
-    /// Results with something else than text, such as a picture: it goes into a user's message after them.
-    pub pictures: bool,
-    /// Likewise, with a note in its place.
-    pub without_pictures: bool,
-}
-
-impl Repairs {
-    /// All that may be suspected: what goes for good is only left out after it was refused in another place too.
-    pub const ALL: Self = Self {
-        pairs: true,
-        arguments: true,
-        names: true,
-        ids: true,
-        id_forms: true,
-        pictures: true,
-        without_pictures: false,
-    };
-
-    /// Whether there is anything to repair.
-    pub fn any(self) -> bool {
-        self != Self::default()
-    }
-
-    /// The repairs that are in one or the other.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            pairs: self.pairs || other.pairs,
-            arguments: self.arguments || other.arguments,
-            names: self.names || other.names,
-            ids: self.ids || other.ids,
-            id_forms: self.id_forms || other.id_forms,
-            pictures: self.pictures || other.pictures,
-            without_pictures: self.without_pictures || other.without_pictures,
-        }
-    }
-
-    /// The repairs that are not in `other`.
-    #[must_use]
-    pub fn without(self, other: Self) -> Self {
-        Self {
-            pairs: self.pairs && !other.pairs,
-            arguments: self.arguments && !other.arguments,
-            names: self.names && !other.names,
-            ids: self.ids && !other.ids,
-            id_forms: self.id_forms && !other.id_forms,
-            pictures: self.pictures && !other.pictures,
-            without_pictures: self.without_pictures && !other.without_pictures,
-        }
-    }
 }
 
 /// The members that toolrein wrote into a request beside its messages, and that the client did not.
@@ -242,7 +178,7 @@ impl Variant {
             placement,
             tools: Tools::Kept,
             flat: false,
-            repairs: Repairs::default(),
+            repairs: Adaptations::empty(),
             whole: false,
             ask_usage: false,
             any_calls: false,

@@ -7,7 +7,7 @@ use crate::effects::{Effect, EffectId, PendingEffects};
 use crate::error::ProxyError;
 use crate::hidden_values::hide_in;
 use crate::settings::{AskUsage, ErrorIn200, Errors, Mode};
-use crate::store::{ModelFacts, ModelKeys, News};
+use crate::store::{ModelKeys, News};
 use crate::{Answer, Arrived, Now, Output, Shared};
 use bytes::Bytes;
 use dialects::AnyDialect;
@@ -16,6 +16,7 @@ use dialects::error::friendly::{friendly_body, status_of};
 use dialects::upstream_history::UpstreamHistory;
 use dialects::variant::PlannedRequest;
 use model::Transcript;
+use model::adaptation::{Adaptation, Adaptations};
 use model::identity::{Domain, Hash, Identity};
 use model::plan::{ModelQuestion, Plan};
 use model::record::RequestRecord;
@@ -231,14 +232,14 @@ impl Core {
     }
 
     /// Whether to request usage for the stream although the client did not.
-    pub(crate) fn asks_usage(&self, known: ModelFacts) -> bool {
+    pub(crate) fn asks_usage(&self, known: Adaptations) -> bool {
         let wanted = match self.shared.settings.upstream.ask_usage {
             AskUsage::Never => false,
             AskUsage::Auto => self.policies().needs_usage(),
             AskUsage::Always => true,
         };
         let comes = !self.request.stream || self.request.include_usage;
-        wanted && !comes && !self.is_observing() && !known.no_stream_options
+        wanted && !comes && !self.is_observing() && !known.contains(Adaptation::StreamOptions)
     }
 
     /// The exchange without the values that the model must not read: within text they would not be found later.

@@ -8,16 +8,15 @@ mod repairs;
 pub use facts::learned;
 
 use crate::settings::{BrokenHistory, Overflow, PlacementChoice, ToolsUnsupported};
-use crate::store::ModelFacts;
 use dialects::error::UpstreamError;
 use dialects::refusal::{
-    Refusal, alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
+    alternative, classify, is_nondescript, may_be_about_the_form, misses_tools, objects_to_choice,
     objects_to_member, refuses_stream_options, refuses_streamed_tools,
 };
 use dialects::variant::{Added, Placement, Tools, Variant};
+use model::adaptation::{Adaptation, Adaptations};
 use model::message::Role;
 use model::plan::Plan;
-use model::record::Fallback;
 use model::request::{Choice, Request};
 use policies::pattern::Pattern;
 
@@ -85,56 +84,54 @@ impl Fallbacks {
     }
 
     /// The variant to begin with, by what is known of the model.
-    pub fn first(&self, request: &Request, placement: Placement, known: ModelFacts) -> Variant {
+    pub fn first(&self, request: &Request, placement: Placement, known: Adaptations) -> Variant {
         let mut variant = Variant::plain(placement);
-        let no_choice = if self.is_forced { known.no_forced_choice } else { known.no_tool_choice };
-        if self.tools && request.declares_tools && known.no_tools {
+        let no_choice = known.contains(Adaptation::ToolChoice)
+            || (self.is_forced && known.contains(Adaptation::ForcedChoice));
+        if self.tools && request.declares_tools && known.contains(Adaptation::Tools) {
             variant.tools = Tools::Dropped;
-        } else if self.choice
-            && request.declares_tools
-            && (no_choice || (known.no_tool_choice && self.is_forced))
-        {
+        } else if self.choice && request.declares_tools && no_choice {
             variant.tools = Tools::WithoutChoice;
         }
-        variant.any_calls = known.no_parallel_member;
-        variant.undeclares_hidden = known.no_narrow_choice;
-        variant.undeclares_own = known.no_own_tools;
-        variant.flat = self.tools && self.has_history && known.no_tool_history;
-        variant.whole = self.unstreamed && known.no_streamed_tools && variant.tools != Tools::Dropped;
+        variant.any_calls = known.contains(Adaptation::ParallelMember);
+        variant.undeclares_hidden = known.contains(Adaptation::HiddenTools);
+        variant.undeclares_own = known.contains(Adaptation::OwnTools);
+        variant.flat = self.tools && self.has_history && known.contains(Adaptation::Flattened);
+        variant.whole =
+            self.unstreamed && known.contains(Adaptation::Streaming) && variant.tools != Tools::Dropped;
         variant
     }
 
-    /// What the upstream has shown to accept by accepting `variant` of `request`: the forms that cost something where
-    /// another caller's refusal of them counts.
-    pub fn accepted(&self, request: &Request, variant: &Variant) -> ModelFacts {
-        let (keeps_tools, has_choice) = (
-            self.declares_tools && variant.tools != Tools::Dropped,
-            request.choice != Choice::Auto && variant.tools == Tools::Kept,
-        );
-        ModelFacts {
-            no_tools: keeps_tools,
-            no_tool_choice: has_choice && !self.is_forced,
-            no_forced_choice: has_choice && self.is_forced,
-            no_tool_history: self.has_history && !variant.flat,
-            no_late_system: self.late_system && variant.placement == Placement::System,
-            no_stream_options: variant.ask_usage,
-            no_streamed_tools: request.stream && keeps_tools && !variant.whole,
-            ..ModelFacts::default()
-        }
+    /// What the upstream has shown to accept by accepting `variant` of `request`, by the adaptations that it does without:
+    /// those that cost something where another caller's refusal counts.
+    pub fn accepted(&self, request: &Request, variant: &Variant) -> Adaptations {
+        let keeps_tools = self.declares_tools && variant.tools != Tools::Dropped;
+        let has_choice = request.choice != Choice::Auto && variant.tools == Tools::Kept;
+        let accepted = [
+            (keeps_tools, Adaptation::Tools),
+            (has_choice && !self.is_forced, Adaptation::ToolChoice),
+            (has_choice && self.is_forced, Adaptation::ForcedChoice),
+            (self.has_history && !variant.flat, Adaptation::Flattened),
+            (self.late_system && variant.placement == Placement::System, Adaptation::Placement),
+            (variant.ask_usage, Adaptation::StreamOptions),
+            (request.stream && keeps_tools && !variant.whole, Adaptation::Streaming),
+        ];
+        accepted.into_iter().filter_map(|(is_accepted, it)| is_accepted.then_some(it)).collect()
     }
 
-    /// The fallbacks by which the first `variant` of a request differs from the request's own form.
-    pub fn avoided(&self, variant: &Variant) -> Vec<Fallback> {
+    /// The adaptations by which the first `variant` of a request differs from the request's own form.
+    pub fn avoided(&self, variant: &Variant) -> Adaptations {
+        let without_choice = variant.tools == Tools::WithoutChoice;
         let avoided = [
-            (variant.tools == Tools::Dropped, Fallback::Tools),
-            (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
-            (variant.tools == Tools::WithoutChoice, Fallback::ForcedChoice),
-            (variant.flat, Fallback::Flattened),
-            (variant.whole, Fallback::Streaming),
-            (self.late_system && variant.placement != Placement::System, Fallback::Placement),
+            (variant.tools == Tools::Dropped, Adaptation::Tools),
+            (without_choice, Adaptation::ToolChoice),
+            (without_choice, Adaptation::ForcedChoice),
+            (variant.flat, Adaptation::Flattened),
+            (variant.whole, Adaptation::Streaming),
+            (self.late_system && variant.placement != Placement::System, Adaptation::Placement),
         ];
-        let avoided = avoided.into_iter().filter(|(is_avoided, _)| *is_avoided).map(|(_, kind)| kind);
-        avoided.chain(repairs::names_of(variant.repairs)).collect()
+        let avoided = avoided.into_iter().filter_map(|(is_avoided, it)| is_avoided.then_some(it));
+        avoided.chain(variant.repairs).collect()
     }
 
     /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
@@ -145,13 +142,13 @@ impl Fallbacks {
         error: &UpstreamError,
         variant: &Variant,
         added: Added,
-    ) -> Option<(Variant, Fallback)> {
+    ) -> Option<(Variant, Adaptation)> {
         if let Some(next) = self.take_back(status, error, variant, added) {
             return Some(next);
         }
         if self.unstreamed
             && refuses_streamed_tools(status, error)
-            && let Some(next) = self.next(Refusal::StreamedTools, variant)
+            && let Some(next) = self.next(Adaptation::Streaming, variant)
         {
             return Some(next);
         }
@@ -160,7 +157,8 @@ impl Fallbacks {
             return Some(next);
         }
         let is_of_choice = self.is_forced && objects_to_choice(status, error);
-        if let Some(next) = is_of_choice.then_some(Refusal::ToolChoice).and_then(|it| self.next(it, variant))
+        if let Some(next) =
+            is_of_choice.then_some(Adaptation::ToolChoice).and_then(|it| self.next(it, variant))
         {
             return Some(next);
         }
@@ -168,7 +166,7 @@ impl Fallbacks {
             return Some(next);
         }
         // Templates refuse a message in more wordings than are known, and the client did not write toolrein's messages.
-        let is_other = matches!(refusal, None | Some(Refusal::ToolHistory | Refusal::LateSystem));
+        let is_other = matches!(refusal, None | Some(Adaptation::Flattened | Adaptation::Placement));
         if !is_other || !may_be_about_the_form(status, error) {
             return None;
         }
@@ -181,31 +179,31 @@ impl Fallbacks {
         (status, error): (u16, &UpstreamError),
         variant: &Variant,
         added: Added,
-        refusal: Option<Refusal>,
-    ) -> Option<(Variant, Fallback)> {
+        refusal: Option<Adaptation>,
+    ) -> Option<(Variant, Adaptation)> {
         if self.places_late_system(variant) {
-            return self.next(Refusal::LateSystem, variant);
+            return self.next(Adaptation::Placement, variant);
         }
         // Too many tools, or one whose name or schema is not accepted: the client's own may be sound.
         if added.tools && refusal.is_none() && objects_to_member(status, error, "tool|function") {
             self.left = self.left.checked_sub(1)?;
-            return Some((Variant { undeclares_own: true, ..variant.clone() }, Fallback::OwnTools));
+            return Some((Variant { undeclares_own: true, ..variant.clone() }, Adaptation::OwnTools));
         }
         // Few servers know the lists of allowed tools by which hidden ones are kept from the model.
         if added.choice && !variant.undeclares_hidden {
             return self.keep_hidden(variant);
         }
         match is_nondescript(status, error) {
-            true if variant.ask_usage => self.next(Refusal::StreamOptions, variant),
+            true if variant.ask_usage => self.next(Adaptation::StreamOptions, variant),
             true if added.parallel && !variant.any_calls => self.allow_parallel(variant),
             _ => None,
         }
     }
 
     /// The variant in which the model is not asked for one call at a time.
-    fn allow_parallel(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+    fn allow_parallel(&mut self, variant: &Variant) -> Option<(Variant, Adaptation)> {
         self.left = self.left.checked_sub(1)?;
-        Some((Variant { any_calls: true, ..variant.clone() }, Fallback::ParallelMember))
+        Some((Variant { any_calls: true, ..variant.clone() }, Adaptation::ParallelMember))
     }
 
     /// The variant without a member that toolrein had written and the error objects to.
@@ -215,7 +213,7 @@ impl Fallbacks {
         error: &UpstreamError,
         variant: &Variant,
         added: Added,
-    ) -> Option<(Variant, Fallback)> {
+    ) -> Option<(Variant, Adaptation)> {
         const PARALLEL: &str = "parallel tool call|parallel call|parallel function|parallel tool use";
         const CHOICE: &str = "tool choice|allowed tools";
         if added.parallel && !variant.any_calls && objects_to_member(status, error, PARALLEL) {
@@ -226,45 +224,43 @@ impl Fallbacks {
     }
 
     /// The variant in which hidden tools are kept from the model without a choice of tool.
-    fn keep_hidden(&mut self, variant: &Variant) -> Option<(Variant, Fallback)> {
+    fn keep_hidden(&mut self, variant: &Variant) -> Option<(Variant, Adaptation)> {
         if variant.undeclares_hidden || variant.tools != Tools::Kept {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
-        Some((Variant { undeclares_hidden: true, ..variant.clone() }, Fallback::HiddenTools))
+        Some((Variant { undeclares_hidden: true, ..variant.clone() }, Adaptation::HiddenTools))
     }
 
     /// The variant to try after `refusal` of `variant`, and the fallback's name; `None` if the refusal is final.
-    fn next(&mut self, refusal: Refusal, variant: &Variant) -> Option<(Variant, Fallback)> {
+    fn next(&mut self, refusal: Adaptation, variant: &Variant) -> Option<(Variant, Adaptation)> {
         let mut next = variant.clone();
         let fallback = match refusal {
-            Refusal::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
+            Adaptation::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
                 (next.tools, next.whole) = (Tools::Dropped, false);
-                Fallback::Tools
+                Adaptation::Tools
             }
-            Refusal::ToolChoice if self.choice && self.has_choice && variant.tools == Tools::Kept => {
+            Adaptation::ToolChoice if self.choice && self.has_choice && variant.tools == Tools::Kept => {
                 next.tools = Tools::WithoutChoice;
-                if self.is_forced { Fallback::ForcedChoice } else { Fallback::ToolChoice }
+                if self.is_forced { Adaptation::ForcedChoice } else { Adaptation::ToolChoice }
             }
             // Where no tools are declared, the refusal can only mean those of the history.
-            Refusal::Tools if self.declares_tools => return None,
-            Refusal::Tools | Refusal::ToolHistory if self.tools && self.has_history && !variant.flat => {
+            Adaptation::Tools if self.declares_tools => return None,
+            Adaptation::Tools | Adaptation::Flattened if self.tools && self.has_history && !variant.flat => {
                 next.flat = true;
-                Fallback::Flattened
+                Adaptation::Flattened
             }
-            Refusal::LateSystem if self.places_late_system(variant) => {
+            Adaptation::Placement if self.places_late_system(variant) => {
                 next.placement = Placement::Suffix;
-                Fallback::Placement
+                Adaptation::Placement
             }
-            Refusal::StreamedTools
-                if self.unstreamed && !variant.whole && variant.tools != Tools::Dropped =>
-            {
+            Adaptation::Streaming if self.unstreamed && !variant.whole && variant.tools != Tools::Dropped => {
                 next.whole = true;
-                Fallback::Streaming
+                Adaptation::Streaming
             }
-            Refusal::StreamOptions if variant.ask_usage => {
+            Adaptation::StreamOptions if variant.ask_usage => {
                 next.ask_usage = false;
-                Fallback::StreamOptions
+                Adaptation::StreamOptions
             }
             _ => return None,
         };
@@ -291,13 +287,13 @@ impl Fallbacks {
 }
 
 /// What the upstream's error refuses of a request in the form `variant`.
-fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Refusal> {
+fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Adaptation> {
     if variant.ask_usage && refuses_stream_options(status, error) {
-        return Some(Refusal::StreamOptions);
+        return Some(Adaptation::StreamOptions);
     }
     // A request without its tools may be refused for the calls left in its history.
     let bare = variant.tools == Tools::Dropped && !variant.flat;
-    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Refusal::ToolHistory))
+    classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Adaptation::Flattened))
 }
 
 /// Where notices go for `model`.
@@ -305,12 +301,12 @@ pub fn placement(
     choice: PlacementChoice,
     system_models: &[Pattern],
     model: &str,
-    known: ModelFacts,
+    known: Adaptations,
 ) -> Placement {
     match choice {
         PlacementChoice::Leading => Placement::Leading,
         PlacementChoice::Suffix => Placement::Suffix,
-        _ if known.no_late_system => Placement::Suffix,
+        _ if known.contains(Adaptation::Placement) => Placement::Suffix,
         PlacementChoice::System => Placement::System,
         PlacementChoice::Auto if system_models.iter().any(|pattern| pattern.matches(model)) => {
             Placement::System
@@ -346,17 +342,17 @@ mod tests {
     fn the_retry_after_a_refusal_leaves_out_what_was_refused() {
         let plain = Variant::plain(Placement::System);
         for (refusal, expected, fallback) in [
-            (Refusal::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Fallback::Tools),
+            (Adaptation::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Adaptation::Tools),
             (
-                Refusal::ToolChoice,
+                Adaptation::ToolChoice,
                 Variant { tools: Tools::WithoutChoice, ..plain.clone() },
-                Fallback::ToolChoice,
+                Adaptation::ToolChoice,
             ),
-            (Refusal::ToolHistory, Variant { flat: true, ..plain.clone() }, Fallback::Flattened),
+            (Adaptation::Flattened, Variant { flat: true, ..plain.clone() }, Adaptation::Flattened),
             (
-                Refusal::LateSystem,
+                Adaptation::Placement,
                 Variant { placement: Placement::Suffix, ..plain.clone() },
-                Fallback::Placement,
+                Adaptation::Placement,
             ),
         ] {
             let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
@@ -370,10 +366,10 @@ mod tests {
     fn a_request_that_declares_no_tools_is_never_tried_without_them() {
         let plain = Variant::plain(Placement::System);
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
-        assert_eq!(Fallbacks::new(&talk, RETRY).next(Refusal::Tools, &plain), None);
+        assert_eq!(Fallbacks::new(&talk, RETRY).next(Adaptation::Tools, &plain), None);
         let results = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
-        let (next, fallback) = Fallbacks::new(&results, RETRY).next(Refusal::Tools, &plain).unwrap();
-        assert_eq!((next, fallback), (Variant { flat: true, ..plain }, Fallback::Flattened));
+        let (next, fallback) = Fallbacks::new(&results, RETRY).next(Adaptation::Tools, &plain).unwrap();
+        assert_eq!((next, fallback), (Variant { flat: true, ..plain }, Adaptation::Flattened));
     }
 
     #[test]
@@ -384,10 +380,10 @@ mod tests {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         let (next, first) = fallbacks.after(500, &error, &plain, Added::default()).unwrap();
         let (last, second) = fallbacks.after(500, &error, &next, Added::default()).unwrap();
-        assert_eq!((first, second), (Fallback::Placement, Fallback::Flattened));
+        assert_eq!((first, second), (Adaptation::Placement, Adaptation::Flattened));
         assert_eq!(fallbacks.after(500, &error, &last, Added::default()), None);
         let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Fallback::Flattened);
+        assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Adaptation::Flattened);
     }
 
     #[test]
@@ -396,9 +392,9 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         for restored in [false, true] {
             let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
-            let known = ModelFacts { no_tool_history: true, ..ModelFacts::default() };
+            let known = Adaptation::Flattened.into();
             assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
-            assert_eq!(fallbacks.next(Refusal::ToolHistory, &plain).is_some(), restored);
+            assert_eq!(fallbacks.next(Adaptation::Flattened, &plain).is_some(), restored);
         }
     }
 
@@ -407,10 +403,13 @@ mod tests {
         let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
         let mut fallbacks =
             Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
-        let (next, fallback) = fallbacks.next(Refusal::StreamOptions, &asking).unwrap();
-        assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Fallback::StreamOptions));
-        assert_eq!(fallbacks.next(Refusal::StreamOptions, &next), None, "once");
-        assert!(learned(&[fallback]).no_stream_options && !learned(&[]).no_stream_options);
+        let (next, fallback) = fallbacks.next(Adaptation::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Adaptation::StreamOptions));
+        assert_eq!(fallbacks.next(Adaptation::StreamOptions, &next), None, "once");
+        assert_eq!(
+            [learned(&[fallback]), learned(&[])],
+            [Adaptation::StreamOptions.into(), Adaptations::empty()]
+        );
     }
 
     fn said(message: &str) -> UpstreamError {
@@ -425,16 +424,16 @@ mod tests {
         for forced in [false, true] {
             let mut fallbacks = Fallbacks::new(&streamed, Subject { forced, notices: false, ..RETRY });
             let (next, fallback) = fallbacks.after(400, &refusal, &plain, Added::default()).unwrap();
-            assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Fallback::Streaming));
+            assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Adaptation::Streaming));
             assert_eq!(fallbacks.after(400, &refusal, &next, Added::default()), None, "once");
         }
-        let known = learned(&[Fallback::Streaming]);
+        let known = learned(&[Adaptation::Streaming]);
         assert!(Fallbacks::new(&streamed, RETRY).first(&streamed, Placement::System, known).whole);
         for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
             let mut fallbacks = Fallbacks::new(&other, RETRY);
             assert!(!fallbacks.first(&other, Placement::System, known).whole);
             let next = fallbacks.after(400, &refusal, &plain, Added::default()).map(|(_, fallback)| fallback);
-            assert_ne!(next, Some(Fallback::Streaming));
+            assert_ne!(next, Some(Adaptation::Streaming));
         }
     }
 
@@ -442,10 +441,10 @@ mod tests {
     fn there_are_three_second_tries_at_most() {
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
         let mut variant = Variant::plain(Placement::System);
-        for refusal in [Refusal::ToolChoice, Refusal::Tools, Refusal::ToolHistory] {
+        for refusal in [Adaptation::ToolChoice, Adaptation::Tools, Adaptation::Flattened] {
             variant = fallbacks.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &variant), None);
+        assert_eq!(fallbacks.next(Adaptation::Placement, &variant), None);
     }
 
     #[test]
@@ -455,10 +454,10 @@ mod tests {
         fallbacks.shorten(&Plan::default());
         assert!(!fallbacks.may_shorten());
         let mut variant = Variant::plain(Placement::System);
-        for refusal in [Refusal::ToolChoice, Refusal::Tools] {
+        for refusal in [Adaptation::ToolChoice, Adaptation::Tools] {
             variant = fallbacks.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Refusal::ToolHistory, &variant), None);
+        assert_eq!(fallbacks.next(Adaptation::Flattened, &variant), None);
         let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
     }
@@ -466,10 +465,10 @@ mod tests {
     #[test]
     fn a_refused_notice_about_dropped_turns_may_be_placed_differently() {
         let mut plan = Plan::default();
-        for refused in [None, Some(Fallback::Placement)] {
+        for refused in [None, Some(Adaptation::Placement)] {
             let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
             fallbacks.shorten(&plan);
-            let next = fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System));
+            let next = fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System));
             assert_eq!(next.map(|(_, fallback)| fallback), refused);
             plan.notice_dropped(0, "gone".to_owned());
         }
@@ -481,10 +480,10 @@ mod tests {
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
             let mut fallbacks = Fallbacks::new(&with_tools(), subject);
-            for refusal in [Refusal::Tools, Refusal::ToolHistory] {
+            for refusal in [Adaptation::Tools, Adaptation::Flattened] {
                 assert_eq!(fallbacks.next(refusal, &plain), None);
             }
-            let no_tools = ModelFacts { no_tools: true, no_tool_history: true, ..ModelFacts::default() };
+            let no_tools = Adaptation::Tools | Adaptation::Flattened;
             assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
         }
     }
@@ -498,9 +497,9 @@ mod tests {
         let subject = Subject { forced: true, notices: false, ..RETRY };
         let (next, fallback) =
             Fallbacks::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
-        assert_eq!((next.tools, fallback), (Tools::WithoutChoice, Fallback::ForcedChoice));
+        assert_eq!((next.tools, fallback), (Tools::WithoutChoice, Adaptation::ForcedChoice));
         let known = learned(&[fallback]);
-        assert!(known.no_forced_choice && !known.no_tool_choice);
+        assert_eq!(known, Adaptation::ForcedChoice);
         let first = |request: &Request, forced| {
             Fallbacks::new(request, Subject { forced, ..RETRY })
                 .first(request, Placement::System, known)
@@ -520,12 +519,12 @@ mod tests {
         let other = said("'dict' has no member");
         let tools = said("Invalid 'tools': array too long. Expected an array with maximum length 128.");
         for (error, added, expected) in [
-            (&parallel, Added { parallel: true, ..Added::default() }, Some(Fallback::ParallelMember)),
+            (&parallel, Added { parallel: true, ..Added::default() }, Some(Adaptation::ParallelMember)),
             (&parallel, Added::default(), None),
-            (&choice, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
-            (&other, Added { choice: true, ..Added::default() }, Some(Fallback::HiddenTools)),
+            (&choice, Added { choice: true, ..Added::default() }, Some(Adaptation::HiddenTools)),
+            (&other, Added { choice: true, ..Added::default() }, Some(Adaptation::HiddenTools)),
             (&choice, Added::default(), None),
-            (&tools, Added { tools: true, ..Added::default() }, Some(Fallback::OwnTools)),
+            (&tools, Added { tools: true, ..Added::default() }, Some(Adaptation::OwnTools)),
             (&tools, Added::default(), None),
         ] {
             let mut fallbacks = Fallbacks::new(&with_tools(), subject);
@@ -541,15 +540,15 @@ mod tests {
     #[test]
     fn a_refusal_of_the_clients_own_late_system_message_is_not_retried() {
         let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::System)), None);
+        assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System)), None);
         let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        assert_eq!(fallbacks.next(Refusal::LateSystem, &Variant::plain(Placement::Suffix)), None);
+        assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::Suffix)), None);
     }
 
     #[test]
     fn known_refusals_of_a_model_shape_the_first_request() {
         let fallbacks = Fallbacks::new(&with_tools(), RETRY);
-        let no_tools = ModelFacts { no_tools: true, ..ModelFacts::default() };
+        let no_tools = Adaptation::Tools.into();
         assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);
         let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
         let fallbacks = Fallbacks::new(&plain_chat, RETRY);
@@ -562,16 +561,16 @@ mod tests {
 
     #[test]
     fn notices_go_where_the_model_takes_them() {
-        let late = ModelFacts { no_late_system: true, ..ModelFacts::default() };
+        let late = Adaptation::Placement.into();
         let models = [Pattern::new("gpt-*")];
         for (choice, model, known, expected) in [
-            (PlacementChoice::Auto, "gpt-5", ModelFacts::default(), Placement::System),
-            (PlacementChoice::Auto, "claude", ModelFacts::default(), Placement::Suffix),
+            (PlacementChoice::Auto, "gpt-5", Adaptations::empty(), Placement::System),
+            (PlacementChoice::Auto, "claude", Adaptations::empty(), Placement::Suffix),
             (PlacementChoice::Auto, "gpt-5", late, Placement::Suffix),
-            (PlacementChoice::System, "claude", ModelFacts::default(), Placement::System),
+            (PlacementChoice::System, "claude", Adaptations::empty(), Placement::System),
             (PlacementChoice::System, "claude", late, Placement::Suffix),
             (PlacementChoice::Leading, "gpt-5", late, Placement::Leading),
-            (PlacementChoice::Suffix, "gpt-5", ModelFacts::default(), Placement::Suffix),
+            (PlacementChoice::Suffix, "gpt-5", Adaptations::empty(), Placement::Suffix),
         ] {
             assert_eq!(placement(choice, &models, model, known), expected);
         }

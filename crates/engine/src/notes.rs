@@ -6,14 +6,15 @@ use crate::judging::{Judged, Judging, RewordedCall};
 use crate::price::cost_of;
 use dialects::reply::Unjudged;
 use dialects::usage::Usage as Billed;
+use model::adaptation::Adaptation;
 use model::message::Role;
 use model::outcome::{NothingElse, has_failed, is_empty};
 use model::plan::decision::Decision;
 use model::plan::texts::{added_tokens, removed_tokens};
 use model::plan::{CALLS_OF_DAY, Change, Edit, OF_DAY, Plan, Usage};
 use model::record::{
-    Action, Fallback, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome,
-    Said, Verdict,
+    Action, JudgedCall, LimitUse, NewResult, NewText, On, PrefixBreak, ReRequest, ResultOutcome, Said,
+    Verdict,
 };
 use model::tokens::{Estimate, MESSAGE_OVERHEAD};
 use model::{ToolResult, Transcript, View};
@@ -113,10 +114,10 @@ fn said_of(judged: &Judged) -> Vec<Said> {
 }
 
 /// The name of a fallback among the actions.
-pub(super) fn action(fallback: Fallback) -> &'static str {
-    match fallback {
-        Fallback::Tools => "dropped",
-        Fallback::ToolChoice | Fallback::ForcedChoice => "choice_dropped",
+pub(super) fn action(adaptation: Adaptation) -> &'static str {
+    match adaptation {
+        Adaptation::Tools => "dropped",
+        Adaptation::ToolChoice | Adaptation::ForcedChoice => "choice_dropped",
         other => other.as_str(),
     }
 }

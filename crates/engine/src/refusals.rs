@@ -6,7 +6,8 @@
 //! The first refusal counts for a tenth of `upstream.remember`. Then one request is sent in its own form again, and a
 //! second refusal counts for the whole time. Pure: asks no store and reads no clock.
 
-use super::store::{Evidence, KnownEvidence, ModelFacts, ModelKeys, REFUSALS, RefusalEntry};
+use super::store::{Evidence, KnownEvidence, ModelKeys};
+use model::adaptation::{Adaptation, Adaptations};
 use model::identity::Hash;
 use model::record::RefusalScope;
 use std::time::Duration;
@@ -27,9 +28,9 @@ pub struct ModelRefusals {
     /// When the request came, in ms since the epoch.
     now_ms: u64,
     /// All refusals that count for the request.
-    known: ModelFacts,
+    known: Adaptations,
     /// The part of these that other callers met.
-    by_others: ModelFacts,
+    by_others: Adaptations,
 }
 
 /// What the caller's own requests showed of one refusal.
@@ -56,35 +57,35 @@ impl ModelRefusals {
         let remember_ms = u64::try_from(remember.as_millis()).unwrap_or(u64::MAX);
         let (known, by_others) = Default::default();
         let mut refusals = Self { keys, caller, evidence, remember_ms, now_ms, known, by_others };
-        for entry in &REFUSALS {
-            match refusals.own(entry) {
-                Own::Refused => entry.add_to(&mut refusals.known),
-                Own::Unknown if refusals.counts_for_all(entry) => {
-                    entry.add_to(&mut refusals.known);
-                    entry.add_to(&mut refusals.by_others);
-                }
-                Own::Unknown | Own::Accepted(_) => {}
+        for adaptation in Adaptations::all() {
+            let is_known = match refusals.own(adaptation) {
+                Own::Refused => true,
+                Own::Unknown if refusals.counts_for_all(adaptation) => refusals.by_others.insert(adaptation),
+                Own::Unknown | Own::Accepted(_) => false,
+            };
+            if is_known {
+                refusals.known.insert(adaptation);
             }
         }
         refusals
     }
 
     /// The refusals that count for the request.
-    pub fn known(&self) -> ModelFacts {
+    pub fn known(&self) -> Adaptations {
         self.known
     }
 
     /// Whether a refusal that counts for the request counts for other callers too.
-    pub fn scope(&self, entry: &RefusalEntry) -> RefusalScope {
-        match entry.is_in(self.by_others) || self.counts_for_all(entry) {
+    pub fn scope(&self, adaptation: Adaptation) -> RefusalScope {
+        match self.by_others.contains(adaptation) || self.counts_for_all(adaptation) {
             true => RefusalScope::AllCallers,
             false => RefusalScope::OneCaller,
         }
     }
 
     /// Whether a refusal counts for all callers once the request has met it too.
-    pub fn scope_when_met(&self, entry: &RefusalEntry) -> RefusalScope {
-        let (refusing, is_accepted) = self.of_all(entry);
+    pub fn scope_when_met(&self, adaptation: Adaptation) -> RefusalScope {
+        let (refusing, is_accepted) = self.of_all(adaptation);
         match refusing.iter().flatten().any(|caller| *caller != self.caller) && !is_accepted {
             true => RefusalScope::AllCallers,
             false => RefusalScope::OneCaller,
@@ -92,40 +93,40 @@ impl ModelRefusals {
     }
 
     /// The evidence to add to each list, after the model refused and accepted this of the request.
-    pub fn news(&self, refused: ModelFacts, accepted: ModelFacts) -> Vec<(Hash, Evidence)> {
+    pub fn news(&self, refused: Adaptations, accepted: Adaptations) -> Vec<(Hash, Evidence)> {
         if self.remember_ms == 0 {
             return Vec::new();
         }
-        let is_stale = |entry: &RefusalEntry| match self.own(entry) {
+        let is_stale = |adaptation: &Adaptation| match self.own(*adaptation) {
             Own::Accepted(age_ms) => age_ms >= self.remember_ms / RENEWAL_SHARE,
             Own::Unknown | Own::Refused => true,
         };
-        let of_own =
-            self.evidence(refused, ModelFacts::select(|entry| entry.is_in(accepted) && is_stale(entry)));
-        let is_missing = |entry: &RefusalEntry| {
-            let (refusing, is_accepted) = self.of_all(entry);
+        let of_own = self.evidence(refused, accepted.iter().filter(is_stale).collect());
+        let is_missing = |adaptation: &Adaptation| {
+            let (refusing, is_accepted) = self.of_all(*adaptation);
             let is_known = refusing.contains(&Some(self.caller)) || refusing.iter().all(Option::is_some);
             let is_disputed = refusing.iter().flatten().any(|caller| *caller != self.caller);
-            (entry.is_in(refused) && !is_known) || (entry.is_in(accepted) && is_disputed && !is_accepted)
+            (refused.contains(*adaptation) && !is_known)
+                || (accepted.contains(*adaptation) && is_disputed && !is_accepted)
         };
-        let missing = |facts: ModelFacts| ModelFacts::select(|entry| entry.is_in(facts) && is_missing(entry));
+        let missing = |all: Adaptations| all.iter().filter(is_missing).collect();
         let of_all = self.evidence(missing(refused), missing(accepted));
         let news = [(self.keys.own, of_own), (self.keys.all, of_all)];
         news.into_iter().filter(|(_, new)| !(new.refused.is_empty() && new.accepted.is_empty())).collect()
     }
 
-    fn evidence(&self, refused: ModelFacts, accepted: ModelFacts) -> Evidence {
+    fn evidence(&self, refused: Adaptations, accepted: Adaptations) -> Evidence {
         Evidence { caller: self.caller, refused, accepted, at_ms: self.now_ms }
     }
 
-    fn own(&self, entry: &RefusalEntry) -> Own {
+    fn own(&self, adaptation: Adaptation) -> Own {
         let mut own = None;
         // When the refusals since the last accepted request began, and when the last one came.
         let mut run: Option<(u64, u64)> = None;
         for it in &self.evidence.own {
-            if entry.is_in(it.accepted) {
+            if it.accepted.contains(adaptation) {
                 (own, run) = (Some(it.at_ms), None);
-            } else if entry.is_in(it.refused) {
+            } else if it.refused.contains(adaptation) {
                 let is_same = |(_, last): &(u64, u64)| it.at_ms.saturating_sub(*last) <= self.remember_ms;
                 let first = run.filter(is_same).map_or(it.at_ms, |(first, _)| first);
                 run = Some((first, it.at_ms));
@@ -140,17 +141,17 @@ impl ModelRefusals {
         age_ms.map_or(Own::Unknown, Own::Accepted)
     }
 
-    fn counts_for_all(&self, entry: &RefusalEntry) -> bool {
-        let (refusing, is_accepted) = self.of_all(entry);
+    fn counts_for_all(&self, adaptation: Adaptation) -> bool {
+        let (refusing, is_accepted) = self.of_all(adaptation);
         refusing.iter().all(Option::is_some) && !is_accepted
     }
 
     /// Two callers whose requests were refused, as far as there are two, and whether a request was accepted.
-    fn of_all(&self, entry: &RefusalEntry) -> ([Option<Hash>; 2], bool) {
+    fn of_all(&self, adaptation: Adaptation) -> ([Option<Hash>; 2], bool) {
         let (mut refusing, mut is_accepted) = ([None, None], false);
         for it in self.evidence.all.iter().filter(|it| self.age_ms(it.at_ms) < self.remember_ms) {
-            is_accepted |= entry.is_in(it.accepted);
-            if entry.is_in(it.refused) {
+            is_accepted |= it.accepted.contains(adaptation);
+            if it.refused.contains(adaptation) {
                 match refusing {
                     [None, _] => refusing[0] = Some(it.caller),
                     [Some(first), None] if first != it.caller => refusing[1] = Some(it.caller),
@@ -174,8 +175,8 @@ mod tests {
     const MINUTE: u64 = 60_000;
     const START: u64 = 1_000 * MINUTE;
 
-    fn no_tools() -> ModelFacts {
-        ModelFacts { no_tools: true, ..ModelFacts::default() }
+    fn no_tools() -> Adaptations {
+        Adaptation::Tools.into()
     }
 
     /// A store with the two kinds of lists.
@@ -193,8 +194,8 @@ mod tests {
         /// A request with tools by an upstream that takes them or not; returns whether they were sent at once.
         fn ask(&mut self, caller: u128, minute: u64, takes_tools: bool) -> bool {
             let refusals = self.refusals(caller, minute);
-            let sends_tools = !refusals.known().no_tools;
-            let none = ModelFacts::default();
+            let sends_tools = !refusals.known().contains(Adaptation::Tools);
+            let none = Adaptations::empty();
             let (refused, accepted) = match (sends_tools, takes_tools) {
                 (true, true) => (none, no_tools()),
                 (true, false) => (no_tools(), none),
@@ -261,6 +262,6 @@ mod tests {
     fn nothing_is_remembered_where_the_operator_does_not_want_that() {
         let keys = ModelKeys::default();
         let refusals = ModelRefusals::new(keys, Hash(1), KnownEvidence::default(), Duration::ZERO, START);
-        assert!(refusals.news(no_tools(), ModelFacts::default()).is_empty());
+        assert!(refusals.news(no_tools(), Adaptations::empty()).is_empty());
     }
 }

@@ -9,18 +9,19 @@ use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
 use super::plan::{Length, plan_shorter};
 use super::refusals::ModelRefusals;
 use super::room::{CutSizes, MOST_CUTS, Room};
-use super::store::{News, Overflow, RefusalEntry};
+use super::store::{News, Overflow};
 use crate::judging::{AnswerTools, Judging};
 use crate::reasks::Reasks;
 use crate::settings::Tell;
 use bytes::Bytes;
 use dialects::error::UpstreamError;
 use dialects::refusal::{named_lengths, overflows};
-use dialects::variant::{Added, Asking, PlannedRequest, Repairs, Tools, Variant};
+use dialects::variant::{Added, Asking, PlannedRequest, Tools, Variant};
 use model::Transcript;
+use model::adaptation::{Adaptation, Adaptations};
 use model::message::Role;
 use model::plan::{Change, Plan};
-use model::record::{Fallback, On, PrefixBreak, RefusalNote};
+use model::record::{On, PrefixBreak, RefusalNote, Retry};
 use model::request::Choice;
 use model::source::ItemId;
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub(super) struct RequestForms {
     /// What the model is known to refuse.
     refusals: ModelRefusals,
     fallbacks: Fallbacks,
-    tried: Vec<Fallback>,
+    tried: Vec<Adaptation>,
     /// The upstream refused the request in every form: its reply shows nothing that the model accepts.
     is_refused: bool,
     /// The form in which hidden exchanges are written.
@@ -118,7 +119,7 @@ impl RequestForms {
         }
         variant.ask_usage = asks_usage;
         note_left_out(core, &variant);
-        note_known_refusals(core, &refusals, &fallbacks.avoided(&variant));
+        note_known_refusals(core, &refusals, fallbacks.avoided(&variant));
         Self {
             variant,
             restored,
@@ -212,7 +213,7 @@ impl RequestForms {
         }
         let broken = |of| broken_with_hidden(core, &self.restored, &self.variant, of);
         if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
-            self.try_next(core, &repaired);
+            self.try_next(core, &repaired.iter().collect::<Vec<_>>());
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
             if core.is_observing() {
                 return false;
@@ -227,12 +228,12 @@ impl RequestForms {
         };
         self.try_next(core, &[fallback]);
         match fallback {
-            Fallback::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
+            Adaptation::Placement => core.record.prefix_breaks.push(PrefixBreak::Placement),
             // Neither the client nor the model notices it.
-            Fallback::StreamOptions
-            | Fallback::ParallelMember
-            | Fallback::HiddenTools
-            | Fallback::OwnTools => {}
+            Adaptation::StreamOptions
+            | Adaptation::ParallelMember
+            | Adaptation::HiddenTools
+            | Adaptation::OwnTools => {}
             other => core.record.act(On::Request, TOOLS_UNSUPPORTED, action(other), 1),
         }
         if core.is_observing() {
@@ -255,9 +256,9 @@ impl RequestForms {
     }
 
     /// Notes fallbacks at once, since the client may leave before the end.
-    fn try_next(&mut self, core: &mut Core, fallbacks: &[Fallback]) {
+    fn try_next(&mut self, core: &mut Core, fallbacks: &[Adaptation]) {
         self.tried.extend(fallbacks);
-        core.record.fallbacks.extend(fallbacks);
+        core.record.fallbacks.extend(fallbacks.iter().copied().map(Retry::Adapted));
     }
 
     /// The upstream accepted the present variant: stores what that shows of the model.
@@ -270,15 +271,14 @@ impl RequestForms {
         let refused = learned(&self.tried);
         let accepted = self.fallbacks.accepted(&core.request, &self.variant);
         let model = self.refusals.news(refused, accepted);
-        for entry in refused.entries().filter(|_| !model.is_empty()) {
-            let scope = self.refusals.scope_when_met(entry);
-            let note = RefusalNote { kind: entry.fallback, scope, is_new: true };
+        for kind in refused.iter().filter(|_| !model.is_empty()) {
+            let note = RefusalNote { kind, scope: self.refusals.scope_when_met(kind), is_new: true };
             // It is learned again with each choice that finishes.
             if !core.record.refusals.contains(&note) {
                 core.record.refusals.push(note);
             }
         }
-        let overflow = self.tried.contains(&Fallback::Overflow);
+        let overflow = self.tried.contains(&Adaptation::Overflow);
         let Length { conversation, history, messages, most_chars, .. } = self.length;
         let overflow = overflow.then_some((conversation, Overflow { messages, history, most_chars }));
         let news = News { model, overflow, ..News::default() };
@@ -290,7 +290,7 @@ impl RequestForms {
         self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
         (self.variant.tools, self.variant.flat) = (Tools::Dropped, true);
         self.variant.placement = self.variant.placement.of_last_try();
-        self.try_next(core, &[Fallback::Tools, Fallback::Flattened]);
+        self.try_next(core, &[Adaptation::Tools, Adaptation::Flattened]);
     }
 
     /// Shortens the request after the upstream refused it for its length; true if that was possible.
@@ -301,7 +301,7 @@ impl RequestForms {
         let Some(plan) = self.shorter_plan(core, error) else { return false };
         note_shortened(core, &plan, self.length.messages);
         self.fallbacks.shorten(&plan);
-        self.try_next(core, &[Fallback::Overflow]);
+        self.try_next(core, &[Adaptation::Overflow]);
         if core.is_observing() {
             return false;
         }
@@ -376,7 +376,7 @@ impl RequestForms {
             self.exchange_form.is_plain = true;
             let plain = ExchangeForm { is_plain: true, is_short: false };
             self.rewrite_exchanges(reasks, |exchange| plain.write(core, exchange));
-            self.try_next(core, &[Fallback::Flattened]);
+            self.try_next(core, &[Adaptation::Flattened]);
         } else if !lands && !self.keeps_tools {
             self.ask_for_answer(core, judging);
         } else {
@@ -425,7 +425,7 @@ impl RequestForms {
         self.exchange_form.is_short = true;
         let short = ExchangeForm { is_plain: false, is_short: true };
         self.rewrite_exchanges(reasks, |exchange| short.write(core, exchange));
-        self.try_next(core, &[Fallback::Overflow]);
+        self.try_next(core, &[Adaptation::Overflow]);
         self.ask_for_answer(core, judging);
         AfterRefusal::AskAgain
     }
@@ -469,34 +469,38 @@ fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
 /// Notes what is left out from the start, because the model is known to refuse it.
 fn note_left_out(core: &mut Core, variant: &Variant) {
     let known = [
-        (variant.tools == Tools::Dropped, Fallback::Tools),
-        (variant.tools == Tools::WithoutChoice, Fallback::ToolChoice),
-        (variant.flat, Fallback::Flattened),
-        (variant.whole, Fallback::Streaming),
+        (variant.tools == Tools::Dropped, Adaptation::Tools),
+        (variant.tools == Tools::WithoutChoice, Adaptation::ToolChoice),
+        (variant.flat, Adaptation::Flattened),
+        (variant.whole, Adaptation::Streaming),
     ];
     for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
         core.record.act(On::Request, TOOLS_UNSUPPORTED, action(*fallback), 1);
     }
-    if variant.repairs.any() {
+    if !variant.repairs.is_empty() {
         core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
     }
 }
 
 /// Notes which known refusals the request avoids.
-fn note_known_refusals(core: &mut Core, refusals: &ModelRefusals, avoided: &[Fallback]) {
-    let is_avoided = |entry: &&'static RefusalEntry| avoided.contains(&entry.fallback);
-    for entry in refusals.known().entries().filter(is_avoided) {
-        let (kind, scope) = (entry.fallback, refusals.scope(entry));
-        core.record.refusals.push(RefusalNote { kind, scope, is_new: false });
+fn note_known_refusals(core: &mut Core, refusals: &ModelRefusals, avoided: Adaptations) {
+    for kind in refusals.known() & avoided {
+        let note = RefusalNote { kind, scope: refusals.scope(kind), is_new: false };
+        core.record.refusals.push(note);
     }
 }
 
 /// What strict upstreams refuse in the history with the hidden exchanges, as far as `of` asks: a call of the client's may
 /// have the id of one of those. The calls are examined as calls also where they are sent as text, since they are repaired
 /// before they become text.
-fn broken_with_hidden(core: &Core, restored: &[(usize, Bytes)], variant: &Variant, of: Repairs) -> Repairs {
+fn broken_with_hidden(
+    core: &Core,
+    restored: &[(usize, Bytes)],
+    variant: &Variant,
+    of: Adaptations,
+) -> Adaptations {
     let planned = core.planned_request(&core.plan, restored);
-    if !of.any() || restored.is_empty() {
+    if of.is_empty() || restored.is_empty() {
         return core.dialect.broken(&planned, of);
     }
     let with_calls = Variant { flat: false, ..variant.clone() };
@@ -581,7 +585,7 @@ mod tests {
         core.record.upstream_requests = 2;
         assert!(forms.falls_back(&mut core, 400, &refusal("registry.ollama.ai/m does not support tools")));
         assert_eq!(sent(&forms, &core)["tools"], Value::Null);
-        assert_eq!(core.record.fallbacks, [Fallback::Tools]);
+        assert_eq!(core.record.fallbacks, [Retry::Adapted(Adaptation::Tools)]);
         forms.accept(&mut core);
         let Some(Output::Store(news)) = core.next_output() else { panic!("nothing was learned") };
         assert!(!news.model.is_empty());

@@ -20,7 +20,7 @@ use dialects::Handed;
 use dialects::reply::{Form, Options};
 use model::identity::Hash;
 use model::plan::decision::Next;
-use model::record::Fallback;
+use model::record::Retry;
 use policies::set::Judge;
 use std::time::Instant;
 
@@ -91,7 +91,7 @@ impl Running {
         }
         self.replying = match (std::mem::replace(&mut self.replying, Replying::Over), input) {
             (replying, Input::Resent) => {
-                core.record.fallbacks.push(Fallback::Stale);
+                core.record.fallbacks.push(Retry::Stale);
                 replying
             }
             (replying, Input::UpstreamId(id)) => {

@@ -2,13 +2,11 @@
 //! means is decided here in the core.
 
 mod calls;
-mod model_facts;
+mod evidence;
 mod update;
 
 pub use calls::CallNames;
-pub use model_facts::{
-    Evidence, KnownEvidence, MOST_EVIDENCE, ModelFacts, ModelKeys, REFUSALS, RefusalEntry, add_evidence,
-};
+pub use evidence::{Evidence, KnownEvidence, MOST_EVIDENCE, ModelKeys, add_evidence};
 pub use update::ReplyContext;
 
 use super::Now;

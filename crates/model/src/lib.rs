@@ -2,6 +2,7 @@
 //! with their results, its turns, its identity), and as data what policies decide about it (`plan`). Decides nothing itself.
 
 pub mod account;
+pub mod adaptation;
 pub mod assembled;
 pub mod call;
 pub mod calls;

@@ -3,13 +3,13 @@
 
 mod approval;
 mod endpoint;
-mod fallback;
 mod refusal;
+mod retry;
 
 pub use approval::{ApprovalRecord, Consent, WebhookResult};
 pub use endpoint::{Endpoint, shown};
-pub use fallback::Fallback;
 pub use refusal::{RefusalNote, RefusalScope};
+pub use retry::Retry;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ pub struct RequestRecord {
     pub upstream_requests: u32,
     /// The upstream's ids for them, in order.
     pub upstream_request_ids: Vec<String>,
-    pub fallbacks: Vec<Fallback>,
+    pub fallbacks: Vec<Retry>,
     /// The model's refusals that the request met or avoided.
     pub refusals: Vec<RefusalNote>,
     pub prefix_breaks: Vec<PrefixBreak>,

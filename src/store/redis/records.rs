@@ -7,13 +7,14 @@
 //! Redis sees that two are equal, and how long they are, and no more. Records of the version before are read too: they
 //! are in the clear after a keyed hash of 32 hexadecimal digits.
 
-use crate::store::{Evidence, ModelFacts, Overflow, SentExchanges, Stop};
+use crate::store::{Evidence, Overflow, SentExchanges, Stop};
 use aes_gcm_siv::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use bytes::Bytes;
 use dialects::responses::rounds::read as read_elements;
-use engine::store::{HiddenExchange, REFUSALS};
+use engine::store::HiddenExchange;
 use model::Stopped;
+use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
 use model::identity::{Domain, Hash, HashKey};
 use model::pins::Pinned;
@@ -170,8 +171,8 @@ impl Record for HiddenExchange {
 /// The caller, the time, and the words of what was refused and of what was accepted.
 impl Record for Evidence {
     fn write(&self) -> Vec<u8> {
-        let words = |facts: ModelFacts| {
-            let words: Vec<&str> = facts.entries().map(|entry| entry.word).collect();
+        let words = |all: Adaptations| {
+            let words: Vec<&str> = all.iter().filter_map(Adaptation::refused).collect();
             words.join(",")
         };
         let (refused, accepted) = (words(self.refused), words(self.accepted));
@@ -185,18 +186,14 @@ impl Record for Evidence {
         if parts.next().is_some() {
             return None;
         }
-        let (refused, accepted) = (parse_facts(refused)?, parse_facts(accepted)?);
+        let (refused, accepted) = (parse_refusals(refused)?, parse_refusals(accepted)?);
         Some(Self { caller: parse_hash(caller)?, refused, accepted, at_ms: parse_number(at_ms)? })
     }
 }
 
-/// The facts with these words, separated by commas.
-fn parse_facts(words: &[u8]) -> Option<ModelFacts> {
-    let mut facts = ModelFacts::default();
-    for word in words.split(|byte| *byte == b',').filter(|word| !word.is_empty()) {
-        REFUSALS.iter().find(|entry| entry.word.as_bytes() == word)?.add_to(&mut facts);
-    }
-    Some(facts)
+/// The adaptations that avoid the refusals of these names, separated by commas.
+fn parse_refusals(names: &[u8]) -> Option<Adaptations> {
+    names.split(|byte| *byte == b',').filter(|name| !name.is_empty()).map(Adaptation::of_refused).collect()
 }
 
 /// Which request took the calls of a question, and when, in ms since the epoch.

@@ -2,7 +2,6 @@
 //! requests were sent in another form for it.
 
 use crate::telemetry::bounded;
-use crate::telemetry::refusals::cost_of;
 use model::record::{RefusalNote, RefusalScope, RequestRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,7 +44,7 @@ impl Refusals {
                 model,
                 kind: kind.as_str(),
                 callers: scope.as_str(),
-                cost: cost_of(*kind),
+                cost: kind.cost(),
                 met: 0,
                 avoided: 0,
                 first_ms: now_ms,

@@ -2,9 +2,10 @@
 //! one keeps its bytes, and what was repaired stays as it was when the conversation goes on.
 
 use bytes::Bytes;
-use dialects::variant::{Placement, PlannedRequest, Repairs, Variant};
+use dialects::variant::{Placement, PlannedRequest, Variant};
 use dialects::{chat, responses};
 use mock::{strict, strict_responses};
+use model::adaptation::Adaptation;
 use model::plan::Plan;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -61,7 +62,7 @@ fn as_responses(history: &[Said]) -> Bytes {
 }
 
 fn variant() -> Variant {
-    let repairs = Repairs::ALL;
+    let repairs = Adaptation::SUSPECTED_REPAIRS;
     Variant { repairs, ..Variant::plain(Placement::Suffix) }
 }
 

@@ -15,7 +15,7 @@ use engine::{Answer, Arrived, Closed, Effect, EffectResult, Exchange, Input, Out
 use futures_util::FutureExt as _;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
-use model::record::{Fallback, PrefixBreak, RequestRecord};
+use model::record::{PrefixBreak, RequestRecord, Retry};
 use model::request::Choice;
 use policies::pattern::any_fits;
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub struct Passed {
     pub refused: Vec<(usize, Refused)>,
     /// The form of every request sent, and the fallbacks that led to it.
     pub forms: Vec<Variant>,
-    pub tried: Vec<Fallback>,
+    pub tried: Vec<Retry>,
     /// The request was accepted, and the earlier refusals are remembered.
     pub learned: bool,
     /// The first plan for the request, and the plan in force; empty while observing.

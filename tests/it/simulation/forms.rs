@@ -9,8 +9,9 @@ use super::upstream::{Dislike, Refused};
 use bytes::Bytes;
 use dialects::variant::Tools;
 use mock::strict::violations;
+use model::adaptation::Adaptation;
 use model::plan::decision::Decision;
-use model::record::Fallback;
+use model::record::Retry;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -110,12 +111,12 @@ fn may_change(passed: &Passed, disliked: Dislike) -> bool {
     matches!(disliked, Dislike::LateSystem) || !passed.keeps_tools
 }
 
-fn dislike_of(fallback: Fallback) -> Option<Dislike> {
-    match fallback {
-        Fallback::Tools => Some(Dislike::Tools),
-        Fallback::ToolChoice => Some(Dislike::Choice),
-        Fallback::Flattened => Some(Dislike::History),
-        Fallback::Placement => Some(Dislike::LateSystem),
+fn dislike_of(retry: Retry) -> Option<Dislike> {
+    match retry {
+        Retry::Adapted(Adaptation::Tools) => Some(Dislike::Tools),
+        Retry::Adapted(Adaptation::ToolChoice) => Some(Dislike::Choice),
+        Retry::Adapted(Adaptation::Flattened) => Some(Dislike::History),
+        Retry::Adapted(Adaptation::Placement) => Some(Dislike::LateSystem),
         _ => None,
     }
 }

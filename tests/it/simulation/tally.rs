@@ -4,8 +4,9 @@ use super::check::is_fallback;
 use super::client::Client;
 use super::driver::Passed;
 use dialects::variant::{Tools, Variant};
+use model::adaptation::Adaptation;
 use model::plan::decision::Decision;
-use model::record::Fallback;
+use model::record::Retry;
 use std::collections::BTreeMap;
 
 /// See the file's head.
@@ -62,7 +63,7 @@ impl Tally {
         let judged = |fits: fn(&Decision) -> bool| {
             passed.record.iter().filter(|judged| fits(&judged.decision)).count()
         };
-        let tried = |fallback| usize::from(passed.tried.contains(&fallback));
+        let tried = |adaptation| usize::from(passed.tried.contains(&Retry::Adapted(adaptation)));
         let is_plain = passed.plan.edits.is_empty() && passed.restored.is_empty();
         let known = passed.forms.first().is_some_and(is_fallback);
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
@@ -86,11 +87,11 @@ impl Tally {
             ("edited", passed.plan.edits.len()),
             ("untouched", usize::from(is_plain)),
             ("several choices", usize::from(passed.hidden.len() > 1)),
-            ("without tools", tried(Fallback::Tools)),
-            ("without choice", tried(Fallback::ToolChoice)),
-            ("flattened", tried(Fallback::Flattened)),
-            ("placed anew", tried(Fallback::Placement)),
-            ("shortened", tried(Fallback::Overflow)),
+            ("without tools", tried(Adaptation::Tools)),
+            ("without choice", tried(Adaptation::ToolChoice)),
+            ("flattened", tried(Adaptation::Flattened)),
+            ("placed anew", tried(Adaptation::Placement)),
+            ("shortened", tried(Adaptation::Overflow)),
             ("three tries", usize::from(passed.tried.len() == 3)),
             ("refused", usize::from(passed.error.is_some())),
             ("known refusal", usize::from(known)),

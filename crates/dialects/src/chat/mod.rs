@@ -21,9 +21,10 @@ pub use write::write;
 use super::codec::ReplyCodec;
 use super::other_readers::may_read;
 use super::reply::{Form, Limits};
-use super::variant::{PlannedRequest, Repairs, Variant};
+use super::variant::{PlannedRequest, Variant};
 use super::{Dialect, Handed, RecordedReply};
 use bytes::Bytes;
+use model::adaptation::Adaptations;
 use model::checkpoint::Checkpoint;
 use model::message::Message;
 use model::plan::approval::Confirmation;
@@ -55,7 +56,7 @@ impl Dialect for Chat {
         write(planned, variant)
     }
 
-    fn broken(&self, planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
+    fn broken(&self, planned: &PlannedRequest<'_>, of: Adaptations) -> Adaptations {
         repair::broken(planned.request, planned.body, of)
     }
 

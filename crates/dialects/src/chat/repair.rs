@@ -8,8 +8,8 @@ use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
 };
-use crate::variant::Repairs;
 use bytes::Bytes;
+use model::adaptation::{Adaptation, Adaptations};
 use model::call::{Arguments, ToolCall};
 use model::message::Message;
 use model::request::Request;
@@ -37,14 +37,14 @@ impl Pairing for Pairs {
 const PARTS: PartsForm = PartsForm { head: r#"{"role":"user","content":["#, text_type: "text" };
 
 /// What is broken in a history, as far as `of` asks.
-pub fn broken(request: &Request, body: &[u8], of: Repairs) -> Repairs {
+pub fn broken(request: &Request, body: &[u8], of: Adaptations) -> Adaptations {
     crate::repair::broken(request, body, &Pairs, of, true)
 }
 
 /// The request with its history repaired; `None` if it cannot be read.
-pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
+pub fn repaired(body: &Bytes, repairs: Adaptations) -> Option<Rope> {
     let mut rope = edited(body, |request, splices| repair_calls(request, body, repairs, splices))?;
-    if repairs.pairs {
+    if repairs.contains(Adaptation::Pairs) {
         let body = rope.join();
         rope = edited(&body, |request, splices| {
             for group in broken_groups(request, &body, &Pairs) {
@@ -52,9 +52,9 @@ pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
             }
         })?;
     }
-    if repairs.pictures || repairs.without_pictures {
+    if !repairs.is_disjoint(Adaptation::Pictures | Adaptation::NoPictures) {
         let body = rope.join();
-        let left_out = repairs.without_pictures;
+        let left_out = repairs.contains(Adaptation::NoPictures);
         rope = edited(&body, |request, splices| move_pictures(request, &body, &PARTS, left_out, splices))?;
     }
     Some(rope)
@@ -68,9 +68,10 @@ fn edited(body: &Bytes, edit: impl FnOnce(&Request, &mut Splices)) -> Option<Rop
     Some(splices.apply(body))
 }
 
-fn repair_calls(request: &Request, body: &[u8], repairs: Repairs, splices: &mut Splices) {
+fn repair_calls(request: &Request, body: &[u8], repairs: Adaptations, splices: &mut Splices) {
     rename_calls(request, body, &Pairs, repairs, splices);
-    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| repairs.arguments) {
+    let wraps = repairs.contains(Adaptation::Arguments);
+    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| wraps) {
         if let (Some(place), Some(sound)) = (place_of(&call.arguments), sound_arguments(call, body, true)) {
             splices.replace(place, sound);
         }
@@ -128,24 +129,17 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    const ALL: Repairs = Repairs::ALL;
-    const NONE: Repairs = Repairs {
-        pairs: false,
-        arguments: false,
-        names: false,
-        ids: false,
-        id_forms: false,
-        pictures: false,
-        without_pictures: false,
-    };
+    const ALL: Adaptations = Adaptation::SUSPECTED_REPAIRS;
     /// Ids keep their places in these cases.
-    const PAIRS: Repairs = Repairs { pairs: true, arguments: true, ..NONE };
+    fn pairs() -> Adaptations {
+        Adaptation::Pairs | Adaptation::Arguments
+    }
 
-    fn repaired_as(messages: &Value, repairs: Repairs) -> Vec<Value> {
+    fn repaired_as(messages: &Value, repairs: Adaptations) -> Vec<Value> {
         let body = Bytes::from(json!({ "model": "m", "messages": messages }).to_string());
         let out = repaired(&body, repairs).unwrap().join();
         let request = crate::chat::parse(&out).unwrap();
-        assert!(!broken(&request, &out, repairs).any(), "nothing is left to repair");
+        assert!(broken(&request, &out, repairs).is_empty(), "nothing is left to repair");
         assert_eq!(repaired(&out, repairs).unwrap().join(), out, "once is enough");
         serde_json::from_slice::<Value>(&out).unwrap()["messages"].as_array().unwrap().clone()
     }
@@ -199,7 +193,7 @@ mod tests {
             (json!([calls(&["", ""]), result(""), result("")]), "calls  "),
             (json!([]), ""),
         ] {
-            let out = repaired_as(&messages, PAIRS);
+            let out = repaired_as(&messages, pairs());
             assert_eq!(shape(&out), expected, "{messages}");
         }
     }
@@ -208,7 +202,7 @@ mod tests {
     fn valid_histories_and_disabled_repairs_leave_the_messages_unchanged() {
         for (messages, repairs) in [
             (json!([user("q"), calls(&["a", "b"]), result("b"), result("a"), user("x")]), ALL),
-            (json!([calls(&["a"])]), Repairs { pairs: false, ..ALL }),
+            (json!([calls(&["a"])]), ALL - Adaptation::Pairs),
             (
                 json!([{"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},
                     {"role": "function", "name": "f", "content": "r"}, user("q")]),
@@ -280,7 +274,7 @@ mod tests {
             |name: &str| json!({"role": "tool", "tool_call_id": "a", "name": name, "content": "r"});
         for (name, expected) in [("browser.tabs.open", "browser_tabs_open"), ("", "unknown_tool"), ("f", "f")]
         {
-            let out = repaired_as(&json!([called(name), answered(name)]), Repairs { names: true, ..NONE });
+            let out = repaired_as(&json!([called(name), answered(name)]), Adaptation::Names.into());
             assert_eq!(out, [called(expected), answered(expected)]);
         }
         let legacy = json!([{"role": "assistant", "function_call": {"name": "a.b", "arguments": "{}"}},
@@ -291,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_second_call_with_an_id_gets_its_own_and_its_result_the_same() {
-        let only = Repairs { ids: true, ..NONE };
+        let only = Adaptation::RepeatedIds.into();
         let history = json!([
             calls(&["t:0"]),
             result("t:0"),
@@ -324,7 +318,7 @@ mod tests {
         assert_eq!(longer[..6], out[..], "what was renumbered stays");
         assert_eq!(longer[6]["tool_calls"][0]["id"], longer[7]["tool_call_id"]);
         let forms = json!([calls(&["", "t:0", "ok"]), result("t:0"), result(""), result("ok")]);
-        let out = repaired_as(&forms, Repairs { id_forms: true, ..NONE });
+        let out = repaired_as(&forms, Adaptation::IdForms.into());
         let ids: Vec<&Value> =
             out[0]["tool_calls"].as_array().unwrap().iter().map(|call| &call["id"]).collect();
         assert_eq!([&out[1]["tool_call_id"], &out[2]["tool_call_id"]], [ids[1], ids[0]]);
@@ -338,12 +332,12 @@ mod tests {
         let shot =
             json!({"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}, image]});
         let history = json!([calls(&["a", "b"]), shot, result("b"), user("well?")]);
-        let out = repaired_as(&history, Repairs { pictures: true, ..NONE });
+        let out = repaired_as(&history, Adaptation::Pictures.into());
         assert_eq!(out.len(), 5);
         assert!(out[1]["content"].as_str().unwrap().starts_with("see\n[an image"), "{}", out[1]);
         assert_eq!((&out[2], &out[4]), (&history[2], &history[3]));
         assert_eq!((&out[3]["role"], &out[3]["content"][1]), (&json!("user"), &image));
-        let out = repaired_as(&history, Repairs { without_pictures: true, ..NONE });
+        let out = repaired_as(&history, Adaptation::NoPictures.into());
         assert_eq!(out.len(), 4);
         assert!(out[1]["content"].as_str().unwrap().contains("an image was here"));
         let text = json!([calls(&["a"]), {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}]}]);

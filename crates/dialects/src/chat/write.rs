@@ -61,7 +61,7 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
         None => {}
     }
     let mut rope = splices.apply(planned.body);
-    if variant.repairs.any() {
+    if !variant.repairs.is_empty() {
         rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
     }
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }

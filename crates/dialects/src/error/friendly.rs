@@ -3,8 +3,9 @@
 
 use super::sanitised::{sanitised, sanitised_text};
 use super::{UpstreamError, parse};
-use crate::refusal::{Refusal, classify, overflows};
+use crate::refusal::{classify, overflows};
 use bytes::Bytes;
+use model::adaptation::Adaptation;
 use serde_json::{Map, Value, json};
 use wire::sse::{parse_fields, write_event};
 
@@ -25,7 +26,7 @@ pub enum Trouble {
 impl Trouble {
     /// What kind of trouble an error of this status is; `None` for one that is for programmers.
     pub fn of(status: u16, error: &UpstreamError) -> Option<Self> {
-        if classify(status, error) == Some(Refusal::Tools) {
+        if classify(status, error) == Some(Adaptation::Tools) {
             return Some(Self::NoTools);
         }
         if overflows(status, error) {

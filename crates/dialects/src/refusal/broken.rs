@@ -7,19 +7,11 @@ use super::super::error::UpstreamError;
 use super::overflow::Wording;
 use super::words::{cut, without_quotes};
 use super::{MESSAGES, is_about_content};
-
-/// The part of a history that was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Broken {
-    /// Calls and results that do not belong together.
-    Pairs,
-    /// Arguments of a call that are no JSON object.
-    Arguments,
-}
+use model::adaptation::Adaptation;
 
 /// What the error says is broken in the history. `status`: the HTTP status that it came with, 200 inside a stream.
 #[must_use]
-pub fn breaks(status: u16, error: &UpstreamError) -> Option<Broken> {
+pub fn breaks(status: u16, error: &UpstreamError) -> Option<Adaptation> {
     if matches!(status, 401 | 402 | 403 | 404 | 407 | 408 | 413 | 429 | 502..=599) || is_about_content(error)
     {
         return None;
@@ -35,8 +27,8 @@ pub fn breaks(status: u16, error: &UpstreamError) -> Option<Broken> {
         };
         match () {
             () if OTHER.iter().any(|word| text.contains(word)) => None,
-            () if says(PAIRS) => Some(Broken::Pairs),
-            () if says(ARGUMENTS) => Some(Broken::Arguments),
+            () if says(PAIRS) => Some(Adaptation::Pairs),
+            () if says(ARGUMENTS) => Some(Adaptation::Arguments),
             () => None,
         }
     })
@@ -216,7 +208,7 @@ mod tests {
 
     #[test]
     fn every_broken_history_wording_matches_its_example_and_no_other_refusal() {
-        for (wordings, expected) in [(PAIRS, Broken::Pairs), (ARGUMENTS, Broken::Arguments)] {
+        for (wordings, expected) in [(PAIRS, Adaptation::Pairs), (ARGUMENTS, Adaptation::Arguments)] {
             for Wording { says, example: (by, example) } in wordings {
                 let text = plain(example);
                 assert!(says.iter().all(|word| text.contains(word)), "{by}: {text}");
@@ -286,8 +278,9 @@ mod tests {
             let error = crate::error::parse(body.as_bytes()).unwrap();
             let status = u16::try_from(case["status"].as_u64().unwrap_or(400)).unwrap();
             let found = breaks(status, &error).map(|broken| match broken {
-                Broken::Pairs => "pairs",
-                Broken::Arguments => "arguments",
+                Adaptation::Pairs => "pairs",
+                Adaptation::Arguments => "arguments",
+                other => panic!("{other:?} is no repair of these"),
             });
             assert_eq!(found, case["broken"].as_str(), "{line}");
         }

@@ -3,11 +3,11 @@
 //! Responsible for Chinese, Japanese, Korean, Russian and some languages of western Europe. Looks only for a subject
 //! and a lack in one sentence, so it is used only if no English rule applies.
 
-use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
 use super::words::cut;
+use model::adaptation::Adaptation::{self, Flattened, Placement, ToolChoice, Tools};
 
 /// What a message in another language than English refuses.
-pub(super) fn classify(text: &str) -> Option<Refusal> {
+pub(super) fn classify(text: &str) -> Option<Adaptation> {
     let text = cut(text).to_lowercase();
     text.split(['。', '.', '！', '!', '\n', ';', '；']).find_map(|sentence| {
         let has = |list: &[&str]| list.iter().any(|term| sentence.contains(term));
@@ -18,7 +18,7 @@ pub(super) fn classify(text: &str) -> Option<Refusal> {
 
 /// A refusal in another language than English: a word of each list in one sentence.
 pub(super) struct Foreign {
-    pub(super) refusal: Refusal,
+    pub(super) refusal: Adaptation,
     pub(super) subject: &'static [&'static str],
     pub(super) lack: &'static [&'static str],
     pub(super) but_not: &'static [&'static str],
@@ -58,7 +58,7 @@ const LACK: &[&str] = &[
 /// In the order of precedence. Chinese, Japanese, Korean, Russian and some of western Europe.
 pub(super) const FOREIGN: &[Foreign] = &[
     Foreign {
-        refusal: ToolHistory,
+        refusal: Flattened,
         subject: &[
             "角色: tool",
             "角色：tool",
@@ -73,7 +73,7 @@ pub(super) const FOREIGN: &[Foreign] = &[
         example: "不支持的消息角色: tool",
     },
     Foreign {
-        refusal: LateSystem,
+        refusal: Placement,
         subject: &["system", "系统消息", "システムメッセージ", "시스템 메시지"],
         lack: &["开头", "首位", "第一条", "最前", "先頭", "最初", "첫 번째", "처음"],
         but_not: &[],

@@ -9,7 +9,7 @@ use super::foreign;
 use super::simple::SimpleText;
 use super::words::{cut, without_quotes};
 use super::{MESSAGES, is_about_content};
-use crate::variant::Repairs;
+use model::adaptation::{Adaptation, Adaptations};
 
 const RESULT: &str = "tool message|tool messages|tool result*|tool response*|tool output*|tool return*|function response*|\
     function result*|function output*|call output*|call result*|call response*|role tool|tool role|\
@@ -32,8 +32,8 @@ const OTHER: &str = "schema|schemas|failed generation|failed to call a function|
 const UNSUPPORTED: &str = "support|supported|supports|unsupported|available|enabled";
 
 /// What of a history the error may refuse. `status`: the HTTP status that it came with, 200 inside a stream.
-pub fn suspects(status: u16, error: &UpstreamError) -> Repairs {
-    let none = Repairs::default();
+pub fn suspects(status: u16, error: &UpstreamError) -> Adaptations {
+    let none = Adaptations::empty();
     if matches!(status, 401..=404 | 407 | 408 | 413 | 429 | 501..=599) || is_about_content(error) {
         return none;
     }
@@ -42,10 +42,10 @@ pub fn suspects(status: u16, error: &UpstreamError) -> Repairs {
     }
     let path = error.param.as_deref().unwrap_or_default();
     if is_nondescript(status, error) && !is_declaration(path) {
-        return Repairs::ALL;
+        return Adaptation::SUSPECTED_REPAIRS;
     }
     let texts = error.messages.iter().take(MESSAGES);
-    texts.map(|text| suspects_of(text, path)).fold(none, Repairs::and)
+    texts.map(|text| suspects_of(text, path)).fold(none, |all, one| all | one)
 }
 
 /// Whether the error says no more than that the request is bad.
@@ -55,9 +55,9 @@ pub fn is_nondescript(status: u16, error: &UpstreamError) -> bool {
 }
 
 /// What a text blames in the history. `path`: the parameter that the error blames.
-fn suspects_of(text: &str, path: &str) -> Repairs {
+fn suspects_of(text: &str, path: &str) -> Adaptations {
     let simple = SimpleText::new(text);
-    let none = Repairs::default();
+    let none = Adaptations::empty();
     if simple.says(OTHER) {
         return none;
     }
@@ -72,7 +72,15 @@ fn suspects_of(text: &str, path: &str) -> Repairs {
     let arguments = arguments || (!is_declared && foreign::is_of_arguments(text));
     // An upstream that finds results by their ids misses one where an id repeats.
     let ids = repeated || pairs;
-    Repairs { pairs, arguments, names, ids, id_forms, pictures, without_pictures: false }
+    let blamed = [
+        (pairs, Adaptation::Pairs),
+        (arguments, Adaptation::Arguments),
+        (names, Adaptation::Names),
+        (ids, Adaptation::RepeatedIds),
+        (id_forms, Adaptation::IdForms),
+        (pictures, Adaptation::Pictures),
+    ];
+    blamed.into_iter().filter_map(|(is_blamed, repair)| is_blamed.then_some(repair)).collect()
 }
 
 /// Whether a path leads to a tool that the request declares.

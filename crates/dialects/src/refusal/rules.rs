@@ -3,13 +3,13 @@
 //! A new wording is a new row, or a word in a group; the pattern language is in `pattern`. What a row must not match
 //! goes into its vetoes and into the tests' near misses.
 
-use super::Refusal::{self, LateSystem, ToolChoice, ToolHistory, Tools};
+use model::adaptation::Adaptation::{self, Flattened, Placement, ToolChoice, Tools};
 
 /// One wording of one refusal.
 pub(super) struct Rule {
-    pub(super) refusal: Refusal,
+    pub(super) refusal: Adaptation,
     /// Another refusal that the wording may mean as well.
-    pub(super) or: Option<Refusal>,
+    pub(super) or: Option<Adaptation>,
     pub(super) says: &'static str,
     /// Patterns that reverse the meaning if they are up to three words before the match, after the last comma.
     pub(super) not_before: &'static [&'static str],
@@ -22,12 +22,12 @@ pub(super) struct Rule {
     pub(super) example: &'static str,
 }
 
-const fn rule(refusal: Refusal, says: &'static str, example: &'static str) -> Rule {
+const fn rule(refusal: Adaptation, says: &'static str, example: &'static str) -> Rule {
     Rule { refusal, or: None, says, not_before: &[], not_after: &[], not_beside: &[], example }
 }
 
 impl Rule {
-    const fn or(self, refusal: Refusal) -> Self {
+    const fn or(self, refusal: Adaptation) -> Self {
         Self { or: Some(refusal), ..self }
     }
 
@@ -297,151 +297,151 @@ pub(super) const RULES: &[Rule] = &[
         "No endpoints found that support 'tool_choice'",
     ),
     rule(ToolChoice, "TOOLS mode any ~ NOT ~ SUPPORTED", "Function calling mode `ANY` is not enabled"),
-    rule(ToolHistory, "TOOLMESSAGE ~ NOT ~ SUPPORTED", "Tool messages are not supported")
+    rule(Flattened, "TOOLMESSAGE ~ NOT ~ SUPPORTED", "Tool messages are not supported")
         .not_before(&["multimodal|image|images|picture|pictures|media|visual"])
         .not_after(&["image|images|audio|must|after|when"]),
-    rule(ToolHistory, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported")
+    rule(Flattened, "TOOLMESSAGE ~ UNSUPPORTED", "role 'tool' unsupported")
         .not_before(&["multimodal|image|images|picture|pictures|media|visual"]),
-    rule(ToolHistory, "NOT ~ SUPPORT ~ TOOLMESSAGE", "This template does not support tool messages")
+    rule(Flattened, "NOT ~ SUPPORT ~ TOOLMESSAGE", "This template does not support tool messages")
         .not_after(&["image|images|audio|when"]),
     rule(
-        ToolHistory,
+        Flattened,
         "NOT ~ SUPPORT ~ messages with|of ~ tool",
         "x does not support messages with the 'tool' role",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "messages|message with|containing ~ tool_calls ~ NOT ~ SUPPORTED",
         "messages with tool_calls are not supported",
     ),
-    rule(ToolHistory, "UNKNOWN message role ~ tool", "Unknown message role 'tool'")
+    rule(Flattened, "UNKNOWN message role ~ tool", "Unknown message role 'tool'")
         .not_after(&["after|must"]),
-    rule(ToolHistory, "*role ~ must|should be * system", "role must be one of: system, user, assistant")
+    rule(Flattened, "*role ~ must|should be * system", "role must be one of: system, user, assistant")
         .not_beside(&["tool"]),
-    rule(ToolHistory, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
-    rule(ToolHistory, "incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
+    rule(Flattened, "*.role ~ NOT ~ SUPPORT ~ tool", "'messages[2].role' does not support 'tool'"),
+    rule(Flattened, "incorrect|unsupported|invalid|unknown ~ role ~ tool", "invalid role: tool")
         .not_after(&["after|must"]),
-    rule(ToolHistory, "*.role ~ input should be * system", "m.role: Input should be 'system' or 'user'")
+    rule(Flattened, "*.role ~ input should be * system", "m.role: Input should be 'system' or 'user'")
         .not_beside(&["tool"]),
     rule(
-        ToolHistory,
+        Flattened,
         "invalid value ~ tool . supported|expected|allowed|permitted ~ values|value * user|assistant",
         "Invalid value: 'tool'. Supported values are: 'system', 'assistant', 'user', and 'function'.",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "tool ~ NOT one of * user|assistant",
         "'tool' is not one of ['system', 'assistant', 'user', 'function'] - 'messages.3.role'",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "unknown variant ~ tool , expected * user|assistant",
         "unknown variant `tool`, expected one of `system`, `user`, `assistant`",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "tag tool * NOT match * tags",
         "Input tag 'tool' found using 'role' does not match any of the expected tags: 'system', 'user'",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "*.role ~ unexpected ~ . permitted * system",
         "body.messages.2.role: unexpected value; permitted: 'system', 'user', 'assistant'",
     )
     .not_beside(&["tool"]),
     rule(
-        ToolHistory,
+        Flattened,
         "roles|role * got|found|received ~ tool",
         "Only system, user and assistant roles are supported, got tool.",
     ),
     rule(
-        ToolHistory,
+        Flattened,
         "only * system * roles|role ~ SUPPORTED",
         "Only user, system and assistant roles are supported!",
     )
     .not_beside(&["tool"]),
     rule(
-        LateSystem,
+        Placement,
         "SYSTEM * must|should|only|can * first|beginning|start|precede",
         "System message must be first.",
     ),
-    rule(LateSystem, "only ~ first message * system", "Only the first message can have the role 'system'"),
-    rule(LateSystem, "SYSTEM ~ NOT ~ SUPPORTED", "Multiple system messages are not supported"),
-    rule(LateSystem, "SYSTEM ~ UNSUPPORTED", "The system role is unsupported"),
-    rule(LateSystem, "NOT ~ SUPPORT ~ SYSTEM", "This model doesn't support system messages."),
+    rule(Placement, "only ~ first message * system", "Only the first message can have the role 'system'"),
+    rule(Placement, "SYSTEM ~ NOT ~ SUPPORTED", "Multiple system messages are not supported"),
+    rule(Placement, "SYSTEM ~ UNSUPPORTED", "The system role is unsupported"),
+    rule(Placement, "NOT ~ SUPPORT ~ SYSTEM", "This model doesn't support system messages."),
     rule(
-        LateSystem,
+        Placement,
         "*.role ~ NOT ~ SUPPORT ~ system|developer",
         "'messages[0].role' does not support 'system'",
     ),
     rule(
-        LateSystem,
+        Placement,
         "incorrect|unsupported|invalid|unknown|unexpected role ~ system|developer",
         "Incorrect role system.",
     ),
-    rule(LateSystem, "invalid|unsupported message role ~ system|developer", "invalid message role: system"),
-    rule(LateSystem, "SYSTEM ~ only ~ SUPPORTED", "system messages are only supported at position 0"),
-    rule(LateSystem, "only one|single ~ SYSTEM", "Only one system message is allowed"),
+    rule(Placement, "invalid|unsupported message role ~ system|developer", "invalid message role: system"),
+    rule(Placement, "SYSTEM ~ only ~ SUPPORTED", "system messages are only supported at position 0"),
+    rule(Placement, "only one|single ~ SYSTEM", "Only one system message is allowed"),
     rule(
-        LateSystem,
+        Placement,
         "SYSTEM ~ NOT ~ follow|appear|come|occur|stand",
         "A system message cannot follow a tool message",
     ),
     rule(
-        LateSystem,
+        Placement,
         "role|roles|message sequence|order ~ invalid|wrong|incorrect",
         "The role sequence is invalid",
     ),
-    rule(LateSystem, "invalid|wrong|incorrect ~ role|roles|message sequence|order", "invalid message order"),
+    rule(Placement, "invalid|wrong|incorrect ~ role|roles|message sequence|order", "invalid message order"),
     rule(
-        LateSystem,
+        Placement,
         "tool result blocks cannot be provided ~ same turn",
         "Conversation blocks and tool result blocks cannot be provided in the same turn.",
     ),
     rule(
-        LateSystem,
+        Placement,
         "first message * only SYSTEM",
         "Expected the first message to be the only system message",
     ),
-    rule(LateSystem, "SYSTEM ~ middle", "chat content has system message in the middle"),
-    rule(LateSystem, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),
-    rule(LateSystem, "expected last role", "Expected last role User or Tool for serving but got system")
+    rule(Placement, "SYSTEM ~ middle", "chat content has system message in the middle"),
+    rule(Placement, "unexpected role * after", "Unexpected role 'user' after role 'tool'"),
+    rule(Placement, "expected last role", "Expected last role User or Tool for serving but got system")
         .not_beside(&["got assistant"]),
-    rule(LateSystem, "last message must|should * user", "Last message must have role `user`.")
-        .or(ToolHistory),
+    rule(Placement, "last message must|should * user", "Last message must have role `user`.")
+        .or(Flattened),
     rule(
-        LateSystem,
+        Placement,
         "roles must|should * alternate|alternating",
         "Conversation roles must alternate user/assistant",
     )
-    .or(ToolHistory),
-    rule(LateSystem, "NOT ~ SUPPORT ~ successive|consecutive", "x does not support successive user messages"),
-    rule(LateSystem, "*.role ~ input should be", "messages.1.role: Input should be 'user' or 'assistant'")
-        .or(ToolHistory)
+    .or(Flattened),
+    rule(Placement, "NOT ~ SUPPORT ~ successive|consecutive", "x does not support successive user messages"),
+    rule(Placement, "*.role ~ input should be", "messages.1.role: Input should be 'user' or 'assistant'")
+        .or(Flattened)
         .not_beside(&["system", "tool"]),
     rule(
-        LateSystem,
+        Placement,
         "only * roles|role ~ SUPPORTED * initial|optional|first system",
         "Only user and assistant roles are supported, with the exception of an initial optional system message!",
     )
-    .or(ToolHistory),
+    .or(Flattened),
     rule(
-        LateSystem,
+        Placement,
         "roles|role * got|found|received ~ system|developer",
         "Only user, assistant and tool roles are supported, got system.",
     ),
-    rule(LateSystem, "only * roles|role ~ SUPPORTED", "Only user and assistant roles are supported!")
-        .or(ToolHistory)
+    rule(Placement, "only * roles|role ~ SUPPORTED", "Only user and assistant roles are supported!")
+        .or(Flattened)
         .not_beside(&["system", "tool"]),
     rule(
-        LateSystem,
+        Placement,
         "only * tool * roles|role ~ SUPPORTED",
         "Only user and assistant and tool_results and tool and function roles are supported",
     )
     .not_beside(&["system"]),
-    rule(LateSystem, "unexpected combination ~ role", "Unexpected combination of role and message content"),
-    rule(LateSystem, "invalid|unexpected message role", "Unexpected message role.").or(ToolHistory),
-    rule(LateSystem, "incorrect role information", "Incorrect role information").or(ToolHistory),
+    rule(Placement, "unexpected combination ~ role", "Unexpected combination of role and message content"),
+    rule(Placement, "invalid|unexpected message role", "Unexpected message role.").or(Flattened),
+    rule(Placement, "incorrect role information", "Incorrect role information").or(Flattened),
 ];
 
 /// Errors for a request without its tools but with its tool calls. For a client's own request they mean a mistake of

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Refusal::{LateSystem, ToolChoice, ToolHistory, Tools};
 use super::foreign::FOREIGN;
 use super::overflow::WORDINGS;
 use super::*;
 use crate::error::parse;
+use model::adaptation::Adaptation::{self, Flattened, Placement, ToolChoice, Tools};
 
 const CORPUS: &str = include_str!("../../../../tests/data/refusals/corpus.jsonl");
 const RESPONSES: &str = include_str!("../../../../tests/data/refusals/responses.jsonl");
@@ -28,17 +28,17 @@ struct Case {
 }
 
 impl Case {
-    fn expected(&self) -> Option<Refusal> {
+    fn expected(&self) -> Option<Adaptation> {
         self.expect.as_deref().map(|scope| match scope {
             "tools" => Tools,
             "tool_choice" => ToolChoice,
-            "tool_history" => ToolHistory,
-            "late_system" => LateSystem,
+            "tool_history" => Flattened,
+            "late_system" => Placement,
             other => panic!("no such scope: {other}"),
         })
     }
 
-    fn judged(&self) -> Option<Refusal> {
+    fn judged(&self) -> Option<Adaptation> {
         let body = self.body.as_str().map_or_else(|| self.body.to_string(), str::to_owned);
         classify(self.status.unwrap_or(400), &parse(body.as_bytes()).unwrap_or_default())
     }
@@ -53,7 +53,7 @@ fn misjudged(lines: &str) -> Vec<String> {
         .collect()
 }
 
-fn judge(message: &str) -> Option<Refusal> {
+fn judge(message: &str) -> Option<Adaptation> {
     classify(400, &UpstreamError { messages: vec![message.to_owned()], ..UpstreamError::default() })
 }
 
@@ -109,7 +109,7 @@ fn a_model_that_takes_no_tool_messages_says_which_roles_or_values_it_takes() {
         "body.messages.2.role: unexpected value; permitted: 'system', 'user', 'assistant'",
         "Only system, user and assistant roles are supported, got tool.",
     ] {
-        assert_eq!(judge(message), Some(ToolHistory), "{message}");
+        assert_eq!(judge(message), Some(Flattened), "{message}");
     }
     for message in [
         "Invalid value: 'tool'. Supported values are: 'function' and 'custom'.",
@@ -134,7 +134,7 @@ fn an_error_that_lists_accepted_roles_may_also_be_about_tool_messages() {
         "Last message must have role `user`.",
         "messages.1.role: Input should be 'user' or 'assistant'",
     ] {
-        assert_eq!((judge(message), also(message)), (Some(LateSystem), Some(ToolHistory)), "{message}");
+        assert_eq!((judge(message), also(message)), (Some(Placement), Some(Flattened)), "{message}");
     }
     for message in [
         "System message must be at the beginning.",
@@ -389,12 +389,24 @@ fn kinds(status: u16, error: &UpstreamError) -> Vec<&'static str> {
     let found = [
         ("tools", known == Some(Tools)),
         ("tool_choice", known == Some(ToolChoice) || objects_to_choice(status, error)),
-        ("pairs", breaks(status, error) == Some(Broken::Pairs) || (is_guess && suspected.pairs)),
-        ("arguments", breaks(status, error) == Some(Broken::Arguments) || (is_guess && suspected.arguments)),
-        ("names", is_guess && suspected.names),
-        ("ids", is_guess && (suspected.ids || suspected.id_forms)),
-        ("pictures", is_guess && suspected.pictures),
-        ("other", matches!(known, Some(ToolHistory | LateSystem))),
+        (
+            "pairs",
+            breaks(status, error) == Some(Adaptation::Pairs)
+                || (is_guess && suspected.contains(Adaptation::Pairs)),
+        ),
+        (
+            "arguments",
+            breaks(status, error) == Some(Adaptation::Arguments)
+                || (is_guess && suspected.contains(Adaptation::Arguments)),
+        ),
+        ("names", is_guess && suspected.contains(Adaptation::Names)),
+        (
+            "ids",
+            is_guess
+                && (suspected.contains(Adaptation::RepeatedIds) || suspected.contains(Adaptation::IdForms)),
+        ),
+        ("pictures", is_guess && suspected.contains(Adaptation::Pictures)),
+        ("other", matches!(known, Some(Flattened | Placement))),
     ];
     found.into_iter().filter(|(_, is_found)| *is_found).map(|(kind, _)| kind).collect()
 }

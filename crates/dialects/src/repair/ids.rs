@@ -3,7 +3,7 @@
 //! one gets an id of its own, and its result the same.
 
 use super::Pairing;
-use crate::variant::Repairs;
+use model::adaptation::{Adaptation, Adaptations};
 use model::message::Role;
 use model::request::Request;
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(super) fn new_ids(
     request: &Request,
     body: &[u8],
     pairing: &dyn Pairing,
-    of: Repairs,
+    of: Adaptations,
 ) -> Vec<(Str, String)> {
     let mut found = Vec::new();
     let mut seen: HashSet<String> = HashSet::new();
@@ -37,7 +37,8 @@ pub(super) fn new_ids(
         let calls = message.calls.iter().filter(|call| pairing.may_rename(call));
         for id in calls.filter_map(|call| call.id) {
             let old = decode(id, body);
-            let is_refused = (of.id_forms && !is_accepted(&old)) || (of.ids && seen.contains(&*old));
+            let is_refused = (of.contains(Adaptation::IdForms) && !is_accepted(&old))
+                || (of.contains(Adaptation::RepeatedIds) && seen.contains(&*old));
             let new = is_refused.then(|| own_id(&old, &seen));
             seen.insert(new.clone().unwrap_or_else(|| old.clone().into_owned()));
             found.extend(new.clone().map(|new| (id, new)));
@@ -59,7 +60,7 @@ pub(super) fn renumber(
     request: &Request,
     body: &[u8],
     pairing: &dyn Pairing,
-    of: Repairs,
+    of: Adaptations,
     splices: &mut Splices,
 ) {
     for (id, new) in new_ids(request, body, pairing, of) {

@@ -12,9 +12,10 @@ use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
 };
-use crate::variant::{PlannedRequest, Repairs};
+use crate::variant::PlannedRequest;
 use bytes::Bytes;
 use memchr::memmem::find;
+use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
 use model::call::{Arguments, ToolCall};
 use model::message::{Content, Message, Role};
@@ -51,17 +52,19 @@ const PARTS: PartsForm =
     PartsForm { head: r#"{"type":"message","role":"user","content":["#, text_type: "input_text" };
 
 /// What is broken in the history of the request, as far as `of` asks.
-pub fn broken(planned: &PlannedRequest<'_>, of: Repairs) -> Repairs {
+pub fn broken(planned: &PlannedRequest<'_>, of: Adaptations) -> Adaptations {
     let PlannedRequest { request, body, .. } = *planned;
     if !is_stateful(request, body) {
-        let others = Repairs { pairs: false, ..of };
+        let others = of - Adaptation::Pairs;
         let found = crate::repair::broken(request, body, &Pairs(body), others, false);
-        return Repairs { pairs: of.pairs && !groups_to_repair(request, body).is_empty(), ..found };
+        let has_groups = || !groups_to_repair(request, body).is_empty();
+        return found | (of & Adaptation::Pairs).iter().filter(|_| has_groups()).collect::<Adaptations>();
     }
     // The upstream has calls with ids that are not known here.
-    let others = Repairs { pairs: false, ids: false, id_forms: false, ..of };
+    let others = of - (Adaptation::Pairs | Adaptation::RepeatedIds | Adaptation::IdForms);
     let found = crate::repair::broken(request, body, &Pairs(body), others, false);
-    Repairs { pairs: of.pairs && !open_upstream(planned).is_empty(), ..found }
+    let is_open = || !open_upstream(planned).is_empty();
+    found | (of & Adaptation::Pairs).iter().filter(|_| is_open()).collect::<Adaptations>()
 }
 
 /// The broken groups of a history. A reply with a reference is none, nor one with a reference among its outputs: calls and
@@ -96,9 +99,9 @@ pub fn open_upstream(planned: &PlannedRequest<'_>) -> Vec<Bytes> {
 }
 
 /// The request with its history repaired; `None` if it cannot be read.
-pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
+pub fn repaired(body: &Bytes, repairs: Adaptations) -> Option<Rope> {
     let mut rope = edited(body, |request, splices| repair_calls(request, body, repairs, splices))?;
-    if repairs.pairs {
+    if repairs.contains(Adaptation::Pairs) {
         let body = rope.join();
         rope = edited(&body, |request, splices| {
             let groups = groups_to_repair(request, &body);
@@ -107,9 +110,9 @@ pub fn repaired(body: &Bytes, repairs: Repairs) -> Option<Rope> {
             }
         })?;
     }
-    if repairs.pictures || repairs.without_pictures {
+    if !repairs.is_disjoint(Adaptation::Pictures | Adaptation::NoPictures) {
         let body = rope.join();
-        let left_out = repairs.without_pictures;
+        let left_out = repairs.contains(Adaptation::NoPictures);
         rope = edited(&body, |request, splices| move_pictures(request, &body, &PARTS, left_out, splices))?;
     }
     Some(rope)
@@ -123,11 +126,12 @@ fn edited(body: &Bytes, edit: impl FnOnce(&Request, &mut Splices)) -> Option<Rop
     Some(splices.apply(body))
 }
 
-fn repair_calls(request: &Request, body: &[u8], repairs: Repairs, splices: &mut Splices) {
-    let ids = !is_stateful(request, body);
-    let of = Repairs { ids: repairs.ids && ids, id_forms: repairs.id_forms && ids, ..repairs };
+fn repair_calls(request: &Request, body: &[u8], repairs: Adaptations, splices: &mut Splices) {
+    let ids = Adaptation::RepeatedIds | Adaptation::IdForms;
+    let of = if is_stateful(request, body) { repairs - ids } else { repairs };
     rename_calls(request, body, &Pairs(body), of, splices);
-    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| repairs.arguments) {
+    let wraps = repairs.contains(Adaptation::Arguments);
+    for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| wraps) {
         if let (Arguments::Text(text), Some(sound)) = (call.arguments, sound_arguments(call, body, false)) {
             splices.replace(text.quoted(), sound);
         }
@@ -193,7 +197,7 @@ mod tests {
     use model::plan::Plan;
     use serde_json::{Value, json};
 
-    const ALL: Repairs = Repairs::ALL;
+    const ALL: Adaptations = Adaptation::SUSPECTED_REPAIRS;
 
     fn repaired_as(body: &Value) -> Value {
         let body = Bytes::from(body.to_string());
@@ -201,7 +205,7 @@ mod tests {
         let request = crate::responses::parse(&out).unwrap();
         let plan = Plan::default();
         let left = broken(&PlannedRequest::new(&out, &request, &plan), ALL);
-        assert!(!left.any(), "nothing is left to repair");
+        assert!(left.is_empty(), "nothing is left to repair");
         assert_eq!(repaired(&out, ALL).unwrap().join(), out, "once is enough");
         serde_json::from_slice(&out).unwrap()
     }
@@ -307,7 +311,7 @@ mod tests {
             output("n")
         ]);
         let body = Bytes::from(json!({ "input": input }).to_string());
-        let of = Repairs { names: true, ids: true, id_forms: false, ..Repairs::ALL };
+        let of = Adaptation::SUSPECTED_REPAIRS - Adaptation::IdForms;
         let out: Value = serde_json::from_slice(&repaired(&body, of).unwrap().join()).unwrap();
         let out = out["input"].as_array().unwrap();
         assert_eq!(out[..3], input.as_array().unwrap()[..3], "the first pair keeps its bytes");
@@ -319,7 +323,7 @@ mod tests {
         assert_eq!((&out[5]["name"], &out[7]["name"]), (&json!("a_b"), &json!("unknown_tool")));
         let chained = json!({"input": [call("t:0"), output("t:0"), call("t:0"), output("t:0")], "previous_response_id": "r"});
         let body = Bytes::from(chained.to_string());
-        assert_eq!(repaired(&body, Repairs { ids: true, ..Repairs::default() }).unwrap().join(), body);
+        assert_eq!(repaired(&body, Adaptation::RepeatedIds.into()).unwrap().join(), body);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::edit::{
 };
 use crate::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
 use bytes::Bytes;
+use model::adaptation::Adaptation;
 use model::plan::Plan;
 use model::request::{Choice, Request, Tool};
 use model::source::CLIENT;
@@ -63,7 +64,7 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     if are_added(planned, variant) {
         rope = once_each(&rope.join()).unwrap_or(rope);
     }
-    if variant.repairs.any() {
+    if !variant.repairs.is_empty() {
         rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
     }
     if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
@@ -279,7 +280,12 @@ fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes]
         span.into_iter().for_each(|span| restore(&items, body, span, exchange, &mut edits));
     }
     added.extend(rounds.iter().flat_map(|round| sent_items(round)));
-    surround(request, body, (&owed_items(planned, variant.repairs.pairs), &added), &mut edits);
+    surround(
+        request,
+        body,
+        (&owed_items(planned, variant.repairs.contains(Adaptation::Pairs)), &added),
+        &mut edits,
+    );
     splices.append(edits);
 }
 

@@ -1,16 +1,13 @@
-//! What a model is known to refuse, by the fallbacks that helped.
+//! What a model is known to refuse, by the adaptations that helped.
 
-use crate::store::ModelFacts;
-use model::record::Fallback;
+use model::adaptation::{Adaptation, Adaptations};
 
-/// What a model is known to refuse, after it accepted a request with the fallbacks `tried`.
-pub fn learned(tried: &[Fallback]) -> ModelFacts {
-    let facts = ModelFacts::select(|entry| tried.contains(&entry.fallback));
+/// What a model is known to refuse, after it accepted a request with these adaptations.
+pub fn learned(tried: &[Adaptation]) -> Adaptations {
+    let learned: Adaptations = tried.iter().copied().filter(|it| it.refused().is_some()).collect();
     // Where the tools were refused, their choice was too.
-    let is_of_choice = !facts.no_tools;
-    ModelFacts {
-        no_tool_choice: facts.no_tool_choice && is_of_choice,
-        no_forced_choice: facts.no_forced_choice && is_of_choice,
-        ..facts
+    match learned.contains(Adaptation::Tools) {
+        true => learned - (Adaptation::ToolChoice | Adaptation::ForcedChoice),
+        false => learned,
     }
 }

@@ -1,89 +1,62 @@
 //! The fallback for a broken history: what of it to repair, after a refusal or from the start.
 
 use super::{Fallbacks, refused};
-use crate::store::ModelFacts;
 use dialects::error::UpstreamError;
-use dialects::refusal::{Broken, breaks, suspects};
-use dialects::variant::{Repairs, Variant};
-use model::record::Fallback;
-
-/// What a model is known to refuse of histories.
-fn known_repairs(known: ModelFacts) -> Repairs {
-    Repairs {
-        pairs: known.no_broken_pairs,
-        arguments: known.no_broken_arguments,
-        names: known.no_broken_names,
-        ids: known.no_repeated_ids,
-        id_forms: known.no_broken_ids,
-        pictures: known.no_result_pictures,
-        without_pictures: known.no_pictures,
-    }
-}
+use dialects::refusal::{breaks, suspects};
+use dialects::variant::Variant;
+use model::adaptation::{Adaptation, Adaptations};
 
 impl Fallbacks {
     /// What of a broken history to repair from the start, by what is known of the model.
-    pub fn first_repairs(&self, known: ModelFacts) -> Repairs {
-        if self.repair { known_repairs(known) } else { Repairs::default() }
+    pub fn first_repairs(&self, known: Adaptations) -> Adaptations {
+        if self.repair { known & Adaptation::REPAIRS } else { Adaptations::empty() }
     }
 
-    /// The variant to try after the upstream refused a broken history, and the fallbacks' names; `None` if there is none.
-    /// `broken`: which of these is broken in this history.
+    /// The variant to try after the upstream refused a broken history, and its repairs; `None` if there is none.
+    /// `broken`: which of these are needed in this history.
     pub fn after_broken(
         &mut self,
         status: u16,
         error: &UpstreamError,
         variant: &Variant,
-        broken: impl Fn(Repairs) -> Repairs,
-    ) -> Option<(Variant, Vec<Fallback>)> {
+        broken: impl Fn(Adaptations) -> Adaptations,
+    ) -> Option<(Variant, Adaptations)> {
         if !self.repair || variant.flat {
             return None;
         }
         // An error about a history that is not broken in this way means something else.
-        let refused = |of: Repairs| broken(of.without(variant.repairs)).without(variant.repairs);
-        let found = stages(status, error, variant).into_iter().map(refused).find(|found| found.any())?;
+        let refused = |of: Adaptations| broken(of - variant.repairs) - variant.repairs;
+        let found =
+            stages(status, error, variant).into_iter().map(refused).find(|found| !found.is_empty())?;
         self.left = self.left.checked_sub(1)?;
         let mut next = variant.clone();
-        next.repairs = next.repairs.and(found);
-        Some((next, names_of(found)))
+        next.repairs |= found;
+        Some((next, found))
     }
 }
 
 /// What the error may refuse, the likeliest first: as known wordings say it, and then as its structure does.
-fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Repairs> {
-    let none = Repairs::default();
-    let known = breaks(status, error).map(|broken| match broken {
-        Broken::Pairs => Repairs { pairs: true, ..none },
-        Broken::Arguments => Repairs { arguments: true, ..none },
-    });
+fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Adaptations> {
+    let known = breaks(status, error);
     // What is known to be refused otherwise is no guess.
     if known.is_none() && refused(status, error, variant).is_some() {
         return Vec::new();
     }
-    let suspected = suspects(status, error);
-    if suspected == Repairs::ALL {
-        return vec![known.unwrap_or(none), suspected];
+    let (known, suspected) = (known.into_iter().collect(), suspects(status, error));
+    if suspected == Adaptation::SUSPECTED_REPAIRS {
+        return vec![known, suspected];
     }
+    let ids = Adaptation::RepeatedIds | Adaptation::IdForms;
+    // An upstream that misses a result may have found it at another call of its id: that is tried later.
+    let tried_later = match suspected.contains(Adaptation::Pairs) {
+        true => Adaptation::Pairs | Adaptation::RepeatedIds,
+        false => Adaptation::Pairs.into(),
+    };
     // A model that took no picture in a result may take none at all.
-    let has_moved = suspected.pictures && variant.repairs.pictures;
-    let others = Repairs { pairs: false, ids: suspected.ids && !suspected.pairs, ..suspected };
-    let by_pairs = Repairs { pairs: suspected.pairs, ..none };
-    let by_ids = Repairs { ids: suspected.ids, id_forms: suspected.id_forms, ..none };
-    let left_out = Repairs { without_pictures: has_moved, ..none };
-    let all = [known.unwrap_or(none), by_pairs, others, by_ids, left_out];
-    all.into_iter().filter(|stage| stage.any()).collect()
-}
-
-pub(super) fn names_of(found: Repairs) -> Vec<Fallback> {
-    let all = [
-        (found.pairs, Fallback::Pairs),
-        (found.arguments, Fallback::Arguments),
-        (found.names, Fallback::Names),
-        (found.ids, Fallback::RepeatedIds),
-        (found.id_forms, Fallback::IdForms),
-        (found.pictures, Fallback::Pictures),
-        (found.without_pictures, Fallback::NoPictures),
-    ];
-    all.into_iter().filter(|(is_found, _)| *is_found).map(|(_, fallback)| fallback).collect()
+    let has_moved = (suspected & variant.repairs).contains(Adaptation::Pictures);
+    let left_out = if has_moved { Adaptation::NoPictures.into() } else { Adaptations::empty() };
+    let stages = [known, suspected & Adaptation::Pairs, suspected - tried_later, suspected & ids, left_out];
+    stages.into_iter().filter(|stage| !stage.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -118,16 +91,16 @@ mod tests {
             said("Failed to parse tool call arguments as JSON"),
         );
         let plain = Variant::plain(Placement::System);
-        let of_both =
-            |of: Repairs| Repairs { pairs: of.pairs, arguments: of.arguments, ..Repairs::default() };
+        let both = Adaptation::Pairs | Adaptation::Arguments;
+        let of_both = |of: Adaptations| of & both;
         let mut tries = fallbacks(RETRY, "");
         let (next, first) = tries.after_broken(400, &pairs, &plain, of_both).unwrap();
         assert_eq!(tries.after_broken(400, &pairs, &next, of_both), None, "once");
         let (last, second) = tries.after_broken(500, &arguments, &next, of_both).unwrap();
-        assert_eq!((&*first, &*second), (&[Fallback::Pairs][..], &[Fallback::Arguments][..]));
-        assert_eq!(last.repairs, of_both(Repairs::ALL));
-        assert!(learned(&first).no_broken_pairs && !learned(&first).no_broken_arguments);
-        let healthy = |_| Repairs::default();
+        assert_eq!([first, second], [Adaptation::Pairs, Adaptation::Arguments]);
+        assert_eq!(last.repairs, both);
+        assert_eq!(learned(&[Adaptation::Pairs]), first);
+        let healthy = |_| Adaptations::empty();
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &plain, healthy), None);
         let flat = Variant { flat: true, ..plain.clone() };
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &flat, of_both), None, "no calls any more");
@@ -140,39 +113,34 @@ mod tests {
     fn calls_that_are_refused_without_tools_become_text_and_are_not_repaired() {
         let refusal =
             said("The toolConfig field must be defined when using toolUse and toolResult content blocks.");
-        let broken = |of: Repairs| Repairs { ids: of.ids, ..Repairs::default() };
+        let broken = |of: Adaptations| of & Adaptation::RepeatedIds;
         let bare = Variant { tools: Tools::Dropped, ..Variant::plain(Placement::System) };
         let mut tries = fallbacks(RETRY, "");
         assert_eq!(tries.after_broken(400, &refusal, &bare, broken), None);
         let (next, fallback) = tries.after(400, &refusal, &bare, Added::default()).unwrap();
-        assert_eq!((next.flat, next.repairs, fallback), (true, Repairs::default(), Fallback::Flattened));
+        assert_eq!((next.flat, next.repairs, fallback), (true, Adaptations::empty(), Adaptation::Flattened));
     }
 
     #[test]
     fn pictures_are_moved_first_and_left_out_where_they_are_refused_again() {
         let refusal = said("Image URLs are only allowed for messages with role 'user'");
-        let pictures = |of: Repairs| Repairs {
-            pictures: of.pictures,
-            without_pictures: of.without_pictures,
-            ..Repairs::default()
-        };
+        let pictures = |of: Adaptations| of & (Adaptation::Pictures | Adaptation::NoPictures);
         let mut tries = fallbacks(RETRY, "");
         let (next, first) =
             tries.after_broken(400, &refusal, &Variant::plain(Placement::System), pictures).unwrap();
         let (last, second) = tries.after_broken(400, &refusal, &next, pictures).unwrap();
-        assert_eq!((&*first, &*second), (&[Fallback::Pictures][..], &[Fallback::NoPictures][..]));
+        assert_eq!([first, second], [Adaptation::Pictures, Adaptation::NoPictures]);
         assert_eq!(tries.after_broken(400, &refusal, &last, pictures), None);
-        assert_eq!(known_repairs(learned(&second)), Repairs { without_pictures: true, ..Repairs::default() });
     }
 
     #[test]
     fn an_error_that_says_nothing_leads_to_a_repair_of_all_that_is_broken() {
-        let broken = |of: Repairs| Repairs { names: of.names, ids: of.ids, ..Repairs::default() };
+        let broken = |of: Adaptations| of & (Adaptation::Names | Adaptation::RepeatedIds);
         let plain = Variant::plain(Placement::System);
         let (next, found) =
             fallbacks(RETRY, "").after_broken(400, &said("Bad Request"), &plain, broken).unwrap();
-        assert_eq!(found, [Fallback::Names, Fallback::RepeatedIds]);
-        assert!(next.repairs.names && next.repairs.ids && !next.repairs.pairs);
+        assert_eq!(found, Adaptation::Names | Adaptation::RepeatedIds);
+        assert_eq!(next.repairs, found);
         let schema = said("Invalid schema for function 'search'");
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &schema, &plain, broken), None);
     }

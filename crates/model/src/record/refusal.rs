@@ -1,6 +1,6 @@
 //! A model's refusal that a request met or avoided, as recorded: plain data.
 
-use super::fallback::Fallback;
+use crate::adaptation::Adaptation;
 
 /// For whom a remembered refusal counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,8 +24,8 @@ impl RefusalScope {
 /// A refusal that a request met or avoided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalNote {
-    /// The fallback that avoids it.
-    pub kind: Fallback,
+    /// What avoids it.
+    pub kind: Adaptation,
     pub scope: RefusalScope,
     /// The request met it, so that it is remembered from now on. Otherwise it was known, and the request was sent in
     /// another form at once.

@@ -87,12 +87,12 @@ fn a_record_shows_nothing_of_what_it_holds_but_its_length_and_is_another_one_und
 
 #[test]
 fn evidence_about_a_model_is_read_back_and_an_unknown_refusal_is_none() {
-    let refused = ModelFacts { no_tools: true, no_late_system: true, ..ModelFacts::default() };
-    let accepted = ModelFacts { no_stream_options: true, ..ModelFacts::default() };
+    let refused = Adaptation::Tools | Adaptation::Placement;
+    let accepted = Adaptation::StreamOptions.into();
     let evidence = Evidence { caller: Hash(u128::MAX - 9), refused, accepted, at_ms: 1_700_000_000_123 };
     comes_back(&evidence);
-    comes_back(&Evidence { refused: ModelFacts::select(|_| true), ..evidence });
-    comes_back(&Evidence { refused: ModelFacts::default(), accepted: ModelFacts::default(), ..evidence });
+    comes_back(&Evidence { refused: Adaptations::all() - Adaptation::Overflow, ..evidence });
+    comes_back(&Evidence { refused: Adaptations::empty(), accepted: Adaptations::empty(), ..evidence });
     let caller = "0".repeat(DIGITS);
     for (rest, is_evidence) in [
         ("5 tools ", true),
