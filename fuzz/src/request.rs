@@ -5,9 +5,10 @@
 use crate::world::{NOW_MS, SETS, choices, config, identity, is_json, lossy, policies};
 use bytes::Bytes;
 use dialects::prefix::read_request;
-use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
+use dialects::variant::{Asking, Placement, PlannedRequest, Variant};
 use mock::strict::violations;
 use model::Transcript;
+use model::adaptation::Adaptation;
 use model::identity::Hash;
 use model::memo::{Derived, Memo, NoMemo};
 use model::plan::Plan;
@@ -97,13 +98,15 @@ fn write(request: &Request, body: &Bytes, plan: &Plan, variant: &Variant) -> Byt
 
 /// The form of sending that a byte names.
 fn variant_of(form: u8, placement: Placement) -> Variant {
-    let tools = [Tools::Kept, Tools::WithoutChoice, Tools::Dropped][usize::from(form % 3)];
+    let tools = [None, Some(Adaptation::ToolChoice), Some(Adaptation::Tools)][usize::from(form % 3)];
+    let history = (form / 9 % 2 == 1).then_some(Adaptation::Flattened);
+    let adapted = tools.into_iter().chain(history).collect();
     let rounds = || vec![Bytes::from_static(ROUND.as_bytes())];
     let asking = match form / 3 % 3 {
         0 => None,
         land => Some(Asking { rounds: rounds(), land: land == 2 }),
     };
-    Variant { tools, flat: form / 9 % 2 == 1, asking, ..Variant::plain(placement) }
+    Variant { adapted, asking, ..Variant::plain(placement) }
 }
 
 /// Remembers everything, as the program's cache does.

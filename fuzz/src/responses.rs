@@ -7,9 +7,10 @@ use bytes::Bytes;
 use dialects::RESPONSES;
 use dialects::reply::{Ending, Form, Limits, Options};
 use dialects::responses::rounds::{read, write};
-use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
+use dialects::variant::{Asking, Placement, PlannedRequest, Variant};
 use engine::pipeline::ReplyPipeline;
 use model::Transcript;
+use model::adaptation::Adaptation;
 use model::memo::NoMemo;
 use serde_json::Value;
 use std::sync::Arc;
@@ -66,12 +67,14 @@ pub fn request(input: &[u8]) -> bool {
 
 /// The form of sending that a byte names.
 fn variant_of(form: u8, placement: Placement) -> Variant {
-    let tools = [Tools::Kept, Tools::WithoutChoice, Tools::Dropped][usize::from(form % 3)];
+    let tools = [None, Some(Adaptation::ToolChoice), Some(Adaptation::Tools)][usize::from(form % 3)];
+    let history = (form / 9 % 2 == 1).then_some(Adaptation::Flattened);
+    let adapted = tools.into_iter().chain(history).collect();
     let asking = match form / 3 % 3 {
         0 => None,
         land => Some(Asking { rounds: vec![Bytes::from_static(ROUND.as_bytes())], land: land == 2 }),
     };
-    Variant { tools, flat: form / 9 % 2 == 1, asking, ..Variant::plain(placement) }
+    Variant { adapted, asking, ..Variant::plain(placement) }
 }
 
 /// A hidden exchange, and the items among which it comes back, with a line break between them.

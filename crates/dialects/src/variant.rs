@@ -3,7 +3,7 @@
 
 use crate::upstream_history::UpstreamHistory;
 use bytes::Bytes;
-use model::adaptation::Adaptations;
+use model::adaptation::{Adaptation, Adaptations};
 use model::plan::Plan;
 use model::request::{Request, Tool};
 use model::source::{CLIENT, ItemId};
@@ -98,21 +98,10 @@ impl<'a> PlannedRequest<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
     pub placement: Placement,
-    pub tools: Tools,
-    /// The calls and results of the history become plain text.
-    pub flat: bool,
-    /// What is repaired of the history.
-    pub repairs: Adaptations,
-    /// The reply is asked for whole, although the client wants a stream.
-    pub whole: bool,
+    /// In what it differs from the client's request, since the upstream refuses that.
+    pub adapted: Adaptations,
     /// The stream is to end with usage, although the client did not ask for it.
     pub ask_usage: bool,
-    /// The model is not asked for one call at a time, although a policy wants it: the member is refused.
-    pub any_calls: bool,
-    /// Hidden tools leave the declarations where they can: the choice that would keep them from the model is refused.
-    pub undeclares_hidden: bool,
-    /// toolrein's own tools are not declared.
-    pub undeclares_own: bool,
     pub asking: Option<Asking>,
     /// The tool that a final-answer request forces by name, where the client's answer is a call.
     pub answer: Option<String>,
@@ -172,20 +161,36 @@ impl Variant {
         self.answer.as_deref().filter(|_| lands)
     }
 
+    /// Whether it has this adaptation.
+    pub fn has(&self, adaptation: Adaptation) -> bool {
+        self.adapted.contains(adaptation)
+    }
+
+    /// What is left of the request's tools.
+    pub fn tools(&self) -> Tools {
+        if self.has(Adaptation::Tools) {
+            Tools::Dropped
+        } else if !self.adapted.is_disjoint(Adaptation::CHOICES) {
+            Tools::WithoutChoice
+        } else {
+            Tools::Kept
+        }
+    }
+
+    /// What is repaired of the history.
+    pub fn repairs(&self) -> Adaptations {
+        self.adapted & Adaptation::REPAIRS
+    }
+
+    /// The same with these adaptations too.
+    #[must_use]
+    pub fn with(mut self, adaptations: impl Into<Adaptations>) -> Self {
+        self.adapted |= adaptations.into();
+        self
+    }
+
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
-        Self {
-            placement,
-            tools: Tools::Kept,
-            flat: false,
-            repairs: Adaptations::empty(),
-            whole: false,
-            ask_usage: false,
-            any_calls: false,
-            undeclares_hidden: false,
-            undeclares_own: false,
-            asking: None,
-            answer: None,
-        }
+        Self { placement, adapted: Adaptations::empty(), ask_usage: false, asking: None, answer: None }
     }
 }

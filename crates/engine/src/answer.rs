@@ -22,6 +22,7 @@ use dialects::error::friendly::{body_of_event, status_of};
 use dialects::error::{UpstreamError, parse, parse_in_200};
 use dialects::reply::{Ending, Form, Refusal, Unjudged};
 use dialects::usage::Usage;
+use model::adaptation::Adaptation;
 use std::time::Instant;
 use wire::sniff;
 
@@ -278,7 +279,8 @@ impl Replies {
         if !running.is_reask() {
             self.source = Source::Upstream(id);
         }
-        let is_whole_for_stream = running.forms.variant().whole && core.request.stream && !self.is_stream();
+        let is_whole_for_stream =
+            running.forms.variant().has(Adaptation::Streaming) && core.request.stream && !self.is_stream();
         if is_whole_for_stream && is_success && parse_in_200(&body).is_none() {
             self.stream_whole(core, id);
         }

@@ -6,6 +6,7 @@
 //! Reading the request's bytes and naming its caller come before [`Exchange::begin`]; recording is the driver's.
 
 mod account;
+pub mod adaptation;
 mod answer;
 mod call_effects;
 pub mod confirm;
@@ -13,7 +14,6 @@ mod core;
 mod effects;
 pub mod error;
 mod exchange_form;
-pub mod fallback;
 mod hidden_values;
 pub mod judging;
 mod look_up;

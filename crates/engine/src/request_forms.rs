@@ -3,8 +3,8 @@
 //! and learns from the one that was accepted.
 
 use super::Core;
+use super::adaptation::{AdaptationTries, Subject, learned, placement};
 use super::exchange_form::{ExchangeForm, is_refusal, is_too_long};
-use super::fallback::{Fallbacks, Subject, learned, placement};
 use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
 use super::plan::{Length, plan_shorter};
 use super::refusals::ModelRefusals;
@@ -62,7 +62,7 @@ pub(super) struct RequestForms {
     length: Length,
     /// What the model is known to refuse.
     refusals: ModelRefusals,
-    fallbacks: Fallbacks,
+    tries: AdaptationTries,
     tried: Vec<Adaptation>,
     /// The upstream refused the request in every form: its reply shows nothing that the model accepts.
     is_refused: bool,
@@ -107,11 +107,11 @@ impl RequestForms {
     pub(super) fn new(core: &mut Core, first: FirstForm<'_>) -> Self {
         let FirstForm { transcript, mut restored, length, refusals, model_name, answers, asks_usage } = first;
         let keeps_tools = core.request.choice == Choice::Forced || !answers.declared.is_empty();
-        let fallbacks = Fallbacks::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
+        let tries = AdaptationTries::new(&core.request, subject_of(core, keeps_tools, !restored.is_empty()));
         let (settings, known) = (&core.shared.settings.notices, refusals.known());
         let placed = placement(settings.placement, &settings.system_models, model_name, known);
-        let mut variant = fallbacks.first(&core.request, placed, known);
-        variant.repairs = broken_with_hidden(core, &restored, &variant, fallbacks.first_repairs(known));
+        let mut variant = tries.first(placed, known);
+        variant.adapted |= broken_with_hidden(core, &restored, &variant, tries.first_repairs(known));
         if core.is_observing() {
             variant = Variant::plain(placed);
             *core.plan = Plan::default();
@@ -119,14 +119,14 @@ impl RequestForms {
         }
         variant.ask_usage = asks_usage;
         note_left_out(core, &variant);
-        note_known_refusals(core, &refusals, fallbacks.avoided(&variant));
+        note_known_refusals(core, &refusals, tries.avoided(&variant));
         Self {
             variant,
             restored,
             transcript: Some(transcript),
             length,
             refusals,
-            fallbacks,
+            tries,
             tried: Vec::new(),
             is_refused: false,
             exchange_form: ExchangeForm::default(),
@@ -166,7 +166,7 @@ impl RequestForms {
     /// The line to the person, where the answer comes without the tools that the client offered.
     pub(super) fn preface(&self, core: &Core) -> Option<String> {
         let wanted = core.shared.settings.upstream.tools_unsupported_tell == Tell::Text;
-        let is_without = self.variant.tools == Tools::Dropped && !core.request.structured;
+        let is_without = self.variant.has(Adaptation::Tools) && !core.request.structured;
         (wanted && is_without && self.before_bare.is_none() && !core.is_observing())
             .then(|| NO_TOOLS.to_owned())
     }
@@ -174,7 +174,10 @@ impl RequestForms {
     /// Whether the request narrows the choice of tools, in a way that the client did not ask for. `is_first`: the upstream
     /// was not asked again.
     pub(super) fn narrows_choice(&self, core: &Core, is_first: bool) -> bool {
-        !core.plan.hidden.is_empty() && !self.variant.undeclares_hidden && is_first && self.added(core).choice
+        !core.plan.hidden.is_empty()
+            && !self.variant.has(Adaptation::HiddenTools)
+            && is_first
+            && self.added(core).choice
     }
 
     /// The upstream's error goes to the client: its refusal says nothing of the forms that were tried.
@@ -191,13 +194,15 @@ impl RequestForms {
         if let Some(before) = self.before_bare.take_if(|_| !asking.land) {
             self.variant = *before;
         }
-        let refuses = self.refuses_landing || self.variant.tools == Tools::WithoutChoice;
+        let refuses = self.refuses_landing || self.variant.tools() == Tools::WithoutChoice;
         if asking.land && refuses && self.before_bare.is_none() {
             // The model is known to refuse the `tool_choice` of a final-answer request.
             self.go_bare(core);
         }
         // It is unknown whether a model that was given no tools accepts the calls that it made nevertheless.
-        self.variant.flat |= self.variant.tools == Tools::Dropped;
+        if self.variant.has(Adaptation::Tools) {
+            self.variant.adapted |= Adaptation::Flattened;
+        }
         self.variant.asking = Some(asking);
     }
 
@@ -212,7 +217,7 @@ impl RequestForms {
             return self.makes_room(core, error);
         }
         let broken = |of| broken_with_hidden(core, &self.restored, &self.variant, of);
-        if let Some((variant, repaired)) = self.fallbacks.after_broken(status, error, &self.variant, broken) {
+        if let Some((variant, repaired)) = self.tries.after_broken(status, error, &self.variant, broken) {
             self.try_next(core, &repaired.iter().collect::<Vec<_>>());
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
             if core.is_observing() {
@@ -222,7 +227,7 @@ impl RequestForms {
             return true;
         }
         let added = self.added(core);
-        let next = self.fallbacks.after(status, error, &self.variant, added);
+        let next = self.tries.after(status, error, &self.variant, added);
         let Some((variant, fallback)) = next else {
             return self.answers_without_tools(core, status, error);
         };
@@ -240,7 +245,7 @@ impl RequestForms {
             return false;
         }
         self.variant = variant;
-        if self.variant.tools == Tools::WithoutChoice {
+        if self.variant.tools() == Tools::WithoutChoice {
             // Without a choice, tools alone ask for no final answer.
             self.answers_without_tools(core, status, error);
         }
@@ -269,7 +274,7 @@ impl RequestForms {
             return;
         }
         let refused = learned(&self.tried);
-        let accepted = self.fallbacks.accepted(&core.request, &self.variant);
+        let accepted = self.tries.accepted(&core.request, &self.variant);
         let model = self.refusals.news(refused, accepted);
         for kind in refused.iter().filter(|_| !model.is_empty()) {
             let note = RefusalNote { kind, scope: self.refusals.scope_when_met(kind), is_new: true };
@@ -288,19 +293,19 @@ impl RequestForms {
     /// Prepares to ask for a final answer without tools and with the history as text.
     fn go_bare(&mut self, core: &mut Core) {
         self.before_bare.get_or_insert_with(|| Box::new(self.variant.clone()));
-        (self.variant.tools, self.variant.flat) = (Tools::Dropped, true);
+        self.variant.adapted |= Adaptation::Tools | Adaptation::Flattened;
         self.variant.placement = self.variant.placement.of_last_try();
         self.try_next(core, &[Adaptation::Tools, Adaptation::Flattened]);
     }
 
     /// Shortens the request after the upstream refused it for its length; true if that was possible.
     fn makes_room(&mut self, core: &mut Core, error: &UpstreamError) -> bool {
-        if !self.fallbacks.may_shorten() {
+        if !self.tries.may_shorten() {
             return false;
         }
         let Some(plan) = self.shorter_plan(core, error) else { return false };
         note_shortened(core, &plan, self.length.messages);
-        self.fallbacks.shorten(&plan);
+        self.tries.shorten(&plan);
         self.try_next(core, &[Adaptation::Overflow]);
         if core.is_observing() {
             return false;
@@ -369,10 +374,10 @@ impl RequestForms {
         if !is_refusal(status, error) {
             return AfterRefusal::GiveError;
         }
-        if lands && self.variant.tools != Tools::Dropped {
+        if lands && !self.variant.has(Adaptation::Tools) {
             self.refuses_landing = true;
             self.go_bare(core);
-        } else if !lands && !self.variant.flat && !self.exchange_form.is_plain {
+        } else if !lands && !self.variant.has(Adaptation::Flattened) && !self.exchange_form.is_plain {
             self.exchange_form.is_plain = true;
             let plain = ExchangeForm { is_plain: true, is_short: false };
             self.rewrite_exchanges(reasks, |exchange| plain.write(core, exchange));
@@ -397,7 +402,7 @@ impl RequestForms {
         self.variant.answer = self.answer.clone();
         self.variant.asking = Some(Asking { rounds: Vec::new(), land: true });
         core.record.act(On::Request, policy, "final_answer", 1);
-        if self.variant.tools == Tools::WithoutChoice {
+        if self.variant.tools() == Tools::WithoutChoice {
             self.go_bare(core);
         }
     }
@@ -405,7 +410,7 @@ impl RequestForms {
     /// The upstream refused the final-answer request, which came first: true if it is to be sent without tools.
     fn answers_without_tools(&mut self, core: &mut Core, status: u16, error: &UpstreamError) -> bool {
         let lands = self.variant.asking.as_ref().is_some_and(|asking| asking.land);
-        if !lands || self.variant.tools == Tools::Dropped || !is_refusal(status, error) {
+        if !lands || self.variant.has(Adaptation::Tools) || !is_refusal(status, error) {
             return false;
         }
         self.go_bare(core);
@@ -438,7 +443,7 @@ impl RequestForms {
         if let Some(asking) = &mut self.variant.asking {
             asking.land = lands;
         }
-        let refuses = self.refuses_landing || self.variant.tools == Tools::WithoutChoice;
+        let refuses = self.refuses_landing || self.variant.tools() == Tools::WithoutChoice;
         if lands && refuses && self.before_bare.is_none() {
             self.go_bare(core);
         }
@@ -468,16 +473,12 @@ fn subject_of(core: &Core, keeps_tools: bool, restored: bool) -> Subject {
 
 /// Notes what is left out from the start, because the model is known to refuse it.
 fn note_left_out(core: &mut Core, variant: &Variant) {
-    let known = [
-        (variant.tools == Tools::Dropped, Adaptation::Tools),
-        (variant.tools == Tools::WithoutChoice, Adaptation::ToolChoice),
-        (variant.flat, Adaptation::Flattened),
-        (variant.whole, Adaptation::Streaming),
-    ];
-    for (_, fallback) in known.iter().filter(|(is_known, _)| *is_known) {
-        core.record.act(On::Request, TOOLS_UNSUPPORTED, action(*fallback), 1);
+    let of_tools = Adaptation::Tools | Adaptation::Flattened | Adaptation::Streaming;
+    let left_out = Adaptation::CHOICES | of_tools;
+    for adaptation in variant.adapted & left_out {
+        core.record.act(On::Request, TOOLS_UNSUPPORTED, action(adaptation), 1);
     }
-    if !variant.repairs.is_empty() {
+    if !variant.repairs().is_empty() {
         core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
     }
 }
@@ -503,7 +504,7 @@ fn broken_with_hidden(
     if of.is_empty() || restored.is_empty() {
         return core.dialect.broken(&planned, of);
     }
-    let with_calls = Variant { flat: false, ..variant.clone() };
+    let with_calls = Variant { adapted: variant.adapted - Adaptation::Flattened, ..variant.clone() };
     let sent = core.dialect.write(&planned, &with_calls).join();
     match core.dialect.read(&sent) {
         Ok(read) => core.dialect.broken(&PlannedRequest::new(&sent, &read, &core.plan), of),

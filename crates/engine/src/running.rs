@@ -18,6 +18,7 @@ use crate::settings::Unjudged;
 use bytes::Bytes;
 use dialects::Handed;
 use dialects::reply::{Form, Options};
+use model::adaptation::Adaptation;
 use model::identity::Hash;
 use model::plan::decision::Next;
 use model::record::Retry;
@@ -212,7 +213,8 @@ impl Running {
     /// How the replies are written.
     pub(super) fn options(&self, core: &Core) -> Options {
         let variant = self.forms.variant();
-        let is_unasked = variant.whole && core.request.stream && !core.request.include_usage;
+        let is_unasked =
+            variant.has(Adaptation::Streaming) && core.request.stream && !core.request.include_usage;
         Options {
             cut_usage: variant.ask_usage || is_unasked,
             preface: self.forms.preface(core),

@@ -140,6 +140,12 @@ impl Adaptation {
         Self::Pairs | Self::Arguments | Self::Names | Self::RepeatedIds | Self::IdForms | Self::Pictures
     );
 
+    /// Those that leave out the choice of tool.
+    pub const CHOICES: Adaptations = enum_set!(Self::ToolChoice | Self::ForcedChoice);
+
+    /// Those that leave out what toolrein writes into a request beside its notices.
+    pub const OF_TOOLREIN: Adaptations = enum_set!(Self::ParallelMember | Self::HiddenTools | Self::OwnTools);
+
     /// All repairs of a history.
     pub const REPAIRS: Adaptations = enum_set!(Self::SUSPECTED_REPAIRS | Self::NoPictures);
 }

@@ -181,18 +181,18 @@ fn no_policy_reads_the_words_or_the_shapes_of_anothers_plan() {
 
 #[test]
 fn only_the_exchange_sequences_the_steps_of_a_request() {
-    let steps = ["Transcript", "PolicySet", "Plan", "Judging", "Variant", "Fallbacks"];
+    let steps = ["Transcript", "PolicySet", "Plan", "Judging", "Variant", "AdaptationTries"];
     for source in shipped().iter().filter(|source| ["proxy", "admin", "serve"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
     // A module that only observes plans, forms and verdicts must not make any.
-    let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyPipeline", "Fallbacks", "Reasks"];
+    let steps = ["PolicySet", "Judge", "Judging", "Variant", "ReplyPipeline", "AdaptationTries", "Reasks"];
     for source in shipped().iter().filter(|source| ["replay", "explain"].contains(&source.room())) {
         let found = words(&source.code).map(|(_, word)| word).find(|word| steps.contains(word));
         assert!(found.is_none(), "{} names {found:?}; that is the exchange's", source.path);
     }
-    let steps = ["PolicySet", "Judge", "Judging", "ReplyPipeline", "Fallbacks", "Reasks"];
+    let steps = ["PolicySet", "Judge", "Judging", "ReplyPipeline", "AdaptationTries", "Reasks"];
     for path in rust_files(&root().join("tests/it/simulation")) {
         let text = std::fs::read_to_string(&path).unwrap();
         let found = words(&text).map(|(_, word)| word).find(|word| steps.contains(word));
@@ -218,11 +218,11 @@ const WIRE_MEMBERS: [&str; 11] = [
 #[test]
 fn nothing_outside_of_the_dialects_names_a_member_of_the_wire() {
     // The demonstration is itself an upstream; configuration and telemetry have keys of the same names, and the help
-    // shows a recording. Exports of other programs have formats of their own, and records have labels.
+    // shows a recording. Exports of other programs have formats of their own, and records and adaptations have labels.
     let others = ["dialects", "mock", "config", "telemetry", "cli"];
+    let of_their_own = [["replay", "exports"], ["model", "record"], ["model", "adaptation"]];
     let is_in = |source: &Source, module: [&str; 2]| source.module.starts_with(&module.map(str::to_owned));
-    let has_own =
-        |source: &Source| is_in(source, ["replay", "exports"]) || is_in(source, ["model", "record"]);
+    let has_own = |source: &Source| of_their_own.iter().any(|module| is_in(source, *module));
     let is_named = |source: &&Source| others.contains(&source.room()) || has_own(source);
     for source in shipped().iter().filter(|source| !is_named(source)) {
         for literal in source.literals() {

@@ -3,8 +3,11 @@
 
 use super::generate::{Conversation, any_order, orderly};
 use super::recordings::own_transcripts;
-use super::world::{Facts, Reading, SETS, STEADY, identity, lossy, making_room, messages_of, policies, read};
-use dialects::variant::{Tools, Variant};
+use super::world::{
+    Facts, Reading, SETS, STEADY, adaptations_of_tools, identity, lossy, making_room, messages_of, policies,
+    read,
+};
+use dialects::variant::Variant;
 use engine::restore::{hidden_positions, text_key_of};
 use engine::store::HiddenExchange;
 use model::Transcript;
@@ -80,8 +83,8 @@ fn each_cut_is_a_prefix(
     flat: bool,
 ) -> Result<(), String> {
     for placement in STEADY {
-        for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
-            let variant = Variant { tools, flat, ..Variant::plain(placement) };
+        for adapted in adaptations_of_tools(flat) {
+            let variant = Variant::plain(placement).with(adapted);
             let mut shorter: Option<(usize, Vec<u8>)> = None;
             for count in talk.cuts() {
                 let reading = read(&talk.first(count), policies, facts);

@@ -2,8 +2,8 @@
 //! else happens to the conversation; and programs get the value back unchanged.
 
 use super::generate::{MAIL, any_order, orderly};
-use super::world::{Facts, lossy, messages_of, read, redacting};
-use dialects::variant::{Placement, Tools, Variant};
+use super::world::{Facts, adaptations_of_tools, lossy, messages_of, read, redacting};
+use dialects::variant::{Placement, Variant};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -13,8 +13,9 @@ proptest! {
     #[test]
     fn no_redacted_value_is_sent_to_the_model(talk in any_order(), flat in any::<bool>()) {
         let reading = read(&talk.body(), redacting(), &Facts::default());
-        for (placement, tools) in [(Placement::System, Tools::Kept), (Placement::Suffix, Tools::Dropped)] {
-            let sent = reading.write(&Variant { tools, flat, ..Variant::plain(placement) });
+        let [kept, _, dropped] = adaptations_of_tools(flat);
+        for (placement, adapted) in [(Placement::System, kept), (Placement::Suffix, dropped)] {
+            let sent = reading.write(&Variant::plain(placement).with(adapted));
             let list = [&messages_of(&sent)[..], b"]"].concat();
             let Ok(sent) = serde_json::from_slice::<Value>(&list) else {
                 // serde refuses the odd texts.

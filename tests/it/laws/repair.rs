@@ -62,8 +62,7 @@ fn as_responses(history: &[Said]) -> Bytes {
 }
 
 fn variant() -> Variant {
-    let repairs = Adaptation::SUSPECTED_REPAIRS;
-    Variant { repairs, ..Variant::plain(Placement::Suffix) }
+    Variant::plain(Placement::Suffix).with(Adaptation::SUSPECTED_REPAIRS)
 }
 
 /// The repaired request, and its messages or items.

@@ -4,12 +4,13 @@
 use bytes::Bytes;
 use dialects::prefix::read_request;
 use dialects::upstream_history::UpstreamHistory;
-use dialects::variant::{Asking, Placement, PlannedRequest, Tools, Variant};
+use dialects::variant::{Asking, Placement, PlannedRequest, Variant};
 use dialects::{AnyDialect, dialect_of};
 use engine::judging::{AnswerTools, Judging};
 use engine::restore::{hidden_positions, names, restored};
 use engine::store::HiddenExchange;
 use model::Transcript;
+use model::adaptation::{Adaptation, Adaptations};
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Derived, Memo, NoMemo};
 use model::plan::Plan;
@@ -430,14 +431,20 @@ pub fn messages_of(body: &[u8]) -> Vec<u8> {
     body[span.start as usize..span.end as usize - 1].trim_ascii_end().to_vec()
 }
 
+/// With the tools and their choice, without the choice, and without the tools; the history as text if it is `flat`.
+pub fn adaptations_of_tools(flat: bool) -> [Adaptations; 3] {
+    let history = if flat { Adaptation::Flattened.into() } else { Adaptations::empty() };
+    [history, history | Adaptation::ToolChoice, history | Adaptation::Tools]
+}
+
 /// Every form in which a request is sent, at one placement.
 pub fn forms(placement: Placement, rounds: &[Bytes]) -> Vec<(String, Variant)> {
     let mut forms = Vec::new();
-    for tools in [Tools::Kept, Tools::WithoutChoice, Tools::Dropped] {
-        for flat in [false, true] {
+    for flat in [false, true] {
+        for adapted in adaptations_of_tools(flat) {
             for asking in [None, Some(false), Some(true)] {
                 let asking = asking.map(|land| Asking { rounds: rounds.to_vec(), land });
-                let variant = Variant { tools, flat, asking, ..Variant::plain(placement) };
+                let variant = Variant { adapted, asking, ..Variant::plain(placement) };
                 forms.push((format!("{variant:?}"), variant));
             }
         }

@@ -19,7 +19,7 @@ pub fn asked(passed: &Passed) -> Found {
         if request["n"].as_u64().unwrap_or(1) != 1 {
             return Err(format!("more than one choice asked for again: {request}"));
         }
-        let lands = asking.land && form.tools == Tools::Kept && request["tools"].is_array();
+        let lands = asking.land && form.tools() == Tools::Kept && request["tools"].is_array();
         if lands && request["tool_choice"] != "none" {
             return Err(format!("asked for an answer and left the choice: {request}"));
         }

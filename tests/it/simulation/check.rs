@@ -10,6 +10,7 @@ use dialects::edit::NO_ANSWER;
 use dialects::variant::{Tools, Variant};
 use engine::judging::Judged;
 use mock::strict::violations;
+use model::adaptation::Adaptation;
 use model::plan::decision::Decision;
 use model::plan::{Change, Edit};
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub type Found = Result<(), String>;
 
 /// Whether anything about the tools differs from what the client sent.
 pub fn is_fallback(form: &Variant) -> bool {
-    form.tools != Tools::Kept || form.flat
+    form.tools() != Tools::Kept || form.has(Adaptation::Flattened)
 }
 
 /// Whether nothing changes the client's request, as it is sent first.
@@ -155,7 +156,8 @@ pub fn rounds(reference: &Reference, client: &Client, passed: &Passed) -> Found 
     for (at, round) in expected.iter().filter(|(at, _)| !dropped(*at)) {
         let behind = format!("{},{}", lossy(round), client.history[*at]);
         // A flattened history contains the exchange in another form.
-        let mut sent = passed.sent.iter().zip(&passed.forms).filter(|(_, form)| !form.flat);
+        let mut sent =
+            passed.sent.iter().zip(&passed.forms).filter(|(_, form)| !form.has(Adaptation::Flattened));
         let is_there = sent.all(|(sent, _)| lossy(sent).contains(&behind));
         if !is_there {
             return Err(format!("the round before message {at} is not there: {behind}"));

@@ -51,10 +51,10 @@ pub fn tries(reference: &mut Reference, client: &Client, passed: &Passed) -> Fou
     }
     if let Some(first) = passed.forms.first() {
         let left_out = [
-            (first.tools == Tools::Dropped, Dislike::Tools),
+            (first.tools() == Tools::Dropped, Dislike::Tools),
             // A forced choice may be refused where others are not.
-            (first.tools == Tools::WithoutChoice && !passed.keeps_tools, Dislike::Choice),
-            (first.flat, Dislike::History),
+            (first.tools() == Tools::WithoutChoice && !passed.keeps_tools, Dislike::Choice),
+            (first.has(Adaptation::Flattened), Dislike::History),
         ];
         if let Some((_, dislike)) = left_out.iter().find(|(is_out, dislike)| *is_out && !known(*dislike)) {
             return Err(format!("{dislike:?} left out, which {} never refused", client.model));
@@ -84,7 +84,7 @@ pub fn reasks(client: &Client, passed: &Passed) -> Found {
     if asked().count() > most {
         return Err(format!("asked again {} times, {most} are allowed", asked().count()));
     }
-    let landing = asked().filter(|(_, asking)| asking.land).map(|(form, _)| form.tools == Tools::Dropped);
+    let landing = asked().filter(|(_, asking)| asking.land).map(|(form, _)| form.tools() == Tools::Dropped);
     let landing: Vec<bool> = landing.collect();
     // One that is too long is sent once more, with what was hidden shortened.
     let is_long =
@@ -99,7 +99,7 @@ pub fn reasks(client: &Client, passed: &Passed) -> Found {
             Err("it refused to be asked for an answer, and was not asked without tools".to_owned())
         }
         Some((at, refused)) if refused.dislike == Dislike::History => {
-            let is_bare = passed.forms[*at].tools == Tools::Dropped;
+            let is_bare = passed.forms[*at].tools() == Tools::Dropped;
             if is_bare { Err("asked again with calls, without tools".to_owned()) } else { Ok(()) }
         }
         _ => Ok(()),
@@ -191,7 +191,11 @@ impl Sent {
     pub fn of(client: &Client, passed: &Passed) -> Self {
         let sent = |at: usize| {
             let form = passed.forms.get(at)?;
-            let form = (format!("{:?}", form.placement), form.tools == Tools::Dropped, form.flat);
+            let form = (
+                format!("{:?}", form.placement),
+                form.tools() == Tools::Dropped,
+                form.has(Adaptation::Flattened),
+            );
             Some(Try { messages: messages_of(&passed.sent[at])?, form })
         };
         let used = passed.usage.iter().find(|(policy, usage)| *policy == "budget" && usage.tool == "*");

@@ -69,7 +69,7 @@ impl Tally {
         let in_asking = passed.refused.iter().any(|(at, _)| *at >= passed.tries);
         let objected = passed.record.iter().filter(|judged| !judged.objections.is_empty());
         let objections = if passed.observed { objected.count() } else { 0 };
-        let is_bare = |form: &Variant| form.tools == Tools::Dropped;
+        let is_bare = |form: &Variant| form.tools() == Tools::Dropped;
         let landed_bare = passed.landed_at.is_some()
             && passed.forms.last().is_some_and(is_bare)
             && !passed.forms.first().is_some_and(is_bare);

@@ -10,26 +10,27 @@ use crate::chat::repair::repaired;
 use crate::edit::{annotate_tools, ask_whole, plan_without_tools};
 use crate::variant::{PlannedRequest, Tools, Variant};
 use bytes::Bytes;
+use model::adaptation::Adaptation;
 use wire::splice::{Rope, Splices};
 
 /// The bytes of the request in this variant; slices of the original wherever nothing changes.
 pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     let (mut splices, mut is_closed) = (Splices::default(), false);
-    match variant.tools {
+    match variant.tools() {
         Tools::Kept | Tools::WithoutChoice => {
             apply_plan(planned, planned.plan, variant.placement, &mut splices);
             let has_rounds = variant.asking.as_ref().is_some_and(|asking| !asking.rounds.is_empty());
             let restored = !planned.restored.is_empty() || has_rounds;
             is_closed = hide(planned.request, planned.body, &planned.plan.hidden, restored, &mut splices);
-            is_closed &= !variant.undeclares_hidden;
+            is_closed &= !variant.has(Adaptation::HiddenTools);
             annotate_tools(planned.request, planned.plan, &mut splices);
-            if !variant.undeclares_own {
+            if !variant.has(Adaptation::OwnTools) {
                 declare(planned.request, planned.body, &planned.plan.declared, &mut splices);
             }
-            if !variant.any_calls {
+            if !variant.has(Adaptation::ParallelMember) {
                 ask_for_one_call(planned.request, planned.body, planned.plan, &mut splices);
             }
-            if variant.tools == Tools::WithoutChoice {
+            if variant.tools() == Tools::WithoutChoice {
                 without_choice(planned.request, planned.body, &mut splices);
             }
         }
@@ -39,7 +40,7 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
         }
     }
     restore(planned, &mut splices);
-    if variant.whole {
+    if variant.has(Adaptation::Streaming) {
         ask_whole(planned.request, planned.body, &mut splices);
     } else if variant.ask_usage {
         ask_for_usage(planned.request, planned.body, &mut splices);
@@ -55,16 +56,16 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
         is_closed |= asking.land && variant.forced_answer().is_none();
     }
     match variant.forced_answer() {
-        _ if variant.tools != Tools::Kept => {}
+        _ if variant.tools() != Tools::Kept => {}
         Some(answer) => force_call(planned.request, planned.body, answer, &mut splices),
         None if is_closed => ask_for_answer(planned.request, planned.body, &mut splices),
         None => {}
     }
     let mut rope = splices.apply(planned.body);
-    if !variant.repairs.is_empty() {
-        rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
+    if !variant.repairs().is_empty() {
+        rope = repaired(&rope.join(), variant.repairs()).unwrap_or(rope);
     }
-    if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+    if variant.has(Adaptation::Flattened) { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
 fn flattened(body: &Bytes) -> Option<Rope> {
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn dropping_the_tools_removes_all_tool_members_and_informs_the_model() {
-        let variant = Variant { tools: Tools::Dropped, ..plain() };
+        let variant = plain().with(Adaptation::Tools);
         let out = written(TOOLS, &variant, &[], &[]);
         assert!(out.starts_with(
             r#"{"messages":[{"role":"user","content":"q"},{"role":"system","content":"[toolrein] No tools"#
@@ -180,7 +181,7 @@ mod tests {
             (call.to_owned(), format!(",{call}")),
             (r#"{"role":"system"},{"role":"user","content":"q"}"#.to_owned(), format!(",{call}")),
         ] {
-            let variant = Variant { tools: Tools::Dropped, ..plain() };
+            let variant = plain().with(Adaptation::Tools);
             let sent =
                 |messages: &str| written(&format!(r#"{{"messages":[{messages}]}}"#), &variant, &[], &[]);
             let longer = sent(&format!("{shorter}{more}"));
@@ -188,14 +189,14 @@ mod tests {
             assert!(longer.starts_with(shorter.strip_suffix("]}").unwrap()), "{shorter} {longer}");
         }
         assert_eq!(
-            written(r#"{"messages":[{}]}"#, &Variant { tools: Tools::Dropped, ..plain() }, &[], &[]),
+            written(r#"{"messages":[{}]}"#, &plain().with(Adaptation::Tools), &[], &[]),
             r#"{"messages":[{}]}"#
         );
     }
 
     #[test]
     fn dropping_the_tool_choice_keeps_the_tools() {
-        let variant = Variant { tools: Tools::WithoutChoice, ..plain() };
+        let variant = plain().with(Adaptation::ToolChoice);
         assert_eq!(written(TOOLS, &variant, &[], &[]), TOOLS.replace(r#","tool_choice":"auto""#, ""));
     }
 
@@ -236,7 +237,7 @@ mod tests {
         let asking = Asking { rounds: vec![], land: true };
         let landing = Variant { asking: Some(asking), ..plain() };
         assert_eq!(written(&auto, &landing, &["a"], &[]), body(&["a"], none));
-        let unchosen = Variant { tools: Tools::WithoutChoice, ..plain() };
+        let unchosen = plain().with(Adaptation::ToolChoice);
         assert_eq!(written(&auto, &unchosen, &["a"], &[]), body(&["a"], ""));
         // The messages that are put back contain calls too.
         let talk = format!(r#"{{"messages":[{{"role":"user","content":"q"}}],"tools":[{}]}}"#, tool("a"));
@@ -264,7 +265,7 @@ mod tests {
         let bare = r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#;
         let out = written(bare, &Variant { asking: Some(asking.clone()), ..plain() }, &[], &[]);
         assert!(out.ends_with(r#""tools":[{}],"tool_choice":"none"}"#), "{out}");
-        let dropped = Variant { asking: Some(asking), tools: Tools::Dropped, ..plain() };
+        let dropped = Variant { asking: Some(asking), ..plain() }.with(Adaptation::Tools);
         assert!(!written(bare, &dropped, &[], &[]).contains("tool_choice"));
     }
 
@@ -283,7 +284,7 @@ mod tests {
         let body = r#"{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}"#;
         let round = r#"{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c","content":"r"}"#;
         let restored = [(1, Bytes::from_static(round.as_bytes()))];
-        let out = written(body, &Variant { flat: true, ..plain() }, &[], &restored);
+        let out = written(body, &plain().with(Adaptation::Flattened), &[], &restored);
         assert!(!out.contains("tool_calls") && !out.contains(r#""tool""#), "{out}");
         assert!(out.contains("[called f with {}]") && out.contains("[result of f]"), "{out}");
     }

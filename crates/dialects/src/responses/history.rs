@@ -252,7 +252,8 @@ pub fn upstream_history(request: &mut Request, body: &Bytes, record: &Bytes) -> 
 mod tests {
     use super::*;
     use crate::responses::write;
-    use crate::variant::{Placement, Tools, Variant};
+    use crate::variant::{Placement, Variant};
+    use model::adaptation::Adaptation;
     use model::message::Role;
     use model::plan::Plan;
     use serde_json::{Value, json};
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn a_model_without_tools_is_told_so_where_the_upstream_keeps_the_history_too() {
-        let variant = Variant { tools: Tools::Dropped, ..Variant::plain(Placement::System) };
+        let variant = Variant::plain(Placement::System).with(Adaptation::Tools);
         let record = known(r#"{"input":"q"}"#, &[]);
         let body = r#"{"previous_response_id":"resp_2","input":"and now?","tools":[{}]}"#;
         let out: Value = serde_json::from_str(&sent_as(&variant, body, &record).0).unwrap();

@@ -32,21 +32,22 @@ const TOOL_MEMBERS: [&str; 4] = ["tools", "tool_choice", "parallel_tool_calls", 
 pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     let PlannedRequest { body, request, upstream, plan, .. } = *planned;
     let mut splices = Splices::default();
-    match variant.tools {
+    match variant.tools() {
         Tools::Kept => narrow(planned, variant, &mut splices),
         Tools::WithoutChoice => without(request, body, &["tool_choice"], &mut splices),
         Tools::Dropped => without(request, body, &TOOL_MEMBERS, &mut splices),
     }
-    if variant.tools != Tools::Dropped {
+    if variant.tools() != Tools::Dropped {
         annotate_tools(request, plan, &mut splices);
-        if !variant.undeclares_own {
+        if !variant.has(Adaptation::OwnTools) {
             declare(request, body, plan, &mut splices);
         }
-        if plan.one_at_a_time && planned.tools().next().is_some() && !variant.any_calls {
+        if plan.one_at_a_time && planned.tools().next().is_some() && !variant.has(Adaptation::ParallelMember)
+        {
             set_member(request, body, "parallel_tool_calls", "false", &mut splices);
         }
     }
-    if variant.whole {
+    if variant.has(Adaptation::Streaming) {
         ask_whole(request, body, &mut splices);
     }
     if request.own_ids {
@@ -64,10 +65,10 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     if are_added(planned, variant) {
         rope = once_each(&rope.join()).unwrap_or(rope);
     }
-    if !variant.repairs.is_empty() {
-        rope = repaired(&rope.join(), variant.repairs).unwrap_or(rope);
+    if !variant.repairs().is_empty() {
+        rope = repaired(&rope.join(), variant.repairs()).unwrap_or(rope);
     }
-    if variant.flat { flattened(&rope.join()).unwrap_or(rope) } else { rope }
+    if variant.has(Adaptation::Flattened) { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
 /// What the upstream waits for before the client's items: the results of blocked calls, and where `pairs` are repaired
@@ -108,7 +109,7 @@ fn narrow(planned: &PlannedRequest<'_>, variant: &Variant, splices: &mut Splices
     }
     let is_open = request.value(body, "tool_choice").is_none_or(|choice| choice.of(body) == b"\"auto\"");
     let hides = !plan.hidden.is_empty() && request.choice == Choice::Auto && is_open;
-    if hides && variant.undeclares_hidden {
+    if hides && variant.has(Adaptation::HiddenTools) {
         let is_empty = undeclare(request, body, plan, splices);
         if is_empty || !lands {
             return;
@@ -257,7 +258,7 @@ fn result(element: &Element) -> Option<&[u8]> {
 fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes], splices: &mut Splices) {
     let PlannedRequest { body, request, upstream, restored, .. } = *planned;
     let dropped;
-    let plan = if variant.tools == Tools::Dropped {
+    let plan = if variant.tools() == Tools::Dropped {
         dropped = plan_without_tools(planned);
         &dropped
     } else {
@@ -280,12 +281,7 @@ fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes]
         span.into_iter().for_each(|span| restore(&items, body, span, exchange, &mut edits));
     }
     added.extend(rounds.iter().flat_map(|round| sent_items(round)));
-    surround(
-        request,
-        body,
-        (&owed_items(planned, variant.repairs.contains(Adaptation::Pairs)), &added),
-        &mut edits,
-    );
+    surround(request, body, (&owed_items(planned, variant.has(Adaptation::Pairs)), &added), &mut edits);
     splices.append(edits);
 }
 

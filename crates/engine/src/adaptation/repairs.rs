@@ -1,15 +1,15 @@
-//! The fallback for a broken history: what of it to repair, after a refusal or from the start.
+//! The adaptations to a broken history: what of it to repair, after a refusal or from the start.
 
-use super::{Fallbacks, refused};
+use super::{AdaptationTries, refused};
 use dialects::error::UpstreamError;
 use dialects::refusal::{breaks, suspects};
 use dialects::variant::Variant;
 use model::adaptation::{Adaptation, Adaptations};
 
-impl Fallbacks {
+impl AdaptationTries {
     /// What of a broken history to repair from the start, by what is known of the model.
     pub fn first_repairs(&self, known: Adaptations) -> Adaptations {
-        if self.repair { known & Adaptation::REPAIRS } else { Adaptations::empty() }
+        known & self.possible & Adaptation::REPAIRS
     }
 
     /// The variant to try after the upstream refused a broken history, and its repairs; `None` if there is none.
@@ -21,17 +21,15 @@ impl Fallbacks {
         variant: &Variant,
         broken: impl Fn(Adaptations) -> Adaptations,
     ) -> Option<(Variant, Adaptations)> {
-        if !self.repair || variant.flat {
+        if self.possible.is_disjoint(Adaptation::REPAIRS) || variant.has(Adaptation::Flattened) {
             return None;
         }
         // An error about a history that is not broken in this way means something else.
-        let refused = |of: Adaptations| broken(of - variant.repairs) - variant.repairs;
+        let refused = |of: Adaptations| broken(of - variant.repairs()) - variant.repairs();
         let found =
             stages(status, error, variant).into_iter().map(refused).find(|found| !found.is_empty())?;
         self.left = self.left.checked_sub(1)?;
-        let mut next = variant.clone();
-        next.repairs |= found;
-        Some((next, found))
+        Some((variant.clone().with(found), found))
     }
 }
 
@@ -53,7 +51,7 @@ fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Adaptati
         false => Adaptation::Pairs.into(),
     };
     // A model that took no picture in a result may take none at all.
-    let has_moved = (suspected & variant.repairs).contains(Adaptation::Pictures);
+    let has_moved = (suspected & variant.repairs()).contains(Adaptation::Pictures);
     let left_out = if has_moved { Adaptation::NoPictures.into() } else { Adaptations::empty() };
     let stages = [known, suspected & Adaptation::Pairs, suspected - tried_later, suspected & ids, left_out];
     stages.into_iter().filter(|stage| !stage.is_empty()).collect()
@@ -62,9 +60,9 @@ fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Adaptati
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fallback::{Subject, learned};
+    use crate::adaptation::{Subject, learned};
     use crate::settings::{BrokenHistory, Overflow, ToolsUnsupported};
-    use dialects::variant::{Added, Placement, Tools};
+    use dialects::variant::{Added, Placement};
 
     const RETRY: Subject = Subject {
         mode: ToolsUnsupported::Retry,
@@ -75,9 +73,9 @@ mod tests {
         restored: false,
     };
 
-    fn fallbacks(subject: Subject, content: &str) -> Fallbacks {
+    fn fallbacks(subject: Subject, content: &str) -> AdaptationTries {
         let body = format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":"{content}"}}]}}"#);
-        Fallbacks::new(&dialects::chat::parse(body.as_bytes()).unwrap(), subject)
+        AdaptationTries::new(&dialects::chat::parse(body.as_bytes()).unwrap(), subject)
     }
 
     fn said(message: &str) -> UpstreamError {
@@ -98,11 +96,11 @@ mod tests {
         assert_eq!(tries.after_broken(400, &pairs, &next, of_both), None, "once");
         let (last, second) = tries.after_broken(500, &arguments, &next, of_both).unwrap();
         assert_eq!([first, second], [Adaptation::Pairs, Adaptation::Arguments]);
-        assert_eq!(last.repairs, both);
+        assert_eq!(last.repairs(), both);
         assert_eq!(learned(&[Adaptation::Pairs]), first);
         let healthy = |_| Adaptations::empty();
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &plain, healthy), None);
-        let flat = Variant { flat: true, ..plain.clone() };
+        let flat = plain.clone().with(Adaptation::Flattened);
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &flat, of_both), None, "no calls any more");
         let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
         assert_eq!(fallbacks(subject, "").after_broken(400, &pairs, &plain, of_both), None);
@@ -114,11 +112,14 @@ mod tests {
         let refusal =
             said("The toolConfig field must be defined when using toolUse and toolResult content blocks.");
         let broken = |of: Adaptations| of & Adaptation::RepeatedIds;
-        let bare = Variant { tools: Tools::Dropped, ..Variant::plain(Placement::System) };
+        let bare = Variant::plain(Placement::System).with(Adaptation::Tools);
         let mut tries = fallbacks(RETRY, "");
         assert_eq!(tries.after_broken(400, &refusal, &bare, broken), None);
         let (next, fallback) = tries.after(400, &refusal, &bare, Added::default()).unwrap();
-        assert_eq!((next.flat, next.repairs, fallback), (true, Adaptations::empty(), Adaptation::Flattened));
+        assert_eq!(
+            (next.has(Adaptation::Flattened), next.repairs(), fallback),
+            (true, Adaptations::empty(), Adaptation::Flattened)
+        );
     }
 
     #[test]
@@ -140,7 +141,7 @@ mod tests {
         let (next, found) =
             fallbacks(RETRY, "").after_broken(400, &said("Bad Request"), &plain, broken).unwrap();
         assert_eq!(found, Adaptation::Names | Adaptation::RepeatedIds);
-        assert_eq!(next.repairs, found);
+        assert_eq!(next.repairs(), found);
         let schema = said("Invalid schema for function 'search'");
         assert_eq!(fallbacks(RETRY, "").after_broken(400, &schema, &plain, broken), None);
     }

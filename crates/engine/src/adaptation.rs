@@ -1,4 +1,4 @@
-//! Fallbacks: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
+//! Adaptations: which variant of a request to try after an upstream's refusal: without tools, without `tool_choice`, with
 //! the tool history as text or repaired, with notices placed elsewhere, without a member that toolrein wrote, or without
 //! streaming. Chooses the variant; sends nothing.
 
@@ -15,38 +15,29 @@ use dialects::refusal::{
 };
 use dialects::variant::{Added, Placement, Tools, Variant};
 use model::adaptation::{Adaptation, Adaptations};
-use model::message::Role;
+use model::message::{Message, Role};
 use model::plan::Plan;
 use model::request::{Choice, Request};
 use policies::pattern::Pattern;
 
-/// The most fallbacks of one client request, whatever their reasons: clients retry too, and the tries multiply.
+/// The most adaptations of one client request, whatever their reasons: clients retry too, and the tries multiply.
 const MOST: u32 = 3;
 
 /// What may still be tried for one client request.
 #[derive(Clone, Debug)]
-pub struct Fallbacks {
+pub struct AdaptationTries {
     left: u32,
-    /// The request may be shortened.
-    overflow: bool,
-    /// A broken history may be repaired.
-    repair: bool,
-    /// The request may be sent without streaming.
-    unstreamed: bool,
-    /// Tools may be taken away.
-    tools: bool,
-    /// The choice of tool may be taken away.
-    choice: bool,
-    /// That choice forces a call.
+    /// Those that the settings allow and that change something of the request, each in its first use.
+    possible: Adaptations,
+    /// The choice of tool forces a call.
     is_forced: bool,
     declares_tools: bool,
     has_history: bool,
-    has_choice: bool,
     /// toolrein's system messages are late in the conversation.
     late_system: bool,
 }
 
-/// What a request is, as far as its fallbacks depend on it.
+/// What a request is, as far as its adaptations depend on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject {
     pub mode: ToolsUnsupported,
@@ -60,82 +51,80 @@ pub struct Subject {
     pub restored: bool,
 }
 
-impl Fallbacks {
+impl AdaptationTries {
     /// Everything that may be tried for `request`.
     pub fn new(request: &Request, subject: Subject) -> Self {
-        let is_history = |role| role == Role::Tool;
-        let calls = |message: &model::message::Message| !message.calls.is_empty();
-        Self {
-            left: MOST,
+        let calls = |message: &Message| message.role == Role::Tool || !message.calls.is_empty();
+        let has_history = subject.restored || request.messages.iter().any(calls);
+        let is_forced = request.choice == Choice::Forced;
+        let has_choice = request.choice != Choice::Auto || request.declares_tools;
+        let (declares_tools, retries) = (request.declares_tools, subject.mode == ToolsUnsupported::Retry);
+        let choice = if is_forced { Adaptation::ForcedChoice } else { Adaptation::ToolChoice };
+        let drops_tools = retries && !subject.forced;
+        let possible = [
             // Nothing is changed in a body whose structure parsers read differently, and no history is repaired that such a
             // string may have broken.
-            overflow: subject.overflow == Overflow::Retry && !request.odd,
-            repair: subject.broken_history == BrokenHistory::Repair && !request.has_odd_text,
-            unstreamed: subject.mode == ToolsUnsupported::Retry && request.stream && request.declares_tools,
-            tools: subject.mode == ToolsUnsupported::Retry && !subject.forced,
-            choice: subject.mode == ToolsUnsupported::Retry,
-            is_forced: request.choice == Choice::Forced,
-            declares_tools: request.declares_tools,
-            has_history: subject.restored
-                || request.messages.iter().any(|message| is_history(message.role) || calls(message)),
-            has_choice: request.choice != Choice::Auto || request.declares_tools,
-            late_system: subject.notices,
-        }
+            (subject.overflow == Overflow::Retry && !request.odd, Adaptation::Overflow.into()),
+            (subject.broken_history == BrokenHistory::Repair && !request.has_odd_text, Adaptation::REPAIRS),
+            (retries && request.stream && declares_tools, Adaptation::Streaming.into()),
+            (drops_tools && declares_tools, Adaptation::Tools.into()),
+            (retries && has_choice, choice.into()),
+            (drops_tools && has_history, Adaptation::Flattened.into()),
+        ];
+        let possible = possible.into_iter().filter(|(is_possible, _)| *is_possible);
+        let possible = possible.fold(Adaptations::empty(), |all, (_, adaptations)| all | adaptations);
+        let late_system = subject.notices;
+        Self { left: MOST, possible, is_forced, declares_tools, has_history, late_system }
     }
 
     /// The variant to begin with, by what is known of the model.
-    pub fn first(&self, request: &Request, placement: Placement, known: Adaptations) -> Variant {
-        let mut variant = Variant::plain(placement);
-        let no_choice = known.contains(Adaptation::ToolChoice)
-            || (self.is_forced && known.contains(Adaptation::ForcedChoice));
-        if self.tools && request.declares_tools && known.contains(Adaptation::Tools) {
-            variant.tools = Tools::Dropped;
-        } else if self.choice && request.declares_tools && no_choice {
-            variant.tools = Tools::WithoutChoice;
+    pub fn first(&self, placement: Placement, known: Adaptations) -> Variant {
+        let mut adapted = known & (Adaptation::OF_TOOLREIN | (self.possible & !Adaptation::REPAIRS));
+        // Where a choice is refused, one that forces a call is refused too.
+        if self.is_forced && known.contains(Adaptation::ToolChoice) {
+            adapted |= self.possible & Adaptation::ForcedChoice;
         }
-        variant.any_calls = known.contains(Adaptation::ParallelMember);
-        variant.undeclares_hidden = known.contains(Adaptation::HiddenTools);
-        variant.undeclares_own = known.contains(Adaptation::OwnTools);
-        variant.flat = self.tools && self.has_history && known.contains(Adaptation::Flattened);
-        variant.whole =
-            self.unstreamed && known.contains(Adaptation::Streaming) && variant.tools != Tools::Dropped;
-        variant
+        if !self.declares_tools {
+            adapted -= Adaptation::CHOICES;
+        }
+        if adapted.contains(Adaptation::Tools) {
+            adapted -= Adaptation::CHOICES | Adaptation::Streaming;
+        }
+        Variant::plain(placement).with(adapted)
     }
 
     /// What the upstream has shown to accept by accepting `variant` of `request`, by the adaptations that it does without:
     /// those that cost something where another caller's refusal counts.
     pub fn accepted(&self, request: &Request, variant: &Variant) -> Adaptations {
-        let keeps_tools = self.declares_tools && variant.tools != Tools::Dropped;
-        let has_choice = request.choice != Choice::Auto && variant.tools == Tools::Kept;
+        let keeps_tools = self.declares_tools && !variant.has(Adaptation::Tools);
+        let has_choice = request.choice != Choice::Auto && variant.tools() == Tools::Kept;
         let accepted = [
             (keeps_tools, Adaptation::Tools),
             (has_choice && !self.is_forced, Adaptation::ToolChoice),
             (has_choice && self.is_forced, Adaptation::ForcedChoice),
-            (self.has_history && !variant.flat, Adaptation::Flattened),
+            (self.has_history && !variant.has(Adaptation::Flattened), Adaptation::Flattened),
             (self.late_system && variant.placement == Placement::System, Adaptation::Placement),
             (variant.ask_usage, Adaptation::StreamOptions),
-            (request.stream && keeps_tools && !variant.whole, Adaptation::Streaming),
+            (request.stream && keeps_tools && !variant.has(Adaptation::Streaming), Adaptation::Streaming),
         ];
         accepted.into_iter().filter_map(|(is_accepted, it)| is_accepted.then_some(it)).collect()
     }
 
-    /// The adaptations by which the first `variant` of a request differs from the request's own form.
+    /// The refusals that the first `variant` of a request avoids by differing from the request's own form. What toolrein
+    /// would have written itself is not among them: it may have had nothing to write.
     pub fn avoided(&self, variant: &Variant) -> Adaptations {
-        let without_choice = variant.tools == Tools::WithoutChoice;
-        let avoided = [
-            (variant.tools == Tools::Dropped, Adaptation::Tools),
-            (without_choice, Adaptation::ToolChoice),
-            (without_choice, Adaptation::ForcedChoice),
-            (variant.flat, Adaptation::Flattened),
-            (variant.whole, Adaptation::Streaming),
-            (self.late_system && variant.placement != Placement::System, Adaptation::Placement),
-        ];
-        let avoided = avoided.into_iter().filter_map(|(is_avoided, it)| is_avoided.then_some(it));
-        avoided.chain(variant.repairs).collect()
+        let mut avoided = variant.adapted - Adaptation::OF_TOOLREIN;
+        if !avoided.is_disjoint(Adaptation::CHOICES) {
+            avoided |= Adaptation::CHOICES;
+        }
+        if self.late_system && variant.placement != Placement::System {
+            avoided |= Adaptation::Placement;
+        }
+        avoided
     }
 
-    /// The variant to try after the upstream answered `variant` with `error`, and the fallback's name; `None` if the
-    /// error is final.
+    /// The variant to try after the upstream answered `variant` with `error`, and the adaptation; `None` if the error is
+    /// final.
     pub fn after(
         &mut self,
         status: u16,
@@ -146,8 +135,7 @@ impl Fallbacks {
         if let Some(next) = self.take_back(status, error, variant, added) {
             return Some(next);
         }
-        if self.unstreamed
-            && refuses_streamed_tools(status, error)
+        if refuses_streamed_tools(status, error)
             && let Some(next) = self.next(Adaptation::Streaming, variant)
         {
             return Some(next);
@@ -187,15 +175,17 @@ impl Fallbacks {
         // Too many tools, or one whose name or schema is not accepted: the client's own may be sound.
         if added.tools && refusal.is_none() && objects_to_member(status, error, "tool|function") {
             self.left = self.left.checked_sub(1)?;
-            return Some((Variant { undeclares_own: true, ..variant.clone() }, Adaptation::OwnTools));
+            return Some((variant.clone().with(Adaptation::OwnTools), Adaptation::OwnTools));
         }
         // Few servers know the lists of allowed tools by which hidden ones are kept from the model.
-        if added.choice && !variant.undeclares_hidden {
+        if added.choice && !variant.has(Adaptation::HiddenTools) {
             return self.keep_hidden(variant);
         }
         match is_nondescript(status, error) {
             true if variant.ask_usage => self.next(Adaptation::StreamOptions, variant),
-            true if added.parallel && !variant.any_calls => self.allow_parallel(variant),
+            true if added.parallel && !variant.has(Adaptation::ParallelMember) => {
+                self.allow_parallel(variant)
+            }
             _ => None,
         }
     }
@@ -203,7 +193,7 @@ impl Fallbacks {
     /// The variant in which the model is not asked for one call at a time.
     fn allow_parallel(&mut self, variant: &Variant) -> Option<(Variant, Adaptation)> {
         self.left = self.left.checked_sub(1)?;
-        Some((Variant { any_calls: true, ..variant.clone() }, Adaptation::ParallelMember))
+        Some((variant.clone().with(Adaptation::ParallelMember), Adaptation::ParallelMember))
     }
 
     /// The variant without a member that toolrein had written and the error objects to.
@@ -216,7 +206,10 @@ impl Fallbacks {
     ) -> Option<(Variant, Adaptation)> {
         const PARALLEL: &str = "parallel tool call|parallel call|parallel function|parallel tool use";
         const CHOICE: &str = "tool choice|allowed tools";
-        if added.parallel && !variant.any_calls && objects_to_member(status, error, PARALLEL) {
+        if added.parallel
+            && !variant.has(Adaptation::ParallelMember)
+            && objects_to_member(status, error, PARALLEL)
+        {
             return self.allow_parallel(variant);
         }
         let is_choice = || objects_to_member(status, error, CHOICE) || objects_to_choice(status, error);
@@ -225,37 +218,32 @@ impl Fallbacks {
 
     /// The variant in which hidden tools are kept from the model without a choice of tool.
     fn keep_hidden(&mut self, variant: &Variant) -> Option<(Variant, Adaptation)> {
-        if variant.undeclares_hidden || variant.tools != Tools::Kept {
+        if variant.has(Adaptation::HiddenTools) || variant.tools() != Tools::Kept {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
-        Some((Variant { undeclares_hidden: true, ..variant.clone() }, Adaptation::HiddenTools))
+        Some((variant.clone().with(Adaptation::HiddenTools), Adaptation::HiddenTools))
     }
 
-    /// The variant to try after `refusal` of `variant`, and the fallback's name; `None` if the refusal is final.
+    /// The variant to try after `refusal` of `variant`, and the adaptation; `None` if the refusal is final.
     fn next(&mut self, refusal: Adaptation, variant: &Variant) -> Option<(Variant, Adaptation)> {
+        let may = |adaptation| self.possible.contains(adaptation) && !variant.has(adaptation);
+        let choice = if self.is_forced { Adaptation::ForcedChoice } else { Adaptation::ToolChoice };
         let mut next = variant.clone();
-        let fallback = match refusal {
-            Adaptation::Tools if self.tools && self.declares_tools && variant.tools != Tools::Dropped => {
-                (next.tools, next.whole) = (Tools::Dropped, false);
+        let adaptation = match refusal {
+            Adaptation::Tools if may(Adaptation::Tools) => {
+                next.adapted -= Adaptation::Streaming;
                 Adaptation::Tools
             }
-            Adaptation::ToolChoice if self.choice && self.has_choice && variant.tools == Tools::Kept => {
-                next.tools = Tools::WithoutChoice;
-                if self.is_forced { Adaptation::ForcedChoice } else { Adaptation::ToolChoice }
-            }
+            Adaptation::ToolChoice if may(choice) && variant.tools() == Tools::Kept => choice,
             // Where no tools are declared, the refusal can only mean those of the history.
             Adaptation::Tools if self.declares_tools => return None,
-            Adaptation::Tools | Adaptation::Flattened if self.tools && self.has_history && !variant.flat => {
-                next.flat = true;
-                Adaptation::Flattened
-            }
+            Adaptation::Tools | Adaptation::Flattened if may(Adaptation::Flattened) => Adaptation::Flattened,
             Adaptation::Placement if self.places_late_system(variant) => {
                 next.placement = Placement::Suffix;
                 Adaptation::Placement
             }
-            Adaptation::Streaming if self.unstreamed && !variant.whole && variant.tools != Tools::Dropped => {
-                next.whole = true;
+            Adaptation::Streaming if may(Adaptation::Streaming) && !variant.has(Adaptation::Tools) => {
                 Adaptation::Streaming
             }
             Adaptation::StreamOptions if variant.ask_usage => {
@@ -265,24 +253,26 @@ impl Fallbacks {
             _ => return None,
         };
         self.left = self.left.checked_sub(1)?;
-        Some((next, fallback))
+        // Where these two are is written in the variant itself.
+        let is_written = matches!(adaptation, Adaptation::Placement | Adaptation::StreamOptions);
+        Some((if is_written { next } else { next.with(adaptation) }, adaptation))
     }
 
     /// Whether a request that was refused for its length may be sent once more in a shorter form.
     pub fn may_shorten(&self) -> bool {
-        self.overflow && self.left > 0
+        self.possible.contains(Adaptation::Overflow) && self.left > 0
     }
 
     /// Notes that a shorter request is sent, by `plan`.
     pub fn shorten(&mut self, plan: &Plan) {
-        self.overflow = false;
+        self.possible -= Adaptation::Overflow;
         // A notice says to the model what is gone.
         self.late_system |= plan.has_notices();
         self.left = self.left.saturating_sub(1);
     }
 
     fn places_late_system(&self, variant: &Variant) -> bool {
-        variant.placement == Placement::System && (self.late_system || variant.tools == Tools::Dropped)
+        variant.placement == Placement::System && (self.late_system || variant.has(Adaptation::Tools))
     }
 }
 
@@ -292,7 +282,7 @@ fn refused(status: u16, error: &UpstreamError, variant: &Variant) -> Option<Adap
         return Some(Adaptation::StreamOptions);
     }
     // A request without its tools may be refused for the calls left in its history.
-    let bare = variant.tools == Tools::Dropped && !variant.flat;
+    let bare = variant.has(Adaptation::Tools) && !variant.has(Adaptation::Flattened);
     classify(status, error).or_else(|| (bare && misses_tools(error)).then_some(Adaptation::Flattened))
 }
 
@@ -342,20 +332,16 @@ mod tests {
     fn the_retry_after_a_refusal_leaves_out_what_was_refused() {
         let plain = Variant::plain(Placement::System);
         for (refusal, expected, fallback) in [
-            (Adaptation::Tools, Variant { tools: Tools::Dropped, ..plain.clone() }, Adaptation::Tools),
-            (
-                Adaptation::ToolChoice,
-                Variant { tools: Tools::WithoutChoice, ..plain.clone() },
-                Adaptation::ToolChoice,
-            ),
-            (Adaptation::Flattened, Variant { flat: true, ..plain.clone() }, Adaptation::Flattened),
+            (Adaptation::Tools, plain.clone().with(Adaptation::Tools), Adaptation::Tools),
+            (Adaptation::ToolChoice, plain.clone().with(Adaptation::ToolChoice), Adaptation::ToolChoice),
+            (Adaptation::Flattened, plain.clone().with(Adaptation::Flattened), Adaptation::Flattened),
             (
                 Adaptation::Placement,
                 Variant { placement: Placement::Suffix, ..plain.clone() },
                 Adaptation::Placement,
             ),
         ] {
-            let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+            let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
             let (next, name) = fallbacks.next(refusal, &plain).unwrap();
             assert_eq!((&next, name), (&expected, fallback));
             assert_eq!(fallbacks.next(refusal, &next), None, "each once");
@@ -366,10 +352,10 @@ mod tests {
     fn a_request_that_declares_no_tools_is_never_tried_without_them() {
         let plain = Variant::plain(Placement::System);
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
-        assert_eq!(Fallbacks::new(&talk, RETRY).next(Adaptation::Tools, &plain), None);
+        assert_eq!(AdaptationTries::new(&talk, RETRY).next(Adaptation::Tools, &plain), None);
         let results = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
-        let (next, fallback) = Fallbacks::new(&results, RETRY).next(Adaptation::Tools, &plain).unwrap();
-        assert_eq!((next, fallback), (Variant { flat: true, ..plain }, Adaptation::Flattened));
+        let (next, fallback) = AdaptationTries::new(&results, RETRY).next(Adaptation::Tools, &plain).unwrap();
+        assert_eq!((next, fallback), (plain.with(Adaptation::Flattened), Adaptation::Flattened));
     }
 
     #[test]
@@ -377,12 +363,12 @@ mod tests {
         let messages = vec!["Only user and assistant roles are supported!".to_owned()];
         let error = UpstreamError { messages, ..UpstreamError::default() };
         let plain = Variant::plain(Placement::System);
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
         let (next, first) = fallbacks.after(500, &error, &plain, Added::default()).unwrap();
         let (last, second) = fallbacks.after(500, &error, &next, Added::default()).unwrap();
         assert_eq!((first, second), (Adaptation::Placement, Adaptation::Flattened));
         assert_eq!(fallbacks.after(500, &error, &last, Added::default()), None);
-        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
         assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Adaptation::Flattened);
     }
 
@@ -391,9 +377,9 @@ mod tests {
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
         let plain = Variant::plain(Placement::System);
         for restored in [false, true] {
-            let mut fallbacks = Fallbacks::new(&talk, Subject { restored, ..RETRY });
+            let mut fallbacks = AdaptationTries::new(&talk, Subject { restored, ..RETRY });
             let known = Adaptation::Flattened.into();
-            assert_eq!(fallbacks.first(&talk, Placement::System, known).flat, restored);
+            assert_eq!(fallbacks.first(Placement::System, known).has(Adaptation::Flattened), restored);
             assert_eq!(fallbacks.next(Adaptation::Flattened, &plain).is_some(), restored);
         }
     }
@@ -401,8 +387,10 @@ mod tests {
     #[test]
     fn a_refused_usage_request_is_dropped_even_if_tools_are_forced() {
         let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
-        let mut fallbacks =
-            Fallbacks::new(&with_tools(), Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY });
+        let mut fallbacks = AdaptationTries::new(
+            &with_tools(),
+            Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY },
+        );
         let (next, fallback) = fallbacks.next(Adaptation::StreamOptions, &asking).unwrap();
         assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Adaptation::StreamOptions));
         assert_eq!(fallbacks.next(Adaptation::StreamOptions, &next), None, "once");
@@ -422,24 +410,40 @@ mod tests {
         let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
         let plain = Variant::plain(Placement::System);
         for forced in [false, true] {
-            let mut fallbacks = Fallbacks::new(&streamed, Subject { forced, notices: false, ..RETRY });
+            let mut fallbacks = AdaptationTries::new(&streamed, Subject { forced, notices: false, ..RETRY });
             let (next, fallback) = fallbacks.after(400, &refusal, &plain, Added::default()).unwrap();
-            assert_eq!((&next, fallback), (&Variant { whole: true, ..plain.clone() }, Adaptation::Streaming));
+            assert_eq!(
+                (&next, fallback),
+                (&plain.clone().with(Adaptation::Streaming), Adaptation::Streaming)
+            );
             assert_eq!(fallbacks.after(400, &refusal, &next, Added::default()), None, "once");
         }
         let known = learned(&[Adaptation::Streaming]);
-        assert!(Fallbacks::new(&streamed, RETRY).first(&streamed, Placement::System, known).whole);
+        assert!(
+            AdaptationTries::new(&streamed, RETRY).first(Placement::System, known).has(Adaptation::Streaming)
+        );
         for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
-            let mut fallbacks = Fallbacks::new(&other, RETRY);
-            assert!(!fallbacks.first(&other, Placement::System, known).whole);
+            let mut fallbacks = AdaptationTries::new(&other, RETRY);
+            assert!(!fallbacks.first(Placement::System, known).has(Adaptation::Streaming));
             let next = fallbacks.after(400, &refusal, &plain, Added::default()).map(|(_, fallback)| fallback);
             assert_ne!(next, Some(Adaptation::Streaming));
         }
     }
 
     #[test]
+    fn a_request_avoids_each_refusal_for_which_its_choice_of_tool_is_left_out() {
+        let forced =
+            request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"tool_choice":"required"}"#);
+        for known in [Adaptation::ToolChoice, Adaptation::ForcedChoice] {
+            let tries = AdaptationTries::new(&forced, Subject { notices: false, ..RETRY });
+            let first = tries.first(Placement::System, known | Adaptation::OwnTools);
+            assert_eq!(tries.avoided(&first), Adaptation::CHOICES);
+        }
+    }
+
+    #[test]
     fn there_are_three_second_tries_at_most() {
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
         let mut variant = Variant::plain(Placement::System);
         for refusal in [Adaptation::ToolChoice, Adaptation::Tools, Adaptation::Flattened] {
             variant = fallbacks.next(refusal, &variant).unwrap().0;
@@ -449,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_request_is_shortened_once_and_within_the_three_tries() {
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
         assert!(fallbacks.may_shorten());
         fallbacks.shorten(&Plan::default());
         assert!(!fallbacks.may_shorten());
@@ -458,7 +462,7 @@ mod tests {
             variant = fallbacks.next(refusal, &variant).unwrap().0;
         }
         assert_eq!(fallbacks.next(Adaptation::Flattened, &variant), None);
-        let passing = Fallbacks::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
+        let passing = AdaptationTries::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
     }
 
@@ -466,7 +470,7 @@ mod tests {
     fn a_refused_notice_about_dropped_turns_may_be_placed_differently() {
         let mut plan = Plan::default();
         for refused in [None, Some(Adaptation::Placement)] {
-            let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+            let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
             fallbacks.shorten(&plan);
             let next = fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System));
             assert_eq!(next.map(|(_, fallback)| fallback), refused);
@@ -479,12 +483,12 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
-            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            let mut fallbacks = AdaptationTries::new(&with_tools(), subject);
             for refusal in [Adaptation::Tools, Adaptation::Flattened] {
                 assert_eq!(fallbacks.next(refusal, &plain), None);
             }
             let no_tools = Adaptation::Tools | Adaptation::Flattened;
-            assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools), plain);
+            assert_eq!(fallbacks.first(Placement::System, no_tools), plain);
         }
     }
 
@@ -496,18 +500,19 @@ mod tests {
         let refusal = said("tool_choice 'required' is incompatible with thinking enabled");
         let subject = Subject { forced: true, notices: false, ..RETRY };
         let (next, fallback) =
-            Fallbacks::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
-        assert_eq!((next.tools, fallback), (Tools::WithoutChoice, Adaptation::ForcedChoice));
+            AdaptationTries::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
+        assert_eq!((next.tools(), fallback), (Tools::WithoutChoice, Adaptation::ForcedChoice));
         let known = learned(&[fallback]);
         assert_eq!(known, Adaptation::ForcedChoice);
         let first = |request: &Request, forced| {
-            Fallbacks::new(request, Subject { forced, ..RETRY })
-                .first(request, Placement::System, known)
-                .tools
+            AdaptationTries::new(request, Subject { forced, ..RETRY }).first(Placement::System, known).tools()
         };
         assert_eq!((first(&forced, true), first(&with_tools(), false)), (Tools::WithoutChoice, Tools::Kept));
         let passing = Subject { mode: ToolsUnsupported::Pass, ..subject };
-        assert_eq!(Fallbacks::new(&forced, passing).after(400, &refusal, &plain, Added::default()), None);
+        assert_eq!(
+            AdaptationTries::new(&forced, passing).after(400, &refusal, &plain, Added::default()),
+            None
+        );
     }
 
     #[test]
@@ -527,7 +532,7 @@ mod tests {
             (&tools, Added { tools: true, ..Added::default() }, Some(Adaptation::OwnTools)),
             (&tools, Added::default(), None),
         ] {
-            let mut fallbacks = Fallbacks::new(&with_tools(), subject);
+            let mut fallbacks = AdaptationTries::new(&with_tools(), subject);
             let next = fallbacks.after(400, error, &plain, added);
             assert_eq!(next.as_ref().map(|(_, fallback)| *fallback), expected, "{error:?}");
             if let Some((next, _)) = next {
@@ -539,21 +544,21 @@ mod tests {
 
     #[test]
     fn a_refusal_of_the_clients_own_late_system_message_is_not_retried() {
-        let mut fallbacks = Fallbacks::new(&with_tools(), Subject { notices: false, ..RETRY });
+        let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
         assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System)), None);
-        let mut fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
         assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::Suffix)), None);
     }
 
     #[test]
     fn known_refusals_of_a_model_shape_the_first_request() {
-        let fallbacks = Fallbacks::new(&with_tools(), RETRY);
+        let fallbacks = AdaptationTries::new(&with_tools(), RETRY);
         let no_tools = Adaptation::Tools.into();
-        assert_eq!(fallbacks.first(&with_tools(), Placement::System, no_tools).tools, Tools::Dropped);
+        assert_eq!(fallbacks.first(Placement::System, no_tools).tools(), Tools::Dropped);
         let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
-        let fallbacks = Fallbacks::new(&plain_chat, RETRY);
+        let fallbacks = AdaptationTries::new(&plain_chat, RETRY);
         assert_eq!(
-            fallbacks.first(&plain_chat, Placement::System, no_tools),
+            fallbacks.first(Placement::System, no_tools),
             Variant::plain(Placement::System),
             "a request without tools stays as it is"
         );

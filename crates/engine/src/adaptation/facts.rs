@@ -7,7 +7,7 @@ pub fn learned(tried: &[Adaptation]) -> Adaptations {
     let learned: Adaptations = tried.iter().copied().filter(|it| it.refused().is_some()).collect();
     // Where the tools were refused, their choice was too.
     match learned.contains(Adaptation::Tools) {
-        true => learned - (Adaptation::ToolChoice | Adaptation::ForcedChoice),
+        true => learned - Adaptation::CHOICES,
         false => learned,
     }
 }
