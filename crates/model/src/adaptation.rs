@@ -42,6 +42,8 @@ pub enum Adaptation {
     Pictures,
     /// With notes in place of the pictures of results.
     NoPictures,
+    /// With a blank where the client did not send back what the model thought.
+    Reasoning,
 }
 
 /// Several adaptations of one request.
@@ -107,6 +109,11 @@ impl Adaptation {
                 ("moved_pictures", "result_pictures", "pictures in results are moved to a user's message")
             }
             Self::NoPictures => ("dropped_pictures", "pictures", "pictures in results are replaced by notes"),
+            Self::Reasoning => (
+                "blank_reasoning",
+                "missing_reasoning",
+                "reasoning that clients do not send back is sent as a blank: the model does not know what it thought",
+            ),
             Self::Overflow => {
                 return About { name: "overflow", refused: None, cost: "nothing is remembered" };
             }
@@ -134,8 +141,8 @@ impl Adaptation {
         self.about().cost
     }
 
-    /// The repairs of a history that an upstream's error may ask for. What goes for good is only left out after it was
-    /// refused in another place too.
+    /// The repairs of a history that an upstream's error may ask for without naming them. What goes for good is only left
+    /// out after it was refused in another place too, and a member that few upstreams know is only added where it is named.
     pub const SUSPECTED_REPAIRS: Adaptations = enum_set!(
         Self::Pairs | Self::Arguments | Self::Names | Self::RepeatedIds | Self::IdForms | Self::Pictures
     );
@@ -147,7 +154,7 @@ impl Adaptation {
     pub const OF_TOOLREIN: Adaptations = enum_set!(Self::ParallelMember | Self::HiddenTools | Self::OwnTools);
 
     /// All repairs of a history.
-    pub const REPAIRS: Adaptations = enum_set!(Self::SUSPECTED_REPAIRS | Self::NoPictures);
+    pub const REPAIRS: Adaptations = enum_set!(Self::SUSPECTED_REPAIRS | Self::NoPictures | Self::Reasoning);
 }
 
 #[cfg(test)]

@@ -94,6 +94,45 @@ fn calls_without_results_and_results_without_calls_are_repaired_once_and_then_at
     });
 }
 
+/// What DeepSeek and Moonshot answer in their thinking modes.
+const REASONING: [&str; 2] = [
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+];
+
+#[test]
+fn reasoning_that_the_client_does_not_send_back_becomes_a_blank_and_what_it_sends_stays() {
+    in_both_forms(|form| {
+        for refusal in REASONING {
+            let upstream = Scripted::start(move |_, request| {
+                let all = messages(request);
+                let is_thought =
+                    |message: &Value| message["reasoning_content"].as_str().is_some_and(|it| !it.is_empty());
+                match all.iter().filter(|message| message["role"] == "assistant").all(is_thought) {
+                    true => text("Fine.", request),
+                    false => Reply::error(400, "invalid_request_error", "bad", refusal),
+                }
+            });
+            let program = Toolrein::before(&upstream, "");
+            let mut known = calling(&[call("b", "{}")]);
+            known["reasoning_content"] = json!("b is next.");
+            let history = [calling(&[call("a", "{}")]), result("a"), known, result("b")];
+            let mut talk = talk_with(form, &history);
+            let said = talk.ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(said.text, "Fine.");
+            let first = messages(&upstream.request(1));
+            assert_eq!((&first[1]["reasoning_content"], &first[3]), (&json!(" "), &history[2]));
+            talk.add(&said);
+            talk.say("And?");
+            assert_eq!(talk.ask(&program).text, "Fine.");
+            assert_eq!(messages(&upstream.request(2))[..first.len()], first, "the history is a prefix");
+            assert_eq!(upstream.requests().len(), 3, "added at once");
+            program.wait_for_metric("toolrein_fallbacks_total{kind=\"blank_reasoning\"}", 1.0);
+        }
+    });
+}
+
 #[test]
 fn what_was_repaired_is_reported() {
     let upstream = strict(false);

@@ -9,6 +9,7 @@ pub mod flatten;
 pub mod hidden_exchange;
 pub mod message;
 pub mod notice;
+mod reasoning;
 pub mod recorded;
 mod repair;
 pub mod reply;

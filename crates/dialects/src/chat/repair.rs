@@ -1,8 +1,9 @@
 //! Repair of a broken history: a missing result becomes an honest synthetic one, a result without a call a user's message,
-//! arguments that are no JSON object are wrapped in one, refused names and ids of calls are replaced, and pictures leave
-//! the results. The rest of the history keeps its bytes.
+//! arguments that are no JSON object are wrapped in one, refused names and ids of calls are replaced, pictures leave the
+//! results, and missing reasoning becomes a blank. The rest of the history keeps its bytes.
 
 use super::flatten::flat_results;
+use super::reasoning;
 use crate::names_by_id::NamesById;
 use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
@@ -38,7 +39,9 @@ const PARTS: PartsForm = PartsForm { head: r#"{"role":"user","content":["#, text
 
 /// What is broken in a history, as far as `of` asks.
 pub fn broken(request: &Request, body: &[u8], of: Adaptations) -> Adaptations {
-    crate::repair::broken(request, body, &Pairs, of, true)
+    let lacks_reasoning = of.contains(Adaptation::Reasoning) && reasoning::is_missing(request, body);
+    let found = crate::repair::broken(request, body, &Pairs, of, true);
+    if lacks_reasoning { found | Adaptation::Reasoning } else { found }
 }
 
 /// The request with its history repaired; `None` if it cannot be read.
@@ -70,6 +73,9 @@ fn edited(body: &Bytes, edit: impl FnOnce(&Request, &mut Splices)) -> Option<Rop
 
 fn repair_calls(request: &Request, body: &[u8], repairs: Adaptations, splices: &mut Splices) {
     rename_calls(request, body, &Pairs, repairs, splices);
+    if repairs.contains(Adaptation::Reasoning) {
+        reasoning::add_blanks(request, body, splices);
+    }
     let wraps = repairs.contains(Adaptation::Arguments);
     for call in request.messages.iter().flat_map(|message| &message.calls).filter(|_| wraps) {
         if let (Some(place), Some(sound)) = (place_of(&call.arguments), sound_arguments(call, body, true)) {
@@ -324,6 +330,24 @@ mod tests {
         assert_eq!([&out[1]["tool_call_id"], &out[2]["tool_call_id"]], [ids[1], ids[0]]);
         assert_eq!(ids[2], "ok");
         assert!(ids[0].as_str().unwrap().len() == 9);
+    }
+
+    #[test]
+    fn reasoning_that_is_missing_becomes_a_blank_and_what_is_there_stays() {
+        let history = json!([
+            user("q"),
+            calls(&["a"]),
+            result("a"),
+            {"role": "assistant", "content": "one", "reasoning_content": null},
+            {"role": "assistant", "content": "two", "reasoning_content": ""},
+            {"role": "assistant", "content": "three", "reasoning_content": "I think."},
+        ]);
+        let out = repaired_as(&history, Adaptation::Reasoning.into());
+        let thought: Vec<&Value> = out.iter().map(|message| &message["reasoning_content"]).collect();
+        let (nothing, blank) = (Value::Null, json!(" "));
+        assert_eq!(thought, [&nothing, &blank, &nothing, &blank, &blank, &json!("I think.")]);
+        assert_eq!((&out[0], &out[2], &out[5]), (&history[0], &history[2], &history[5]));
+        assert_eq!(json!(repaired_as(&history, ALL)), history, "only where it is named");
     }
 
     #[test]

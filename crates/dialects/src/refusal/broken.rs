@@ -5,6 +5,7 @@
 
 use super::super::error::UpstreamError;
 use super::overflow::Wording;
+use super::simple::SimpleText;
 use super::words::{cut, without_quotes};
 use super::{MESSAGES, is_about_content};
 use model::adaptation::Adaptation;
@@ -29,9 +30,23 @@ pub fn breaks(status: u16, error: &UpstreamError) -> Option<Adaptation> {
             () if OTHER.iter().any(|word| text.contains(word)) => None,
             () if says(PAIRS) => Some(Adaptation::Pairs),
             () if says(ARGUMENTS) => Some(Adaptation::Arguments),
+            () if misses_reasoning(&text) => Some(Adaptation::Reasoning),
             () => None,
         }
     })
+}
+
+/// Whether an error wants the reasoning of messages in the history, whatever its words: it names the member and demands it.
+/// An error that forbids it denies, or names something else to be done with it.
+fn misses_reasoning(text: &str) -> bool {
+    const MEMBER: &str = "reasoning content";
+    const DEMAND: &str = "missing|must|required|requires|needs|need|needed|lack*|without|absent|expected|passed back|sent back|\
+        no|not found|empty|provide|include|mandatory|should";
+    const DENIAL: &str = "must not|should not|cannot|not be|not allowed|not permitted|not supported|isnt supported|unsupported|\
+        unknown|unrecognized|unrecognised|unexpected|extra|additional|forbidden|remove|removed|do not|dont|must be a|\
+        must be of|not a valid|invalid type|too long|maximum|exceed*";
+    let simple = SimpleText::new(text);
+    simple.says(MEMBER) && simple.says(DEMAND) && !simple.says(DENIAL)
 }
 
 /// The text in lower case, without quotation marks, which differ, and without sentences of the user's.
@@ -236,6 +251,37 @@ mod tests {
     }
 
     #[test]
+    fn an_error_that_wants_the_reasoning_of_the_history_is_known_by_what_it_demands() {
+        for message in [
+            "Missing `reasoning_content` field in the assistant message at message index 2. For more information, please refer \
+             to https://api-docs.deepseek.com/guides/thinking_mode#tool-calls",
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "The reasoning content in the thinking mode must be passed back to the API.",
+            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 3",
+            "Error from provider (DeepSeek): The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "messages[4]: reasoning_content is required for assistant messages with tool_calls",
+            "assistant message has tool calls but no reasoning_content",
+        ] {
+            for status in [200, 400, 422, 500] {
+                assert_eq!(breaks(status, &error(message)), Some(Adaptation::Reasoning), "{message}");
+            }
+            assert_eq!(classify(400, &error(message)), None, "{message}");
+            assert!(!overflows(400, &error(message)), "{message}");
+        }
+        for message in [
+            "messages.1.assistant.reasoning_content: Extra inputs are not permitted",
+            "property 'reasoning_content' is unsupported, did you mean 'reasoning'?",
+            "The reasoning_content field must not be included in the input messages",
+            "messages[1].reasoning_content must be a string",
+            "Unknown parameter: 'messages[1].reasoning_content'. It must be removed.",
+            "reasoning_content exceeds the maximum length, which must be 65536",
+            "Reasoning is required for this model",
+        ] {
+            assert_eq!(breaks(400, &error(message)), None, "{message}");
+        }
+    }
+
+    #[test]
     fn other_errors_are_not_taken_for_a_broken_history() {
         for message in [
             "Invalid schema for function 'search': schema must be a JSON Schema of 'type: \"object\"'",
@@ -280,6 +326,7 @@ mod tests {
             let found = breaks(status, &error).map(|broken| match broken {
                 Adaptation::Pairs => "pairs",
                 Adaptation::Arguments => "arguments",
+                Adaptation::Reasoning => "reasoning",
                 other => panic!("{other:?} is no repair of these"),
             });
             assert_eq!(found, case["broken"].as_str(), "{line}");
