@@ -1,6 +1,7 @@
 //! The variants of a request: with or without its tools, with the history as text or repaired, without streaming, as a
 //! re-ask after blocked calls. Data; the dialects write it.
 
+use crate::refusal::OpenCall;
 use crate::upstream_history::UpstreamHistory;
 use bytes::Bytes;
 use model::adaptation::{Adaptation, Adaptations};
@@ -105,6 +106,8 @@ pub struct Variant {
     pub asking: Option<Asking>,
     /// The tool that a final-answer request forces by name, where the client's answer is a call.
     pub answer: Option<String>,
+    /// Calls that the upstream keeps and this request answers as unknown, since its refusals have named them.
+    pub open_calls: Vec<OpenCall>,
 }
 
 /// What is left of the request's tools.
@@ -191,6 +194,13 @@ impl Variant {
 
     /// The request as the client sent it.
     pub fn plain(placement: Placement) -> Self {
-        Self { placement, adapted: Adaptations::empty(), ask_usage: false, asking: None, answer: None }
+        Self {
+            placement,
+            adapted: Adaptations::empty(),
+            ask_usage: false,
+            asking: None,
+            answer: None,
+            open_calls: Vec::new(),
+        }
     }
 }

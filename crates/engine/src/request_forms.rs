@@ -15,7 +15,7 @@ use crate::reasks::Reasks;
 use crate::settings::Tell;
 use bytes::Bytes;
 use dialects::error::UpstreamError;
-use dialects::refusal::{named_lengths, overflows};
+use dialects::refusal::{named_lengths, open_call, overflows};
 use dialects::variant::{Added, Asking, PlannedRequest, Tools, Variant};
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
@@ -206,6 +206,25 @@ impl RequestForms {
         self.variant.asking = Some(asking);
     }
 
+    /// The variant in which the history is repaired of what the error refuses, and the repairs.
+    fn repaired(
+        &mut self,
+        core: &Core,
+        status: u16,
+        error: &UpstreamError,
+    ) -> Option<(Variant, Adaptations)> {
+        let broken = |of| broken_with_hidden(core, &self.restored, &self.variant, of);
+        if let Some(repaired) = self.tries.after_broken(status, error, &self.variant, broken) {
+            return Some(repaired);
+        }
+        let call = open_call(status, error).filter(|_| core.request.continues.is_some())?;
+        // One that is in the request, with or without its result, is not one that the upstream keeps.
+        let sent =
+            core.dialect.write(&core.planned_request(&core.plan, &self.restored), &self.variant).join();
+        let is_sent = memchr::memmem::find(&sent, call.id.as_bytes()).is_some();
+        if is_sent { None } else { self.tries.after_open_call(call, &self.variant) }
+    }
+
     /// A hidden exchange in the form that the upstream accepts.
     pub(super) fn written_exchange(&self, core: &Core, exchange: &Bytes) -> Bytes {
         self.exchange_form.write(core, exchange)
@@ -216,8 +235,7 @@ impl RequestForms {
         if overflows(status, error) {
             return self.makes_room(core, error);
         }
-        let broken = |of| broken_with_hidden(core, &self.restored, &self.variant, of);
-        if let Some((variant, repaired)) = self.tries.after_broken(status, error, &self.variant, broken) {
+        if let Some((variant, repaired)) = self.repaired(core, status, error) {
             self.try_next(core, &repaired.iter().collect::<Vec<_>>());
             core.record.act(On::Request, BROKEN_HISTORY, "repaired", 1);
             if core.is_observing() {

@@ -52,16 +52,76 @@ fn calls_without_outputs_and_outputs_without_calls_are_repaired_once_and_then_at
     }
 }
 
+/// The calls of a request's items that have an output.
+fn answered(request: &Recorded) -> Vec<String> {
+    let outputs =
+        input(request).into_iter().filter(|item| item["type"].as_str().unwrap().ends_with("_output"));
+    outputs.map(|item| item["call_id"].as_str().unwrap().to_owned()).collect()
+}
+
 #[test]
-fn an_output_whose_call_the_upstream_keeps_is_not_repaired() {
-    let refusal = "No tool output found for function call call_1.";
-    for stream in BOTH {
-        let upstream =
-            Scripted::start(move |_, _| Reply::error(400, "invalid_request_error", "bad", refusal));
+fn open_calls_of_a_conversation_that_is_not_known_are_answered_as_unknown_as_its_upstream_names_them() {
+    for (stream, key) in BOTH.into_iter().zip(["previous_response_id", "conversation"]) {
+        let upstream = Scripted::start(|nth, request| {
+            let (given, open) = (answered(request), ["call_1", "call_2"]);
+            match open.into_iter().find(|id| !given.iter().any(|known| known == id)) {
+                None => Output::text(nth, "Fine.").reply(request),
+                Some(id) => {
+                    let refusal = format!("No tool output found for function call {id}.");
+                    Reply::error(400, "invalid_request_error", "bad", &refusal)
+                }
+            }
+        });
         let toolrein = Toolrein::before(&upstream, "");
         let mut talk = Talk::new(stream);
-        talk.body["previous_response_id"] = "resp_1".into();
-        talk.body["input"] = json!([{"type": "function_call_output", "call_id": "call_9", "output": "r"}]);
+        talk.body[key] = "resp_1".into();
+        talk.body["input"] = "Go on.".into();
+        let answer = talk.ask(&toolrein);
+        assert_eq!(answer.said(), "Fine.");
+        let last = upstream.request(2);
+        assert_eq!(
+            (answered(&last), last.json()[key].as_str()),
+            (vec!["call_1".into(), "call_2".into()], Some("resp_1"))
+        );
+        let items = input(&last);
+        assert!(items[0]["output"].as_str().unwrap().contains("RESULT_UNKNOWN"), "{}", items[0]);
+        assert_eq!((&items[2]["role"], &items[2]["content"]), (&json!("user"), &json!("Go on.")));
+        toolrein.wait_for_metric("toolrein_fallbacks_total{kind=\"repaired_pairs\"}", 2.0);
+    }
+}
+
+#[test]
+fn a_refusal_that_the_answer_to_the_open_call_does_not_end_reaches_the_client_after_one_try() {
+    let custom = "No tool output found for custom tool call call_1.";
+    for (refusal, requests) in [(custom, 2), ("No tool output found for function call call_9.", 1)] {
+        for stream in BOTH {
+            let upstream =
+                Scripted::start(move |_, _| Reply::error(400, "invalid_request_error", "bad", refusal));
+            let toolrein = Toolrein::before(&upstream, "");
+            let mut talk = Talk::new(stream);
+            talk.body["previous_response_id"] = "resp_1".into();
+            let output = json!({"type": "function_call_output", "call_id": "call_9", "output": "r"});
+            talk.body["input"] = json!([output]);
+            let got = Request::post(&url(&toolrein), talk.body.to_string()).send();
+            assert_eq!((got.status, upstream.requests().len()), (400, requests), "{}", got.text());
+            assert!(got.text().contains(refusal), "{}", got.text());
+            if let Some(last) = upstream.requests().get(1) {
+                assert_eq!(input(last)[0]["type"], "custom_tool_call_output");
+                assert_eq!(input(last)[1], output);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_open_call_is_not_answered_where_the_client_sends_its_history_or_the_setting_forbids_it() {
+    let refusal = "No tool output found for function call call_1.";
+    for (settings, key) in [("", "user"), ("upstream.broken_history = \"pass\"\n", "previous_response_id")] {
+        let upstream =
+            Scripted::start(move |_, _| Reply::error(400, "invalid_request_error", "bad", refusal));
+        let toolrein = Toolrein::before(&upstream, settings);
+        let mut talk = Talk::new(false);
+        talk.body[key] = "resp_1".into();
         let got = Request::post(&url(&toolrein), talk.body.to_string()).send();
         assert_eq!((got.status, upstream.requests().len()), (400, 1), "{}", got.text());
     }

@@ -5,9 +5,10 @@
 //! other half may have it there.
 
 use super::item::{CallKind, ItemKind, parse_item};
-use super::reply::written::synthetic_result;
+use super::reply::written::{result_of, synthetic_result};
 use super::request::is_reference;
 use super::write::is_stateful;
+use crate::refusal::OpenCall;
 use crate::repair::{
     BrokenGroup, Pairing, PartsForm, UNKNOWN_CALL, broken_groups, move_pictures, rename_calls,
     sound_arguments, unknown_result,
@@ -169,6 +170,12 @@ fn synthetic(call: &ToolCall, body: &[u8]) -> Option<Bytes> {
     }
     let known = Assembled { id: call.id?.raw(body).to_vec(), ..Assembled::default() };
     synthetic_result(kind, &known, Some(&Bytes::copy_from_slice(raw)), &unknown_result())
+}
+
+/// The output of a call that the upstream keeps. Only what its refusal says of the call is known.
+pub fn unknown_output(call: &OpenCall) -> Option<Bytes> {
+    let kind = if call.is_custom { CallKind::Custom } else { CallKind::Function };
+    result_of(kind, &call.id, None, &unknown_result())
 }
 
 /// An output without a call as a user's message.

@@ -6,7 +6,7 @@ use super::flatten::flatten;
 use super::item::{Item, ItemKind};
 use super::notice::{place, place_after};
 use super::references::write_references;
-use super::repair::{open_upstream, repaired};
+use super::repair::{open_upstream, repaired, unknown_output};
 use super::request::is_reference;
 use super::restore::{items_of, restore};
 use super::rounds::{Element, items as sent_items, read};
@@ -71,13 +71,13 @@ pub fn write(planned: &PlannedRequest<'_>, variant: &Variant) -> Rope {
     if variant.has(Adaptation::Flattened) { flattened(&rope.join()).unwrap_or(rope) } else { rope }
 }
 
-/// What the upstream waits for before the client's items: the results of blocked calls, and where `pairs` are repaired
-/// synthetic outputs of calls that are open there.
-fn owed_items(planned: &PlannedRequest<'_>, pairs: bool) -> Vec<Bytes> {
-    let Some(upstream) = planned.upstream else { return Vec::new() };
-    let owed = Some(upstream.owed.clone()).filter(|items| !items.is_empty());
-    let open = if pairs { open_upstream(planned) } else { Vec::new() };
-    owed.into_iter().chain(open).collect()
+/// What the upstream waits for before the client's items: the results of blocked calls, and where pairs are repaired
+/// synthetic outputs of calls that are open there, those that its refusals have named among them.
+fn owed_items(planned: &PlannedRequest<'_>, variant: &Variant) -> Vec<Bytes> {
+    let owed = planned.upstream.map(|upstream| upstream.owed.clone()).filter(|items| !items.is_empty());
+    let open = if variant.has(Adaptation::Pairs) { open_upstream(planned) } else { Vec::new() };
+    let named = variant.open_calls.iter().filter_map(unknown_output);
+    owed.into_iter().chain(open).chain(named).collect()
 }
 
 /// Names the reply that the upstream continues from, where that is another one than the client names.
@@ -281,7 +281,7 @@ fn write_input(planned: &PlannedRequest<'_>, variant: &Variant, rounds: &[Bytes]
         span.into_iter().for_each(|span| restore(&items, body, span, exchange, &mut edits));
     }
     added.extend(rounds.iter().flat_map(|round| sent_items(round)));
-    surround(request, body, (&owed_items(planned, variant.has(Adaptation::Pairs)), &added), &mut edits);
+    surround(request, body, (&owed_items(planned, variant), &added), &mut edits);
     splices.append(edits);
 }
 

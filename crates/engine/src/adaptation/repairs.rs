@@ -2,7 +2,7 @@
 
 use super::{AdaptationTries, refused};
 use dialects::error::UpstreamError;
-use dialects::refusal::{breaks, suspects};
+use dialects::refusal::{OpenCall, breaks, suspects};
 use dialects::variant::Variant;
 use model::adaptation::{Adaptation, Adaptations};
 
@@ -30,6 +30,18 @@ impl AdaptationTries {
             stages(status, error, variant).into_iter().map(refused).find(|found| !found.is_empty())?;
         self.left = self.left.checked_sub(1)?;
         Some((variant.clone().with(found), found))
+    }
+
+    /// The variant that answers a call as unknown which the upstream keeps and its refusal has named: what is known of the
+    /// conversation was lost, or never seen here.
+    pub fn after_open_call(&mut self, call: OpenCall, variant: &Variant) -> Option<(Variant, Adaptations)> {
+        if !self.possible.contains(Adaptation::Pairs) || variant.has(Adaptation::Flattened) {
+            return None;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let mut next = variant.clone().with(Adaptation::Pairs);
+        next.open_calls.push(call);
+        Some((next, Adaptation::Pairs.into()))
     }
 }
 
