@@ -84,19 +84,6 @@ pub fn escaped(text: &str) -> Vec<u8> {
     out
 }
 
-/// The bytes between two quotes, escaped as [`escape_into`] does: equal for all spellings of one text, but for those that
-/// stand for no text (lone surrogates).
-pub fn respelled(raw: &[u8]) -> Cow<'_, [u8]> {
-    let mut rest = raw;
-    while let Some(plain) = memchr::memchr(b'\\', rest) {
-        let Some(b'n' | b'r' | b't' | b'"' | b'\\') = rest.get(plain + 1) else {
-            return Cow::Owned(escaped(&unescape(raw)));
-        };
-        rest = &rest[plain + 2..];
-    }
-    Cow::Borrowed(raw)
-}
-
 /// `text` as a JSON string with its quotes.
 pub fn quote(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
@@ -293,26 +280,6 @@ mod tests {
             (r#"{"a":1,"b":2,"a":3}"#, r#"{"b":2,"a":3}"#),
         ] {
             assert_eq!(canon(a), canon(b), "{a} {b}");
-        }
-    }
-
-    #[test]
-    fn spellings_of_one_text_are_respelled_to_the_same_bytes() {
-        for (a, b) in [
-            (r"\u00e9", "é"),
-            (r"\/", "/"),
-            (r"\u000A", r"\n"),
-            (r"\b\f", r"\u0008\u000C"),
-            (r"\u001B", r"\u001b"),
-            (r"\ud83d\ude00", "😀"),
-            (r"\\u0041", r"\u005cu0041"),
-        ] {
-            assert_eq!(respelled(a.as_bytes()), respelled(b.as_bytes()), "{a} {b}");
-        }
-        let common = r#"\n\r\t\"\\ é/"#;
-        assert!(matches!(respelled(common.as_bytes()), Cow::Borrowed(_)), "as nearly every client writes it");
-        for text in [&b"\\"[..], b"\\u12", b"\\x"] {
-            respelled(text);
         }
     }
 
