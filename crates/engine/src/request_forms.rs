@@ -25,7 +25,7 @@ use model::record::{On, PrefixBreak, RefusalNote, Retry};
 use model::request::Choice;
 use model::source::ItemId;
 use std::sync::Arc;
-use wire::json::decode;
+use wire::json::{decode, quote};
 
 /// The line to the person where a model does not support tools.
 const NO_TOOLS: &str = "(This model does not support tools. It answered without them.)";
@@ -221,7 +221,7 @@ impl RequestForms {
         // One that is in the request, with or without its result, is not one that the upstream keeps.
         let sent =
             core.dialect.write(&core.planned_request(&core.plan, &self.restored), &self.variant).join();
-        let is_sent = memchr::memmem::find(&sent, call.id.as_bytes()).is_some();
+        let is_sent = memchr::memmem::find(&sent, quote(&call.id).as_bytes()).is_some();
         if is_sent { None } else { self.tries.after_open_call(call, &self.variant) }
     }
 

@@ -63,7 +63,7 @@ fn answered(request: &Recorded) -> Vec<String> {
 fn open_calls_of_a_conversation_that_is_not_known_are_answered_as_unknown_as_its_upstream_names_them() {
     for (stream, key) in BOTH.into_iter().zip(["previous_response_id", "conversation"]) {
         let upstream = Scripted::start(|nth, request| {
-            let (given, open) = (answered(request), ["call_1", "call_2"]);
+            let (given, open) = (answered(request), ["call_10", "call_1"]);
             match open.into_iter().find(|id| !given.iter().any(|known| known == id)) {
                 None => Output::text(nth, "Fine.").reply(request),
                 Some(id) => {
@@ -81,7 +81,7 @@ fn open_calls_of_a_conversation_that_is_not_known_are_answered_as_unknown_as_its
         let last = upstream.request(2);
         assert_eq!(
             (answered(&last), last.json()[key].as_str()),
-            (vec!["call_1".into(), "call_2".into()], Some("resp_1"))
+            (vec!["call_10".into(), "call_1".into()], Some("resp_1"))
         );
         let items = input(&last);
         assert!(items[0]["output"].as_str().unwrap().contains("RESULT_UNKNOWN"), "{}", items[0]);
