@@ -118,8 +118,11 @@ impl Driver {
                 let mut pause = app.held.pause(until);
                 self.effects.add(id, async move { EffectResult::Slept(pause.is_over().await).into() });
             }
-            // The operator can offer none.
-            Effect::CallTool { .. } => self.effects.add(id, async { EffectResult::Executed(None).into() }),
+            // The operator can offer no tool, so that this effect fails.
+            Effect::CallTool { .. } => {
+                let failure = effect.failure();
+                self.effects.add(id, async move { failure.into() });
+            }
             Effect::AskModel(asked) => {
                 let answer = app.ask_model(&asked, self.head().came());
                 // The answer is there at once where the question could not be asked.

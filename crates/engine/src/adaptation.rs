@@ -309,7 +309,7 @@ pub fn placement(
 mod tests {
     use super::*;
 
-    const RETRY: Subject = Subject {
+    pub(super) const RETRY: Subject = Subject {
         mode: ToolsUnsupported::Retry,
         overflow: Overflow::Retry,
         broken_history: BrokenHistory::Repair,
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn the_retry_after_a_refusal_leaves_out_what_was_refused() {
         let plain = Variant::plain(Placement::System);
-        for (refusal, expected, fallback) in [
+        for (refusal, expected, adaptation) in [
             (Adaptation::Tools, plain.clone().with(Adaptation::Tools), Adaptation::Tools),
             (Adaptation::ToolChoice, plain.clone().with(Adaptation::ToolChoice), Adaptation::ToolChoice),
             (Adaptation::Flattened, plain.clone().with(Adaptation::Flattened), Adaptation::Flattened),
@@ -341,10 +341,10 @@ mod tests {
                 Adaptation::Placement,
             ),
         ] {
-            let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
-            let (next, name) = fallbacks.next(refusal, &plain).unwrap();
-            assert_eq!((&next, name), (&expected, fallback));
-            assert_eq!(fallbacks.next(refusal, &next), None, "each once");
+            let mut tries = AdaptationTries::new(&with_tools(), RETRY);
+            let (next, name) = tries.next(refusal, &plain).unwrap();
+            assert_eq!((&next, name), (&expected, adaptation));
+            assert_eq!(tries.next(refusal, &next), None, "each once");
         }
     }
 
@@ -354,8 +354,9 @@ mod tests {
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
         assert_eq!(AdaptationTries::new(&talk, RETRY).next(Adaptation::Tools, &plain), None);
         let results = request(r#"{"messages":[{"role":"tool","tool_call_id":"a","content":""}]}"#);
-        let (next, fallback) = AdaptationTries::new(&results, RETRY).next(Adaptation::Tools, &plain).unwrap();
-        assert_eq!((next, fallback), (plain.with(Adaptation::Flattened), Adaptation::Flattened));
+        let (next, adaptation) =
+            AdaptationTries::new(&results, RETRY).next(Adaptation::Tools, &plain).unwrap();
+        assert_eq!((next, adaptation), (plain.with(Adaptation::Flattened), Adaptation::Flattened));
     }
 
     #[test]
@@ -363,13 +364,13 @@ mod tests {
         let messages = vec!["Only user and assistant roles are supported!".to_owned()];
         let error = UpstreamError { messages, ..UpstreamError::default() };
         let plain = Variant::plain(Placement::System);
-        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
-        let (next, first) = fallbacks.after(500, &error, &plain, Added::default()).unwrap();
-        let (last, second) = fallbacks.after(500, &error, &next, Added::default()).unwrap();
+        let mut tries = AdaptationTries::new(&with_tools(), RETRY);
+        let (next, first) = tries.after(500, &error, &plain, Added::default()).unwrap();
+        let (last, second) = tries.after(500, &error, &next, Added::default()).unwrap();
         assert_eq!((first, second), (Adaptation::Placement, Adaptation::Flattened));
-        assert_eq!(fallbacks.after(500, &error, &last, Added::default()), None);
-        let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.after(500, &error, &plain, Added::default()).unwrap().1, Adaptation::Flattened);
+        assert_eq!(tries.after(500, &error, &last, Added::default()), None);
+        let mut tries = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(tries.after(500, &error, &plain, Added::default()).unwrap().1, Adaptation::Flattened);
     }
 
     #[test]
@@ -377,25 +378,25 @@ mod tests {
         let talk = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}]}"#);
         let plain = Variant::plain(Placement::System);
         for restored in [false, true] {
-            let mut fallbacks = AdaptationTries::new(&talk, Subject { restored, ..RETRY });
+            let mut tries = AdaptationTries::new(&talk, Subject { restored, ..RETRY });
             let known = Adaptation::Flattened.into();
-            assert_eq!(fallbacks.first(Placement::System, known).has(Adaptation::Flattened), restored);
-            assert_eq!(fallbacks.next(Adaptation::Flattened, &plain).is_some(), restored);
+            assert_eq!(tries.first(Placement::System, known).has(Adaptation::Flattened), restored);
+            assert_eq!(tries.next(Adaptation::Flattened, &plain).is_some(), restored);
         }
     }
 
     #[test]
     fn a_refused_usage_request_is_dropped_even_if_tools_are_forced() {
         let asking = Variant { ask_usage: true, ..Variant::plain(Placement::System) };
-        let mut fallbacks = AdaptationTries::new(
+        let mut tries = AdaptationTries::new(
             &with_tools(),
             Subject { forced: true, mode: ToolsUnsupported::Pass, ..RETRY },
         );
-        let (next, fallback) = fallbacks.next(Adaptation::StreamOptions, &asking).unwrap();
-        assert_eq!((&next, fallback), (&Variant::plain(Placement::System), Adaptation::StreamOptions));
-        assert_eq!(fallbacks.next(Adaptation::StreamOptions, &next), None, "once");
+        let (next, adaptation) = tries.next(Adaptation::StreamOptions, &asking).unwrap();
+        assert_eq!((&next, adaptation), (&Variant::plain(Placement::System), Adaptation::StreamOptions));
+        assert_eq!(tries.next(Adaptation::StreamOptions, &next), None, "once");
         assert_eq!(
-            [learned(&[fallback]), learned(&[])],
+            [learned(&[adaptation]), learned(&[])],
             [Adaptation::StreamOptions.into(), Adaptations::empty()]
         );
     }
@@ -410,22 +411,22 @@ mod tests {
         let streamed = request(r#"{"messages":[{"role":"user","content":"q"}],"tools":[{}],"stream":true}"#);
         let plain = Variant::plain(Placement::System);
         for forced in [false, true] {
-            let mut fallbacks = AdaptationTries::new(&streamed, Subject { forced, notices: false, ..RETRY });
-            let (next, fallback) = fallbacks.after(400, &refusal, &plain, Added::default()).unwrap();
+            let mut tries = AdaptationTries::new(&streamed, Subject { forced, notices: false, ..RETRY });
+            let (next, adaptation) = tries.after(400, &refusal, &plain, Added::default()).unwrap();
             assert_eq!(
-                (&next, fallback),
+                (&next, adaptation),
                 (&plain.clone().with(Adaptation::Streaming), Adaptation::Streaming)
             );
-            assert_eq!(fallbacks.after(400, &refusal, &next, Added::default()), None, "once");
+            assert_eq!(tries.after(400, &refusal, &next, Added::default()), None, "once");
         }
         let known = learned(&[Adaptation::Streaming]);
         assert!(
             AdaptationTries::new(&streamed, RETRY).first(Placement::System, known).has(Adaptation::Streaming)
         );
         for other in [with_tools(), request(r#"{"messages":[],"stream":true}"#)] {
-            let mut fallbacks = AdaptationTries::new(&other, RETRY);
-            assert!(!fallbacks.first(Placement::System, known).has(Adaptation::Streaming));
-            let next = fallbacks.after(400, &refusal, &plain, Added::default()).map(|(_, fallback)| fallback);
+            let mut tries = AdaptationTries::new(&other, RETRY);
+            assert!(!tries.first(Placement::System, known).has(Adaptation::Streaming));
+            let next = tries.after(400, &refusal, &plain, Added::default()).map(|(_, adaptation)| adaptation);
             assert_ne!(next, Some(Adaptation::Streaming));
         }
     }
@@ -443,25 +444,25 @@ mod tests {
 
     #[test]
     fn there_are_three_second_tries_at_most() {
-        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
+        let mut tries = AdaptationTries::new(&with_tools(), RETRY);
         let mut variant = Variant::plain(Placement::System);
         for refusal in [Adaptation::ToolChoice, Adaptation::Tools, Adaptation::Flattened] {
-            variant = fallbacks.next(refusal, &variant).unwrap().0;
+            variant = tries.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Adaptation::Placement, &variant), None);
+        assert_eq!(tries.next(Adaptation::Placement, &variant), None);
     }
 
     #[test]
     fn a_request_is_shortened_once_and_within_the_three_tries() {
-        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
-        assert!(fallbacks.may_shorten());
-        fallbacks.shorten(&Plan::default());
-        assert!(!fallbacks.may_shorten());
+        let mut tries = AdaptationTries::new(&with_tools(), RETRY);
+        assert!(tries.may_shorten());
+        tries.shorten(&Plan::default());
+        assert!(!tries.may_shorten());
         let mut variant = Variant::plain(Placement::System);
         for refusal in [Adaptation::ToolChoice, Adaptation::Tools] {
-            variant = fallbacks.next(refusal, &variant).unwrap().0;
+            variant = tries.next(refusal, &variant).unwrap().0;
         }
-        assert_eq!(fallbacks.next(Adaptation::Flattened, &variant), None);
+        assert_eq!(tries.next(Adaptation::Flattened, &variant), None);
         let passing = AdaptationTries::new(&with_tools(), Subject { overflow: Overflow::Pass, ..RETRY });
         assert!(!passing.may_shorten());
     }
@@ -470,10 +471,10 @@ mod tests {
     fn a_refused_notice_about_dropped_turns_may_be_placed_differently() {
         let mut plan = Plan::default();
         for refused in [None, Some(Adaptation::Placement)] {
-            let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
-            fallbacks.shorten(&plan);
-            let next = fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System));
-            assert_eq!(next.map(|(_, fallback)| fallback), refused);
+            let mut tries = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
+            tries.shorten(&plan);
+            let next = tries.next(Adaptation::Placement, &Variant::plain(Placement::System));
+            assert_eq!(next.map(|(_, adaptation)| adaptation), refused);
             plan.notice_dropped(0, "gone".to_owned());
         }
     }
@@ -483,12 +484,12 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         for subject in [Subject { forced: true, ..RETRY }, Subject { mode: ToolsUnsupported::Pass, ..RETRY }]
         {
-            let mut fallbacks = AdaptationTries::new(&with_tools(), subject);
+            let mut tries = AdaptationTries::new(&with_tools(), subject);
             for refusal in [Adaptation::Tools, Adaptation::Flattened] {
-                assert_eq!(fallbacks.next(refusal, &plain), None);
+                assert_eq!(tries.next(refusal, &plain), None);
             }
             let no_tools = Adaptation::Tools | Adaptation::Flattened;
-            assert_eq!(fallbacks.first(Placement::System, no_tools), plain);
+            assert_eq!(tries.first(Placement::System, no_tools), plain);
         }
     }
 
@@ -499,10 +500,10 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         let refusal = said("tool_choice 'required' is incompatible with thinking enabled");
         let subject = Subject { forced: true, notices: false, ..RETRY };
-        let (next, fallback) =
+        let (next, adaptation) =
             AdaptationTries::new(&forced, subject).after(400, &refusal, &plain, Added::default()).unwrap();
-        assert_eq!((next.tools(), fallback), (Tools::WithoutChoice, Adaptation::ForcedChoice));
-        let known = learned(&[fallback]);
+        assert_eq!((next.tools(), adaptation), (Tools::WithoutChoice, Adaptation::ForcedChoice));
+        let known = learned(&[adaptation]);
         assert_eq!(known, Adaptation::ForcedChoice);
         let first = |request: &Request, forced| {
             AdaptationTries::new(request, Subject { forced, ..RETRY }).first(Placement::System, known).tools()
@@ -532,33 +533,33 @@ mod tests {
             (&tools, Added { tools: true, ..Added::default() }, Some(Adaptation::OwnTools)),
             (&tools, Added::default(), None),
         ] {
-            let mut fallbacks = AdaptationTries::new(&with_tools(), subject);
-            let next = fallbacks.after(400, error, &plain, added);
-            assert_eq!(next.as_ref().map(|(_, fallback)| *fallback), expected, "{error:?}");
+            let mut tries = AdaptationTries::new(&with_tools(), subject);
+            let next = tries.after(400, error, &plain, added);
+            assert_eq!(next.as_ref().map(|(_, adaptation)| *adaptation), expected, "{error:?}");
             if let Some((next, _)) = next {
                 // What was taken back is no longer there.
-                assert_eq!(fallbacks.after(400, error, &next, Added::default()), None, "once");
+                assert_eq!(tries.after(400, error, &next, Added::default()), None, "once");
             }
         }
     }
 
     #[test]
     fn a_refusal_of_the_clients_own_late_system_message_is_not_retried() {
-        let mut fallbacks = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
-        assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::System)), None);
-        let mut fallbacks = AdaptationTries::new(&with_tools(), RETRY);
-        assert_eq!(fallbacks.next(Adaptation::Placement, &Variant::plain(Placement::Suffix)), None);
+        let mut tries = AdaptationTries::new(&with_tools(), Subject { notices: false, ..RETRY });
+        assert_eq!(tries.next(Adaptation::Placement, &Variant::plain(Placement::System)), None);
+        let mut tries = AdaptationTries::new(&with_tools(), RETRY);
+        assert_eq!(tries.next(Adaptation::Placement, &Variant::plain(Placement::Suffix)), None);
     }
 
     #[test]
     fn known_refusals_of_a_model_shape_the_first_request() {
-        let fallbacks = AdaptationTries::new(&with_tools(), RETRY);
+        let tries = AdaptationTries::new(&with_tools(), RETRY);
         let no_tools = Adaptation::Tools.into();
-        assert_eq!(fallbacks.first(Placement::System, no_tools).tools(), Tools::Dropped);
+        assert_eq!(tries.first(Placement::System, no_tools).tools(), Tools::Dropped);
         let plain_chat = request(r#"{"messages":[{"role":"user","content":"q"}]}"#);
-        let fallbacks = AdaptationTries::new(&plain_chat, RETRY);
+        let tries = AdaptationTries::new(&plain_chat, RETRY);
         assert_eq!(
-            fallbacks.first(Placement::System, no_tools),
+            tries.first(Placement::System, no_tools),
             Variant::plain(Placement::System),
             "a request without tools stays as it is"
         );

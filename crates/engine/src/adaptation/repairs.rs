@@ -72,20 +72,12 @@ fn stages(status: u16, error: &UpstreamError, variant: &Variant) -> Vec<Adaptati
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adaptation::tests::RETRY;
     use crate::adaptation::{Subject, learned};
-    use crate::settings::{BrokenHistory, Overflow, ToolsUnsupported};
+    use crate::settings::BrokenHistory;
     use dialects::variant::{Added, Placement};
 
-    const RETRY: Subject = Subject {
-        mode: ToolsUnsupported::Retry,
-        overflow: Overflow::Retry,
-        broken_history: BrokenHistory::Repair,
-        forced: false,
-        notices: true,
-        restored: false,
-    };
-
-    fn fallbacks(subject: Subject, content: &str) -> AdaptationTries {
+    fn tries_of(subject: Subject, content: &str) -> AdaptationTries {
         let body = format!(r#"{{"messages":[{{"role":"tool","tool_call_id":"a","content":"{content}"}}]}}"#);
         AdaptationTries::new(&dialects::chat::parse(body.as_bytes()).unwrap(), subject)
     }
@@ -103,7 +95,7 @@ mod tests {
         let plain = Variant::plain(Placement::System);
         let both = Adaptation::Pairs | Adaptation::Arguments;
         let of_both = |of: Adaptations| of & both;
-        let mut tries = fallbacks(RETRY, "");
+        let mut tries = tries_of(RETRY, "");
         let (next, first) = tries.after_broken(400, &pairs, &plain, of_both).unwrap();
         assert_eq!(tries.after_broken(400, &pairs, &next, of_both), None, "once");
         let (last, second) = tries.after_broken(500, &arguments, &next, of_both).unwrap();
@@ -111,12 +103,12 @@ mod tests {
         assert_eq!(last.repairs(), both);
         assert_eq!(learned(&[Adaptation::Pairs]), first);
         let healthy = |_| Adaptations::empty();
-        assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &plain, healthy), None);
+        assert_eq!(tries_of(RETRY, "").after_broken(400, &pairs, &plain, healthy), None);
         let flat = plain.clone().with(Adaptation::Flattened);
-        assert_eq!(fallbacks(RETRY, "").after_broken(400, &pairs, &flat, of_both), None, "no calls any more");
+        assert_eq!(tries_of(RETRY, "").after_broken(400, &pairs, &flat, of_both), None, "no calls any more");
         let subject = Subject { broken_history: BrokenHistory::Pass, ..RETRY };
-        assert_eq!(fallbacks(subject, "").after_broken(400, &pairs, &plain, of_both), None);
-        assert_eq!(fallbacks(RETRY, "\\u0000").after_broken(400, &pairs, &plain, of_both), None);
+        assert_eq!(tries_of(subject, "").after_broken(400, &pairs, &plain, of_both), None);
+        assert_eq!(tries_of(RETRY, "\\u0000").after_broken(400, &pairs, &plain, of_both), None);
     }
 
     #[test]
@@ -125,11 +117,11 @@ mod tests {
             said("The toolConfig field must be defined when using toolUse and toolResult content blocks.");
         let broken = |of: Adaptations| of & Adaptation::RepeatedIds;
         let bare = Variant::plain(Placement::System).with(Adaptation::Tools);
-        let mut tries = fallbacks(RETRY, "");
+        let mut tries = tries_of(RETRY, "");
         assert_eq!(tries.after_broken(400, &refusal, &bare, broken), None);
-        let (next, fallback) = tries.after(400, &refusal, &bare, Added::default()).unwrap();
+        let (next, adaptation) = tries.after(400, &refusal, &bare, Added::default()).unwrap();
         assert_eq!(
-            (next.has(Adaptation::Flattened), next.repairs(), fallback),
+            (next.has(Adaptation::Flattened), next.repairs(), adaptation),
             (true, Adaptations::empty(), Adaptation::Flattened)
         );
     }
@@ -138,7 +130,7 @@ mod tests {
     fn pictures_are_moved_first_and_left_out_where_they_are_refused_again() {
         let refusal = said("Image URLs are only allowed for messages with role 'user'");
         let pictures = |of: Adaptations| of & (Adaptation::Pictures | Adaptation::NoPictures);
-        let mut tries = fallbacks(RETRY, "");
+        let mut tries = tries_of(RETRY, "");
         let (next, first) =
             tries.after_broken(400, &refusal, &Variant::plain(Placement::System), pictures).unwrap();
         let (last, second) = tries.after_broken(400, &refusal, &next, pictures).unwrap();
@@ -151,10 +143,10 @@ mod tests {
         let broken = |of: Adaptations| of & (Adaptation::Names | Adaptation::RepeatedIds);
         let plain = Variant::plain(Placement::System);
         let (next, found) =
-            fallbacks(RETRY, "").after_broken(400, &said("Bad Request"), &plain, broken).unwrap();
+            tries_of(RETRY, "").after_broken(400, &said("Bad Request"), &plain, broken).unwrap();
         assert_eq!(found, Adaptation::Names | Adaptation::RepeatedIds);
         assert_eq!(next.repairs(), found);
         let schema = said("Invalid schema for function 'search'");
-        assert_eq!(fallbacks(RETRY, "").after_broken(400, &schema, &plain, broken), None);
+        assert_eq!(tries_of(RETRY, "").after_broken(400, &schema, &plain, broken), None);
     }
 }
