@@ -61,6 +61,9 @@ pub struct Str {
     pub span: Span,
     /// A backslash occurs in it.
     pub escaped: bool,
+    /// It holds an escape that not every JSON library writes in the same way: any but `\n`, `\r`, `\t`, `\"` and `\\`.
+    /// A text has one spelling without such escapes.
+    pub unusual: bool,
     /// It holds `\u0000` or half of a surrogate pair, which many parsers cannot read. Such a string is
     /// read for its facts but never edited.
     pub odd: bool,
@@ -542,6 +545,30 @@ mod tests {
             let mut scanner = Scanner::new(text.as_bytes());
             assert_eq!(scanner.string().unwrap().odd, odd, "{text}");
             assert_eq!(scanner.odd(), odd);
+        }
+    }
+
+    #[test]
+    fn unusual_escapes_are_noticed_wherever_they_stand_in_a_string() {
+        for (escape, unusual) in [
+            (r"\n", false),
+            (r"\r\t", false),
+            (r#"\"\\"#, false),
+            (r"\\u0041", false),
+            (r"\/", true),
+            (r"\b", true),
+            (r"\f", true),
+            (r"\u0041", true),
+            (r"\ud83d\ude00", true),
+            (r"\u0000", true),
+        ] {
+            for before in 0..130 {
+                for after in [0, 1, 70] {
+                    let text = format!("\"{}{escape}{}\"", "x".repeat(before), r"\n".repeat(after));
+                    let read = Scanner::new(text.as_bytes()).string().unwrap();
+                    assert_eq!((read.escaped, read.unusual), (true, unusual), "{text}");
+                }
+            }
         }
     }
 

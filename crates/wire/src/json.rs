@@ -84,6 +84,13 @@ pub fn escaped(text: &str) -> Vec<u8> {
     out
 }
 
+/// The bytes of a string read from `text`, escaped as [`escape_into`] does: equal for all spellings of one text, but for
+/// those that stand for no text (lone surrogates).
+pub fn respelled(string: Str, text: &[u8]) -> Cow<'_, [u8]> {
+    let raw = string.raw(text);
+    if string.unusual { Cow::Owned(escaped(&unescape(raw))) } else { Cow::Borrowed(raw) }
+}
+
 /// `text` as a JSON string with its quotes.
 pub fn quote(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len() + 2);
@@ -281,6 +288,28 @@ mod tests {
         ] {
             assert_eq!(canon(a), canon(b), "{a} {b}");
         }
+    }
+
+    #[test]
+    fn spellings_of_one_text_are_respelled_to_the_same_bytes() {
+        let spelled = |text: &str| {
+            let text = format!("\"{text}\"");
+            let string = Scanner::new(text.as_bytes()).string().unwrap();
+            let respelled = respelled(string, text.as_bytes());
+            (respelled.to_vec(), matches!(respelled, Cow::Borrowed(_)))
+        };
+        for (a, b) in [
+            (r"\u00e9", "é"),
+            (r"\/", "/"),
+            (r"\u000A", r"\n"),
+            (r"\b\f", r"\u0008\u000C"),
+            (r"\u001B", r"\u001b"),
+            (r"\ud83d\ude00", "😀"),
+            (r"\\u0041", r"\u005cu0041"),
+        ] {
+            assert_eq!(spelled(a).0, spelled(b).0, "{a} {b}");
+        }
+        assert!(spelled(r#"\n\r\t\"\\ é/"#).1, "as nearly every client writes it");
     }
 
     #[test]

@@ -8,12 +8,13 @@ use model::calls::Call;
 use model::identity::{Domain, Hash};
 use model::memo::Derived;
 use model::source::SourceSpan;
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use wire::body::Str;
 use wire::escaped_text::EscapedText;
-use wire::json::decode;
+use wire::json::{decode, respelled};
 
 /// A shorter result is not much longer than the pointer, and easier to read.
 const MIN_BYTES: usize = 400;
@@ -35,9 +36,10 @@ pub struct EarlierResults {
     /// The calls of the last reply: the ordinal among all, and among those of the tool.
     reply: Vec<(usize, usize)>,
     reply_message: usize,
-    /// The first text of each kind. Few conversations have two, and so most texts are neither hashed nor compared.
-    kinds: BTreeMap<Kind, First>,
-    /// The texts of kinds with several texts, by their hashes.
+    /// The kinds so far, each with its only text, as long as that is not in `results`. Few conversations have two texts of
+    /// one kind, and so most texts are neither hashed nor compared.
+    kinds: BTreeMap<Kind, Option<OnlyText>>,
+    /// The texts of kinds with several texts, and those with unusual escapes, by their hashes.
     results: HashMap<Hash, Original>,
 }
 
@@ -50,7 +52,7 @@ struct Kind {
 }
 
 impl Kind {
-    /// The kind of a text of more than [`MIN_BYTES`].
+    /// The kind of a text of more than [`MIN_BYTES`], as [`respelled`].
     fn of(raw: &[u8]) -> Self {
         let eight = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let end = &raw[raw.len().saturating_sub(8)..];
@@ -58,11 +60,11 @@ impl Kind {
     }
 }
 
-/// The first text of a kind, and its result as long as that is not in `results`.
+/// The only text of a kind so far, written without unusual escapes.
 #[derive(Clone)]
-struct First {
+struct OnlyText {
     text: SourceSpan,
-    original: Option<Original>,
+    original: Original,
 }
 
 /// A result that the model reads.
@@ -114,11 +116,11 @@ impl EarlierResults {
         texts: &Texts,
     ) -> Option<Pointer> {
         let view = &result.view;
-        let raw = text.raw(view.body);
+        let spelled = respelled(text, view.body);
         // A result without a call cannot be named in a pointer.
-        let call = result.call.filter(|_| raw.len() > MIN_BYTES)?;
+        let call = result.call.filter(|_| spelled.len() > MIN_BYTES)?;
         // A text of fewer bytes is not cut.
-        let limit = if raw.len() <= limit { usize::MAX } else { limit };
+        let limit = if spelled.len() <= limit { usize::MAX } else { limit };
         let own = || {
             let (ordinal, ordinal_of_tool) = self.reply.get(call.position).copied()?;
             Some(Original {
@@ -129,17 +131,28 @@ impl EarlierResults {
                 ordinal_of_tool,
             })
         };
-        let first = match self.kinds.entry(Kind::of(raw)) {
-            Entry::Occupied(first) => first.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(First { text: view.source_span(text.span), original: Some(own()?) });
+        let content = || match &spelled {
+            Cow::Borrowed(_) => view.text_digest(text),
+            Cow::Owned(spelled) => view.digest_of(spelled),
+        };
+        match self.kinds.entry(Kind::of(&spelled)) {
+            Entry::Vacant(kind) => {
+                let original = own()?;
+                if text.unusual {
+                    self.results.insert(content(), original);
+                    kind.insert(None);
+                } else {
+                    kind.insert(Some(OnlyText { text: view.source_span(text.span), original }));
+                }
                 return None;
             }
-        };
-        let content = view.text_digest(text);
-        if let Some(original) = first.original.take() {
-            self.results.insert(view.digest_of(first.text.of(view.sources())), original);
+            Entry::Occupied(mut kind) => {
+                if let Some(first) = kind.get_mut().take() {
+                    self.results.insert(view.digest_of(first.text.of(view.sources())), first.original);
+                }
+            }
         }
+        let content = content();
         let known = self.results.get(&content);
         let Some(original) = known.filter(|known| known.message < view.index && known.limit >= limit) else {
             self.results.insert(content, own()?);
@@ -184,7 +197,7 @@ impl Original {
 mod tests {
     use crate::cases::{plan_of, policy};
     use crate::truncate::Truncate;
-    use model::plan::Change;
+    use model::plan::{Change, Edit};
     use model::testing::{SampleItem, SampleRequest, call, reply, result, user};
     use serde_json::Value;
 
@@ -225,6 +238,21 @@ mod tests {
         let pointer = "[toolrein: the same 600 characters as the result of call 2 of this conversation (number 1 of \
                        read); see there]";
         assert_eq!(found, [None, None, Some((pointer.to_owned(), 4)), Some((pointer.to_owned(), 4)), None]);
+    }
+
+    #[test]
+    fn equal_results_are_found_however_the_client_spells_each_of_them() {
+        let words = "many words ".repeat(40);
+        let spellings = [r#"é/\n\b\u001b\""#, r#"\u00e9\/\u000a\u0008\u001B\u0022"#]
+            .map(|end| format!("\"{words}{end}\""));
+        for [first, second] in [[0, 1], [1, 0]] {
+            let item = |id, spelling: usize| SampleItem::result_of(id).raw_text(&spellings[spelling]);
+            let calls = ["a", "b"].map(|id| reply([call(id, "f", "{}")]));
+            let [one, other] = calls;
+            let request = SampleRequest::new(&[user("q"), one, item("a", first), other, item("b", second)]);
+            let edits = plan_of(&policy::<Truncate>(""), &request).edits;
+            assert!(matches!(edits[..], [Edit { change: Change::Point { .. }, .. }]), "{edits:?}");
+        }
     }
 
     #[test]

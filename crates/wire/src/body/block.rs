@@ -27,7 +27,7 @@ impl Columns {
         self.quotes | self.slashes == 0
     }
 
-    /// Passes a block of a string in which it does not end and every escape is of a quote or one letter. Says whether
+    /// Passes a block of a string in which it does not end and every escape is a usual one. Says whether
     /// the last byte is the backslash of an escape, as `open` says of the block before (one or none); `None` where the
     /// block takes a closer look.
     #[inline(always)]
@@ -40,7 +40,7 @@ impl Columns {
         while letters != 0 {
             let bit = letters.trailing_zeros() as usize;
             letters &= letters - 1;
-            if !IS_SIMPLE_ESCAPE[usize::from(block[bit % 8 * 8 + bit / 8])] {
+            if !IS_USUAL_ESCAPE[usize::from(block[bit % 8 * 8 + bit / 8])] {
                 return None;
             }
         }
@@ -54,17 +54,17 @@ impl Columns {
     }
 }
 
-/// Whether a byte makes a whole escape together with a backslash before it.
-pub(super) static IS_SIMPLE_ESCAPE: [bool; 256] = {
-    let mut simple = [false; 256];
+/// Whether a byte and the backslash before it are an escape that every JSON library writes in the same way.
+pub(super) static IS_USUAL_ESCAPE: [bool; 256] = {
+    let mut usual = [false; 256];
     let mut at = 0;
-    while at < SIMPLE_ESCAPES.len() {
-        simple[SIMPLE_ESCAPES[at] as usize] = true;
+    while at < USUAL_ESCAPES.len() {
+        usual[USUAL_ESCAPES[at] as usize] = true;
         at += 1;
     }
-    simple
+    usual
 };
-const SIMPLE_ESCAPES: &[u8] = br#""\/bfnrt"#;
+const USUAL_ESCAPES: &[u8] = br#""\nrt"#;
 
 /// The positions after those in `columns`, within the block.
 #[inline(always)]

@@ -1,9 +1,21 @@
 //! The string scanner of JSON: where a string ends, and what its escapes are. Strings without escapes are passed by one
 //! call, those with escapes by blocks. Checks that escapes are whole; decodes nothing.
 
-use super::block::{BLOCK, Columns, IS_SIMPLE_ESCAPE, after_backslash};
+use super::block::{BLOCK, Columns, IS_USUAL_ESCAPE, after_backslash};
 use super::{Fault, Scanner, Span, Str};
 use memchr::memchr2;
+
+/// The escapes of a string. Several strings or blocks together have the greatest of theirs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Escapes {
+    None,
+    /// Only such as every JSON library writes in the same way.
+    Usual,
+    /// See [`Str::unusual`].
+    Unusual,
+    /// See [`Str::odd`].
+    Odd,
+}
 
 impl Scanner<'_> {
     /// Reads a string value.
@@ -15,19 +27,21 @@ impl Scanner<'_> {
         self.at += 1;
         let start = self.at;
         self.at += memchr2(b'"', b'\\', &self.text[start..]).ok_or(Fault::Syntax)?;
-        let (escaped, odd) = if self.text[self.at] == b'"' {
+        let escapes = if self.text[self.at] == b'"' {
             self.at += 1;
-            (false, false)
+            Escapes::None
         } else {
             self.escaped_string()?
         };
+        let odd = escapes == Escapes::Odd;
         self.odd |= odd;
-        Ok(Str { span: Span::new(start, self.at - 1), escaped, odd })
+        let (escaped, unusual) = (escapes > Escapes::None, escapes > Escapes::Usual);
+        Ok(Str { span: Span::new(start, self.at - 1), escaped, unusual, odd })
     }
 
-    /// Passes the rest of a string with escapes by blocks; whether it holds any, and odd ones.
-    fn escaped_string(&mut self) -> Result<(bool, bool), Fault> {
-        let (mut escaped, mut odd) = (false, false);
+    /// Passes the rest of a string with escapes by blocks.
+    fn escaped_string(&mut self) -> Result<Escapes, Fault> {
+        let mut escapes = Escapes::None;
         // One where a block begins after the backslash of an escape.
         let mut open = 0;
         while let Some(block) = self.text[self.at..].first_chunk::<BLOCK>() {
@@ -36,9 +50,9 @@ impl Scanner<'_> {
                 self.at += BLOCK;
                 continue;
             }
-            // Most blocks of an escaped text: simple escapes and no end.
+            // Most blocks of an escaped text: usual escapes and no end.
             if let Some(next) = columns.pass(block, open) {
-                (escaped, open) = (true, next);
+                (escapes, open) = (escapes.max(Escapes::Usual), next);
                 self.at += BLOCK;
                 continue;
             }
@@ -48,69 +62,72 @@ impl Scanner<'_> {
             let after_slash = after_backslash(slashes, &mut open);
             let ends = quotes & !after_slash;
             let inside = ends.wrapping_sub(1) & !ends;
-            escaped |= slashes & inside != 0;
-            let rare = after_slash & inside & !(quotes | slashes);
-            if rare != 0 {
-                odd |= self.letter_escapes(block, rare)?;
+            if slashes & inside != 0 {
+                escapes = escapes.max(Escapes::Usual);
+            }
+            let letters = after_slash & inside & !(quotes | slashes);
+            if letters != 0 {
+                escapes = escapes.max(self.letter_escapes(block, letters)?);
                 // An escape that reaches into the next block is passed whole.
                 open = if self.at > start + BLOCK { 0 } else { open };
             }
             if ends != 0 {
                 self.at = start + ends.trailing_zeros() as usize + 1;
-                return Ok((escaped, odd));
+                return Ok(escapes);
             }
         }
         if open != 0 {
-            odd |= self.escape()?;
+            escapes = escapes.max(self.escape()?);
         }
         loop {
             let Some(found) = memchr2(b'"', b'\\', &self.text[self.at..]) else { return Err(Fault::Syntax) };
             self.at += found + 1;
             if self.text[self.at - 1] == b'"' {
-                return Ok((escaped, odd));
+                return Ok(escapes);
             }
-            escaped = true;
-            odd |= self.escape()?;
+            escapes = escapes.max(self.escape()?);
         }
     }
 
-    /// Checks the escapes of the `block` just passed whose second bytes are at `places`; true if one is odd. Moves on
-    /// to the end of the last, if that is after the block's.
-    fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<bool, Fault> {
-        let (end, mut odd) = (self.at, false);
+    /// Checks the escapes of the `block` just passed whose second bytes are at `places`. Moves on to the end of the
+    /// last, if that is after the block's.
+    fn letter_escapes(&mut self, block: &[u8; BLOCK], mut places: u64) -> Result<Escapes, Fault> {
+        let (end, mut escapes) = (self.at, Escapes::Usual);
         while places != 0 {
             let place = places.trailing_zeros() as usize;
             places &= places - 1;
-            if !IS_SIMPLE_ESCAPE[block[place] as usize] {
+            if !IS_USUAL_ESCAPE[block[place] as usize] {
                 self.at = end - BLOCK + place;
-                odd |= self.escape()?;
+                escapes = escapes.max(self.escape()?);
                 // The second half of a pair was read with the first.
                 places &= u64::MAX.checked_shl((self.at + BLOCK - end) as u32).unwrap_or(0);
                 self.at = self.at.max(end);
             }
         }
-        Ok(odd)
+        Ok(escapes)
     }
 
-    /// Passes the rest of an escape whose backslash was read; true if it is an odd one.
-    fn escape(&mut self) -> Result<bool, Fault> {
+    /// Passes the rest of an escape whose backslash was read.
+    fn escape(&mut self) -> Result<Escapes, Fault> {
         let byte = *self.text.get(self.at).ok_or(Fault::Syntax)?;
         self.at += 1;
         match byte {
-            byte if IS_SIMPLE_ESCAPE[byte as usize] => Ok(false),
+            byte if IS_USUAL_ESCAPE[byte as usize] => Ok(Escapes::Usual),
+            b'/' | b'b' | b'f' => Ok(Escapes::Unusual),
             b'u' => {
                 let unit = self.hex4()?;
-                match unit {
-                    0 | 0xDC00..=0xDFFF => Ok(true),
-                    0xD800..=0xDBFF => self.low_half(),
-                    _ => Ok(false),
-                }
+                let is_odd = match unit {
+                    0 | 0xDC00..=0xDFFF => true,
+                    0xD800..=0xDBFF => self.low_half()?,
+                    _ => false,
+                };
+                Ok(if is_odd { Escapes::Odd } else { Escapes::Unusual })
             }
             _ => Err(Fault::Syntax),
         }
     }
 
-    /// After the first half of a surrogate pair: passes the second, or says that it is missing.
+    /// After the first half of a surrogate pair: passes the second; true if it is missing.
     fn low_half(&mut self) -> Result<bool, Fault> {
         if !self.text[self.at..].starts_with(b"\\u") {
             return Ok(true);
