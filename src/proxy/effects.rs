@@ -3,13 +3,15 @@
 
 use super::conversation_lock::{ConversationGuard, Entry};
 use super::driver::Driver;
-use crate::store::Claim;
+use super::handler::AppState;
+use crate::store::{CallReservation, CallReserved, Claim, News};
 use engine::{Admission, Effect, EffectId, EffectResult, Input};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// A day: a time that no clock reaches is later than any client stays.
@@ -81,6 +83,21 @@ impl RunningEffects {
     }
 }
 
+/// Calls that were counted. They are given back when this is dropped and nobody has taken them.
+struct ReservedCalls {
+    app: Arc<AppState>,
+    reservations: Vec<CallReservation>,
+    reserved: Option<Vec<CallReserved>>,
+}
+
+impl Drop for ReservedCalls {
+    fn drop(&mut self) {
+        if let Some(reserved) = self.reserved.take() {
+            self.app.store.record(News::giving_back(&self.reservations, &reserved));
+        }
+    }
+}
+
 impl Driver {
     /// Starts an effect.
     pub(super) fn start(&mut self, id: EffectId, effect: Effect) {
@@ -100,6 +117,10 @@ impl Driver {
                 let claim = Claim { question, request, now_ms: app.now_ms() };
                 let claimed = async move { EffectResult::Claimed(app.store.claim(claim).await).into() };
                 self.effects.add(id, claimed);
+            }
+            Effect::Reserve(reservations) => {
+                let reserved = self.reserve(reservations);
+                self.effects.add(id, async move { EffectResult::Reserved(reserved.await).into() });
             }
             Effect::Summarise { wanted, question } => {
                 self.record.own_time();
@@ -132,11 +153,27 @@ impl Driver {
         }
     }
 
+    /// Counts calls before they are handed out. The trip is made to its end also where the client leaves meanwhile, and then
+    /// what it has counted is given back.
+    fn reserve(&self, reservations: Vec<CallReservation>) -> impl Future<Output = Vec<CallReserved>> + use<> {
+        let app = Arc::clone(&self.app);
+        let (sender, receiver) = oneshot::channel();
+        tokio::spawn(async move {
+            let reserved = Some(app.store.reserve(&reservations).await);
+            // Where nobody takes it, it is dropped here.
+            let _ = sender.send(ReservedCalls { app: Arc::clone(&app), reservations, reserved });
+        });
+        async move { receiver.await.ok().and_then(|mut calls| calls.reserved.take()).unwrap_or_default() }
+    }
+
     /// The result of the next effect that ends; `None` if none runs. Cancel-safe.
     pub(super) async fn next_result(&mut self) -> Option<Input> {
         let (id, Outcome { result, guard }) = self.effects.next().await?;
         match &result {
-            EffectResult::History(_) | EffectResult::Facts(_) | EffectResult::Claimed(_) => {}
+            EffectResult::History(_)
+            | EffectResult::Facts(_)
+            | EffectResult::Claimed(_)
+            | EffectResult::Reserved(_) => {}
             EffectResult::Summarised(_) => self.record.upstream_time(),
             EffectResult::Admitted(_)
             | EffectResult::Decided(_)
@@ -155,7 +192,6 @@ impl Driver {
 mod tests {
     use super::*;
     use futures_util::FutureExt as _;
-    use tokio::sync::oneshot;
 
     /// The numbers of so many effects, as an exchange gives them.
     fn ids(count: usize) -> Vec<EffectId> {

@@ -4,16 +4,20 @@
 use super::cache::{Cache, ENTRY_BYTES, update, weighed};
 use super::pending::PendingApproval;
 use super::recent::Recent;
-use super::spent::{MOST_USES, Uses};
+use super::spent::{Change, MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
-use super::{Ask, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota, StateStore, Stop};
+use super::{
+    Ask, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow,
+    Quota, QuotaCall, StateStore, Stop,
+};
 use bytes::Bytes;
 use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::memo::{Derived, Memo};
 use model::pins::{MOST_PINS, Pinned};
+use model::plan::Reserved;
 use model::plan::approval::Confirmation;
 use model::released::{Releases, with};
 use model::uses::Use;
@@ -133,6 +137,21 @@ impl Memory {
         known.map_or_else(Vec::new, |uses| uses.known(&[], now_ms, quota.window_ms))
     }
 
+    /// Adds a call of a quota, where there is room: see [`Uses::reserve`].
+    fn reserve_use(&self, call: &QuotaCall, most: usize) -> Result<Change, Vec<u64>> {
+        reserve_use(&self.spent, call, most)
+    }
+
+    /// Adds a call to this process's part of a sum, where there is room: see [`OwnParts::reserve`].
+    pub(super) fn reserve_call(
+        &self,
+        key: Hash,
+        others: u64,
+        most: u64,
+    ) -> Result<(Option<Part>, Part), u64> {
+        self.parts.reserve(key, others, most)
+    }
+
     /// This process's part of a sum.
     pub(super) fn part(&self, key: Hash) -> Option<Part> {
         self.parts.part(key)
@@ -174,6 +193,40 @@ pub(super) fn add_pins(known: &mut Vec<Pinned>, new: impl IntoIterator<Item = Pi
             known.push(pin);
         }
     }
+}
+
+/// Adds a call to the uses of its quota, where there is room: see [`Uses::reserve`].
+pub(super) fn reserve_use(
+    uses: &Cache<Arc<Uses>>,
+    call: &QuotaCall,
+    most: usize,
+) -> Result<Change, Vec<u64>> {
+    let mut reserved = Err(Vec::new());
+    update(uses, call.quota.name, |known| {
+        let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+        reserved = uses.reserve(call, most);
+        Arc::new(uses)
+    });
+    reserved
+}
+
+/// What became of a reservation by a quota, `alone`: in this process.
+pub(super) fn reserved_use(result: Result<Use, Vec<u64>>, alone: bool) -> CallReserved {
+    match result {
+        Ok(counted) => CallReserved { reserved: Reserved::Granted { alone }, counted: Some(counted) },
+        Err(times) => {
+            CallReserved { reserved: Reserved::UsedUp { used: times.len() as u64, times }, counted: None }
+        }
+    }
+}
+
+/// The same for a sum, which holds so many calls where there is no room.
+pub(super) fn reserved_call(result: Result<(), u64>, alone: bool) -> CallReserved {
+    let reserved = match result {
+        Ok(()) => Reserved::Granted { alone },
+        Err(used) => Reserved::UsedUp { used, times: Vec::new() },
+    };
+    CallReserved { reserved, counted: None }
 }
 
 fn millis(time: Duration) -> u64 {
@@ -221,6 +274,21 @@ impl StateStore for Memory {
         Box::pin(ready(self.histories.get(&name)))
     }
 
+    fn reserve<'a>(
+        &'a self,
+        reservations: &'a [CallReservation],
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>> {
+        let reserve = |reservation: &CallReservation| match *reservation {
+            CallReservation::Quota { call, most } => {
+                reserved_use(self.reserve_use(&call, most).map(|change| change.added), false)
+            }
+            CallReservation::Sum { key, most } => {
+                reserved_call(self.reserve_call(key, 0, most).map(drop), false)
+            }
+        };
+        Box::pin(ready(reservations.iter().map(reserve).collect()))
+    }
+
     fn record(&self, news: News) {
         let now_ms = self.ms_at(Instant::now());
         for (call, release) in news.released {
@@ -236,10 +304,17 @@ impl StateStore for Memory {
         for name in news.approved {
             self.approved.update(name, now_ms, |_| ());
         }
-        for spent in news.spent {
-            update(&self.spent, spent.quota, |known| {
+        for call in news.spent {
+            update(&self.spent, call.quota.name, |known| {
                 let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
-                uses.add(&spent);
+                uses.add(&call);
+                Arc::new(uses)
+            });
+        }
+        for (quota, returned) in news.returned {
+            update(&self.spent, quota, |known| {
+                let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                uses.remove(&returned);
                 Arc::new(uses)
             });
         }
@@ -345,11 +420,12 @@ impl Memo for MemoCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{ModelKeys, Spent};
+    use crate::store::ModelKeys;
     use engine::store::MOST_EVIDENCE;
     use futures_util::FutureExt as _;
     use model::adaptation::{Adaptation, Adaptations};
     use model::released::{NOTHING_HIDDEN, Release};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn store() -> Memory {
         Memory::new(&Bounds {
@@ -442,17 +518,7 @@ mod tests {
     }
 
     fn used(quota: &Quota, call: Hash, at_ms: u64) -> News {
-        let (request, window_ms) = (Hash(9), quota.window_ms);
-        let spent = Spent {
-            quota: quota.name,
-            call,
-            request,
-            last: None,
-            is_again: false,
-            calls: 1,
-            at_ms,
-            window_ms,
-        };
+        let spent = QuotaCall { quota: *quota, call, request: Hash(9), again: None, at_ms };
         News { spent: vec![spent], ..News::default() }
     }
 
@@ -471,6 +537,34 @@ mod tests {
             }
         });
         assert_eq!(store.spent(&quota, 2).len(), 800);
+    }
+
+    #[test]
+    fn as_many_calls_are_reserved_as_a_limit_allows_however_many_ask_at_once() {
+        let store = store();
+        let quota = Quota { name: Hash(7), calls: 6, window_ms: 1_000_000 };
+        let granted = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u128 {
+                let (store, quota, granted) = (&store, &quota, &granted);
+                scope.spawn(move || {
+                    for nth in 0..25 {
+                        let (call, request) = (Hash(1_000 * thread + nth), Hash(9));
+                        let call = QuotaCall { quota: *quota, call, request, again: None, at_ms: 1 };
+                        let both = [
+                            CallReservation::Quota { call, most: 6 },
+                            CallReservation::Sum { key: Hash(8), most: 9 },
+                        ];
+                        let reserved = store.reserve(&both).now_or_never().unwrap();
+                        let are_granted =
+                            reserved.iter().map(|it| matches!(it.reserved, Reserved::Granted { .. }));
+                        granted.fetch_add(are_granted.filter(|is| *is).count(), Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let sum = store.part(Hash(8)).unwrap().tally.used().get(model::account::Kind::Calls);
+        assert_eq!((granted.into_inner(), store.spent(&quota, 2).len(), sum), (15, 6, 9));
     }
 
     #[test]

@@ -16,8 +16,8 @@ pub mod summaries;
 mod tallies;
 
 pub use engine::store::{
-    Ask, CallNames, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP, ModelKeys, NewPins, News,
-    Overflow, Quota, ReplyContext, SentExchanges, Spent, Stop,
+    Ask, CallNames, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP,
+    ModelKeys, NewPins, News, Overflow, Quota, QuotaCall, ReplyContext, SentExchanges, Stop,
 };
 
 use self::stops::{Listed, StopError};
@@ -36,6 +36,13 @@ pub trait StateStore: Send + Sync {
 
     /// Records what one request brought. Returns at once; every later look-up of this process finds it.
     fn record(&self, news: News);
+
+    /// Counts calls before they are handed out, in one trip: what became of each, in order. However many requests reserve
+    /// at once, at whichever replica, no limit counts more calls than it allows.
+    fn reserve<'a>(
+        &'a self,
+        reservations: &'a [CallReservation],
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>>;
 
     /// Claims the calls that a person has approved: true for one request alone, however many claim at once, and for a
     /// retry of that request. A shared state store must ensure this across all replicas.

@@ -11,6 +11,7 @@ mod breaker;
 mod link;
 mod names;
 pub mod records;
+mod reservations;
 mod stops;
 mod trip;
 mod writer;
@@ -22,13 +23,13 @@ use self::names::{Lifetimes, Names};
 use self::records::{Kind, StoreKeys, Taken};
 use self::trip::{Found, Reader, Trip};
 use self::writer::{Queue, Update, queue};
-use super::cache::{Cache, update, weighed};
+use super::cache::{Cache, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
-use super::spent::{Change, Uses};
+use super::spent::Uses;
 use super::stops::{Listed, StopError};
 use super::tallies::{Part, kept_for, sum};
-use super::{Ask, Claim, Facts, News, Spent, StateStore, Stop};
+use super::{Ask, CallReservation, CallReserved, Claim, Facts, News, StateStore, Stop};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
 use crate::telemetry::tools::OwnSeries;
@@ -173,6 +174,7 @@ impl Redis {
             facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
         }
         self.count_spent(ask, &found.uses, facts);
+        self.restore_uses(ask, &found.uses);
         self.add_stops(ask, &found.stops, facts);
         self.add_parts(ask, &found.parts, facts);
         self.remember_releases(ask.calls, &facts.released, &found.released);
@@ -211,17 +213,6 @@ impl Redis {
         if !left_over.is_empty() {
             self.queue_update(Update { left_over, ..Update::default() });
         }
-    }
-
-    /// Adds calls of a quota to what this process knows, under a lock, so that concurrent requests are ordered.
-    fn add_use(&self, spent: &Spent) -> Change {
-        let mut change = Change::default();
-        update(&self.uses, spent.quota, |known| {
-            let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
-            change = uses.add(spent);
-            Arc::new(uses)
-        });
-        change
     }
 
     /// Whether the shared state store gives `claim` its calls. Not while it is away: then it is unknown who else asks.
@@ -300,13 +291,11 @@ impl StateStore for Redis {
     }
 
     fn record(&self, mut news: News) {
-        let spent = std::mem::take(&mut news.spent);
-        let changes: Vec<(Hash, Change)> =
-            spent.iter().map(|spent| (spent.quota, self.add_use(spent))).collect();
+        self.record_uses(std::mem::take(&mut news.spent), std::mem::take(&mut news.returned));
         let tallied = std::mem::take(&mut news.tallied);
         self.local.record(news.clone());
         if tallied.is_empty() {
-            return self.queue_update(Update { news, changes, ..Update::default() });
+            return self.queue_update(Update { news, ..Update::default() });
         }
         let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let grown = tallied.iter().map(|(key, tally)| {
@@ -314,7 +303,14 @@ impl StateStore for Redis {
             Grown { key: *key, before, after, at_ms: now_ms() }
         });
         let grown = grown.collect();
-        self.queue_update(Update { news, changes, grown, ..Update::default() });
+        self.queue_update(Update { news, grown, ..Update::default() });
+    }
+
+    fn reserve<'a>(
+        &'a self,
+        reservations: &'a [CallReservation],
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>> {
+        Box::pin(self.reserve_shared(reservations))
     }
 
     fn claim<'a>(&'a self, claim: Claim) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {

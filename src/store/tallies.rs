@@ -3,8 +3,10 @@
 
 use super::cache::{Cache, counted, update};
 use crate::secret::random_key;
-use model::account::Tally;
+use model::account::{KINDS, Kind, Marks, Sums, Tally};
 use model::identity::{Domain, Hash, HashKey};
+use moka::Entry;
+use moka::ops::compute::Op;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,6 +19,19 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 pub(super) fn kept_for(lifetime: Duration) -> Duration {
     lifetime.max(DAY)
 }
+
+/// What a call adds.
+pub(super) const ONE_CALL: Tally = Tally {
+    sums: {
+        let mut sums = [0; KINDS];
+        sums[Kind::Calls as usize] = 1;
+        Sums(sums)
+    },
+    refunded: Sums([0; KINDS]),
+    marks: Marks([0; KINDS]),
+    bought: 0,
+    final_answer_day: 0,
+};
 
 /// The part of one adder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +74,31 @@ impl OwnParts {
         (before, after)
     }
 
+    /// Adds one call to the own part of the sum `key` where all parts together hold fewer than `most` calls. `others`: the
+    /// calls in the parts of others. Returns the part before, if there was one, and after.
+    ///
+    /// # Errors
+    /// There is no room. Gives how many calls the sum holds.
+    pub(super) fn reserve(&self, key: Hash, others: u64, most: u64) -> Result<(Option<Part>, Part), u64> {
+        let mut reserved = Err(0);
+        self.parts.entry(key).and_compute_with(|known| {
+            let before = known.map(Entry::into_value);
+            let own = before.map_or(0, |part| part.tally.used().get(Kind::Calls));
+            let used = others.saturating_add(own);
+            if used >= most {
+                reserved = Err(used);
+                return Op::Nop;
+            }
+            let after = match before {
+                Some(part) => Part { tally: part.tally.plus(&ONE_CALL), ..part },
+                None => Part { of: self.new_name(), tally: ONE_CALL },
+            };
+            reserved = Ok((before, after));
+            Op::Put(after)
+        });
+        reserved
+    }
+
     fn new_name(&self) -> Hash {
         let nth = self.started.fetch_add(1, Ordering::Relaxed);
         self.key.hash(Domain::Account, &[&nth.to_le_bytes()])
@@ -80,7 +120,6 @@ pub(super) fn sum(parts: impl Iterator<Item = Part>) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::account::{Kind, Sums};
     use proptest::prelude::*;
 
     fn calls(count: u64) -> Tally {

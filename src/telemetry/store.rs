@@ -12,6 +12,8 @@ pub enum StoreOp {
     /// An update that was not written, or not at once.
     Record,
     Claim,
+    /// A reservation.
+    Reserve,
     /// A record that is not ours, or broken: it counts as lost.
     Unreadable,
 }
@@ -24,6 +26,7 @@ impl StoreOp {
             Self::LookUp => "look_up",
             Self::Record => "record",
             Self::Claim => "claim",
+            Self::Reserve => "reserve",
             Self::Unreadable => "unreadable",
         }
     }

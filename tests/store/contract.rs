@@ -5,15 +5,18 @@ use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use engine::store::HiddenExchange;
+use futures_util::future::join_all;
 use model::Stopped;
 use model::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
 use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
 use model::identity::{Hash, HashKey};
 use model::pins::{MOST_PINS, Pinned};
+use model::plan::Reserved;
 use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
 use model::uses::Use;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::store::memory::{Bounds, Memory};
@@ -21,8 +24,8 @@ use toolrein::store::redis::records::{self, Seals, StoreKeys};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
-    Ask, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow, Quota, SentExchanges,
-    Spent, StateStore, Stop,
+    Ask, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News,
+    Overflow, Quota, QuotaCall, SentExchanges, StateStore, Stop,
 };
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
@@ -127,10 +130,10 @@ impl Pair {
     }
 }
 
-/// So many calls of the quota 1, all with the key `call`.
-fn used(call: u128, calls: u32, at_ms: u64) -> Spent {
-    let (quota, request, window_ms) = (Hash(1), Hash(7), 3_600_000);
-    Spent { quota, call: Hash(call), request, last: None, is_again: false, calls, at_ms, window_ms }
+/// A call of the quota 1 with the key `call`.
+fn used(call: u128, at_ms: u64) -> QuotaCall {
+    let quota = Quota { name: Hash(1), calls: 9, window_ms: 3_600_000 };
+    QuotaCall { quota, call: Hash(call), request: Hash(7), again: None, at_ms }
 }
 
 fn round(key: u128, text: &str) -> HiddenExchange {
@@ -235,7 +238,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     let [one, other] = [open(&server, "").await, open(&server, "").await];
     let window_ms = 3_600_000;
     for at_ms in 1..=300u64 {
-        one.record(News { spent: vec![used(at_ms.into(), 1, at_ms)], ..News::default() });
+        one.record(News { spent: vec![used(at_ms.into(), at_ms)], ..News::default() });
     }
     wait_for("all uses to be told", async || {
         let keys = server.keys();
@@ -297,6 +300,8 @@ over_every_store! {
     the_hidden_exchanges_last_sent_with_a_history_are_remembered
     the_newest_overflows_of_a_conversation_are_known_each_once
     uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once
+    as_many_calls_are_reserved_as_a_limit_allows_and_what_is_given_back_can_be_had_again
+    an_earlier_use_hands_a_call_out_twice_more_however_many_ask_at_once
     a_request_is_repeated_when_it_comes_again
     the_account_as_of_a_reply_is_the_last_one_recorded
     what_is_added_to_a_sum_adds_up_among_replicas
@@ -304,6 +309,59 @@ over_every_store! {
     a_stop_applies_to_every_replica_until_any_replica_ends_it
     a_stop_ends_by_itself_and_is_prolonged_when_it_is_set_again
     more_stops_than_are_kept_are_refused
+}
+
+/// So many rounds of a hundred reservations at once, at two processes, of six calls each. `between` is done after each.
+async fn rounds(pair: &Pair, rounds: u128, between: impl AsyncFn(u128)) {
+    for round in 0..rounds {
+        let reserve = async |store: &Arc<dyn StateStore>, nth: u128| {
+            let quota = Quota { name: Hash(1_000 + round), calls: 6, window_ms: 3_600_000 };
+            let call = CallReservation::Quota { call: QuotaCall { quota, ..used(nth, 10) }, most: 6 };
+            let sum = CallReservation::Sum { key: Hash(1_000 + round), most: 6 };
+            store.reserve(&[call, sum]).await
+        };
+        let all = (0..100).map(|nth| reserve(if nth % 2 == 0 { &pair.told } else { &pair.asked }, nth));
+        let all = join_all(all).await;
+        for nth in [0, 1] {
+            let is_granted =
+                |reserved: &&Vec<CallReserved>| matches!(reserved[nth].reserved, Reserved::Granted { .. });
+            let alone = Reserved::Granted { alone: true };
+            let is_away = all.iter().any(|reserved| reserved[nth].reserved == alone);
+            let granted = all.iter().filter(is_granted).count();
+            // While the state store is away, each of the two counts for itself.
+            assert!(granted == 6 || (is_away && granted <= 12), "{granted} of {nth} in round {round}");
+        }
+        between(round).await;
+    }
+}
+
+#[tokio::test]
+async fn in_a_thousand_rounds_of_a_hundred_at_once_each_limit_is_handed_out_exactly() {
+    let (_server, pairs) = pairs().await;
+    for (pair, count) in pairs.iter().zip([1_000, 20, 200]) {
+        rounds(pair, count, async |_| {}).await;
+    }
+}
+
+#[tokio::test]
+async fn no_limit_is_overrun_by_a_store_that_is_flushed_paused_or_killed_meanwhile() {
+    let server = RefCell::new(Server::start());
+    let port = server.borrow().port();
+    let pair = Pair { told: open_at(port, "both:").await.0, asked: open_at(port, "both:").await.0 };
+    rounds(&pair, 30, async |round| match round % 6 {
+        1 => server.borrow().ask::<()>(&["FLUSHALL"]),
+        3 => {
+            server.borrow().freeze();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            server.borrow().thaw();
+        }
+        5 => {
+            server.borrow_mut().stop();
+            server.borrow_mut().start_again();
+        }
+        _ => {}
+    })
+    .await;
 }
 
 /// A conversation and its caller, as a request asks about them.
@@ -607,18 +665,63 @@ mod cases {
                 found.collect::<Vec<_>>() == uses && facts.spent[1].is_empty()
             }
         };
-        let new = [news(used(1, 2, 10)), news(used(2, 1, 20))];
-        pair.tells(new, at(30), of(&[(10, 2, 1), (20, 1, 1)])).await;
+        let new = [news(used(1, 10)), news(used(1, 11)), news(used(2, 20))];
+        pair.tells(new, at(30), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 1)])).await;
         // The other one hands the call out again, and what it does not know itself counts no more for that.
         let last =
             pair.asked.look_up(at(35)).await.spent[0].iter().find(|known| known.call == Hash(2)).copied();
         for at_ms in [40, 45] {
-            pair.asked.record(news(Spent { last, is_again: true, ..used(2, 0, at_ms) }));
+            pair.asked.record(news(QuotaCall { again: last, ..used(2, at_ms) }));
         }
-        let both = of(&[(10, 2, 1), (20, 1, 3)]);
+        let both = of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3)]);
         wait_for("the third time to be known", async || both(&pair.told.look_up(at(50)).await)).await;
-        let anew = Spent { last: last.map(|last| Use { tries: 3, ..last }), ..used(2, 1, 60) };
-        pair.tells([news(anew)], at(70), of(&[(10, 2, 1), (20, 1, 3), (60, 1, 1)])).await;
+        let anew = QuotaCall { again: last.map(|last| Use { tries: 3, ..last }), ..used(2, 60) };
+        pair.tells([news(anew)], at(70), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3), (60, 1, 1)])).await;
+    }
+
+    pub async fn as_many_calls_are_reserved_as_a_limit_allows_and_what_is_given_back_can_be_had_again(
+        pair: &Pair,
+    ) {
+        let reserve = async |store: &Arc<dyn StateStore>, nth: u128| {
+            let both = [
+                CallReservation::Quota { call: used(100 + nth, 10), most: 6 },
+                CallReservation::Sum { key: Hash(5), most: 8 },
+            ];
+            let reserved = store.reserve(&both).await;
+            (both, reserved)
+        };
+        let all = (0..100).map(|nth| reserve(if nth % 2 == 0 { &pair.told } else { &pair.asked }, nth));
+        let all = join_all(all).await;
+        let is_granted = |it: &CallReserved| it.reserved == Reserved::Granted { alone: false };
+        let granted = |nth: usize| all.iter().filter(|(_, reserved)| is_granted(&reserved[nth])).count();
+        assert_eq!([granted(0), granted(1)], [6, 8]);
+        let of_quota = all.iter().position(|(_, reserved)| is_granted(&reserved[0])).unwrap();
+        // By the process that has it.
+        let store = if of_quota % 2 == 0 { &pair.told } else { &pair.asked };
+        let (reservations, reserved) = &all[of_quota];
+        store.record(News::giving_back(&reservations[..1], &reserved[..1]));
+        let of_sum = all.iter().find(|(_, reserved)| is_granted(&reserved[1])).unwrap();
+        pair.told.record(News::giving_back(&of_sum.0[1..], &of_sum.1[1..]));
+        let mut had = [false; 2];
+        wait_for("what was given back", async || {
+            let (_, reserved) = reserve(&pair.asked, 200).await;
+            had = [0, 1].map(|nth| had[nth] || is_granted(&reserved[nth]));
+            had == [true, true]
+        })
+        .await;
+    }
+
+    pub async fn an_earlier_use_hands_a_call_out_twice_more_however_many_ask_at_once(pair: &Pair) {
+        let first = [CallReservation::Quota { call: used(1, 10), most: 2 }];
+        let counted = pair.told.reserve(&first).await[0].counted;
+        let retry = [CallReservation::Quota { call: QuotaCall { again: counted, ..used(1, 20) }, most: 2 }];
+        let stores = [&pair.told, &pair.asked, &pair.told, &pair.asked, &pair.told];
+        let retries = join_all(stores.map(|store| store.reserve(&retry))).await;
+        let times = retries.iter().filter_map(|reserved| Some(reserved[0].counted?.at_ms));
+        let mut times: Vec<u64> = times.collect();
+        times.sort_unstable();
+        // One of the two further tries may count, where all have asked for the first.
+        assert!([&[10, 10, 20][..], &[10, 20]].contains(&times.as_slice()), "{times:?}");
     }
 
     pub async fn a_request_is_repeated_when_it_comes_again(pair: &Pair) {

@@ -23,6 +23,7 @@ use dialects::error::{UpstreamError, parse, parse_in_200};
 use dialects::reply::{Ending, Form, Refusal, Unjudged};
 use dialects::usage::Usage;
 use model::adaptation::Adaptation;
+use model::plan::decision::Decision;
 use std::time::Instant;
 use wire::sniff;
 
@@ -187,7 +188,7 @@ impl Replies {
                 self.pipeline.begin(Form::Streamed, OK);
             }
             (Upstream::AskedAgain, Input::Reply(reply)) => self.take_whole(running, core, reply, now),
-            (_, Input::Finished(id, result)) => self.finish_effect(running, core, (id, &result), now),
+            (_, Input::Finished(id, result)) => self.finish_effect(running, core, (id, result), now),
             (_, Input::NotSent(error)) => {
                 if !error.is_sent() {
                     running.reports.not_billed(core, &self.pipeline.usages());
@@ -241,20 +242,33 @@ impl Replies {
         &mut self,
         running: &mut Running,
         core: &mut Core,
-        (id, result): (EffectId, &EffectResult),
+        (id, result): (EffectId, EffectResult),
         now: Now,
     ) {
-        let context = running.reports.context();
-        let judging = self.pipeline.judging();
-        let Some(call) = running.call_effects.take_result(core, judging, context, (id, result)) else {
+        let (judging, reports) = (self.pipeline.judging(), &mut running.reports);
+        let results = running.call_effects.take_result(core, judging, reports, (id, result));
+        if results.is_empty() {
             return;
-        };
+        }
         self.note_late_actions(core);
-        self.pipeline.finish_effect(call, result, &mut self.out);
+        for (call, result) in results {
+            let decision = self.pipeline.finish_effect(call, &result, &mut self.out);
+            let is_handed_out =
+                |decision: &Decision| decision.is_released() || matches!(decision, Decision::Hold { .. });
+            if !decision.is_some_and(|decision| is_handed_out(&decision)) {
+                running.reports.give_back(core, call);
+            }
+        }
         self.give(core);
-        running.call_effects.start_new(core, self.pipeline.judging());
+        self.start_effects(running, core, now);
         self.note_finished(running, core, now);
         self.go_on(running, core, now);
+    }
+
+    /// Starts what calls wait for since the last time.
+    fn start_effects(&self, running: &mut Running, core: &mut Core, now: Now) {
+        let (judging, reports) = (self.pipeline.judging(), &running.reports);
+        running.call_effects.start_new(core, judging, reports, now.ms);
     }
 
     /// Ends the reply if nothing but calls that waited were left of it.
@@ -370,7 +384,7 @@ impl Replies {
                 let error = ProxyError::ReplyUnjudged { why: label(why) };
                 self.fail(core, error, Break::Upstream);
             }
-            running.call_effects.start_new(core, self.pipeline.judging());
+            self.start_effects(running, core, now);
             self.note_finished(running, core, now);
         }
     }
@@ -452,7 +466,7 @@ impl Replies {
             }
         };
         self.give(core);
-        running.call_effects.start_new(core, self.pipeline.judging());
+        self.start_effects(running, core, now);
         match ending {
             Ending::Waits => {
                 self.upstream = Upstream::Waiting;

@@ -4,7 +4,8 @@
 use super::effects::{ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 use super::{Core, confirm};
 use crate::judging::{Awaited, Judging, WaitingCall};
-use crate::store::News;
+use crate::reply_reports::ReplyReports;
+use crate::store::{CallReservation, CallReserved, News};
 use dialects::question::written;
 use model::calls::arguments_hash;
 use model::identity::Hash;
@@ -23,53 +24,86 @@ pub(super) struct CallEffects {
 
 struct StartedEffect {
     id: EffectId,
-    /// The number of the call that waits for it.
-    call: u32,
+    /// The calls that wait for it, each with what is reserved for it: reservations that begin together make one trip.
+    calls: Vec<(u32, Vec<CallReservation>)>,
     /// A person is asked.
     is_approval: bool,
 }
 
 impl CallEffects {
     /// Starts the effects of calls that wait since the last time, and cancels those of calls that no longer wait.
-    pub(super) fn start_new(&mut self, core: &mut Core, judging: &Judging) {
+    pub(super) fn start_new(
+        &mut self,
+        core: &mut Core,
+        judging: &Judging,
+        reports: &ReplyReports,
+        now_ms: u64,
+    ) {
         if self.started.is_empty() && judging.waiting().is_empty() {
             return;
         }
-        let is_gone = |started: &mut StartedEffect| judging.waiting_call(started.call).is_none();
+        let is_gone = |started: &mut StartedEffect| {
+            started.calls.iter().all(|(number, _)| judging.waiting_call(*number).is_none())
+        };
         for StartedEffect { id, is_approval, .. } in self.started.extract_if(.., is_gone) {
             core.record.confirmations.extend(is_approval.then_some(Consent::Unasked));
             core.cancel(id);
         }
+        let mut reserving = Vec::new();
         for call in judging.waiting() {
-            if self.started.iter().any(|started| started.call == call.number) {
+            if self
+                .started
+                .iter()
+                .flat_map(|started| &started.calls)
+                .any(|(number, _)| *number == call.number)
+            {
+                continue;
+            }
+            if let Awaited::Reservations(reservations) = &call.awaited {
+                let reservations = reservations.iter().flatten();
+                let reservations = reservations.filter_map(|it| reports.reservation(core, it, now_ms));
+                reserving.push((call.number, reservations.collect::<Vec<_>>()));
                 continue;
             }
             let effect = effect_of(core, judging, call);
-            let (is_approval, call) = (matches!(effect, Effect::Approve(_)), call.number);
-            self.started.push(StartedEffect { id: core.start(effect), call, is_approval });
+            let (is_approval, calls) =
+                (matches!(effect, Effect::Approve(_)), vec![(call.number, Vec::new())]);
+            self.started.push(StartedEffect { id: core.start(effect), calls, is_approval });
+        }
+        if !reserving.is_empty() {
+            let all = reserving.iter().flat_map(|(_, reservations)| reservations).copied().collect();
+            let id = core.start(Effect::Reserve(all));
+            self.started.push(StartedEffect { id, calls: reserving, is_approval: false });
         }
     }
 
-    /// Notes the result of an effect, and returns the number of the call that waited for it.
+    /// Notes the result of an effect, and returns the numbers of the calls that waited for it, each with its result.
     pub(super) fn take_result(
         &mut self,
         core: &mut Core,
         judging: &Judging,
-        context: Hash,
-        (id, result): (EffectId, &EffectResult),
-    ) -> Option<u32> {
-        let position = self.started.iter().position(|started| started.id == id)?;
-        let call = judging.waiting_call(self.started.remove(position).call)?;
-        match (&call.awaited, result) {
+        reports: &mut ReplyReports,
+        (id, result): (EffectId, EffectResult),
+    ) -> Vec<(u32, EffectResult)> {
+        let Some(position) = self.started.iter().position(|started| started.id == id) else {
+            return Vec::new();
+        };
+        let calls = self.started.remove(position).calls;
+        if let EffectResult::Reserved(results) = result {
+            return split(core, judging, reports, calls, results);
+        }
+        let number = calls.first().map(|(number, _)| *number);
+        let Some(call) = number.and_then(|number| judging.waiting_call(number)) else { return Vec::new() };
+        match (&call.awaited, &result) {
             (Awaited::Approval { call, .. }, EffectResult::Decided(decided)) => {
-                note_decision(core, context, call, decided);
+                note_decision(core, reports.context(), call, decided);
             }
             (Awaited::ModelAnswer { policy, .. }, EffectResult::Answered(None)) => {
                 core.record.act(On::Reply, policy, "unanswered", 1);
             }
             _ => {}
         }
-        Some(call.number)
+        vec![(call.number, result)]
     }
 
     /// Notes the calls that still wait when the client leaves.
@@ -83,7 +117,29 @@ impl CallEffects {
     }
 }
 
-/// What the driver is to do for a call that waits.
+/// The results of the reservations of each call that still waits. What was reserved for others is given back.
+fn split(
+    core: &mut Core,
+    judging: &Judging,
+    reports: &mut ReplyReports,
+    calls: Vec<(u32, Vec<CallReservation>)>,
+    results: Vec<CallReserved>,
+) -> Vec<(u32, EffectResult)> {
+    let mut results = results.into_iter();
+    let mut split = Vec::new();
+    for (number, reservations) in calls {
+        let own: Vec<CallReserved> = results.by_ref().take(reservations.len()).collect();
+        if judging.waiting_call(number).is_none() {
+            core.store(News::giving_back(&reservations, &own));
+            continue;
+        }
+        reports.take_reserved(number, &reservations, &own);
+        split.push((number, EffectResult::Reserved(own)));
+    }
+    split
+}
+
+/// What the driver is to do for a call that waits for anything but reservations.
 fn effect_of(core: &mut Core, judging: &Judging, call: &WaitingCall) -> Effect {
     match &call.awaited {
         Awaited::Approval { call, .. } => {
@@ -92,6 +148,7 @@ fn effect_of(core: &mut Core, judging: &Judging, call: &WaitingCall) -> Effect {
             Effect::Approve(Box::new(ApprovalRequest { call, hold_ms, webhook }))
         }
         Awaited::Time { ms, .. } => Effect::Sleep { ms: *ms },
+        Awaited::Reservations(_) => Effect::Reserve(Vec::new()),
         Awaited::ToolResult { run, arguments } => {
             let (tool, arguments, timeout) = (call.call.name(), arguments.clone(), run.timeout);
             Effect::CallTool { tool, arguments, timeout }
@@ -147,7 +204,7 @@ fn left_call(call: &WaitingCall) -> Option<JudgedCall> {
     let (verdict, policy, kind) = match &call.awaited {
         Awaited::Approval { policy, kind, .. } => (Verdict::Ask, *policy, *kind),
         Awaited::Time { policy, kind, .. } => (Verdict::Block, *policy, *kind),
-        Awaited::ModelAnswer { .. } | Awaited::ToolResult { .. } => return None,
+        Awaited::ModelAnswer { .. } | Awaited::ToolResult { .. } | Awaited::Reservations(_) => return None,
     };
     let said = vec![Said { policy, reason: kind.as_str() }];
     let (tool, id) = (call.call.name(), call.call.id());
@@ -160,6 +217,7 @@ mod tests {
     use crate::Output;
     use crate::core::testing::core;
     use crate::judging::holding_tests::judging;
+    use crate::reply_reports::testing::reports;
     use model::assembled::Assembled;
     use model::plan::decision::{Decision, KnownPart};
     use policies::set::PolicySet;
@@ -190,13 +248,16 @@ mod tests {
     fn a_person_is_asked_once_about_each_held_call_and_a_decision_counts_once() {
         let (mut core, judging) = (core(BODY, PolicySet::default()), holding());
         let mut effects = CallEffects::default();
-        effects.start_new(&mut core, &judging);
-        effects.start_new(&mut core, &judging);
+        effects.start_new(&mut core, &judging, &reports(), 1_000);
+        effects.start_new(&mut core, &judging, &reports(), 1_000);
         let id = started(&mut core);
         assert!(core.next_output().is_none());
-        let approved = EffectResult::Decided(ApprovalDecision::Approved.into());
-        let mut take = || effects.take_result(&mut core, &judging, Hash(1), (id, &approved));
-        assert_eq!([take(), take()], [Some(0), None]);
+        let mut take = || {
+            let approved = EffectResult::Decided(ApprovalDecision::Approved.into());
+            let taken = effects.take_result(&mut core, &judging, &mut reports(), (id, approved));
+            taken.into_iter().map(|(call, _)| call).collect::<Vec<u32>>()
+        };
+        assert_eq!([take(), take()], [vec![0], vec![]]);
         assert_eq!(core.record.confirmations, [Consent::Approved]);
     }
 
@@ -204,9 +265,9 @@ mod tests {
     fn a_question_about_a_call_that_is_gone_is_cancelled_and_its_result_is_not_awaited() {
         let mut core = core(BODY, PolicySet::default());
         let mut effects = CallEffects::default();
-        effects.start_new(&mut core, &holding());
+        effects.start_new(&mut core, &holding(), &reports(), 1_000);
         let id = started(&mut core);
-        effects.start_new(&mut core, &judging(""));
+        effects.start_new(&mut core, &judging(""), &reports(), 1_000);
         assert!(matches!(core.next_output(), Some(Output::Cancel(cancelled)) if cancelled == id));
         assert_eq!(core.record.confirmations, [Consent::Unasked]);
         assert!(!core.end_effect(id), "a decision that comes after that counts for nothing");
@@ -216,7 +277,7 @@ mod tests {
     fn what_still_waits_when_the_client_leaves_is_recorded() {
         let (mut core, judging) = (core(BODY, PolicySet::default()), holding());
         let mut effects = CallEffects::default();
-        effects.start_new(&mut core, &judging);
+        effects.start_new(&mut core, &judging, &reports(), 1_000);
         effects.close(&mut core, &judging);
         assert_eq!(core.record.confirmations, [Consent::Left]);
         assert_eq!(core.record.judged[0].tool, "pay");

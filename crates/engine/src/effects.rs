@@ -1,7 +1,7 @@
 //! Effects: what an exchange has its driver do and waits for, with their results, as plain data; and the one list of those
 //! that are awaited. An effect that fails has a result too, so that every wait ends.
 
-use super::store::{Facts, StoreQuery};
+use super::store::{CallReservation, CallReserved, Facts, StoreQuery};
 use bytes::Bytes;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
@@ -37,6 +37,8 @@ pub enum Effect {
     LookUp(Box<StoreQuery>),
     /// Have the state store decide whether this request is the one that hands out the approved calls.
     Claim { question: Hash, request: Hash },
+    /// Have the state store count calls before they are handed out, all in one trip. What is cancelled is given back.
+    Reserve(Vec<CallReservation>),
     /// Have the summary model asked.
     Summarise { wanted: SummaryWanted, question: Bytes },
     /// Ask a person about a call, while its reply waits. A question in the conversation needs no driver: it is the reply, and
@@ -61,6 +63,8 @@ pub enum EffectResult {
     Facts(Box<Facts>),
     /// Of [`Effect::Claim`]: whether this request hands out the approved calls.
     Claimed(bool),
+    /// Of [`Effect::Reserve`]: what became of each, in order.
+    Reserved(Vec<CallReserved>),
     /// Of [`Effect::Summarise`]: the batch's summary, or the decision that it has none.
     Summarised(Option<Arc<str>>),
     /// Of [`Effect::Approve`].
@@ -81,6 +85,7 @@ impl Effect {
             Self::FindHistory(_) => EffectResult::History(None),
             Self::LookUp(_) => EffectResult::Facts(Box::new(Facts { away: true, ..Facts::default() })),
             Self::Claim { .. } => EffectResult::Claimed(false),
+            Self::Reserve(_) => EffectResult::Reserved(Vec::new()),
             Self::Summarise { .. } => EffectResult::Summarised(None),
             Self::Approve(_) => EffectResult::Decided(ApprovalDecision::Unasked.into()),
             Self::Sleep { .. } => EffectResult::Slept(false),

@@ -322,8 +322,9 @@ impl Judging {
         let wrapped =
             arguments.as_deref().and_then(|text| self.rules.wrapped((choice, now_ms), call, text, whole));
         if let Some(calls) = wrapped {
-            return self.decide_wrapper(choice, now_ms, call, calls);
+            return self.decide_wrapper((choice, now_ms), call, calls, past, number);
         }
+        self.rules.judge.set_reserved(past.reserved(0));
         let mut ruling = self.rules.ruling(choice, now_ms, call, arguments.as_deref());
         if !ruling.own {
             self.rules.answers.exempt(&mut ruling.objections);
@@ -341,7 +342,7 @@ impl Judging {
             if !matches!(awaited, Awaited::ModelAnswer { .. }) {
                 self.note_reworded(&name, &ruling, &mut past);
             }
-            return self.hold((choice, now_ms), call, (awaited, passed), past, number);
+            return self.hold((choice, now_ms), call, (awaited, passed, 1), past, number);
         }
         self.note_reworded(&name, &ruling, &mut past);
         let acts = past.acts.iter().copied().chain(acts(&ruling)).collect();
@@ -370,9 +371,25 @@ impl Judging {
     }
 
     /// Decides on a wrapper call, and notes the calls within it.
-    fn decide_wrapper(&mut self, choice: u32, now_ms: u64, call: &Assembled, wrapped: Wrapped) -> Decision {
+    fn decide_wrapper(
+        &mut self,
+        (choice, now_ms): (u32, u64),
+        call: &Assembled,
+        wrapped: Wrapped,
+        past: Past,
+        number: Option<u32>,
+    ) -> Decision {
         let id = call.id();
-        let (decision, calls) = self.rules.decide_wrapper(choice, now_ms, call, wrapped);
+        let (decision, calls) = self.rules.decide_wrapper((choice, now_ms), call, wrapped, &past);
+        if decision.is_released() && !self.rules.observe {
+            let reservations: Vec<_> = calls.iter().map(|(_, ruling)| ruling.reservations.clone()).collect();
+            if reservations.iter().any(|of_call| !of_call.is_empty()) {
+                let passed = calls.iter().filter_map(|(_, ruling)| ruling.passed);
+                let (first, count) = (passed.clone().next(), passed.count());
+                let awaited = (Awaited::Reservations(reservations), first, count);
+                return self.hold((choice, now_ms), call, awaited, past, number);
+            }
+        }
         for (call, ruling) in calls {
             if decision.is_released() {
                 self.note_reworded(&call.name, &ruling, &mut Past::default());
@@ -446,9 +463,9 @@ impl Judging {
     /// policy, with the time at which it was judged before: the result is all that is new. Returns what happens to the
     /// call, which may be to wait for another effect; `None` if it does not wait.
     pub(crate) fn finish_effect(&mut self, number: u32, result: &EffectResult) -> Option<Decision> {
-        let WaitingCall { choice, call, passed, mut judged_ms, awaited, mut past, .. } =
+        let WaitingCall { choice, call, passed, calls, mut judged_ms, awaited, mut past, .. } =
             self.waiting.take(number)?;
-        let later = passed.map(|passed| self.rules.judge.rewind(choice, passed));
+        let later = passed.map(|passed| self.rules.judge.rewind(choice, passed, calls));
         self.rules.counts_anew(choice);
         match (awaited, result) {
             (Awaited::ModelAnswer { question, .. }, result) => {
@@ -465,6 +482,10 @@ impl Judging {
                 self.take_decision((policy, call, extends), decided, &mut past);
             }
             (Awaited::Approval { .. }, _) => self.waiting.silence(ApprovalDecision::Unasked),
+            (Awaited::Reservations(reservations), EffectResult::Reserved(results)) => {
+                past.take_reserved(reservations, results);
+            }
+            (Awaited::Reservations(reservations), _) => past.take_reserved(reservations, &[]),
             (Awaited::ToolResult { .. }, result) => {
                 past.executed =
                     Some(if let EffectResult::Executed(text) = result { text.clone() } else { None });
@@ -612,6 +633,10 @@ impl Judging {
             let arguments = arguments.unwrap_or_else(|| call.arguments());
             return Some((Awaited::ToolResult { run, arguments }, ruling.passed));
         }
+        // Last: nothing is counted that is not handed out.
+        if ruling.is_allowed() && !ruling.reservations.is_empty() {
+            return Some((Awaited::Reservations(vec![ruling.reservations.clone()]), ruling.passed));
+        }
         let (policy, reason) = ruling.objections.first().filter(|_| ruling.answer.is_none())?;
         if self.rules.holds() && ruling.needs_approval_alone() {
             let call_to_show = self.askable(call, ruling, reason).ok()?;
@@ -646,13 +671,13 @@ impl Judging {
         &mut self,
         (choice, judged_ms): (u32, u64),
         call: &Assembled,
-        (awaited, passed): (Awaited, Option<u32>),
+        (awaited, passed, calls): (Awaited, Option<u32>, usize),
         past: Past,
         number: Option<u32>,
     ) -> Decision {
         let id = number.unwrap_or_else(|| self.waiting.number());
         let call = call.clone();
-        self.waiting.add(WaitingCall { number: id, choice, call, passed, judged_ms, awaited, past });
+        self.waiting.add(WaitingCall { number: id, choice, call, passed, calls, judged_ms, awaited, past });
         Decision::Hold { id }
     }
 

@@ -1,10 +1,11 @@
 //! An exchange without sockets, for replays and validations: the answers of the state store, of other requests and of
 //! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
-use super::store::{Facts, News, StoreQuery};
+use super::store::{CallReservation, CallReserved, Facts, News, StoreQuery};
 use super::{Admission, Answer, Effect, EffectId, EffectResult, Exchange, Input, Now, Outgoing, Output};
 use bytes::Bytes;
 use model::identity::Hash;
+use model::plan::Reserved;
 
 /// Takes the place of the state store.
 pub trait OfflineStore {
@@ -68,7 +69,14 @@ fn answer(effect: &Effect, known: &mut dyn OfflineStore) -> Option<EffectResult>
         Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
         Effect::FindHistory(name) => EffectResult::History(known.history(*name)),
         Effect::LookUp(query) => EffectResult::Facts(Box::new(known.facts(query))),
+        Effect::Reserve(reservations) => EffectResult::Reserved(granted(reservations)),
         Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
         Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return None,
     })
+}
+
+/// Every call counts: a replay knows one conversation.
+pub fn granted(reservations: &[CallReservation]) -> Vec<CallReserved> {
+    let granted = CallReserved { reserved: Reserved::Granted { alone: false }, counted: None };
+    vec![granted; reservations.len()]
 }

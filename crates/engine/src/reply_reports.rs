@@ -5,15 +5,15 @@
 use super::Core;
 use super::account::{Bill, OpenAccount};
 use super::notes::{ReaskCause, note_judged, note_reasked, note_usage};
-use super::quota_uses::QuotaUses;
-use super::store::{News, ReplyContext, SentExchanges};
+use super::quota_uses::{QuotaUses, quota_of};
+use super::store::{CallReservation, CallReserved, News, QuotaCall, ReplyContext, SentExchanges};
 use crate::judging::Judging;
 use crate::pipeline::{ClientChoice, ReplyPipeline};
 use crate::reasks::Reasks;
 use crate::restore::RequestContext;
 use dialects::usage::Usage;
 use model::identity::Hash;
-use model::plan::tokens_of;
+use model::plan::{Reservation, tokens_of};
 
 /// See the module.
 pub(super) struct ReplyReports {
@@ -63,6 +63,46 @@ impl ReplyReports {
     /// The reply is calls that a person has approved.
     pub(super) fn hand_out(&mut self) {
         self.hands_out = true;
+    }
+
+    /// The reservation of a call in the form that the state store takes; `None`: nothing counts there.
+    pub(super) fn reservation(
+        &self,
+        core: &Core,
+        reservation: &Reservation,
+        now_ms: u64,
+    ) -> Option<CallReservation> {
+        match *reservation {
+            Reservation::Quota { quota, most, call, request, again } => {
+                let quota = quota_of(core, quota)?;
+                let call = QuotaCall { quota, call, request, again, at_ms: now_ms };
+                Some(CallReservation::Quota { call, most })
+            }
+            Reservation::Budget { .. } => None,
+        }
+    }
+
+    /// Takes what became of the reservations of the waiting call of this number.
+    pub(super) fn take_reserved(
+        &mut self,
+        number: u32,
+        reservations: &[CallReservation],
+        reserved: &[CallReserved],
+    ) {
+        for (reservation, reserved) in reservations.iter().zip(reserved) {
+            self.quotas.take_reserved(number, *reservation, reserved);
+        }
+    }
+
+    /// Gives back what was reserved for the waiting call of this number, which is not handed out.
+    pub(super) fn give_back(&mut self, core: &mut Core, number: u32) {
+        core.store(self.quotas.give_back(number));
+    }
+
+    /// Gives back what was reserved for calls that are not among these choices.
+    pub(super) fn close(&mut self, core: &mut Core, choices: &[ClientChoice<'_>]) {
+        let returned = self.quotas.close(core, choices);
+        core.store(returned);
     }
 
     /// The request is sent.
@@ -201,16 +241,23 @@ pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
 }
 
 #[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The reports of a request about which nothing is known.
+    pub(crate) fn reports() -> ReplyReports {
+        let sent = SentExchanges { history: Hash(1), rounds: 0 };
+        ReplyReports::new((Hash(2), Hash(3)), sent, None, QuotaUses::new(Vec::new()))
+    }
+}
+
+#[cfg(test)]
 mod tests {
+    use super::testing::reports;
     use super::*;
     use crate::Output;
     use crate::core::testing::core;
     use policies::set::PolicySet;
-
-    fn reports() -> ReplyReports {
-        let sent = SentExchanges { history: Hash(1), rounds: 0 };
-        ReplyReports::new((Hash(2), Hash(3)), sent, None, QuotaUses::new(Vec::new()))
-    }
 
     #[test]
     fn with_which_hidden_exchanges_a_history_was_sent_is_reported_once() {

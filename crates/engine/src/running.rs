@@ -232,6 +232,7 @@ impl Running {
             replies.close(self, core, now);
             // After those that were judged, so that the entries before them keep their places.
             self.call_effects.close(core, replies.pipeline.judging());
+            self.reports.close(core, &replies.pipeline.shown());
             self.replying = Replying::Judged(replies);
         }
         self.reports.note_counted_cost(core);

@@ -11,9 +11,10 @@ pub use update::ReplyContext;
 
 use super::Now;
 use bytes::Bytes;
-use model::account::{Carried, Tally};
+use model::account::{Carried, Kind, Sums, Tally};
 use model::identity::{CallKey, Hash};
 use model::pins::Pinned;
+use model::plan::Reserved;
 use model::plan::approval::Confirmation;
 use model::released::{Release, Releases};
 use model::uses::Use;
@@ -200,8 +201,10 @@ pub struct News {
     pub approved: Vec<Hash>,
     /// With which hidden exchanges the history was sent.
     pub sent: Option<SentExchanges>,
-    /// The use of quotas.
-    pub spent: Vec<Spent>,
+    /// Calls of quotas that were handed out and that no reservation has counted.
+    pub spent: Vec<QuotaCall>,
+    /// The uses of quotas by calls that were not handed out after all, by the key of their quota.
+    pub returned: Vec<(Hash, Use)>,
     /// The account as of a reply or a request, by its key. The last one under a key is kept.
     pub carried: Vec<(Hash, Arc<Carried>)>,
     /// What is to be added to sums, by key.
@@ -242,11 +245,31 @@ pub struct SentExchanges {
 }
 
 impl News {
+    /// The update that gives `reserved` back: the calls of these `reservations` are not handed out.
+    pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReserved]) -> Self {
+        let mut news = Self::default();
+        for (reservation, reserved) in reservations.iter().zip(reserved) {
+            match (reservation, &reserved.reserved, reserved.counted) {
+                // A try of the client's is no call.
+                (CallReservation::Quota { call, .. }, _, Some(counted)) if call.again.is_none() => {
+                    news.returned.push((call.quota.name, counted));
+                }
+                (CallReservation::Sum { key, .. }, Reserved::Granted { .. }, _) => {
+                    let refunded = Sums::default().with(Kind::Calls, 1);
+                    news.tallied.push((*key, Tally { refunded, ..Tally::default() }));
+                }
+                _ => {}
+            }
+        }
+        news
+    }
+
     /// Whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
         let is_empty = is_empty && self.carried.is_empty() && self.tallied.is_empty();
-        let is_empty = is_empty && self.spent.is_empty() && self.overflow.is_none() && self.pinned.is_none();
+        let is_empty = is_empty && self.spent.is_empty() && self.returned.is_empty();
+        let is_empty = is_empty && self.overflow.is_none() && self.pinned.is_none();
         let is_empty = is_empty && self.approved.is_empty();
         is_empty && self.model.is_empty() && self.sent.is_none() && self.history.is_none()
     }
@@ -263,23 +286,35 @@ pub struct NewPins {
     pub at_ms: u64,
 }
 
-/// Equal calls of one quota that were handed out.
+/// A call of one quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent {
-    /// The quota's key for its caller.
-    pub quota: Hash,
+pub struct QuotaCall {
+    /// The quota of its caller.
+    pub quota: Quota,
     /// See [`Use::call`].
     pub call: Hash,
     /// See [`Use::request`].
     pub request: Hash,
-    /// The newest use by equal calls, as the request found it: another process may have reported it.
-    pub last: Option<Use>,
-    /// The calls of that use were handed out again, to a client that has sent its request again: none count.
-    pub is_again: bool,
-    /// How many count.
-    pub calls: u32,
+    /// The use of an earlier try of the request, as the request found it: another process may have reported it. The call is
+    /// handed out once more by it, to a client that has sent its request again, and does not count.
+    pub again: Option<Use>,
     /// In ms since the epoch.
     pub at_ms: u64,
-    /// How long a use counts, in ms.
-    pub window_ms: u64,
+}
+
+/// A call that a limit over several conversations is to count, before it is handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallReservation {
+    /// By a quota that allows its caller so many calls.
+    Quota { call: QuotaCall, most: usize },
+    /// By the sum of this key, which may hold so many calls.
+    Sum { key: Hash, most: u64 },
+}
+
+/// What became of a [`CallReservation`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallReserved {
+    pub reserved: Reserved,
+    /// The use by which a quota counts the call, where it does.
+    pub counted: Option<Use>,
 }

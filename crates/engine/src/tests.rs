@@ -3,11 +3,13 @@
 use super::*;
 use crate::core::testing::{arrived, settings};
 use crate::judging::holding_tests::{policies, rules};
-use crate::store::Facts;
+use crate::store::{CallReserved, Facts};
 use dialects::{CHAT, RESPONSES};
+use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Confirmation};
-use model::plan::{CallEffect, Proposed, ToolRun};
+use model::plan::{CallEffect, Proposed, Reserved, ToolRun};
 use model::record::{Consent, Verdict};
+use model::uses::Use;
 use policies::about::About;
 use policies::set::{PolicySet, RuleOf};
 use policies::{ConfigError, Policy};
@@ -41,9 +43,13 @@ struct Driver {
     exchange: Exchange,
     started: Vec<(EffectId, Effect)>,
     cancelled: Vec<EffectId>,
+    /// The updates for the state store.
+    stored: Vec<News>,
     /// The bodies of the requests to the upstream.
     sent: Vec<String>,
     answers: Vec<Answer>,
+    /// The upstream's newest reply.
+    replied: &'static str,
 }
 
 /// Which effect it is.
@@ -53,6 +59,7 @@ enum Kind {
     FindHistory,
     LookUp,
     Claim,
+    Reserve,
     Approve,
     Sleep,
     AskModel,
@@ -65,6 +72,7 @@ fn kind(effect: &Effect) -> Kind {
         Effect::FindHistory(_) => Kind::FindHistory,
         Effect::LookUp(_) => Kind::LookUp,
         Effect::Claim { .. } => Kind::Claim,
+        Effect::Reserve(_) => Kind::Reserve,
         Effect::Approve(_) => Kind::Approve,
         Effect::Sleep { .. } => Kind::Sleep,
         Effect::AskModel(_) => Kind::AskModel,
@@ -113,13 +121,15 @@ impl Driver {
 
     /// The upstream's whole reply.
     fn reply(&mut self, body: &'static str) {
+        self.replied = body;
         let (id, body) = (self.sent.len() as u32 - 1, Bytes::from_static(body.as_bytes()));
         self.give(Input::Reply(WholeReply { id, status: 200, body: Ok(body) }));
     }
 
     fn of(exchange: Exchange) -> Self {
         let (started, cancelled, answers) = (Vec::new(), Vec::new(), Vec::new());
-        let mut driver = Self { exchange, started, cancelled, sent: Vec::new(), answers };
+        let (stored, sent) = (Vec::new(), Vec::new());
+        let mut driver = Self { exchange, started, cancelled, stored, sent, answers, replied: "" };
         driver.take_outputs();
         driver
     }
@@ -138,6 +148,7 @@ impl Driver {
                     self.sent.push(String::from_utf8(outgoing.pieces.concat()).unwrap());
                 }
                 Output::Answer(answer) => self.answers.push(answer),
+                Output::Store(news) => self.stored.push(*news),
                 _ => {}
             }
         }
@@ -174,7 +185,7 @@ impl Driver {
     fn calls(&self) -> Vec<(String, String)> {
         let body = match &self.answers[..] {
             [Answer::Edited(_, pieces)] => pieces.concat(),
-            [Answer::AsItCame(_)] => CALLS.as_bytes().to_vec(),
+            [Answer::AsItCame(_)] => self.replied.as_bytes().to_vec(),
             other => panic!("{other:?}"),
         };
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
@@ -391,4 +402,79 @@ fn a_result_that_comes_after_its_effect_was_cancelled_or_has_ended_counts_for_no
         driver.finish(0, failure);
     }
     assert!(driver.calls().iter().all(|(id, _)| id != "a"), "it stays declined");
+}
+
+/// Quotas of two calls of `pay` and three of `wait`.
+const QUOTAS: &str = r#"
+[quota.limits]
+payments = { tools = ["pay"], calls = 2, per = "1h" }
+waits = { tools = ["wait"], calls = 3, per = "1h" }
+"#;
+
+/// The use of a quota by the `nth` call.
+fn counted(nth: u32) -> Use {
+    Use { call: Hash(1), request: Hash(2), nth, at_ms: AT_MS, tries: 1, calls: 1 }
+}
+
+/// What becomes of a reservation: the `nth` use, or none.
+fn reserved(nth: Option<u32>) -> CallReserved {
+    let granted = nth.map(|_| Reserved::Granted { alone: false });
+    let used_up = || Reserved::UsedUp { used: 2, times: vec![AT_MS - 2, AT_MS - 1] };
+    CallReserved { reserved: granted.unwrap_or_else(used_up), counted: nth.map(counted) }
+}
+
+/// The uses that were given back.
+fn returned(stored: &[News]) -> Vec<u32> {
+    stored.iter().flat_map(|news| &news.returned).map(|(_, returned)| returned.nth).collect()
+}
+
+#[test]
+fn calls_that_wait_together_for_reservations_make_one_trip_and_each_has_its_own_result() {
+    let mut driver = Driver::with_reply(policies(QUOTAS), CALLS);
+    assert_eq!(driver.kinds(), [Kind::Reserve]);
+    let Effect::Reserve(reservations) = &driver.started[0].1 else { panic!("reservations") };
+    assert_eq!(reservations.len(), 4, "the search has no quota");
+    let results = [Some(1), None, Some(3), Some(4)].map(reserved);
+    driver.finish(0, EffectResult::Reserved(results.to_vec()));
+    let ids: Vec<String> = driver.calls().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["a", "c", "d", "e"]);
+    driver.stored.extend(driver.exchange.close(now()).writes);
+    assert_eq!(returned(&driver.stored), Vec::<u32>::new());
+    assert!(driver.stored.iter().all(|news| news.spent.is_empty()), "they are counted already");
+}
+
+#[test]
+fn what_is_not_handed_out_after_its_reservation_is_given_back() {
+    // Each call in the wrapper has its own reservation, and one that finds no room blocks all.
+    const WRAPPER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":null,"tool_calls":[
+        {"id":"a","type":"function","function":{"name":"multi_tool_use.parallel","arguments":
+        "{\"tool_uses\":[{\"recipient_name\":\"functions.pay\",\"parameters\":{}},{\"recipient_name\":\"functions.wait\",\"parameters\":{}}]}"}}
+    ]},"finish_reason":"tool_calls"}]}"#;
+    for (results, given_back) in
+        [([Some(1), None], vec![1]), ([None, Some(2)], vec![2]), ([Some(1), Some(2)], vec![])]
+    {
+        let mut driver = Driver::with_reply(policies(QUOTAS), WRAPPER);
+        assert_eq!(driver.kinds(), [Kind::Reserve]);
+        driver.finish(0, EffectResult::Reserved(results.map(reserved).to_vec()));
+        assert_eq!(returned(&driver.stored), given_back, "{results:?}");
+        assert_eq!(
+            driver.sent.len(),
+            1 + usize::from(!given_back.is_empty()),
+            "a blocked call is asked about"
+        );
+    }
+}
+
+#[test]
+fn the_reservation_of_a_client_that_leaves_is_cancelled_and_that_of_a_call_that_it_has_stays() {
+    let driver = Driver::with_reply(policies(QUOTAS), CALLS);
+    let mut exchange = driver.exchange;
+    let closed = exchange.close(now());
+    assert!(closed.writes.iter().all(|news| news.spent.is_empty() && news.returned.is_empty()));
+    let mut driver = Driver::with_reply(policies(QUOTAS), CALLS);
+    // The store has taken none of them: they are counted when they are handed out.
+    driver.finish(0, EffectResult::Reserved(Vec::new()));
+    assert_eq!(driver.calls().len(), 5);
+    driver.stored.extend(driver.exchange.close(now()).writes);
+    assert_eq!(driver.stored.iter().map(|news| news.spent.len()).sum::<usize>(), 4);
 }

@@ -9,14 +9,14 @@ pub const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
 /// How often one call is handed out and counts once: the openai packages make three tries. After that, it counts anew.
 pub const MOST_TRIES: u32 = 3;
 
-/// Equal calls that were handed out together.
+/// A call that was handed out. Of an older version: equal calls that were handed out together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// See [`use_key`]. Of an older version: the request that brought the calls.
     pub call: Hash,
     /// See [`request_key`]; zero where that is not known.
     pub request: Hash,
-    /// How often the same call was counted before.
+    /// Distinguishes equal calls: a random number. Of an older version: how often the same call was counted before.
     pub nth: u32,
     /// When they were counted, in ms since the epoch.
     pub at_ms: u64,
@@ -46,12 +46,6 @@ pub fn request_key<'a>(key: &HashKey, caller: Hash, bytes: impl IntoIterator<Ite
 pub fn use_key(key: &HashKey, request: Hash, tool: &str, arguments: Hash) -> Hash {
     let (request, arguments) = (request.0.to_le_bytes(), arguments.0.to_le_bytes());
     key.hash(Domain::Quota, &[b"call", &request, tool.as_bytes(), &arguments])
-}
-
-/// How many calls of the key `call` the `request` may be handed out without counting, by what is known of one quota.
-pub fn free_calls(uses: &[Use], (request, call): (Hash, Hash), now_ms: u64) -> u32 {
-    let own = uses.iter().filter(|known| known.call == call && known.request == request);
-    own.max_by_key(|known| known.nth).filter(|known| known.is_open(now_ms)).map_or(0, |known| known.calls)
 }
 
 /// Uses at these times, each of another conversation.

@@ -37,6 +37,8 @@ pub struct About {
     pub windows: Vec<(String, u64)>,
     /// What is to be counted for it, for each caller over all conversations.
     pub quotas: Vec<Counted>,
+    /// It has calls counted before they are handed out: see [`CallEffect::Reserve`](model::plan::CallEffect::Reserve).
+    pub reserves_calls: bool,
     /// Whose definitions of tools are to be remembered, where they are.
     pub pins: Option<PinScope>,
     /// What must be known of the conversation's account, where anything must.

@@ -10,15 +10,15 @@
 //!
 //! # Why
 //! What costs money or storage is budgeted for a customer, not for a conversation: a new conversation must not begin
-//! a new quota. Calls are counted when they are handed out. A client that sends a request again because its answer
+//! a new quota. Calls are counted before they are handed out. A client that sends a request again because its answer
 //! was lost is not charged twice for the same call (tool and arguments), up to the three tries of the usual clients within a
 //! quarter of an hour. Any other call that the model makes then counts.
 //!
 //! # State
 //! When calls of each quota were handed out to this caller: facts of the state store, since a conversation knows
 //! nothing of the others. All requests with the same credentials are one caller; all without credentials are one too.
-//! A state store in memory counts for its process alone and starts from zero with it; requests in flight at the same
-//! time, and several choices of one reply, do not see each other's calls. While a shared one is away, each process
+//! A state store in memory counts for its process alone and starts from zero with it. A call is reserved there before it is
+//! handed out, so that requests at the same time do not exceed the quota together. While a shared one is away, each process
 //! counts for itself, or with `store_away = "block"` nothing of a quota may be called. A replay knows one
 //! conversation, and counts the calls of each reply alone. A notice stays where it was placed, whatever becomes of the
 //! quota: the store keeps it with the account of the conversation, for `store.ttl` after each reply.
@@ -44,7 +44,9 @@ use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use model::Event;
 use model::identity::Hash;
-use model::plan::{Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
+use model::plan::{
+    CallEffect, Plan, Proposed, Reason, ReasonKind, Reservation, Reserved, Usage, Verdict, rfc3339,
+};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -95,6 +97,7 @@ impl Policy for Quota {
         About {
             named_tools,
             quotas: counted.collect(),
+            reserves_calls: idle.is_none(),
             // The store keeps its notices there.
             accounting: (self.notify > 0 && idle.is_none()).then(Accounting::default),
             idle,
@@ -144,19 +147,38 @@ impl Policy for Quota {
     }
 
     fn judge(&self, call: &Proposed<'_>, spent: &Spent) -> Verdict {
-        let Some((_, of)) = self.of(call.name, spent) else { return Verdict::Allow };
-        let is_counted = of.allowed.is_some_and(|most| most > 0);
-        if is_counted && of.has_free() {
-            // Whether it counts depends on its arguments.
-            let Some(key) = spent.key_of(call) else { return Verdict::NeedsArguments };
-            if of.is_free(key) {
-                return Verdict::Allow;
-            }
-        }
-        if spent.is_away && is_counted {
+        let Some((quota, limit, of)) = self.of(call.name, spent) else { return Verdict::Allow };
+        let Some(most) = of.allowed else { return Verdict::Allow };
+        let key = spent.key_of(call);
+        let again = key.and_then(|key| of.again(key));
+        if most > 0 && spent.is_away && again.is_none() && !(key.is_none() && of.has_again()) {
             return Verdict::Block(self.uncounted(call.name));
         }
-        self.over(call.name, spent, call.now_ms).map_or(Verdict::Allow, Verdict::Block)
+        let over = if again.is_some() { None } else { self.over(call.name, spent, call.now_ms) };
+        let Some(call_key) = key else {
+            // Whether it counts depends on its arguments.
+            let is_over = over.filter(|_| most == 0 || !of.has_again());
+            return is_over.map_or(Verdict::NeedsArguments, Verdict::Block);
+        };
+        if let Some(reason) = over {
+            return Verdict::Block(reason);
+        }
+        if spent.is_away && again.is_some() {
+            return Verdict::Allow;
+        }
+        let reservation = Reservation::Quota { quota, most, call: call_key, request: spent.request, again };
+        match call.results.reserved(&reservation) {
+            None => Verdict::Pending(CallEffect::Reserve(reservation)),
+            Some(Reserved::Granted { alone: true })
+                if self.store_away == StoreAway::Block && again.is_none() =>
+            {
+                Verdict::Block(self.uncounted(call.name))
+            }
+            Some(Reserved::Granted { .. }) => Verdict::Allow,
+            Some(Reserved::UsedUp { times, .. }) => {
+                Verdict::Block(self.full(limit, call.name, most, times, call.now_ms))
+            }
+        }
     }
 
     fn release(&self, call: &Proposed<'_>, spent: &mut Spent) {
@@ -177,38 +199,45 @@ impl Policy for Quota {
 }
 
 impl Quota {
-    /// The quota of a tool, and what is used of it.
-    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(&'a Limit, &'a QuotaUse)> {
+    /// The quota of a tool with its index, and what is used of it.
+    fn of<'a>(&'a self, tool: &str, spent: &'a Spent) -> Option<(usize, &'a Limit, &'a QuotaUse)> {
         let at = *best_concern(&self.tools, tool)?;
-        Some((self.limits.get(at)?, spent.uses.get(at)?))
+        Some((at, self.limits.get(at)?, spent.uses.get(at)?))
     }
 
     /// Why a call of `tool` at `now_ms` is over its quota, if it is.
     fn over(&self, tool: &str, spent: &Spent, now_ms: u64) -> Option<Reason> {
-        let (limit, of) = self.of(tool, spent)?;
+        let (_, limit, of) = self.of(tool, spent)?;
         let most = of.allowed?;
+        let times = of.all_times();
+        let is_full = most == 0 || limit.per.inside(&times, now_ms).len() >= most;
+        is_full.then(|| self.full(limit, tool, most, &times, now_ms))
+    }
+
+    /// Why no call of `tool` is left at `now_ms`, where calls were handed out at these times, oldest first.
+    fn full(&self, limit: &Limit, tool: &str, most: usize, times: &[u64], now_ms: u64) -> Reason {
         if most == 0 {
             let message = self.texts.fill(&CLOSED, &[("name", &limit.name), ("tool", &tool)]);
-            return Some(Reason::new(ReasonKind::RateLimit, message).with(vec![
+            return Reason::new(ReasonKind::RateLimit, message).with(vec![
                 ("used", 0),
                 ("limit", 0),
                 ("remaining", 0),
-            ]));
+            ]);
         }
-        let times = of.all_times();
-        let inside = limit.per.inside(&times, now_ms);
+        let inside = limit.per.inside(times, now_ms);
         let used = inside.len();
         // The wait ends when so many calls have left the window that one more fits.
-        let reset_ms = inside.get(used.checked_sub(most)?)?.saturating_add(limit.per.millis());
-        Some(self.reason(&BLOCKED, limit, tool, (used, most), (now_ms, reset_ms)))
+        let first = inside.get(used.saturating_sub(most)).copied().unwrap_or(now_ms);
+        let reset_ms = first.saturating_add(limit.per.millis());
+        self.reason(&BLOCKED, limit, tool, (used, most), (now_ms, reset_ms))
     }
 
     /// The same as the reason to refuse a request.
     fn used_up(&self, tool: &str, spent: &Spent, now_ms: u64) -> Option<Reason> {
         let reason = self.over(tool, spent, now_ms)?;
         let Some((_, reset_ms)) = reason.times.first() else { return Some(reason) };
-        let (limit, of) = self.of(tool, spent)?;
-        if of.has_free() {
+        let (_, limit, of) = self.of(tool, spent)?;
+        if of.has_again() {
             // A client that lost the answer may have the same calls again.
             return None;
         }

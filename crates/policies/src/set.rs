@@ -183,6 +183,11 @@ impl PolicySet {
         self.rules.iter().any(|rule| rule.about().runs_tools)
     }
 
+    /// Whether a limit over several conversations may count calls: see [`About::reserves_calls`].
+    pub fn reserves_calls(&self) -> bool {
+        self.abouts().any(|about| about.reserves_calls)
+    }
+
     /// The names of the enabled policies.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.names.iter().copied()

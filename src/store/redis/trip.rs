@@ -201,6 +201,11 @@ impl Reader<'_> {
         Some(score?.map(|score| score as u64))
     }
 
+    /// Passes so many answers.
+    pub(super) fn skip(&mut self, count: usize) {
+        self.answers.by_ref().take(count).for_each(drop);
+    }
+
     fn list(&mut self) -> Vec<Value> {
         match self.next() {
             Value::Array(values) | Value::Set(values) => values,
@@ -213,7 +218,8 @@ impl Reader<'_> {
         }
     }
 
-    fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
+    /// The records in the next answer, a list.
+    pub(super) fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
         let values = self.list();
         values.into_iter().filter_map(|value| self.open(about, &value)).collect()
     }

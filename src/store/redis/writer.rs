@@ -17,6 +17,7 @@ use model::identity::Hash;
 use model::pins::MOST_PINS;
 use model::plan::approval::Confirmation;
 use model::released::MOST_RELEASES;
+use model::uses::Use;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(super) struct Update {
     pub(super) news: News,
     /// By quota.
     pub(super) changes: Vec<(Hash, Change)>,
+    /// Uses of quotas by calls that were not handed out, by quota.
+    pub(super) returned: Vec<(Hash, Use)>,
     /// Parts of sums.
     pub(super) grown: Vec<Grown>,
     /// States of parts that are still stored beside a later one.
@@ -191,7 +194,8 @@ impl Update {
     fn bytes(&self) -> usize {
         let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
         let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
-        let changes = 2 * size_of::<Change>() * self.changes.len();
+        let changes =
+            2 * size_of::<Change>() * self.changes.len() + 2 * size_of::<Use>() * self.returned.len();
         let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
         let accounts: usize = self.news.carried.iter().map(|(_, carried)| carried.size()).sum();
         let accounts = accounts
@@ -252,6 +256,7 @@ impl Update {
             push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
         }
         self.changes.iter().for_each(|(quota, change)| add_change(names, *quota, change, commands));
+        self.returned.iter().for_each(|(quota, returned)| remove_use(names, *quota, returned, commands));
         carried.iter().for_each(|(key, carried)| add_carried(names, *key, carried, commands));
         self.grown.iter().for_each(|grown| add_part(names, grown, commands));
         self.left_over.iter().for_each(|(key, part)| remove_part(names, *key, part, commands));
@@ -292,7 +297,14 @@ fn pin(names: &Names, NewPins { key, pins, at_ms }: &NewPins, commands: &mut Pip
     commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
 }
 
-fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
+/// Removes a use of a quota.
+pub(super) fn remove_use(names: &Names, quota: Hash, returned: &Use, commands: &mut Pipeline) {
+    let about = (Kind::Quota, quota);
+    commands.cmd("ZREM").arg(names.key(about)).arg(&names.seals.forms(about, returned)[..]);
+}
+
+/// Adds a use of a quota in the place of an earlier state of it, and removes what has left the window.
+pub(super) fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
     let about = (Kind::Quota, quota);
     let (key, added) = (names.key(about), &change.added);
     commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));

@@ -9,6 +9,7 @@ use crate::world::NOW_MS;
 use bytes::Bytes;
 use dialects::{CHAT, RESPONSES};
 use engine::error::ProxyError;
+use engine::offline::granted;
 use engine::store::Facts;
 use engine::{
     Accepts, Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output,
@@ -289,6 +290,7 @@ impl Run<'_> {
         let result = match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
             Effect::LookUp(query) => EffectResult::Facts(Box::new(self.facts(query))),
+            Effect::Reserve(reservations) => EffectResult::Reserved(granted(reservations)),
             Effect::FindHistory(_)
             | Effect::Claim { .. }
             | Effect::Summarise { .. }

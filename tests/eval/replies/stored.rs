@@ -26,6 +26,7 @@ impl Stored {
             approved,
             sent,
             spent,
+            returned,
             carried,
             tallied,
             overflow,
@@ -39,6 +40,7 @@ impl Stored {
         self.add("approved", approved);
         self.add("sent", sent);
         self.add("spent", spent);
+        self.add("returned", returned);
         self.add("overflow", overflow);
         self.add("pinned", pinned.map(|new| format!("{:?} {:?} {}", new.key, new.pins, new.at_ms)));
         self.add("history", history);

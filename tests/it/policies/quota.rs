@@ -395,3 +395,49 @@ fn requests_that_call_no_tool_of_a_quota_are_not_in_its_utilization() {
         }
     });
 }
+
+/// How many calls callers get who send so many requests of different conversations at once.
+fn calls_at_once(programs: &[&Toolrein], caller: &str, form: Form, requests: usize) -> usize {
+    std::thread::scope(|scope| {
+        let ask = |nth: usize| {
+            let program = programs[nth % programs.len()];
+            scope.spawn(move || ask_as(program, caller, &conversation(form, nth)).calls.len())
+        };
+        let asked: Vec<_> = (0..requests).map(ask).collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn requests_at_once_get_as_many_calls_as_the_quota_has_and_not_one_more() {
+    in_both_forms(|form| {
+        let upstream = upstream();
+        let program = Toolrein::before(&upstream, &TWO.replace("calls = 2", "calls = 6"));
+        for round in 0..5 {
+            let caller = format!("Bearer sk-{round}");
+            assert_eq!(calls_at_once(&[&program], &caller, form, 100), 6, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn parallel_calls_choices_and_calls_in_a_wrapper_are_reserved_each() {
+    let calls = |nth: usize| {
+        let one = |n: usize| json!({"recipient_name": "functions.search", "parameters": {"q": format!("{nth} {n}")}});
+        json!({"tool_uses": [one(1), one(2)]}).to_string()
+    };
+    in_both_forms(|form| {
+        let upstream = Scripted::start(move |nth, request: &Recorded| {
+            if request.json()["messages"].to_string().contains("RATE_LIMIT") {
+                return text("No more for today.", request);
+            }
+            let id = format!("call_{nth}");
+            Reply::speech(request, &Speech::calls(&[(&id, "multi_tool_use.parallel", &calls(nth))]))
+        });
+        let program = Toolrein::before(&upstream, &TWO.replace("calls = 2", "calls = 7"));
+        // Each wrapper is two calls, so three fit, and the seventh call is in a wrapper that does not.
+        assert_eq!(calls_at_once(&[&program], "Bearer sk-a", form, 20), 3);
+        let said = ask_as(&program, "Bearer sk-a", &conversation(form, 99));
+        assert_eq!(said.text, "No more for today.");
+    });
+}

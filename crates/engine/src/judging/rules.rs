@@ -2,6 +2,7 @@
 //! it, with the exceptions of the request: answers stay allowed. Records nothing and holds no call.
 
 use super::answers::AnswerTools;
+use super::waiting::Past;
 use super::wrapper::{
     MOST_CALLS, UNREADABLE, Wrapped, declared_arguments, is_name, may_hold_calls, objection, read, rewrite,
     unreadable,
@@ -286,10 +287,10 @@ impl CallRules {
     /// Decides on a wrapper call; also gives its inner calls, each with what the policies say of it.
     pub(super) fn decide_wrapper(
         &mut self,
-        choice: u32,
-        now_ms: u64,
+        (choice, now_ms): (u32, u64),
         call: &Assembled,
         wrapped: Wrapped,
+        past: &Past,
     ) -> (Decision, Vec<(InnerCall, Ruling)>) {
         let Wrapped { name, mut arguments, calls } = wrapped;
         let checkpoint = self.judge.checkpoint(choice);
@@ -303,10 +304,11 @@ impl CallRules {
         let whole = call.arguments();
         let own = self.judge.objections_to_reading(choice, &name, declared_arguments(&name, &whole), now_ms);
         let mut rulings: Vec<Ruling> = Vec::new();
-        for call in calls.iter().take(MOST_CALLS) {
+        for (index, call) in calls.iter().take(MOST_CALLS).enumerate() {
+            self.judge.set_reserved(past.reserved(index));
             let mut ruling = self.judge.rule(choice, &call.name, Some(&call.arguments), now_ms);
             if self.answers.is_by_name(&call.name) && !ruling.own {
-                ruling = ruling.of_answer();
+                ruling = Ruling { passed: ruling.passed, ..ruling.of_answer() };
             }
             self.answers.exempt(&mut ruling.objections);
             block = block.or_else(|| objection(&call.name, &ruling));

@@ -2,10 +2,11 @@
 //! data; waits for nothing and asks nobody.
 
 use crate::effects::EffectResult;
+use crate::store::CallReserved;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall};
-use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, ToolRun};
+use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, Reservation, Reserved, ToolRun};
 use policies::set::longest_wait;
 use std::sync::Arc;
 
@@ -33,8 +34,10 @@ pub(crate) struct WaitingCall {
     pub(crate) number: u32,
     pub(super) choice: u32,
     pub(crate) call: Assembled,
-    /// See [`Ruling::passed`](policies::set::Ruling::passed).
+    /// See [`Ruling::passed`](policies::set::Ruling::passed); of the first call in a wrapper.
     pub(super) passed: Option<u32>,
+    /// How many calls in it were let through.
+    pub(super) calls: usize,
     /// The time at which it was judged, in ms since the epoch.
     pub(super) judged_ms: u64,
     pub(crate) awaited: Awaited,
@@ -49,6 +52,8 @@ pub(crate) enum Awaited {
     Time { policy: &'static str, kind: ReasonKind, ms: u64 },
     /// Another model's answer, which `policy` wants.
     ModelAnswer { policy: &'static str, question: ModelQuestion },
+    /// What becomes of the reservations of each call in it: a wrapper holds several.
+    Reservations(Vec<Vec<Reservation>>),
     /// What its tool gives with these arguments, which toolrein runs as a policy wants.
     ToolResult { run: ToolRun, arguments: String },
 }
@@ -62,6 +67,8 @@ pub(super) struct Past {
     pub(super) approved: Option<(String, Extends)>,
     /// What its tool gave that toolrein has run; the inner `None`: it failed.
     pub(super) executed: Option<Option<Arc<str>>>,
+    /// What became of the reservations of each call in it.
+    pub(super) reserved: Vec<Vec<(Reservation, Reserved)>>,
     /// What a policy wrote anew in it is recorded.
     pub(super) is_noted: bool,
 }
@@ -74,11 +81,32 @@ impl Awaited {
             Self::Time { .. } => EffectResult::Slept(false),
             Self::ModelAnswer { .. } => EffectResult::Answered(None),
             Self::ToolResult { .. } => EffectResult::Executed(None),
+            Self::Reservations(_) => EffectResult::Reserved(Vec::new()),
         }
     }
 }
 
 impl Past {
+    /// What became of the reservations of the call at this `index` in it.
+    pub(super) fn reserved(&self, index: usize) -> Vec<(Reservation, Reserved)> {
+        self.reserved.get(index).cloned().unwrap_or_default()
+    }
+
+    /// Takes what became of these reservations, in order. A call whose reservation cannot be had counts in this process
+    /// alone.
+    pub(super) fn take_reserved(&mut self, reservations: Vec<Vec<Reservation>>, results: &[CallReserved]) {
+        let mut results = results.iter().map(|result| result.reserved.clone());
+        let mut next = || results.next().unwrap_or(Reserved::Granted { alone: true });
+        let new =
+            reservations.into_iter().map(|of_call| of_call.into_iter().map(|it| (it, next())).collect());
+        for (index, new) in new.collect::<Vec<Vec<_>>>().into_iter().enumerate() {
+            match self.reserved.get_mut(index) {
+                Some(known) => known.extend(new),
+                None => self.reserved.push(new),
+            }
+        }
+    }
+
     /// Whether a person has approved the call with these arguments.
     pub(super) fn approves(&self, arguments: &str) -> bool {
         self.approved.as_ref().is_some_and(|(shown, _)| shown == arguments)

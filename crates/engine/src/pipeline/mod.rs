@@ -682,14 +682,21 @@ impl ReplyPipeline {
         self.codec.heartbeat()
     }
 
-    /// Takes the result of the effect that the call of this number waits for, and gives out what waited for it.
-    pub(crate) fn finish_effect(&mut self, call: u32, result: &EffectResult, out: &mut Vec<Bytes>) {
-        let Some(decision) = self.judging.finish_effect(call, result) else { return };
+    /// Takes the result of the effect that the call of this number waits for, and gives out what waited for it. Returns the
+    /// decision on the call; `None` if it does not wait.
+    pub(crate) fn finish_effect(
+        &mut self,
+        call: u32,
+        result: &EffectResult,
+        out: &mut Vec<Bytes>,
+    ) -> Option<Decision> {
+        let decision = self.judging.finish_effect(call, result)?;
         self.choices.iter_mut().for_each(|choice| choice.settle(call, &decision));
         // A question to a person comes before the rest, when all calls are decided on.
         if !matches!(decision, Decision::Ask { .. }) {
             self.drain(out);
         }
+        Some(decision)
     }
 
     /// The choices in the client's view.

@@ -1,7 +1,7 @@
 //! What a call of the reply may wait for, as plain data: questions to another model, tools that toolrein runs, and the
 //! results that are known. Asks nobody and runs nothing.
 
-use super::ModelEndpoint;
+use super::{ModelEndpoint, Reservation, Reserved};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,7 @@ pub struct ModelTerms {
 pub struct CallResults {
     answers: Vec<(ModelQuestion, Option<Arc<str>>)>,
     executed: Option<Option<Arc<str>>>,
+    reserved: Vec<(Reservation, Reserved)>,
 }
 
 impl CallResults {
@@ -51,6 +52,12 @@ impl CallResults {
         Some(self.executed.as_ref()?.as_deref())
     }
 
+    /// What became of this reservation of the call that is judged; `None`: nothing yet.
+    pub fn reserved(&self, reservation: &Reservation) -> Option<&Reserved> {
+        let known = self.reserved.iter().find(|(known, _)| known == reservation);
+        known.map(|(_, reserved)| reserved)
+    }
+
     /// Takes the answer to `question`; the first one stays.
     pub fn learn(&mut self, question: ModelQuestion, answer: Option<Arc<str>>) {
         if self.answer(&question).is_none() {
@@ -61,5 +68,10 @@ impl CallResults {
     /// Sets what the tool gave for the call that is judged next.
     pub fn set_executed(&mut self, executed: Option<Option<Arc<str>>>) {
         self.executed = executed;
+    }
+
+    /// Sets what became of the reservations of the call that is judged next.
+    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, Reserved)>) {
+        self.reserved = reserved;
     }
 }

@@ -1,6 +1,6 @@
 //! Verdicts: what a policy decides on one call of the model, and why, as plain data.
 
-use super::{CallResults, ModelQuestion, ToolRun};
+use super::{CallResults, ModelQuestion, Reservation, ToolRun};
 use crate::account::SCOPES;
 use crate::identity::Hash;
 use std::fmt::{self, Debug, Formatter};
@@ -85,6 +85,9 @@ pub enum CallEffect {
     AskModel { question: ModelQuestion, meanwhile: Option<Reworded> },
     /// toolrein runs the tool. Judged again, the call is answered by the same policy, also where the tool has failed.
     CallTool(ToolRun),
+    /// A limit over several conversations counts the call. Judged again, the same policy allows or blocks it by what became
+    /// of that.
+    Reserve(Reservation),
 }
 
 /// Arguments in which one text was written anew.

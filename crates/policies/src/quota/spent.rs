@@ -42,13 +42,12 @@ impl Spent {
 pub(super) struct QuotaUse {
     /// How many calls are allowed; `None`: as many as the caller likes.
     pub(super) allowed: Option<usize>,
-    /// When calls were handed out, in ms since the epoch, oldest first; without those that `free` has.
+    /// When calls were handed out, in ms since the epoch, oldest first; without those of `free`.
     times: Vec<u64>,
-    /// Calls that earlier tries of the same request were handed out, and that it may get again without counting: when each
-    /// was handed out, and its key.
-    free: Vec<(u64, Hash)>,
-    /// Those of `free` that this reply was handed out again.
-    taken: Vec<(u64, Hash)>,
+    /// Calls that earlier tries of the same request were handed out, and that it may get again without counting.
+    free: Vec<Use>,
+    /// When those of `free` were handed out that this reply was handed out again.
+    taken: Vec<u64>,
     /// The newest reply has called one of its tools.
     pub(super) is_called: bool,
 }
@@ -58,11 +57,9 @@ impl QuotaUse {
     pub(super) fn new(allowed: Option<usize>, uses: &[Use], request: Hash, now_ms: u64) -> Self {
         let mut new = Self { allowed, ..Self::default() };
         for known in uses {
-            let is_newest = || uses.iter().all(|other| other.call != known.call || other.nth <= known.nth);
-            let is_free = known.request == request && known.is_open(now_ms) && is_newest();
             let calls = usize::try_from(known.calls).unwrap_or(usize::MAX).min(MOST_COUNTED);
-            if is_free {
-                new.free.extend(std::iter::repeat_n((known.at_ms, known.call), calls));
+            if known.request == request && known.is_open(now_ms) {
+                new.free.extend(std::iter::repeat_n(*known, calls));
             } else {
                 new.times.extend(std::iter::repeat_n(known.at_ms, calls));
             }
@@ -77,26 +74,26 @@ impl QuotaUse {
 
     /// When all calls were handed out, those that count no more included; oldest first.
     pub(super) fn all_times(&self) -> Vec<u64> {
-        let own = self.free.iter().chain(&self.taken).map(|(at_ms, _)| *at_ms);
+        let own = self.free.iter().map(|known| known.at_ms).chain(self.taken.iter().copied());
         let mut all: Vec<u64> = self.times.iter().copied().chain(own).collect();
         all.sort_unstable();
         all
     }
 
     /// Whether some calls may be handed out again without counting.
-    pub(super) fn has_free(&self) -> bool {
+    pub(super) fn has_again(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Whether a call of this key may be.
-    pub(super) fn is_free(&self, call: Hash) -> bool {
-        self.free.iter().any(|(_, free)| *free == call)
+    /// The use by which a call of this key may be handed out again without counting.
+    pub(super) fn again(&self, call: Hash) -> Option<Use> {
+        self.free.iter().find(|free| free.call == call).copied()
     }
 
     /// A call of this key is handed out at `now_ms`.
     pub(super) fn hand_out(&mut self, call: Option<Hash>, now_ms: u64) {
-        match call.and_then(|call| self.free.iter().position(|(_, free)| *free == call)) {
-            Some(at) => self.taken.push(self.free.remove(at)),
+        match call.and_then(|call| self.free.iter().position(|free| free.call == call)) {
+            Some(at) => self.taken.push(self.free.remove(at).at_ms),
             None => self.times.push(now_ms),
         }
     }

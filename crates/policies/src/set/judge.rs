@@ -14,8 +14,8 @@ use model::identity::{Hash, HashKey};
 use model::names::DeclaredNames;
 use model::plan::placeholders::Placeholders;
 use model::plan::{
-    CallEffect, CallResults, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind, Reworded,
-    Usage, Verdict, envelope,
+    CallEffect, CallResults, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind,
+    Reservation, Reserved, Reworded, Usage, Verdict, envelope,
 };
 use open::is_open;
 use passed::PassedCall;
@@ -41,6 +41,8 @@ pub struct Judge {
     confirming: Option<Arc<Confirming>>,
     /// Other models may be asked about calls, or toolrein may run their tools.
     waits_for_others: bool,
+    /// Limits over several conversations may count calls.
+    reserves: bool,
     /// Shared, since it is read while the folds are in use.
     results: Arc<CallResults>,
     longest_wait_ms: u64,
@@ -71,6 +73,7 @@ impl Judge {
             own: plan.own_tools().filter_map(|(name, policy)| Some((name, place(policy)?))).collect(),
             confirming: set.confirming.clone(),
             waits_for_others: set.model_endpoints().next().is_some() || set.runs_tools(),
+            reserves: set.reserves_calls(),
             results: Arc::default(),
             longest_wait_ms: set.longest_wait_ms,
             hidden: plan
@@ -191,6 +194,10 @@ impl Judge {
                     ruling.tool_run.get_or_insert((fold.name(), run));
                     None
                 }
+                Verdict::Pending(CallEffect::Reserve(reservation)) => {
+                    ruling.reservations.push(reservation);
+                    None
+                }
                 Verdict::Pending(CallEffect::Approve(reason)) if covers(approved, &reason) => {
                     let extends = reason.asks.map_or([false; SCOPES], |(_, extends)| extends);
                     ruling.extends = std::array::from_fn(|scope| ruling.extends[scope] || extends[scope]);
@@ -251,6 +258,13 @@ impl Judge {
     /// Sets what the tool gave that toolrein ran for the call which is judged next; the inner `None`: it failed.
     pub fn set_executed(&mut self, executed: Option<Option<Arc<str>>>) {
         Arc::make_mut(&mut self.results).set_executed(executed);
+    }
+
+    /// Sets what became of the reservations of the call that is judged next.
+    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, Reserved)>) {
+        if self.reserves {
+            Arc::make_mut(&mut self.results).set_reserved(reserved);
+        }
     }
 
     /// The hash of arguments, equal for every form of the same JSON.

@@ -1,7 +1,7 @@
 //! The combined decision of all policies on one call, as data.
 
 use model::plan::placeholders::Placeholders;
-use model::plan::{Clarification, Extends, ModelQuestion, Reason, ToolRun};
+use model::plan::{Clarification, Extends, ModelQuestion, Reason, Reservation, ToolRun};
 
 /// The combined decision of all policies on one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct Ruling {
     pub question: Option<(&'static str, ModelQuestion)>,
     /// How toolrein runs the call's tool before the call goes on, with the policy that wants it.
     pub tool_run: Option<(&'static str, ToolRun)>,
+    /// Which limits are to count the call before it goes on.
+    pub reservations: Vec<Reservation>,
     /// As `rewritten`, where hidden values were put back into the arguments, before policies that came later changed them.
     pub restored: Option<(&'static str, String)>,
     /// The call is one of a tool of ours.

@@ -1,6 +1,6 @@
 //! The calls that a judge has let through, where one of them may have to be judged again: it waits for an effect, and the
 //! calls after it are judged meanwhile as if it ran. Kept only where calls wait: for a person's decision, for another
-//! model's answer, for a tool that toolrein runs, or until a limit allows them.
+//! model's answer, for a tool that toolrein runs, until a limit allows them, or until one has counted them.
 
 use super::{Folds, Judge};
 use crate::about::Confirming;
@@ -21,13 +21,13 @@ pub struct PassedCall {
 
 impl Judge {
     /// Goes back to before the call of `choice` that was let through under this number, so that it can be judged again as
-    /// the call that it was. Returns the calls after it, which [`Self::replay`] counts again.
-    pub fn rewind(&mut self, choice: u32, number: u32) -> Vec<PassedCall> {
+    /// the call that it was. A wrapper is so many `calls`. Returns the calls after them, which [`Self::replay`] counts again.
+    pub fn rewind(&mut self, choice: u32, number: u32, calls: usize) -> Vec<PassedCall> {
         let is_it = |call: &PassedCall| call.number == number && call.choice == choice;
         let Some(position) = self.passed.iter().position(is_it) else { return Vec::new() };
         let is_own = |call: &mut PassedCall| call.choice == choice;
         let mut later: Vec<PassedCall> = self.passed.extract_if(position.., is_own).collect();
-        later.remove(0);
+        later.drain(..calls.min(later.len()));
         let folds = self.folds.iter().map(|fold| fold.fork()).collect();
         self.choices.retain(|(index, _)| *index != choice);
         self.choices.push((choice, folds));
@@ -61,7 +61,7 @@ impl Judge {
     /// Keeps a call that was let through, where it may have to be judged again; returns its number then.
     pub(super) fn keep_passed(&mut self, choice: u32, call: &Proposed<'_>) -> Option<u32> {
         let waits = self.confirming().and_then(Confirming::hold_ms).is_some() || self.longest_wait_ms > 0;
-        if !waits && !self.waits_for_others {
+        if !waits && !self.waits_for_others && !self.reserves {
             return None;
         }
         let number = self.next_passed;

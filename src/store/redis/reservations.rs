@@ -1,0 +1,270 @@
+//! Reservations in the shared state store: each call is added first, and then all that counts is read, in one transaction.
+//! So of all who reserve at once, each sees exactly those before it; whoever finds no room takes its call out again, which
+//! others may see for a moment as one call too many. While the state store is away, this process counts for itself.
+
+use super::accounts::{Grown, add_part, ask_for_parts};
+use super::records::Kind;
+use super::trip::{Reader, most_read};
+use super::writer::{Update, add_change, remove_use};
+use super::{Redis, now_ms};
+use crate::store::cache::update;
+use crate::store::memory::{reserve_use, reserved_call, reserved_use};
+use crate::store::spent::{Change, Uses, times_of};
+use crate::store::tallies::{ONE_CALL, Part, sum};
+use crate::store::{Ask, CallReservation, CallReserved, Quota, QuotaCall};
+use crate::telemetry::store::StoreOp;
+use ::redis::{Pipeline, Value, pipe};
+use model::account::{Kind as Amount, Tally};
+use model::identity::Hash;
+use model::uses::Use;
+use std::sync::{Arc, PoisonError};
+
+/// A reservation on its way.
+enum Tried {
+    /// An entry of a quota that counts.
+    Use(Change),
+    /// An entry by which an earlier use hands its call out again.
+    Again(Change),
+    /// One call more in the own part of a sum, after so many in it.
+    Call { own: u64, grown: Box<Grown> },
+}
+
+/// The answers to the commands of several reservations, and how many commands each has.
+struct Answers<'a> {
+    reader: Reader<'a>,
+    lengths: std::vec::IntoIter<usize>,
+}
+
+impl Redis {
+    /// See [`StateStore::reserve`](crate::store::StateStore::reserve).
+    pub(super) async fn reserve_shared(&self, reservations: &[CallReservation]) -> Vec<CallReserved> {
+        let mut done: Vec<Option<CallReserved>> = vec![None; reservations.len()];
+        // A call that an earlier use does not hand out again counts: then there is a second trip.
+        for may_repeat in [true, false] {
+            let open: Vec<usize> = (0..done.len()).filter(|index| done[*index].is_none()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let tried: Vec<Tried> =
+                open.iter().map(|index| self.try_one(&reservations[*index], may_repeat)).collect();
+            let wanted: Vec<(&CallReservation, &Tried)> =
+                open.iter().map(|index| &reservations[*index]).zip(&tried).collect();
+            let mut answers = self.ask_for(&wanted).await;
+            for (index, tried) in open.into_iter().zip(tried) {
+                let reservation = &reservations[index];
+                done[index] = match &mut answers {
+                    Some(answers) => self.settle(reservation, tried, answers),
+                    None => Some(self.reserve_alone(reservation, tried)),
+                };
+            }
+            self.link.count(StoreOp::Unreadable, answers.map_or(0, |answers| answers.reader.unreadable));
+        }
+        // Each ends at the latest in the second trip.
+        done.into_iter().map(|reserved| reserved.unwrap_or_else(|| reserved_call(Err(0), true))).collect()
+    }
+
+    fn try_one(&self, reservation: &CallReservation, may_repeat: bool) -> Tried {
+        match reservation {
+            CallReservation::Quota { call, .. } => {
+                let again = call.again.filter(|_| may_repeat).and_then(|again| Change::again(call, again));
+                again.map_or_else(|| Tried::Use(Change::counting(call)), Tried::Again)
+            }
+            CallReservation::Sum { key, .. } => {
+                let (before, after) = self.local.add_to_part(*key, &ONE_CALL);
+                let own = before.map_or(0, |part| part.tally.used().get(Amount::Calls));
+                Tried::Call { own, grown: Box::new(Grown { key: *key, before, after, at_ms: now_ms() }) }
+            }
+        }
+    }
+
+    /// Adds all that is `tried`, and reads what counts; `None`: the state store did not take it.
+    async fn ask_for(&self, wanted: &[(&CallReservation, &Tried)]) -> Option<Answers<'_>> {
+        let (mut commands, mut lengths) = (pipe(), Vec::new());
+        commands.cmd("MULTI");
+        for (reservation, tried) in wanted {
+            let before = commands.len();
+            self.commands(reservation, tried, &mut commands);
+            lengths.push(commands.len() - before);
+        }
+        commands.cmd("EXEC");
+        let mut answers = self.link.ask(&commands, StoreOp::Reserve).await.ok()?;
+        let executed = match answers.pop() {
+            Some(Value::Array(executed)) => executed,
+            // The transaction was refused for one of its commands.
+            other => answers.into_iter().chain(other).collect(),
+        };
+        let refused = executed.iter().find_map(|answer| match answer {
+            Value::ServerError(error) => Some(error.code()),
+            _ => None,
+        });
+        let is_whole = executed.len() == lengths.iter().sum::<usize>();
+        if refused.is_some() || !is_whole {
+            self.link.count(StoreOp::Reserve, 1);
+            self.link.heard_of_writes(refused);
+            return None;
+        }
+        let reader = Reader { names: &self.names, answers: executed.into_iter(), unreadable: 0 };
+        Some(Answers { reader, lengths: lengths.into_iter() })
+    }
+
+    /// The commands of a reservation. The first one adds it; the last one reads what counts, unless an earlier use hands its
+    /// call out again.
+    fn commands(&self, reservation: &CallReservation, tried: &Tried, commands: &mut Pipeline) {
+        match (reservation, tried) {
+            (CallReservation::Quota { call, .. }, Tried::Again(change)) => {
+                let about = (Kind::Quota, call.quota.name);
+                let sealed = self.names.seals.seal(about, &change.added);
+                commands.cmd("ZADD").arg(self.names.key(about)).arg(change.added.at_ms).arg(sealed);
+                change.gone.iter().for_each(|gone| remove_use(&self.names, call.quota.name, gone, commands));
+            }
+            (CallReservation::Quota { call, .. }, Tried::Use(change)) => {
+                add_change(&self.names, call.quota.name, change, commands);
+                let gone = format!("({}", call.at_ms.saturating_sub(call.quota.window_ms));
+                let key = self.names.key((Kind::Quota, call.quota.name));
+                let inside = commands.cmd("ZREVRANGEBYSCORE").arg(key).arg("+inf").arg(gone);
+                inside.arg("LIMIT").arg(0).arg(most_read(call.quota.calls));
+            }
+            (CallReservation::Sum { key, .. }, Tried::Call { grown, .. }) => {
+                add_part(&self.names, grown, commands);
+                ask_for_parts(&self.names, *key, commands);
+            }
+            _ => {}
+        }
+    }
+
+    /// What became of a reservation by the `answers` to its commands; `None`: it is to be tried once more, as one that
+    /// counts.
+    fn settle(
+        &self,
+        reservation: &CallReservation,
+        tried: Tried,
+        answers: &mut Answers<'_>,
+    ) -> Option<CallReserved> {
+        let length = answers.lengths.next().unwrap_or(0);
+        let answers = &mut answers.reader;
+        match (reservation, tried) {
+            (CallReservation::Quota { call, .. }, Tried::Again(change)) => {
+                let is_first = answers.next() == Value::Int(1);
+                answers.skip(length - 1);
+                is_first.then(|| {
+                    self.keep_use(call, &change);
+                    reserved_use(Ok(change.added), false)
+                })
+            }
+            (CallReservation::Quota { call, most }, Tried::Use(change)) => {
+                answers.skip(length - 1);
+                let mut found: Vec<Use> = answers.all((Kind::Quota, call.quota.name));
+                found.retain(|known| (known.call, known.nth) != (change.added.call, change.added.nth));
+                let known = self.uses.get(&call.quota.name).unwrap_or_default();
+                let times = times_of(&known.known(&found, call.at_ms, call.quota.window_ms));
+                if times.len() < *most {
+                    self.keep_use(call, &change);
+                    return Some(reserved_use(Ok(change.added), false));
+                }
+                let returned = vec![(call.quota.name, change.added)];
+                self.queue_update(Update { returned, ..Update::default() });
+                Some(reserved_use(Err(times), false))
+            }
+            (CallReservation::Sum { key, most }, Tried::Call { own, grown }) => {
+                answers.skip(length - 1);
+                let found: Vec<Part> = answers.all((Kind::Tally, *key));
+                let others = sum(found.into_iter().filter(|part| part.of != grown.after.of));
+                let used = own.saturating_add(others.used().get(Amount::Calls));
+                if used < *most {
+                    return Some(reserved_call(Ok(()), false));
+                }
+                self.take_call_back(*key);
+                Some(reserved_call(Err(used), false))
+            }
+            _ => None,
+        }
+    }
+
+    /// What becomes of a reservation while the state store is away. What it has taken all the same is taken back.
+    fn reserve_alone(&self, reservation: &CallReservation, tried: Tried) -> CallReserved {
+        match (reservation, tried) {
+            (CallReservation::Quota { call, most }, tried) => {
+                let reserved = reserve_use(&self.uses, call, *most);
+                let returned = match tried {
+                    Tried::Use(change) => vec![(call.quota.name, change.added)],
+                    _ => Vec::new(),
+                };
+                let changes = reserved.iter().map(|change| (call.quota.name, change.clone())).collect();
+                self.queue_update(Update { changes, returned, ..Update::default() });
+                reserved_use(reserved.map(|change| change.added), true)
+            }
+            (CallReservation::Sum { most, .. }, Tried::Call { own, grown }) if own < *most => {
+                let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+                self.queue_update(Update { grown: vec![*grown], ..Update::default() });
+                reserved_call(Ok(()), true)
+            }
+            (CallReservation::Sum { key, .. }, Tried::Call { own, .. }) => {
+                self.take_call_back(*key);
+                reserved_call(Err(own), true)
+            }
+            (CallReservation::Sum { .. }, _) => reserved_call(Err(0), true),
+        }
+    }
+
+    /// Keeps an entry that the state store has taken, for the time when it is away, or has lost it.
+    fn keep_use(&self, call: &QuotaCall, change: &Change) {
+        update(&self.uses, call.quota.name, |known| {
+            let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+            uses.keep(change);
+            Arc::new(uses)
+        });
+    }
+
+    /// Takes one call out of this process's part of a sum.
+    fn take_call_back(&self, key: Hash) {
+        let refund = Tally { refunded: ONE_CALL.sums, ..Tally::default() };
+        let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, after) = self.local.add_to_part(key, &refund);
+        let grown = vec![Grown { key, before, after, at_ms: now_ms() }];
+        self.queue_update(Update { grown, ..Update::default() });
+    }
+
+    /// Adds calls of quotas that no reservation has counted, and removes those that were given back. Each is queued under
+    /// the lock of its quota, so that the state store gets them in the order in which they are known here.
+    pub(super) fn record_uses(&self, spent: Vec<QuotaCall>, returned: Vec<(Hash, Use)>) {
+        for call in spent {
+            update(&self.uses, call.quota.name, |known| {
+                let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                let changes = vec![(call.quota.name, uses.add(&call))];
+                self.queue_update(Update { changes, ..Update::default() });
+                Arc::new(uses)
+            });
+        }
+        for (quota, returned) in returned {
+            update(&self.uses, quota, |known| {
+                let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
+                uses.remove(&returned);
+                self.queue_update(Update { returned: vec![(quota, returned)], ..Update::default() });
+                Arc::new(uses)
+            });
+        }
+    }
+
+    /// Stores again the uses of this process that the state store has lost, as after a restart without its data. Those that
+    /// it has meanwhile are the same bytes.
+    pub(super) fn restore_uses(&self, ask: Ask<'_>, shared: &[Vec<Use>]) {
+        for (quota, shared) in ask.quotas.iter().zip(shared) {
+            let is_lost = |known: &Arc<Uses>| !lost(known, quota, shared, ask.now_ms).is_empty();
+            if !self.uses.get(&quota.name).as_ref().is_some_and(is_lost) {
+                continue;
+            }
+            update(&self.uses, quota.name, |known| {
+                let known = known.unwrap_or_default();
+                let lost = lost(&known, quota, shared, ask.now_ms);
+                let changes = lost.into_iter().map(|change| (quota.name, change)).collect();
+                self.queue_update(Update { changes, ..Update::default() });
+                known
+            });
+        }
+    }
+}
+
+/// The uses of a quota that the state store lacks.
+fn lost(known: &Uses, quota: &Quota, shared: &[Use], now_ms: u64) -> Vec<Change> {
+    known.missing(shared, now_ms, quota.window_ms)
+}
