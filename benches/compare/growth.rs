@@ -8,6 +8,7 @@ use super::{load, upstream};
 use dialects::prefix::read_request;
 use dialects::variant::{Placement, PlannedRequest, Variant};
 use model::Transcript;
+use model::account::Tally;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
 use model::released::{NOTHING_HIDDEN, Release};
@@ -142,6 +143,7 @@ fn store() -> Plot {
                 quotas: &[],
                 carried: &[],
                 tallies: &[],
+                ahead: Tally::default(),
                 stops: &[],
                 pins: None,
                 now_ms: at,

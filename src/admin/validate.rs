@@ -16,6 +16,7 @@ use dialects::{CHAT, RESPONSES};
 use engine::offline::{EmptyStore, OfflineStore, Pending, advance};
 use engine::store::{Facts, StoreQuery};
 use engine::{Answer as Reply, Arrived, Effect, Exchange, Input, Now, Shared, WholeReply};
+use model::account::Tally;
 use model::identity::Hash;
 use model::memo::NoMemo;
 use model::record::{LimitUse, RequestRecord, Route, Verdict};
@@ -155,7 +156,7 @@ impl OfflineStore for StoreReader<'_> {
     fn facts(&mut self, query: &StoreQuery) -> Facts {
         // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
         let nobody = Hash::default();
-        let ask = Ask { request: nobody, conversation: nobody, ..query.ask() };
+        let ask = Ask { request: nobody, conversation: nobody, ahead: Tally::default(), ..query.ask() };
         self.1.block_on(self.0.look_up(ask))
     }
 

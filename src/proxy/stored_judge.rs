@@ -11,6 +11,7 @@ use dialects::AnyDialect;
 use dialects::stored::{StoredCall, calls_in};
 use engine::{Admission, Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
+use model::account::Tally;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash, Identity};
 use model::record::{JudgedCall, RequestRecord, Route};
@@ -152,6 +153,7 @@ fn asking(calls: &[Hash], name: Hash, now: Instant) -> Ask<'_> {
         quotas: &[],
         carried: &[],
         tallies: &[],
+        ahead: Tally::default(),
         stops: &[],
         pins: None,
         now_ms: clock::ms_at(now),

@@ -157,6 +157,16 @@ impl Memory {
         self.parts.part(key)
     }
 
+    /// Adds what a request counts `ahead` to this process's part of a sum; returns the part before, and after, where there
+    /// is anything to add.
+    pub(super) fn count_ahead(&self, key: Hash, ahead: &Tally) -> (Option<Part>, Option<Part>) {
+        if *ahead == Tally::default() {
+            return (self.part(key), None);
+        }
+        let (before, after) = self.add_to_part(key, ahead);
+        (before, Some(after))
+    }
+
     /// Adds `tally` to this process's part of a sum; returns the part before and after.
     pub(super) fn add_to_part(&self, key: Hash, tally: &Tally) -> (Option<Part>, Part) {
         self.parts.add(key, tally)
@@ -253,7 +263,7 @@ impl StateStore for Memory {
             tallies: ask
                 .tallies
                 .iter()
-                .map(|key| self.part(*key).map(|part| part.tally))
+                .map(|key| self.count_ahead(*key, &ask.ahead).0.map(|part| part.tally))
                 .map(Option::unwrap_or_default)
                 .collect(),
             overflows: self
@@ -450,6 +460,7 @@ mod tests {
             quotas: &[],
             carried: &[],
             tallies: &[],
+            ahead: Tally::default(),
             stops: &[],
             pins: None,
             now_ms: 0,

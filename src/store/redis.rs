@@ -18,7 +18,7 @@ mod writer;
 
 use self::accounts::{Grown, outdated};
 pub use self::link::ConnectError;
-use self::link::Link;
+use self::link::{Away, Link};
 use self::names::{Lifetimes, Names};
 use self::records::{Kind, StoreKeys, Taken};
 use self::trip::{Found, Reader, Trip};
@@ -33,17 +33,18 @@ use super::{Ask, CallReservation, CallReserved, Claim, Facts, News, StateStore, 
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
 use crate::telemetry::tools::OwnSeries;
-use ::redis::{Client, Value, pipe};
+use ::redis::{Client, Pipeline, Value, pipe};
 use bytes::Bytes;
 use engine::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
-use model::account::Carried;
+use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::plan::approval::Confirmation;
 use model::released::{Release, Releases, with};
 use model::uses::Use;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -154,6 +155,27 @@ impl Redis {
         self.keeper.abort();
     }
 
+    /// The answers to the commands that `prepare` makes. What it adds to this process's parts of sums reaches the state store
+    /// in the order in which it was added: commands are sent in the order in which they are polled first.
+    async fn send_in_order(
+        &self,
+        op: StoreOp,
+        prepare: impl FnOnce() -> Pipeline,
+    ) -> Result<Vec<Value>, Away> {
+        let mut prepare = Some(prepare);
+        let mut sending = None;
+        poll_fn(|context| {
+            if let Some(prepare) = prepare.take() {
+                let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+                let commands = prepare();
+                let asking = Box::pin(async move { self.link.ask(&commands, op).await });
+                return sending.insert(asking).as_mut().poll(context);
+            }
+            sending.as_mut().map_or(Poll::Ready(Err(Away::Gone)), |sending| sending.as_mut().poll(context))
+        })
+        .await
+    }
+
     fn queue_update(&self, update: Update) {
         if !self.queue.put(update) {
             self.link.count(StoreOp::Record, 1);
@@ -161,10 +183,19 @@ impl Redis {
     }
 
     /// Adds what the shared state store knows.
-    async fn add_shared(&self, ask: Ask<'_>, facts: &mut Facts) {
-        let trip = Trip { names: &self.names, ask };
-        let Ok(answers) = self.link.ask(&trip.commands(), StoreOp::LookUp).await else {
+    fn add_shared(
+        &self,
+        ask: Ask<'_>,
+        ahead: &[Grown],
+        answers: Result<Vec<Value>, Away>,
+        facts: &mut Facts,
+    ) {
+        let trip = Trip { names: &self.names, ask, ahead };
+        let Ok(answers) = answers else {
             facts.away = true;
+            if !ahead.is_empty() {
+                self.queue_update(Update { grown: ahead.to_vec(), ..Update::default() });
+            }
             return self.count_spent(ask, &[], facts);
         };
         let found = trip.read(answers);
@@ -176,7 +207,7 @@ impl Redis {
         self.count_spent(ask, &found.uses, facts);
         self.restore_uses(ask, &found.uses);
         self.add_stops(ask, &found.stops, facts);
-        self.add_parts(ask, &found.parts, facts);
+        self.add_parts(ask, ahead, &found.parts, facts);
         self.remember_releases(ask.calls, &facts.released, &found.released);
         merge(facts, found);
     }
@@ -203,11 +234,16 @@ impl Redis {
         }
     }
 
-    /// The sums of this process's own parts and of those that others have reported.
-    fn add_parts(&self, ask: Ask<'_>, found: &[Vec<Part>], facts: &mut Facts) {
+    /// The sums of this process's own parts and of those that others have reported, as they were before this request.
+    fn add_parts(&self, ask: Ask<'_>, ahead: &[Grown], found: &[Vec<Part>], facts: &mut Facts) {
         let mut left_over = Vec::new();
-        for ((key, tally), found) in ask.tallies.iter().zip(&mut facts.tallies).zip(found) {
-            *tally = sum(found.iter().copied().chain(self.local.part(*key)));
+        for (nth, ((key, tally), found)) in ask.tallies.iter().zip(&mut facts.tallies).zip(found).enumerate()
+        {
+            // What this process has added since is no part of that.
+            let added = ahead.get(nth);
+            let own = added.map_or_else(|| self.local.part(*key), |added| added.before);
+            let others = found.iter().filter(|part| added.is_none_or(|added| part.of != added.after.of));
+            *tally = sum(others.copied().chain(own));
             left_over.extend(outdated(found).map(|part| (*key, part)));
         }
         if !left_over.is_empty() {
@@ -265,11 +301,49 @@ impl Redis {
     }
 }
 
+/// What a look-up has added to this process's parts of sums. It is taken back when this is dropped before the look-up has
+/// ended: nobody knows of it then.
+struct CountedAhead<'a> {
+    store: &'a Redis,
+    grown: Vec<Grown>,
+    ahead: Tally,
+}
+
+impl CountedAhead<'_> {
+    /// Adds it, and returns the commands of the look-up.
+    fn add(&mut self, ask: Ask<'_>) -> Pipeline {
+        let add = |key: &Hash| match self.store.local.count_ahead(*key, &ask.ahead) {
+            (before, Some(after)) => Some(Grown { key: *key, before, after, at_ms: now_ms() }),
+            _ => None,
+        };
+        self.grown = ask.tallies.iter().filter_map(add).collect();
+        Trip { names: &self.store.names, ask, ahead: &self.grown }.commands()
+    }
+}
+
+impl Drop for CountedAhead<'_> {
+    fn drop(&mut self) {
+        let refund = Tally { refunded: self.ahead.sums, ..Tally::default() };
+        let tallied = self.grown.drain(..).map(|grown| (grown.key, refund)).collect();
+        let news = News { tallied, ..News::default() };
+        if !news.is_empty() {
+            self.store.record(news);
+        }
+    }
+}
+
 impl StateStore for Redis {
     fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
         Box::pin(async move {
-            let mut facts = self.local.look_up(Ask { quotas: &[], ..ask }).await;
-            self.add_shared(ask, &mut facts).await;
+            let local = Ask { quotas: &[], ahead: Tally::default(), ..ask };
+            let mut facts = self.local.look_up(local).await;
+            let mut ahead = CountedAhead { store: self, grown: Vec::new(), ahead: ask.ahead };
+            let answers = self.send_in_order(StoreOp::LookUp, || ahead.add(ask)).await;
+            let own =
+                ahead.grown.iter().map(|grown| grown.before.map_or_else(Tally::default, |part| part.tally));
+            facts.tallies.splice(..ahead.grown.len(), own);
+            self.add_shared(ask, &ahead.grown, answers, &mut facts);
+            ahead.grown.clear();
             facts
         })
     }

@@ -5,6 +5,7 @@ use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
 use engine::store::HiddenExchange;
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use model::Stopped;
 use model::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
@@ -109,6 +110,7 @@ fn ask<'a>() -> Ask<'a> {
         quotas: &[],
         carried: &[],
         tallies: &[],
+        ahead: Tally::default(),
         stops: &[],
         pins: None,
         now_ms: 1_000,
@@ -302,6 +304,8 @@ over_every_store! {
     uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once
     as_many_calls_are_reserved_as_a_limit_allows_and_what_is_given_back_can_be_had_again
     an_earlier_use_hands_a_call_out_twice_more_however_many_ask_at_once
+    of_look_ups_at_once_each_reads_what_those_before_it_have_added
+    a_look_up_that_nobody_waits_for_adds_nothing
     a_request_is_repeated_when_it_comes_again
     the_account_as_of_a_reply_is_the_last_one_recorded
     what_is_added_to_a_sum_adds_up_among_replicas
@@ -709,6 +713,29 @@ mod cases {
             had == [true, true]
         })
         .await;
+    }
+
+    /// The requests of the sum 5 before a look-up that adds one.
+    async fn look_up_ahead(store: &Arc<dyn StateStore>) -> u64 {
+        let ahead = Tally { sums: Sums::default().with(Kind::Requests, 1), ..Tally::default() };
+        store.look_up(Ask { tallies: &[Hash(5)], ahead, ..ask() }).await.tallies[0].used().get(Kind::Requests)
+    }
+
+    pub async fn of_look_ups_at_once_each_reads_what_those_before_it_have_added(pair: &Pair) {
+        let all = (0..100).map(|nth| look_up_ahead(if nth % 2 == 0 { &pair.told } else { &pair.asked }));
+        let mut before = join_all(all).await;
+        before.sort_unstable();
+        assert_eq!(before, (0..100).collect::<Vec<u64>>());
+    }
+
+    pub async fn a_look_up_that_nobody_waits_for_adds_nothing(pair: &Pair) {
+        for _ in 0..20 {
+            // Polled once, at most.
+            let _ = look_up_ahead(&pair.told).now_or_never();
+        }
+        let started = look_up_ahead(&pair.told).await;
+        let memory = 20;
+        assert!(started == 0 || started == memory, "{started}: taken back, or done at the first poll");
     }
 
     pub async fn an_earlier_use_hands_a_call_out_twice_more_however_many_ask_at_once(pair: &Pair) {

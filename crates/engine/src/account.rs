@@ -12,7 +12,7 @@ use crate::price::Price;
 use crate::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
 use model::Transcript;
 use model::account::{
-    Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
+    ALL_SCOPES, Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
 };
 use model::histories::beginnings;
 use model::identity::{Hash, Identity};
@@ -50,8 +50,10 @@ pub(super) struct OpenAccount {
     carried: Carried,
     /// What earlier tries of the request have added.
     before: Once,
-    /// What was put into the sums so far.
+    /// What was put into the sums so far, without the reservations of calls.
     reported: Spent,
+    /// The reservations of calls that are in the sums, and not in `reported`.
+    reserved: Vec<ReservedCall>,
     /// The last report, with the number of its keys, so that an equal report is not stored again.
     last: Option<(Spent, usize)>,
     /// What the replies so far have used, without the request in flight.
@@ -70,6 +72,16 @@ pub(super) struct OpenAccount {
     /// The estimate of the prompt, for a request in flight and for replies without usage.
     pub(super) prompt: u64,
     pub(super) price: Option<Price>,
+}
+
+/// A call that was added to a sum before it was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ReservedCall {
+    /// The number of the call that waited for it.
+    number: u32,
+    scope: Scope,
+    /// The call was handed out.
+    is_settled: bool,
 }
 
 /// What an exchange has used so far.
@@ -110,6 +122,15 @@ impl AccountKeys {
     /// The keys of the sums.
     pub(super) fn tallies(&self) -> Vec<Hash> {
         self.named.into_iter().chain(self.day).collect()
+    }
+
+    /// The key of the sum of `scope` that other requests may add to at the same time, where there is one.
+    fn shared(&self, scope: Scope) -> Option<Hash> {
+        match scope {
+            Scope::Turn => None,
+            Scope::Conversation => self.named,
+            Scope::Day => self.day,
+        }
     }
 }
 
@@ -185,14 +206,13 @@ impl Resumed {
 
 impl OpenAccount {
     /// The open account of a request that came at `now_ms`, and its account for the policies. `approves`: its last message
-    /// is an approval.
+    /// is an approval. `ahead`: what the look-up has added to the sums.
     pub(super) fn open(
         keys: AccountKeys,
         transcript: &Transcript,
         facts: &Facts,
-        now_ms: u64,
-        approves: bool,
-        price: Option<Price>,
+        (now_ms, approves): (u64, bool),
+        (ahead, price): (Sums, Option<Price>),
     ) -> (Self, Account) {
         let Resumed { mut carried, continued, before, approvals, pins, runs_on } =
             Resumed::new(&keys, transcript, facts, now_ms, approves);
@@ -232,11 +252,15 @@ impl OpenAccount {
             // While a person was asked, no time of the turn passed.
             since_ms: if is_running && !approves { carried.at_ms.min(now_ms) } else { now_ms },
             is_priced: price.is_some(),
+            shared: ALL_SCOPES.map(|scope| keys.shared(scope).is_some()),
+            retried_calls: before.calls,
             may_answer,
         };
         // The time since the last reply of the turn, in which tools ran, belongs to the turn.
         carried.at_ms = account.since_ms;
-        (Self::new(keys, carried, continued, before, (now_ms, price)), account)
+        let mut open = Self::new(keys, carried, continued, before, (now_ms, price));
+        open.reported.sums = ahead;
+        (open, account)
     }
 
     fn new(
@@ -252,6 +276,7 @@ impl OpenAccount {
             carried,
             before,
             reported,
+            reserved: Vec::new(),
             last: None,
             settled,
             settled_usages: 0,
@@ -388,7 +413,8 @@ mod tests {
         let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));
         let keys = AccountKeys { own: Hash(1), replies: reply.into_iter().collect(), named: None, day: None };
         let facts = Facts { carried: known.to_vec(), ..Facts::default() };
-        let (mut open, account) = OpenAccount::open(keys, &transcript, &facts, now_ms, false, None);
+        let (mut open, account) =
+            OpenAccount::open(keys, &transcript, &facts, (now_ms, false), (Sums::default(), None));
         transcript.account = Some(Arc::new(account));
         (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], now_ms);
         let plan = policies.read(&transcript).0;
@@ -447,7 +473,8 @@ mod tests {
         };
         let facts = Facts { carried: vec![None, Some(Arc::new(carried))], ..Facts::default() };
         let keys = AccountKeys { own: Hash(1), replies: vec![(1, Hash(2))], named: None, day: None };
-        let (_, account) = OpenAccount::open(keys, &transcript, &facts, now_ms, true, None);
+        let (_, account) =
+            OpenAccount::open(keys, &transcript, &facts, (now_ms, true), (Sums::default(), None));
         assert_eq!(account.used_at(Scope::Turn, now_ms).get(Kind::Millis), 5_000);
     }
 }

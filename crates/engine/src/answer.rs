@@ -253,10 +253,10 @@ impl Replies {
         self.note_late_actions(core);
         for (call, result) in results {
             let decision = self.pipeline.finish_effect(call, &result, &mut self.out);
-            let is_handed_out =
-                |decision: &Decision| decision.is_released() || matches!(decision, Decision::Hold { .. });
-            if !decision.is_some_and(|decision| is_handed_out(&decision)) {
-                running.reports.give_back(core, call);
+            match decision {
+                Some(Decision::Hold { .. }) => {}
+                Some(decision) if decision.is_released() => running.reports.settle(call),
+                _ => running.reports.give_back(core, call),
             }
         }
         self.give(core);

@@ -1,6 +1,7 @@
 //! What all phases of one client request share: the request with its caller, what is known of its conversation, the request
 //! record, the policies' plan, and the outputs, which only this file holds. Answers questions about them; decides nothing.
 
+use crate::account::AccountKeys;
 use crate::answer::is_success;
 use crate::confirm::token;
 use crate::effects::{Effect, EffectId, PendingEffects};
@@ -16,6 +17,7 @@ use dialects::error::friendly::{friendly_body, status_of};
 use dialects::upstream_history::UpstreamHistory;
 use dialects::variant::PlannedRequest;
 use model::Transcript;
+use model::account::{Sums, Tally};
 use model::adaptation::{Adaptation, Adaptations};
 use model::identity::{Domain, Hash, Identity};
 use model::plan::{ModelQuestion, Plan};
@@ -54,6 +56,8 @@ pub(crate) struct Core {
     /// The input that is handled now begins it or gives it bytes.
     is_shown: bool,
     effects: PendingEffects,
+    /// What the look-up has added to sums, by their keys, while no account takes care of it.
+    counted_ahead: Vec<(Hash, Sums)>,
 }
 
 impl Core {
@@ -81,6 +85,7 @@ impl Core {
             shown_at: None,
             is_shown: false,
             effects: PendingEffects::default(),
+            counted_ahead: Vec::new(),
         }
     }
 
@@ -148,6 +153,24 @@ impl Core {
     /// The next thing for the driver to do.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
+    }
+
+    /// The look-up has added `ahead` to the sums of `account`.
+    pub(crate) fn count_ahead(&mut self, account: Option<&AccountKeys>, ahead: Sums) {
+        let keys = account.filter(|_| ahead != Sums::default()).map_or_else(Vec::new, AccountKeys::tallies);
+        self.counted_ahead = keys.into_iter().map(|key| (key, ahead)).collect();
+    }
+
+    /// The account of the request takes care of what the look-up has added from now on.
+    pub(crate) fn account_is_open(&mut self) {
+        self.counted_ahead.clear();
+    }
+
+    /// The request is not sent: what the look-up has added is taken back.
+    pub(crate) fn take_back_ahead(&mut self) {
+        let ahead = std::mem::take(&mut self.counted_ahead).into_iter();
+        let tallied = ahead.map(|(key, refunded)| (key, Tally { refunded, ..Tally::default() })).collect();
+        self.store(News { tallied, ..News::default() });
     }
 
     /// Has the state store updated, if there is anything new.

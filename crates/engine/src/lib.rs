@@ -215,6 +215,7 @@ impl Exchange {
         if let Phase::Running(running) | Phase::Ended(running) = &mut self.phase {
             running.close(&mut self.core, now);
         }
+        self.core.take_back_ahead();
         let outputs = self.core.take_outputs();
         let writes = outputs.into_iter().filter_map(|output| match output {
             Output::Store(news) => Some(*news),

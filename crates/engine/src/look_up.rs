@@ -6,13 +6,17 @@ use super::error::ProxyError;
 use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
 use super::{Core, Effect, Now, Phase, Shared, StoreQuery, fail};
 use crate::confirm::{Answer, answer};
+use crate::price::cost_of;
 use crate::restore::{HiddenPosition, hidden_positions, names};
 use bytes::Bytes;
+use dialects::usage::Usage;
+use model::account::{Kind, Sums, Tally};
 use model::histories::Histories;
 use model::identity::{Domain, Hash, Identity};
 use model::record::{On, UNKNOWN};
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
+use model::tokens::Estimate;
 use model::{Stopped, Transcript};
 use policies::about::Counted;
 use policies::pattern::any_concerns;
@@ -32,6 +36,8 @@ pub(super) struct Sought {
     pub(super) calls: CallNames,
     /// Where a policy limits the account.
     pub(super) account: Option<AccountKeys>,
+    /// What the look-up adds to the sums.
+    pub(super) ahead: Sums,
     /// The user's possible answer to toolrein's question.
     pub(super) answer: Option<Answer>,
     /// The indexes of the calls whose approvals are looked up.
@@ -119,13 +125,17 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let request = request_name(&transcript);
     let accounting = core.policies().accounting();
     let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
+    let tallies = account.as_ref().map_or_else(Vec::new, AccountKeys::tallies);
+    let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !tallies.is_empty();
+    let ahead = if is_ahead { sums_ahead(core, &transcript, &model_name) } else { Sums::default() };
     let query = StoreQuery {
         calls: calls.keys().to_vec(),
         places: names(&positions),
         histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
         quotas,
         carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
-        tallies: account.as_ref().map_or_else(Vec::new, AccountKeys::tallies),
+        tallies,
+        ahead: Tally { sums: ahead, ..Tally::default() },
         stops: stops(core, conversation),
         pins: core.pins_key(conversation),
         model,
@@ -146,10 +156,28 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         positions,
         calls,
         account,
+        ahead,
         answer,
         approvals,
     };
     Phase::LookUp(Box::new(sought))
+}
+
+/// What the request adds to the sums of its conversation and its caller's day, by an estimate of its prompt.
+fn sums_ahead(core: &Core, transcript: &Transcript, model_name: &str) -> Sums {
+    let sums = Sums::default().with(Kind::Requests, 1);
+    if !core.policies().accounting().is_some_and(|accounting| accounting.tokens) {
+        return sums;
+    }
+    let prompt = Usage { prompt: prompt_tokens(transcript), ..Usage::default() };
+    let cost = cost_of(&[prompt], core.shared.settings.models.price(model_name));
+    sums.with(Kind::Tokens, prompt.billed()).with(Kind::Nanodollars, cost.unwrap_or(0))
+}
+
+/// An estimate of the tokens of the prompt.
+pub(super) fn prompt_tokens(transcript: &Transcript) -> u64 {
+    let messages: Estimate = transcript.views().map(|view| view.tokens()).sum();
+    (messages + transcript.definition_tokens() + transcript.instructions_tokens()).tokens()
 }
 
 /// The indexes of the newest calls for which an earlier approval may be known, and its keys.

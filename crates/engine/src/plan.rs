@@ -3,7 +3,7 @@
 use super::account::{AccountKeys, OpenAccount};
 use super::error::ProxyError;
 use super::hidden_values::hide_in;
-use super::look_up::Sought;
+use super::look_up::{Sought, prompt_tokens};
 use super::notes::{note_known, note_new, note_unjudged};
 use super::refusals::ModelRefusals;
 use super::running::Running;
@@ -15,7 +15,7 @@ use crate::restore::restored;
 use crate::sent::Sent;
 use bytes::Bytes;
 use dialects::summary::question;
-use model::account::Account;
+use model::account::{Account, Sums};
 use model::assembled::Assembled;
 use model::histories::Histories;
 use model::identity::{Domain, Hash};
@@ -23,7 +23,6 @@ use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::plan::{BatchSummaries, Plan, Refusal};
 use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
-use model::tokens::Estimate;
 use model::{LengthCut, Transcript};
 use policies::set::Judge;
 use std::sync::Arc;
@@ -105,7 +104,8 @@ pub(super) fn plan_request(
     mut facts: Box<Facts>,
     now: Now,
 ) -> Phase {
-    let account = sought.account.take();
+    let (account, ahead) = (sought.account.take(), sought.ahead);
+    core.count_ahead(account.as_ref(), ahead);
     let Sought { transcript, model_name, model, positions, calls, answer, approvals, .. } = &mut *sought;
     let first_sent = transcript.first_sent();
     let news = calls.adopt(&mut facts, transcript);
@@ -131,7 +131,7 @@ pub(super) fn plan_request(
     transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
     let asked = answer.as_ref().zip(facts.asked.as_ref());
     let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-    let open_account = open_account(core, account, model_name, transcript, &facts, now.ms, approves);
+    let open_account = open_account(core, account, model_name, transcript, &facts, (now.ms, approves), ahead);
     let (plan, judge) = core.policies().read(transcript);
     let mut plan = Box::new(plan);
     plan.change_only_from(first_sent);
@@ -418,16 +418,15 @@ fn open_account(
     model_name: &str,
     transcript: &mut Transcript,
     facts: &Facts,
-    now_ms: u64,
-    approves: bool,
+    (now_ms, approves): (u64, bool),
+    ahead: Sums,
 ) -> Option<OpenAccount> {
     let (keys, accounting) = account.zip(core.policies().accounting())?;
     let price = core.shared.settings.models.price(model_name).cloned();
-    let (mut open_account, account) = OpenAccount::open(keys, transcript, facts, now_ms, approves, price);
+    let (mut open_account, account) =
+        OpenAccount::open(keys, transcript, facts, (now_ms, approves), (ahead, price));
     if accounting.tokens {
-        let tokens: Estimate = transcript.views().map(|view| view.tokens()).sum();
-        let declared = transcript.definition_tokens() + transcript.instructions_tokens();
-        open_account.prompt = (declared + tokens).tokens();
+        open_account.prompt = prompt_tokens(transcript);
     }
     transcript.account = Some(Arc::new(account));
     Some(open_account)

@@ -78,7 +78,7 @@ impl ReplyReports {
                 let call = QuotaCall { quota, call, request, again, at_ms: now_ms };
                 Some(CallReservation::Quota { call, most })
             }
-            Reservation::Budget { .. } => None,
+            Reservation::Budget { scope, most } => self.open_account.as_ref()?.reservation(scope, most),
         }
     }
 
@@ -90,19 +90,38 @@ impl ReplyReports {
         reserved: &[CallReserved],
     ) {
         for (reservation, reserved) in reservations.iter().zip(reserved) {
-            self.quotas.take_reserved(number, *reservation, reserved);
+            match (reservation, &mut self.open_account) {
+                (CallReservation::Quota { .. }, _) => {
+                    self.quotas.take_reserved(number, *reservation, reserved);
+                }
+                (CallReservation::Sum { key, .. }, Some(account)) => {
+                    account.take_reserved(number, *key, &reserved.reserved);
+                }
+                (CallReservation::Sum { .. }, None) => {}
+            }
         }
     }
 
     /// Gives back what was reserved for the waiting call of this number, which is not handed out.
     pub(super) fn give_back(&mut self, core: &mut Core, number: u32) {
         core.store(self.quotas.give_back(number));
+        if let Some(account) = &mut self.open_account {
+            core.store(account.give_back(number));
+        }
+    }
+
+    /// The waiting call of this number is handed out: what was reserved for it stays.
+    pub(super) fn settle(&mut self, number: u32) {
+        self.open_account.iter_mut().for_each(|account| account.settle(number));
     }
 
     /// Gives back what was reserved for calls that are not among these choices.
     pub(super) fn close(&mut self, core: &mut Core, choices: &[ClientChoice<'_>]) {
         let returned = self.quotas.close(core, choices);
         core.store(returned);
+        if let Some(account) = &mut self.open_account {
+            core.store(account.close());
+        }
     }
 
     /// The request is sent.

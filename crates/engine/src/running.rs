@@ -72,6 +72,7 @@ impl Running {
         let judging = judging_of(core, judge, answers, token, forms.restored());
         let is_restored = !forms.restored().is_empty();
         let blocked = forms.transcript().map(|known| BlockedCalls::new(known, is_restored, &judging));
+        core.account_is_open();
         let quotas = QuotaUses::new(facts.spent);
         Self {
             forms,
@@ -234,6 +235,8 @@ impl Running {
             self.call_effects.close(core, replies.pipeline.judging());
             self.reports.close(core, &replies.pipeline.shown());
             self.replying = Replying::Judged(replies);
+        } else {
+            self.reports.close(core, &[]);
         }
         self.reports.note_counted_cost(core);
     }

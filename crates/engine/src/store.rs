@@ -60,8 +60,10 @@ pub struct Ask<'a> {
     pub quotas: &'a [Quota],
     /// Under which keys the account of the conversation may be.
     pub carried: &'a [Hash],
-    /// The sums that are wanted.
+    /// The sums that are wanted: as they were before this request.
     pub tallies: &'a [Hash],
+    /// What is added to each of them at once: the request, counted by an estimate before it is sent.
+    pub ahead: Tally,
     /// The conversation and its caller, where a stop of one of them matters.
     pub stops: &'a [Stop],
     /// The key of the definitions of tools that were seen, where they are wanted.
@@ -82,6 +84,7 @@ pub struct StoreQuery {
     pub(crate) quotas: Vec<Quota>,
     pub(crate) carried: Vec<Hash>,
     pub(crate) tallies: Vec<Hash>,
+    pub(crate) ahead: Tally,
     pub(crate) stops: Vec<Stop>,
     pub(crate) pins: Option<Hash>,
     pub(crate) model: ModelKeys,
@@ -116,6 +119,7 @@ impl StoreQuery {
             quotas: &self.quotas,
             carried: &self.carried,
             tallies: &self.tallies,
+            ahead: self.ahead,
             stops: &self.stops,
             pins: self.pins,
             now_ms: self.now.ms,

@@ -5,6 +5,7 @@ use crate::core::testing::{arrived, settings};
 use crate::judging::holding_tests::{policies, rules};
 use crate::store::{CallReserved, Facts};
 use dialects::{CHAT, RESPONSES};
+use model::account::{Kind as Amount, Sums, Tally};
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Confirmation};
 use model::plan::{CallEffect, Proposed, Reserved, ToolRun};
@@ -477,4 +478,52 @@ fn the_reservation_of_a_client_that_leaves_is_cancelled_and_that_of_a_call_that_
     assert_eq!(driver.calls().len(), 5);
     driver.stored.extend(driver.exchange.close(now()).writes);
     assert_eq!(driver.stored.iter().map(|news| news.spent.len()).sum::<usize>(), 4);
+}
+
+/// How many requests the updates add to sums, and take back.
+fn requests(stored: &[News]) -> (u64, u64) {
+    let tallied = || stored.iter().flat_map(|news| &news.tallied).map(|(_, tally)| tally);
+    let requests = |sums: fn(&Tally) -> &Sums| tallied().map(|tally| sums(tally).get(Amount::Requests)).sum();
+    (requests(|tally| &tally.sums), requests(|tally| &tally.refunded))
+}
+
+#[test]
+fn what_a_look_up_counts_ahead_stays_where_the_request_is_sent_and_is_taken_back_where_it_is_not() {
+    const DAY: &str = "[budget]\ntool_calls = 0\nday = { requests = 3 }\n";
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
+    let begin = || {
+        let (shared, arrived) = arrived(CHAT, body, settings(policies(DAY)));
+        Driver::of(Exchange::begin(shared, arrived, Box::default(), now()))
+    };
+    // With so many requests before it.
+    let facts = |used: u64| {
+        let sums = Sums::default().with(Amount::Requests, used);
+        EffectResult::Facts(Box::new(Facts {
+            tallies: vec![Tally { sums, ..Tally::default() }],
+            ..Facts::default()
+        }))
+    };
+    let mut driver = begin();
+    let Effect::LookUp(query) = &driver.started[0].1 else { panic!("a look-up") };
+    assert_eq!(query.ask().ahead.sums.get(Amount::Requests), 1);
+    driver.finish(0, facts(2));
+    driver.reply(FINAL);
+    driver.stored.extend(driver.exchange.close(now()).writes);
+    assert_eq!((driver.sent.len(), requests(&driver.stored)), (1, (0, 0)), "counted already");
+    for (used, leaves, sent) in [(3, false, 0), (2, true, 1)] {
+        let mut driver = begin();
+        driver.finish(0, facts(used));
+        assert_eq!(driver.sent.len(), sent);
+        if !leaves {
+            assert!(matches!(driver.answers[..], [Answer::Error(ProxyError::Refused { .. })]));
+        }
+        driver.stored.extend(driver.exchange.close(now()).writes);
+        assert_eq!(requests(&driver.stored), (0, 1 - sent as u64), "a client that leaves early is not free");
+    }
+    // The upstream cannot be reached.
+    let mut driver = begin();
+    driver.finish(0, facts(0));
+    driver.give(Input::NotSent(ProxyError::UpstreamConnect { host: "h".to_owned(), detail: "d".to_owned() }));
+    driver.stored.extend(driver.exchange.close(now()).writes);
+    assert_eq!(requests(&driver.stored), (0, 1));
 }

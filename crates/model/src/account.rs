@@ -138,6 +138,10 @@ pub struct Account {
     pub since_ms: u64,
     /// The model's prices are known.
     pub is_priced: bool,
+    /// By scope: whether other requests may add to the same sums at the same time.
+    pub shared: [bool; SCOPES],
+    /// How many calls of the reply are in these sums already, by earlier tries of the request.
+    pub retried_calls: u64,
     /// By scope: whether the running turn may still have its final answer where a limit of that scope is used up. A turn
     /// that this account does not know may not.
     pub may_answer: [bool; SCOPES],

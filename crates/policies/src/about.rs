@@ -126,6 +126,8 @@ pub struct Accounting {
     pub spend: bool,
     /// The sums of the caller's day.
     pub day: bool,
+    /// What requests that come at once use of the day, or of a named conversation: each is counted before it is sent.
+    pub ahead: bool,
 }
 
 /// The most calls of one thing that are counted for a caller: the times of all of them are kept.

@@ -34,7 +34,9 @@ use super::about::{About, Accounting, NO_LIMITS};
 use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
-use model::plan::{CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Usage, Verdict, rfc3339};
+use model::plan::{
+    CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Reservation, Reserved, Usage, Verdict, rfc3339,
+};
 use model::tokens::Estimate;
 use model::{Event, View};
 pub use settings::Config;
@@ -54,6 +56,9 @@ const DAY_MS: u64 = 86_400_000;
 /// The kinds, in the order in which they are named.
 const ALL_KINDS: [Kind; KINDS] =
     [Kind::Calls, Kind::Requests, Kind::Tokens, Kind::Nanodollars, Kind::Millis, Kind::Context];
+
+/// The kinds that a request uses before its reply.
+const COUNTED_AHEAD: [Kind; 3] = [Kind::Requests, Kind::Tokens, Kind::Nanodollars];
 
 /// See the module.
 pub struct Budget {
@@ -113,9 +118,12 @@ impl Policy for Budget {
         let tokens = spend || sum(Kind::Tokens);
         let day = self.limits[Scope::Day as usize] != Sums::default();
         let is_kept = self.keeps_account();
+        let is_ahead = |limits: &Sums| COUNTED_AHEAD.iter().any(|kind| limits.get(*kind) > 0);
+        let ahead = self.limits[1..].iter().any(is_ahead);
         About {
-            accounting: is_kept.then_some(Accounting { tokens, spend, day }),
+            accounting: is_kept.then_some(Accounting { tokens, spend, day, ahead }),
             needs_usage: tokens,
+            reserves_calls: self.limits[1..].iter().any(|limits| limits.get(Kind::Calls) > 0),
             wants_approvals: asks,
             needs_approvals: asks.then_some("exhausted"),
             idle: self.limits.iter().all(|limits| *limits == Sums::default()).then_some(NO_LIMITS),
@@ -185,9 +193,13 @@ impl Policy for Budget {
             Exhausted::Ask => true,
             Exhausted::Inform | Exhausted::Reject => return Verdict::Allow,
         };
-        let amounts: Vec<Amount> = self.amounts(used, call.now_ms).collect();
+        let mut amounts: Vec<Amount> = self.amounts(used, call.now_ms).collect();
         if !amounts.iter().any(Amount::is_used_up) {
-            return Verdict::Allow;
+            match reserve(call, used, &mut amounts) {
+                Some(pending) => return pending,
+                None if !amounts.iter().any(Amount::is_used_up) => return Verdict::Allow,
+                None => {}
+            }
         }
         // The numbers of what the history shows are always given, of the rest those that matter.
         let is_named = |amount: &&Amount| amount.is_shown_by_history() || amount.is_used_up();
@@ -240,6 +252,26 @@ impl Amount {
     fn is_shown_by_history(&self) -> bool {
         matches!((self.scope, self.kind), (Scope::Turn, Kind::Calls) | (_, Kind::Context))
     }
+}
+
+/// Has the limits of calls that other conversations or requests share count the call; `None`: each of them has, or has none
+/// left, which `amounts` then says. Calls that an earlier try of the request was handed out are counted already.
+fn reserve(call: &Proposed<'_>, used: &Used, amounts: &mut [Amount]) -> Option<Verdict> {
+    let account = used.account.as_ref().filter(|account| used.released >= account.retried_calls)?;
+    let is_shared =
+        |amount: &&mut Amount| amount.kind == Kind::Calls && account.shared[amount.scope as usize];
+    for amount in amounts.iter_mut().filter(is_shared) {
+        if call.arguments.is_none() {
+            return Some(Verdict::NeedsArguments);
+        }
+        let reservation = Reservation::Budget { scope: amount.scope, most: amount.limit };
+        match call.results.reserved(&reservation) {
+            None => return Some(Verdict::Pending(CallEffect::Reserve(reservation))),
+            Some(Reserved::Granted { .. }) => {}
+            Some(Reserved::UsedUp { used, .. }) => amount.used = (*used).max(amount.limit),
+        }
+    }
+    None
 }
 
 impl Budget {

@@ -325,6 +325,7 @@ fn accounting_of(rules: &[Arc<dyn Rule>], confirming: Option<&Confirming>) -> Op
         tokens: one.tokens || other.tokens,
         spend: one.spend || other.spend,
         day: one.day || other.day,
+        ahead: one.ahead || other.ahead,
     };
     rules.iter().filter_map(|rule| rule.about().accounting).chain(turns).reduce(join)
 }

@@ -45,11 +45,8 @@ impl Redis {
             if open.is_empty() {
                 break;
             }
-            let tried: Vec<Tried> =
-                open.iter().map(|index| self.try_one(&reservations[*index], may_repeat)).collect();
-            let wanted: Vec<(&CallReservation, &Tried)> =
-                open.iter().map(|index| &reservations[*index]).zip(&tried).collect();
-            let mut answers = self.ask_for(&wanted).await;
+            let wanted: Vec<&CallReservation> = open.iter().map(|index| &reservations[*index]).collect();
+            let (tried, mut answers) = self.try_all(&wanted, may_repeat).await;
             for (index, tried) in open.into_iter().zip(tried) {
                 let reservation = &reservations[index];
                 done[index] = match &mut answers {
@@ -77,17 +74,31 @@ impl Redis {
         }
     }
 
-    /// Adds all that is `tried`, and reads what counts; `None`: the state store did not take it.
-    async fn ask_for(&self, wanted: &[(&CallReservation, &Tried)]) -> Option<Answers<'_>> {
-        let (mut commands, mut lengths) = (pipe(), Vec::new());
-        commands.cmd("MULTI");
-        for (reservation, tried) in wanted {
-            let before = commands.len();
-            self.commands(reservation, tried, &mut commands);
-            lengths.push(commands.len() - before);
-        }
-        commands.cmd("EXEC");
-        let mut answers = self.link.ask(&commands, StoreOp::Reserve).await.ok()?;
+    /// Adds all calls that are `wanted`, and reads what counts; `None`: the state store did not take them.
+    async fn try_all(
+        &self,
+        wanted: &[&CallReservation],
+        may_repeat: bool,
+    ) -> (Vec<Tried>, Option<Answers<'_>>) {
+        let (mut tried, mut lengths) = (Vec::new(), Vec::new());
+        let answers = self.send_in_order(StoreOp::Reserve, || {
+            let mut commands = pipe();
+            commands.cmd("MULTI");
+            for reservation in wanted {
+                let (before, new) = (commands.len(), self.try_one(reservation, may_repeat));
+                self.commands(reservation, &new, &mut commands);
+                lengths.push(commands.len() - before);
+                tried.push(new);
+            }
+            commands.cmd("EXEC");
+            commands
+        });
+        let answers = answers.await.ok();
+        (tried, answers.and_then(|answers| self.executed(answers, lengths)))
+    }
+
+    /// The answers to the commands of a transaction; `None`: it was refused.
+    fn executed(&self, mut answers: Vec<Value>, lengths: Vec<usize>) -> Option<Answers<'_>> {
         let executed = match answers.pop() {
             Some(Value::Array(executed)) => executed,
             // The transaction was refused for one of its commands.

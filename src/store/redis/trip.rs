@@ -1,7 +1,7 @@
 //! One round trip to the shared state store with all that one request needs: the commands, and the parsing of their
 //! answers. Sends nothing; what cannot be read is left out and counted.
 
-use super::accounts::ask_for_parts;
+use super::accounts::{Grown, add_part, ask_for_parts};
 use super::names::Names;
 use super::records::{Kind, Record, SeenMarker};
 use super::stops::STOPS;
@@ -30,6 +30,8 @@ pub(super) fn most_read(calls: usize) -> usize {
 pub(super) struct Trip<'a> {
     pub(super) names: &'a Names,
     pub(super) ask: Ask<'a>,
+    /// What is added to this process's part of each sum, in the same order.
+    pub(super) ahead: &'a [Grown],
 }
 
 /// What was found, in the order asked.
@@ -95,8 +97,16 @@ impl Trip<'_> {
             // Sorted by the time at which each was first seen.
             commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
         }
+        // In one transaction: of all who add at once, each reads exactly what was added before it.
+        if !self.ahead.is_empty() {
+            commands.cmd("MULTI");
+        }
+        self.ahead.iter().for_each(|grown| add_part(names, grown, &mut commands));
         for key in ask.tallies {
             ask_for_parts(names, *key, &mut commands);
+        }
+        if !self.ahead.is_empty() {
+            commands.cmd("EXEC");
         }
         for stop in ask.stops {
             for form in names.seals.forms(STOPS, stop) {
@@ -146,13 +156,37 @@ impl Trip<'_> {
             found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
         found.pinned = ask.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
-        for key in ask.tallies {
-            found.parts.push(reader.all((Kind::Tally, *key)));
+        if self.ahead.is_empty() {
+            found.parts = ask.tallies.iter().map(|key| reader.all((Kind::Tally, *key))).collect();
+        } else {
+            self.read_parts(&mut reader, &mut found);
         }
         // Each is asked for in two forms.
         found.stops = ask.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
         found.unreadable = reader.unreadable;
         found
+    }
+
+    /// Parses the answers to the transaction that adds parts of sums and reads them.
+    fn read_parts(&self, reader: &mut Reader<'_>, found: &mut Found) {
+        let mut added = pipe();
+        self.ahead.iter().for_each(|grown| add_part(self.names, grown, &mut added));
+        // Each command is queued before the transaction is done, between the answers to its begin and its end.
+        reader.skip(1 + added.len() + self.ask.tallies.len());
+        let executed = match reader.next() {
+            Value::Array(executed) => executed,
+            other => vec![other],
+        };
+        if let Some(Value::ServerError(error)) =
+            executed.iter().find(|it| matches!(it, Value::ServerError(_)))
+        {
+            found.written = Some(Err(error.code().to_owned()));
+            return;
+        }
+        let mut executed = Reader { names: self.names, answers: executed.into_iter(), unreadable: 0 };
+        executed.skip(added.len());
+        found.parts = self.ask.tallies.iter().map(|key| executed.all((Kind::Tally, *key))).collect();
+        reader.unreadable += executed.unreadable;
     }
 
     /// The lists of evidence about the model.

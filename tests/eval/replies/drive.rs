@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dialects::{CHAT, RESPONSES};
 use engine::error::ProxyError;
 use engine::offline::granted;
-use engine::store::Facts;
+use engine::store::{Facts, News};
 use engine::{
     Accepts, Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output,
     Shared, StoreQuery, WholeReply,
@@ -374,7 +374,15 @@ impl Run<'_> {
     }
 
     /// What the state store knows.
-    fn facts(&self, query: &StoreQuery) -> Facts {
+    fn facts(&mut self, query: &StoreQuery) -> Facts {
+        let ask = query.ask();
+        let tallied = ask
+            .tallies
+            .iter()
+            .filter(|_| ask.ahead != Tally::default())
+            .map(|key| (*key, ask.ahead))
+            .collect();
+        self.trace.stored.learn(News { tallied, ..News::default() });
         if !self.play.setting.is_used_up {
             return Facts::default();
         }

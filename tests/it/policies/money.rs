@@ -551,3 +551,71 @@ fn the_first_request_after_a_limit_is_for_the_final_answer_and_may_be_sent_witho
         }
     });
 }
+
+/// So many conversations at once, of one caller and under one id: how many calls the client gets, and how many requests
+/// were not refused.
+fn at_once(program: &Toolrein, form: Form, round: usize, requests: usize) -> (usize, usize) {
+    std::thread::scope(|scope| {
+        let ask = |nth: usize| {
+            let mut talk = Talk::new(form);
+            talk.say(&format!("Question {nth} of round {round}"));
+            scope.spawn(move || ask(program, &talk, &[("x-toolrein-conversation", "mine")]))
+        };
+        let asked: Vec<_> = (0..requests).map(ask).collect();
+        let said: Vec<Said> = asked.into_iter().map(|asked| asked.join().unwrap()).collect();
+        let answered = said.iter().filter(|said| said.response.status == 200).count();
+        (said.iter().map(|said| said.calls.len()).sum(), answered)
+    })
+}
+
+#[test]
+fn requests_at_once_are_answered_up_to_the_limit_of_a_day_or_a_named_conversation() {
+    in_both_forms(|form| {
+        for limit in ["day = { requests = 6 }", "conversation = { requests = 6 }"] {
+            let upstream = Scripted::start(|_, request: &Recorded| text("Yes.", request));
+            let program = Toolrein::before(&upstream, &budget(limit));
+            for round in 0..3 {
+                let (_, answered) = at_once(&program, form, round, 60);
+                assert!([0, 6].contains(&answered), "{limit}: {answered}");
+            }
+            assert_eq!(upstream.requests().len(), 6, "{limit}");
+        }
+    });
+}
+
+#[test]
+fn money_that_requests_at_once_would_spend_is_reserved_by_an_estimate() {
+    let upstream = Scripted::start(|_, request: &Recorded| text("Yes.", request));
+    // A prompt of some ten tokens; a reply is billed with 25.
+    let program = Toolrein::before(&upstream, &budget("day = { billed_tokens = 100 }"));
+    let (_, answered) = at_once(&program, Form::Whole, 0, 100);
+    assert!((1..=12).contains(&answered), "{answered}");
+}
+
+#[test]
+fn calls_at_once_are_handed_out_up_to_the_limit_of_a_day_or_a_named_conversation() {
+    in_both_forms(|form| {
+        for limit in ["day = { tool_calls = 6 }", "conversation = { tool_calls = 6 }"] {
+            let upstream = Scripted::start(stubborn);
+            let program = Toolrein::before(&upstream, &budget(limit));
+            let calls: Vec<usize> = (0..3).map(|round| at_once(&program, form, round, 60).0).collect();
+            assert_eq!(calls, [6, 0, 0], "{limit}");
+            upstream.assert_clean();
+        }
+    });
+}
+
+#[test]
+fn a_retry_gets_its_call_again_although_the_limit_is_reached() {
+    in_both_forms(|form| {
+        let upstream = Scripted::start(stubborn);
+        let program = Toolrein::before(&upstream, &budget("day = { tool_calls = 2 }"));
+        let talk = |nth: usize| {
+            let mut talk = Talk::new(form);
+            talk.say(&format!("Question {nth}"));
+            talk
+        };
+        let calls = [0, 1, 0, 1, 2].map(|nth| ask(&program, &talk(nth), &[]).calls.len());
+        assert_eq!(calls, [1, 1, 1, 1, 0]);
+    });
+}

@@ -1,15 +1,16 @@
 //! What a request and its replies add to the account: counted by an estimate when the request is sent, and corrected by what the
 //! upstream reports. Computes updates for the state store; limits nothing.
 
-use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, Spent, keys_of};
+use super::{CONVERSATION, DAY, DAY_MS, OpenAccount, ReservedCall, Spent, keys_of};
 use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use crate::price::cost_of;
 use crate::restore::RequestContext;
-use crate::store::News;
+use crate::store::{CallReservation, News};
 use dialects::usage::Usage;
-use model::account::{Carried, Kind, Once, SCOPES, Sums, Tally};
+use model::account::{ALL_SCOPES, Carried, Kind, Once, SCOPES, Scope, Sums, Tally};
 use model::identity::{Hash, Identity};
+use model::plan::Reserved;
 use model::tokens::estimate_text;
 use std::sync::Arc;
 
@@ -120,10 +121,64 @@ impl OpenAccount {
         let final_answer_day = if has_answer { self.now_ms / DAY_MS } else { 0 };
         let day = Tally { sums, refunded, bought: new(DAY), ..Tally::default() };
         let named = Tally { sums, refunded, marks, bought: new(CONVERSATION), final_answer_day };
-        let news = [(self.keys.named, named), (self.keys.day, day)];
+        let news = [(Scope::Conversation, named), (Scope::Day, day)];
         self.reported = Spent { sums: spent, bought };
+        let news = news.map(|(scope, tally)| (self.keys.shared(scope), self.without_reserved(scope, tally)));
         let news = news.into_iter().filter(|(_, tally)| *tally != Tally::default());
         news.filter_map(|(key, tally)| Some((key?, tally))).collect()
+    }
+
+    /// `tally` without the calls that reservations have added to the sum of `scope` already.
+    fn without_reserved(&mut self, scope: Scope, tally: Tally) -> Tally {
+        let mut calls = tally.sums.get(Kind::Calls);
+        self.reserved.retain(|reserved| {
+            let is_reported = calls > 0 && reserved.is_settled && reserved.scope == scope;
+            calls -= u64::from(is_reported);
+            !is_reported
+        });
+        Tally { sums: tally.sums.with(Kind::Calls, calls), ..tally }
+    }
+
+    /// The reservation of a call by the sum of `scope`, which allows `most` calls; `None`: no other request adds to it.
+    pub(crate) fn reservation(&self, scope: Scope, most: u64) -> Option<CallReservation> {
+        Some(CallReservation::Sum { key: self.keys.shared(scope)?, most })
+    }
+
+    /// Takes what became of a reservation of the waiting call of this number.
+    pub(crate) fn take_reserved(&mut self, number: u32, key: Hash, reserved: &Reserved) {
+        let is_of = |scope: &Scope| self.keys.shared(*scope) == Some(key);
+        if let (Some(scope), Reserved::Granted { .. }) = (ALL_SCOPES.into_iter().find(is_of), reserved) {
+            self.reserved.push(ReservedCall { number, scope, is_settled: false });
+        }
+    }
+
+    /// The waiting call of this number is handed out.
+    pub(crate) fn settle(&mut self, number: u32) {
+        let own = self.reserved.iter_mut().filter(|reserved| reserved.number == number);
+        own.for_each(|reserved| reserved.is_settled = true);
+    }
+
+    /// The update where the waiting call of this number is not handed out.
+    pub(crate) fn give_back(&mut self, number: u32) -> News {
+        self.give_back_where(|reserved| reserved.number == number)
+    }
+
+    /// The update at the end of the exchange: calls that still wait are not handed out, and nothing is billed where nothing
+    /// was reported.
+    pub(crate) fn close(&mut self) -> News {
+        let mut news = self.give_back_where(|reserved| !reserved.is_settled);
+        if self.last.is_none() {
+            news.tallied.extend(self.tally(&Sums::default(), self.before));
+        }
+        news
+    }
+
+    fn give_back_where(&mut self, is_over: impl Fn(&ReservedCall) -> bool) -> News {
+        let refunded = Sums::default().with(Kind::Calls, 1);
+        let over = self.reserved.extract_if(.., |reserved| is_over(reserved));
+        let keys = over.filter_map(|reserved| self.keys.shared(reserved.scope));
+        let tallied = keys.map(|key| (key, Tally { refunded, ..Tally::default() })).collect();
+        News { tallied, ..News::default() }
     }
 
     /// What the replies of `bill` have used: as billed, else as estimated from what was sent and shown.
