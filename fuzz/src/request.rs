@@ -10,7 +10,7 @@ use mock::strict::violations;
 use model::Transcript;
 use model::adaptation::Adaptation;
 use model::identity::Hash;
-use model::memo::{Derived, Memo, NoMemo};
+use model::memo::{DerivedValue, Memo, NoMemo};
 use model::plan::Plan;
 use model::request::Request;
 use std::collections::BTreeMap;
@@ -111,23 +111,14 @@ fn variant_of(form: u8, placement: Placement) -> Variant {
 
 /// Remembers everything, as the program's cache does.
 #[derive(Default)]
-struct KeepAll(Mutex<BTreeMap<Hash, Derived>>);
+struct KeepAll(Mutex<BTreeMap<Hash, DerivedValue>>);
 
 impl Memo for KeepAll {
-    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        if let Some(known) = self.0.lock().unwrap().get(&key) {
-            return known.clone();
-        }
-        let derived = compute();
-        self.keep(key, derived.clone());
-        derived
-    }
-
-    fn find(&self, key: Hash) -> Option<Derived> {
+    fn find(&self, key: Hash) -> Option<DerivedValue> {
         self.0.lock().unwrap().get(&key).cloned()
     }
 
-    fn keep(&self, key: Hash, derived: Derived) {
-        self.0.lock().unwrap().insert(key, derived);
+    fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
+        self.0.lock().unwrap().insert(key, value);
     }
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::account::{Carried, Tally};
 use model::identity::Hash;
-use model::memo::{Derived, Memo};
+use model::memo::{DerivedValue, Memo};
 use model::pins::{MOST_PINS, Pinned};
 use model::plan::Reserved;
 use model::plan::approval::Confirmation;
@@ -32,8 +32,6 @@ use std::time::{Duration, Instant};
 pub(super) const MOST_OVERFLOWS: usize = 32;
 /// The most lists of evidence about models: one for each model, and one for each of its callers.
 const MOST_EVIDENCE_LISTS: u64 = 10_000;
-/// About what a compiled schema takes: some hundred nodes.
-const COMPILED_BYTES: usize = 32 * 1024;
 
 /// How much is kept and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -388,42 +386,23 @@ impl StateStore for Memory {
 }
 
 /// A cache of what was derived from messages, up to a number of bytes.
-pub struct MemoCache(Cache<Derived>);
+pub struct MemoCache(Cache<(DerivedValue, usize)>);
 
 impl MemoCache {
     /// An empty cache that keeps up to `bytes`.
     pub fn new(bytes: u64) -> Self {
-        let weigh = |derived: &Derived| {
-            let bytes = match derived {
-                Derived::Cut(Some((text, _))) => text.weight(),
-                Derived::Compiled(_) => COMPILED_BYTES,
-                Derived::Checkpoint(checkpoint) => checkpoint.weight(),
-                _ => 0,
-            };
-            bytes + ENTRY_BYTES
-        };
         // What is derived from bytes never changes.
-        Self(weighed(bytes, Duration::MAX, weigh))
+        Self(weighed(bytes, Duration::MAX, |(_, weight)| weight + ENTRY_BYTES))
     }
 }
 
 impl Memo for MemoCache {
-    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        if let Some(known) = self.0.get(&key) {
-            return known;
-        }
-        // Two requests may compute the same value at the same time; waiting for each other would cost more.
-        let derived = compute();
-        self.0.insert(key, derived.clone());
-        derived
+    fn find(&self, key: Hash) -> Option<DerivedValue> {
+        self.0.get(&key).map(|(value, _)| value)
     }
 
-    fn find(&self, key: Hash) -> Option<Derived> {
-        self.0.get(&key)
-    }
-
-    fn keep(&self, key: Hash, derived: Derived) {
-        self.0.insert(key, derived);
+    fn keep(&self, key: Hash, value: DerivedValue, weight: usize) {
+        self.0.insert(key, (value, weight));
     }
 }
 
@@ -629,12 +608,12 @@ mod tests {
 
     #[test]
     fn what_was_derived_once_is_not_derived_again() {
-        let memo = MemoCache::new(10_000);
+        let memo: &dyn Memo = &MemoCache::new(10_000);
         let mut computed = 0;
         for _ in 0..3 {
-            memo.derive(Hash(1), &mut || {
+            memo.derive(Hash(1), || {
                 computed += 1;
-                Derived::Hash(Hash(2))
+                Hash(2)
             });
         }
         assert_eq!(computed, 1);

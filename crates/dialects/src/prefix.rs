@@ -4,10 +4,9 @@
 
 use super::Dialect;
 use model::checkpoint::Checkpoint;
-use model::identity::{Domain, Hash, HashKey, RunningHash};
-use model::memo::{Derived, Memo};
+use model::identity::{Domain, HashKey, RunningHash};
+use model::memo::Memo;
 use model::request::Request;
-use std::sync::Arc;
 use wire::body::Fault;
 
 /// Parsing a shorter body takes less time than looking up its prefixes.
@@ -32,7 +31,7 @@ pub fn read_request(
     }
     let hashes = key.prefix_hashes(Domain::Prefix, body, &lengths);
     let mut names = hashes.iter().map(RunningHash::hash).enumerate().rev();
-    let known = names.find_map(|(at, name)| Some((at, find(name, memo)?)));
+    let known = names.find_map(|(at, name)| Some((at, memo.known::<Checkpoint>(name)?)));
     // The index of a new checkpoint's length, if it is longer than the known one's.
     let mut news = None;
     let mut keep = |request: &Request| {
@@ -42,7 +41,7 @@ pub fn read_request(
     };
     let request = dialect.parse(body, known.as_ref().map(|(_, checkpoint)| checkpoint), &mut keep)?;
     if let (Some(at), Some(checkpoint)) = (news, &request.checkpoint) {
-        memo.keep(hashes[at].hash(), Derived::Checkpoint(Arc::clone(checkpoint)));
+        memo.remember(hashes[at].hash(), checkpoint);
     }
     Ok(request)
 }
@@ -52,13 +51,6 @@ pub fn read_request(
 fn steady(request: &Request) -> usize {
     let before_the_last = request.messages.iter().rev().nth(1);
     before_the_last.map_or(0, |message| message.span.range().end)
-}
-
-fn find(name: Hash, memo: &dyn Memo) -> Option<Arc<Checkpoint>> {
-    match memo.find(name) {
-        Some(Derived::Checkpoint(checkpoint)) => Some(checkpoint),
-        _ => None,
-    }
 }
 
 /// The lengths of a body's prefixes that are hashed, in order: the same for every body, so that a longer one finds the
@@ -78,26 +70,25 @@ fn lengths(bytes: usize) -> Vec<usize> {
 mod tests {
     use super::*;
     use crate::chat::Chat;
+    use model::identity::Hash;
+    use model::memo::DerivedValue;
     use std::collections::HashMap;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
-    struct Kept(Mutex<HashMap<Hash, Derived>>, AtomicUsize);
+    struct Kept(Mutex<HashMap<Hash, DerivedValue>>, AtomicUsize);
 
     impl Memo for Kept {
-        fn derive(&self, _key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-            compute()
-        }
-
-        fn find(&self, key: Hash) -> Option<Derived> {
+        fn find(&self, key: Hash) -> Option<DerivedValue> {
             let found = self.0.lock().unwrap().get(&key).cloned();
-            self.1.fetch_add(usize::from(matches!(found, Some(Derived::Checkpoint(_)))), Ordering::Relaxed);
+            let is_checkpoint = found.as_ref().is_some_and(|found| found.is::<Checkpoint>());
+            self.1.fetch_add(usize::from(is_checkpoint), Ordering::Relaxed);
             found
         }
 
-        fn keep(&self, key: Hash, derived: Derived) {
-            self.0.lock().unwrap().insert(key, derived);
+        fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
+            self.0.lock().unwrap().insert(key, value);
         }
     }
 

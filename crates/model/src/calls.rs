@@ -4,7 +4,7 @@
 use super::context::{content_hash, context_after, context_without_ids_after};
 use super::identity::{CallKey, Domain, Hash, HashKey, Identity};
 use super::ids::is_random;
-use super::memo::{Derived, Memo};
+use super::memo::Memo;
 use super::names::DeclaredNames;
 use super::wrapper::{WrapperKind, inner_calls, wrapper_kind};
 use super::{Transcript, View};
@@ -301,11 +301,7 @@ pub fn canonical_hash(text: &str, key: &HashKey) -> Hash {
 }
 
 fn remembered(name: Hash, memo: &dyn Memo, hash: impl Fn() -> Hash) -> Hash {
-    match memo.derive(name, &mut || Derived::Hash(hash())) {
-        Derived::Hash(hash) => hash,
-        // Another kind of value under this key: not from this memo.
-        _ => hash(),
-    }
+    *memo.derive(name, hash)
 }
 
 fn read_call(call: &ToolCall, body: &[u8]) -> Call {

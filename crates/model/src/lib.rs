@@ -36,7 +36,7 @@ use crate::request::{Request, Tool};
 use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
-use memo::{Derived, Memo};
+use memo::Memo;
 use pins::Pinned;
 use released::{Releases, times};
 use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes, SourceSpan};
@@ -191,8 +191,7 @@ impl<'a> View<'a> {
             return self.note_count(count());
         }
         let key = self.identity().key.hash(Domain::Tokens, &[self.message.span.of(self.body)]);
-        let derived = self.memo().derive(key, &mut || Derived::Tokens(count()));
-        self.note_count(if let Derived::Tokens(counted) = derived { counted } else { count() })
+        self.note_count(*self.memo().derive(key, count))
     }
 
     /// Stores the count.
@@ -250,9 +249,7 @@ impl<'a> View<'a> {
 
     fn counted(&self, form: &[u8], bytes: &[u8], count: impl Fn(&[u8]) -> Estimate) -> Estimate {
         let key = self.identity().key.hash(Domain::Tokens, &[form, bytes]);
-        let derived = self.memo().derive(key, &mut || Derived::Tokens(count(bytes)));
-        let counted = if let Derived::Tokens(counted) = derived { counted } else { count(bytes) };
-        counted.scaled(self.token_factor())
+        self.memo().derive(key, || count(bytes)).scaled(self.token_factor())
     }
 
     fn count_tokens(&self, count: impl Fn(&[u8]) -> Estimate) -> Estimate {
@@ -492,9 +489,7 @@ impl Transcript {
         }
         let tools = tools();
         let key = self.identity.key.hash_all(Domain::Tokens, std::iter::once(&b"tools"[..]).chain(tools));
-        let derived = self.memo.derive(key, &mut || Derived::Tokens(count()));
-        let counted = if let Derived::Tokens(counted) = derived { counted } else { count() };
-        counted.scaled(self.token_factor)
+        self.memo.derive(key, count).scaled(self.token_factor)
     }
 
     /// The newest `most` calls, the newest first.

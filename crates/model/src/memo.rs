@@ -9,43 +9,78 @@ use std::any::Any;
 use std::sync::Arc;
 use wire::escaped_text::EscapedText;
 
-/// A value derived from some bytes, cheap to clone.
-#[derive(Clone, Debug)]
-pub enum Derived {
-    /// The hash of a canonical form.
-    Hash(Hash),
-    /// Estimated tokens.
-    Tokens(Estimate),
-    /// A shortened text and the characters that are gone; `None` where the text is left as it is.
-    Cut(Option<(EscapedText, usize)>),
-    /// Whether something holds.
-    Flag(bool),
-    /// A checkpoint of a request's beginning.
-    Checkpoint(Arc<Checkpoint>),
-    /// What one policy compiled, such as a validator; the policy knows the type.
-    Compiled(Arc<dyn Any + Send + Sync>),
+/// A value derived from some bytes. Whoever derives it defines its type: nobody else reads it.
+pub trait Derived: Any + Send + Sync {
+    /// The memory that it takes beside the value itself, in bytes.
+    fn weight(&self) -> usize {
+        0
+    }
 }
+
+/// The hash of a canonical form.
+impl Derived for Hash {}
+
+impl Derived for Estimate {}
+
+/// Whether something holds.
+impl Derived for bool {}
+
+impl Derived for Checkpoint {
+    fn weight(&self) -> usize {
+        Self::weight(self)
+    }
+}
+
+/// A shortened text and the characters that are gone; `None` where the text is left as it is.
+impl Derived for Option<(EscapedText, usize)> {
+    fn weight(&self) -> usize {
+        self.as_ref().map_or(0, |(text, _)| text.weight())
+    }
+}
+
+/// A derived value whose type only the key's user knows.
+pub type DerivedValue = Arc<dyn Any + Send + Sync>;
 
 /// A cache of derived values. Implementations may forget at any time.
 pub trait Memo: Send + Sync {
-    /// The value under `key`, computed now if it is not known. `key` must identify the input bytes and what is
-    /// derived from them.
-    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived;
+    /// The value under `key`, if it is known.
+    fn find(&self, key: Hash) -> Option<DerivedValue>;
+
+    /// Keeps the value under `key`; `weight`: the memory that it takes, in bytes.
+    fn keep(&self, key: Hash, value: DerivedValue, weight: usize);
+}
+
+impl dyn Memo + '_ {
+    /// The value under `key`, computed now if it is not known. `key` must identify the input bytes and what is derived
+    /// from them.
+    pub fn derive<T: Derived>(&self, key: Hash, compute: impl FnOnce() -> T) -> Arc<T> {
+        // Two requests may compute the same value at the same time; waiting for each other would cost more.
+        self.known(key).unwrap_or_else(|| {
+            let value = Arc::new(compute());
+            self.remember(key, &value);
+            value
+        })
+    }
 
     /// The value under `key`, if it is known.
-    fn find(&self, _key: Hash) -> Option<Derived> {
-        None
+    pub fn known<T: Derived>(&self, key: Hash) -> Option<Arc<T>> {
+        self.find(key)?.downcast().ok()
     }
 
     /// Keeps a value that was computed elsewhere.
-    fn keep(&self, _key: Hash, _derived: Derived) {}
+    pub fn remember<T: Derived>(&self, key: Hash, value: &Arc<T>) {
+        let weight = size_of::<T>() + value.weight();
+        self.keep(key, Arc::clone(value) as DerivedValue, weight);
+    }
 }
 
 /// Remembers nothing.
 pub struct NoMemo;
 
 impl Memo for NoMemo {
-    fn derive(&self, _key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        compute()
+    fn find(&self, _key: Hash) -> Option<DerivedValue> {
+        None
     }
+
+    fn keep(&self, _key: Hash, _value: DerivedValue, _weight: usize) {}
 }

@@ -16,7 +16,7 @@ pub use self::likeness::Likeness;
 use self::failure::{END_BYTES, LONGEST_JSON, json_reports_failure, object_reports_failure, reports_failure};
 use super::View;
 use crate::identity::Domain;
-use crate::memo::Derived;
+
 use crate::message::Content;
 use serde_json::{Map, Value};
 use wire::body::Str;
@@ -108,10 +108,7 @@ pub fn says_running(view: &View<'_>) -> bool {
     let Some(first) = view.message.content.texts().next() else { return false };
     let read = || text_says_running(first, view.body);
     let key = view.identity().key.hash(Domain::Running, &[&view.text_digest(first).0.to_le_bytes()]);
-    match view.memo().derive(key, &mut || Derived::Flag(read())) {
-        Derived::Flag(says_running) => says_running,
-        _ => read(),
-    }
+    *view.memo().derive(key, read)
 }
 
 fn text_says_running(text: Str, body: &[u8]) -> bool {
@@ -213,7 +210,7 @@ mod tests {
     use super::*;
     use crate::Transcript;
     use crate::identity::{Hash, HashKey, Identity};
-    use crate::memo::{Memo, NoMemo};
+    use crate::memo::{DerivedValue, Memo, NoMemo};
     use crate::testing::{SampleItem, SampleRequest, result};
     use std::sync::Arc;
 
@@ -438,9 +435,11 @@ mod tests {
     struct SaysRunning;
 
     impl Memo for SaysRunning {
-        fn derive(&self, _key: Hash, _compute: &mut dyn FnMut() -> Derived) -> Derived {
-            Derived::Flag(true)
+        fn find(&self, _key: Hash) -> Option<DerivedValue> {
+            Some(Arc::new(true))
         }
+
+        fn keep(&self, _key: Hash, _value: DerivedValue, _weight: usize) {}
     }
 
     #[test]

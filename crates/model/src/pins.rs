@@ -2,7 +2,7 @@
 //! which they were first seen. The first of a tool is its pin. Holds hashes; decides nothing.
 
 use super::identity::{Domain, Hash, HashKey};
-use super::memo::{Derived, Memo};
+use super::memo::Memo;
 use super::names::dispatch_form;
 use wire::json::canonical;
 
@@ -58,8 +58,7 @@ impl Declared {
     pub fn new(name: &str, definition: &[u8], key: &HashKey, memo: &dyn Memo) -> Self {
         let hash = || key.hash(Domain::Definition, &[b"form", &canonical(definition)]);
         let written = key.hash(Domain::Definition, &[b"written", definition]);
-        let derived = memo.derive(written, &mut || Derived::Hash(hash()));
-        let definition = if let Derived::Hash(known) = derived { known } else { hash() };
+        let definition = *memo.derive(written, hash);
         let named = |kind: &[u8], name: &str| key.hash(Domain::Definition, &[kind, name.as_bytes()]).0;
         let form = named(b"dispatch", &dispatch_form(name)) >> NAME_BITS << NAME_BITS;
         let exact = form | (named(b"name", name) >> NAME_BITS);

@@ -41,7 +41,6 @@ use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use limits::{Limit, Written};
 use model::identity::Domain;
-use model::memo::Derived;
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
 use problem::{Problem, issues, join, listed, shown_tool};
 use serde::Deserialize;
@@ -185,13 +184,9 @@ impl Arguments {
         Verdict::Block(reason.about(issues(problems)))
     }
 
-    fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Option<Arc<Deferred>> {
+    fn schema(&self, parameters: &[u8], request: &RequestFacts<'_>) -> Arc<Deferred> {
         let key = request.key.hash(Domain::Schema, &[parameters, &[u8::from(self.strict)]]);
-        let derived = request
-            .memo
-            .derive(key, &mut || Derived::Compiled(Arc::new(Deferred::new(parameters, self.strict))));
-        let Derived::Compiled(schema) = derived else { return None };
-        schema.downcast::<Deferred>().ok()
+        request.memo.derive(key, || Deferred::new(parameters, self.strict))
     }
 
     /// Whether arguments that only other programs can read are refused, since a rule depends on their values.
@@ -205,14 +200,12 @@ impl Arguments {
 }
 
 /// The schemas of the request's tools, each by `read`; of tools with one name that of the first.
-fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Option<Arc<Deferred>>) -> Schemas {
+fn read_schemas(request: &RequestFacts<'_>, mut read: impl FnMut(&[u8]) -> Arc<Deferred>) -> Schemas {
     let mut schemas = Schemas::new();
     for tool in &request.tools {
         let Some(parameters) = tool.parameters.filter(|schema| schema.starts_with(b"{")) else { continue };
-        if let Some(schema) = read(parameters)
-            && !schemas.contains_key(&*tool.name)
-        {
-            schemas.insert(tool.name.clone().into_owned(), schema);
+        if !schemas.contains_key(&*tool.name) {
+            schemas.insert(tool.name.clone().into_owned(), read(parameters));
         }
     }
     schemas

@@ -24,7 +24,6 @@ use super::instructions::{SCORE, scan};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, DeclaredTool, Policy, RequestFacts};
 use model::identity::Domain;
-use model::memo::Derived;
 use model::names::{dispatch_form, qualified_form};
 use model::pins::{Declared, MOST_PINS, PinComparison, PinScope};
 use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
@@ -228,10 +227,7 @@ fn has_instructions(tool: &DeclaredTool<'_>, request: &RequestFacts<'_>) -> bool
     // Names and texts as written: the scanner reads escapes.
     let find = || scan(&String::from_utf8_lossy(tool.definition)).score >= SCORE;
     let key = request.key.hash(Domain::Definition, &[b"instructions", tool.definition]);
-    match request.memo.derive(key, &mut || Derived::Flag(find())) {
-        Derived::Flag(found) => found,
-        _ => find(),
-    }
+    *request.memo.derive(key, find)
 }
 
 #[cfg(test)]

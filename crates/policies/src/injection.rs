@@ -29,7 +29,6 @@ use model::memo::Derived;
 use model::plan::{Frame, Plan};
 use model::{Event, ToolResult};
 use serde::Deserialize;
-use std::sync::Arc;
 use wire::body::Str;
 use wire::escaped_text::EscapedText;
 use wire::hidden_unicode::strip;
@@ -98,6 +97,8 @@ struct Scanned {
     smuggled: usize,
     chars: usize,
 }
+
+impl Derived for Scanned {}
 
 impl Default for Config {
     fn default() -> Self {
@@ -188,10 +189,7 @@ fn scanned(result: &ToolResult<'_>, text: Str) -> Scanned {
         Scanned { findings, smuggled, chars: text.chars().count() }
     };
     let key = view.identity().key.hash(Domain::Injection, &[&view.text_digest(text).0.to_le_bytes()]);
-    match view.memo().derive(key, &mut || Derived::Compiled(Arc::new(read()))) {
-        Derived::Compiled(kept) => kept.downcast_ref().copied().unwrap_or_else(read),
-        _ => read(),
-    }
+    *view.memo().derive(key, read)
 }
 
 #[cfg(test)]

@@ -39,9 +39,8 @@ use super::about::{About, list_tools};
 use super::pattern::{Pattern, any_fits, problem_of};
 use super::texts::{OwnTexts, Text, Texts};
 use super::{ConfigError, Policy};
-use detect::{Detector, Found, What};
+use detect::{Detector, Findings, Found, What};
 use model::identity::{Domain, Hash};
-use model::memo::Derived;
 use model::plan::placeholders::{Occurrence, Placeholders, Redaction, SHORTEST, merged, replaced};
 use model::plan::{Plan, Proposed, Verdict};
 use model::{Event, View};
@@ -294,7 +293,7 @@ impl Redact {
         state: &mut State,
         kinds: &mut Vec<What>,
     ) -> Option<(Cow<'t, str>, Vec<Redaction>)> {
-        let found = self.found(view, name, &text);
+        let found = &self.found(view, name, &text).0;
         if found.is_empty() && state.hidden.is_empty() {
             return None;
         }
@@ -368,24 +367,9 @@ impl Redact {
     }
 
     /// What is found in a text, from the cache if it was looked at before.
-    fn found<'t>(
-        &self,
-        view: &View<'_>,
-        name: &[&[u8]],
-        text: &impl Fn() -> Cow<'t, str>,
-    ) -> Arc<Vec<Found>> {
-        let find = || Arc::new(self.detector.find(&Decoded::new(&text())));
-        let kept = |found: Arc<Vec<Found>>| match found.is_empty() {
-            // Most texts hold nothing, and that takes no room.
-            true => Derived::Cut(None),
-            false => Derived::Compiled(found),
-        };
+    fn found<'t>(&self, view: &View<'_>, name: &[&[u8]], text: &impl Fn() -> Cow<'t, str>) -> Arc<Findings> {
         let key: Hash = view.identity().key.hash(Domain::Redaction, name);
-        match view.memo().derive(key, &mut || kept(find())) {
-            Derived::Compiled(kept) => kept.downcast().unwrap_or_else(|_| find()),
-            Derived::Cut(None) => Arc::default(),
-            _ => find(),
-        }
+        view.memo().derive(key, || Findings(self.detector.find(&Decoded::new(&text()))))
     }
 
     /// Explains placeholders to the model, where it has just read its first.

@@ -38,7 +38,6 @@ use cut::announce::{self, Wording};
 use cut::{Bounds, How, MIN_CHARS, blob};
 use earlier_results::{EarlierResults, REPEATED};
 use model::identity::Domain;
-use model::memo::Derived;
 use model::plan::Plan;
 use model::tokens::estimate_json;
 use model::{Event, LengthCut, ToolResult};
@@ -309,11 +308,11 @@ fn shortened(
     let numbers = [max_chars, blob_chars, call].map(usize::to_le_bytes);
     let parts = [&numbers[0][..], &numbers[1], &numbers[2], raw, form, fingerprint.as_bytes()];
     let key = view.identity().key.hash(Domain::Cut, &parts);
-    let derived = view.memo().derive(key, &mut || {
+    let cut = view.memo().derive(key, || {
         let cut = cut::cut(&instead.map_or_else(|| decode(text, view.body), Cow::Borrowed), bounds);
-        Derived::Cut(cut.map(|cut| (cut.text.into(), cut.gone_chars)))
+        cut.map(|cut| (EscapedText::from(cut.text), cut.gone_chars))
     });
-    if let Derived::Cut(cut) = derived { cut } else { None }
+    (*cut).clone()
 }
 
 #[cfg(test)]

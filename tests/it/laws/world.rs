@@ -12,7 +12,7 @@ use engine::store::HiddenExchange;
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
 use model::identity::{Hash, HashKey, Identity};
-use model::memo::{Derived, Memo, NoMemo};
+use model::memo::{DerivedValue, Memo, NoMemo};
 use model::plan::Plan;
 use model::released::Releases;
 use model::request::Request;
@@ -292,7 +292,7 @@ impl Summaries for Decided {
 
 /// Remembers everything, as the program's cache does.
 #[derive(Default)]
-pub struct KeepAll(Mutex<BTreeMap<Hash, Derived>>);
+pub struct KeepAll(Mutex<BTreeMap<Hash, DerivedValue>>);
 
 impl KeepAll {
     pub fn shared() -> Arc<dyn Memo> {
@@ -306,21 +306,12 @@ pub fn no_memo() -> Arc<dyn Memo> {
 }
 
 impl Memo for KeepAll {
-    fn derive(&self, key: Hash, compute: &mut dyn FnMut() -> Derived) -> Derived {
-        if let Some(known) = self.0.lock().unwrap().get(&key) {
-            return known.clone();
-        }
-        let derived = compute();
-        self.0.lock().unwrap().insert(key, derived.clone());
-        derived
-    }
-
-    fn find(&self, key: Hash) -> Option<Derived> {
+    fn find(&self, key: Hash) -> Option<DerivedValue> {
         self.0.lock().unwrap().get(&key).cloned()
     }
 
-    fn keep(&self, key: Hash, derived: Derived) {
-        self.0.lock().unwrap().insert(key, derived);
+    fn keep(&self, key: Hash, value: DerivedValue, _weight: usize) {
+        self.0.lock().unwrap().insert(key, value);
     }
 }
 

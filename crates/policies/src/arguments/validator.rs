@@ -7,6 +7,7 @@ use super::schema;
 use super::weight::Weight;
 use crate::compile::compile;
 use jsonschema::ValidationError;
+use model::memo::Derived;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -21,6 +22,8 @@ const MOST_LOOKS: u64 = 1_000_000;
 /// The same where errors are collected: each takes some 500 bytes, so all of them take at most some 50 MB.
 const MOST_LOOKS_FOR_ERRORS: u64 = 100_000;
 
+/// About what a compiled schema takes: some hundred nodes.
+const COMPILED_BYTES: usize = 32 * 1024;
 /// How often arguments are corrected and validated again: once for each string within a string.
 const ROUNDS: usize = 4;
 
@@ -30,6 +33,12 @@ pub struct Deferred {
     strict: bool,
     // The value is a function of the other two, so it does not matter which thread computes it first.
     compiled: OnceLock<Option<Validator>>,
+}
+
+impl Derived for Deferred {
+    fn weight(&self) -> usize {
+        self.written.len() + COMPILED_BYTES
+    }
 }
 
 /// A compiled schema.

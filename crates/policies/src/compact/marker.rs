@@ -5,7 +5,6 @@ use super::super::context::characters;
 use super::super::texts::{Text, Texts};
 use bytes::Bytes;
 use model::identity::{Domain, Hash};
-use model::memo::Derived;
 use model::plan::{Frame, SummaryBlank};
 use model::{ToolResult, View};
 use std::fmt::Display;
@@ -115,9 +114,9 @@ impl Old {
         let known = by.map(|view| {
             let (name, instead) = (self.name.0.to_le_bytes(), self.instead.as_deref().unwrap_or(""));
             let key = view.identity().key.hash(Domain::Clear, &[&name, instead.as_bytes()]);
-            view.memo().derive(key, &mut || Derived::Cut(Some(read())))
+            view.memo().derive(key, || Some(read()))
         });
-        let (start, chars) = if let Some(Derived::Cut(Some(known))) = known { known } else { read() };
+        let (start, chars) = known.and_then(|known| (*known).clone()).unwrap_or_else(read);
         Quote { start, chars }
     }
 

@@ -8,6 +8,7 @@ use super::named::{may_name_secret, named, of_commands};
 use super::phrases::{find_after_phrases, find_cookies};
 use super::rules::{Kind, RULES, Rule};
 use memchr::memmem;
+use model::memo::Derived;
 use model::plan::placeholders::{Occurrence, merged};
 use regex::Regex;
 use std::ops::Range;
@@ -24,6 +25,16 @@ const MOST_STRINGS: usize = 256;
 
 /// A value in a text.
 pub(super) type Found = Occurrence<What>;
+
+/// All that is found in one text, in order.
+#[derive(Default)]
+pub(super) struct Findings(pub(super) Vec<Found>);
+
+impl Derived for Findings {
+    fn weight(&self) -> usize {
+        self.0.len() * size_of::<Found>()
+    }
+}
 
 /// A value in one layer of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]

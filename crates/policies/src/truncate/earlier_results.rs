@@ -6,7 +6,6 @@ use super::super::texts::{Text, Texts};
 use model::ToolResult;
 use model::calls::Call;
 use model::identity::{Domain, Hash};
-use model::memo::Derived;
 use model::source::SourceSpan;
 use std::borrow::Cow;
 use std::collections::btree_map::Entry;
@@ -163,12 +162,12 @@ impl EarlierResults {
             .identity()
             .key
             .hash(Domain::Cut, &[&content.0.to_le_bytes(), original.sentence(0, texts).as_bytes()]);
-        let derived = view.memo().derive(key, &mut || {
+        let pointer = view.memo().derive(key, || {
             let decoded = decode(text, view.body);
             let chars = decoded.chars().count();
-            Derived::Cut(Some((original.pointer(&decoded, chars, texts).into(), chars)))
+            Some((EscapedText::from(original.pointer(&decoded, chars, texts)), chars))
         });
-        let Derived::Cut(Some((text, gone_chars))) = derived else { return None };
+        let (text, gone_chars) = (*pointer).clone()?;
         Some(Pointer { text, gone_chars, original: original.message })
     }
 }
