@@ -7,8 +7,8 @@ use super::subject::Subject;
 use super::{load, upstream};
 use dialects::prefix::read_request;
 use dialects::variant::{Placement, PlannedRequest, Variant};
+use engine::Now;
 use model::Transcript;
-use model::account::Tally;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
 use model::released::{NOTHING_HIDDEN, Release};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
 use toolrein::store::memory::{Bounds, MemoCache, Memory};
-use toolrein::store::{Ask, ModelKeys, News, StateStore as _};
+use toolrein::store::{ModelKeys, News, StateStore as _, StoreQuery};
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {
@@ -131,25 +131,16 @@ fn store() -> Plot {
         let mut at = 0;
         let spent = least(200, || {
             at += 1;
-            let ask = Ask {
-                calls: &calls,
-                places: &calls[..10],
+            let now = Now { at: Instant::now(), ms: at };
+            let query = StoreQuery {
+                calls: calls.clone(),
+                places: calls[..10].to_vec(),
                 model: ModelKeys { all: Hash(1), own: Hash(2) },
-                request: name(at % 50),
-                conversation: name(at % 50),
-                histories: &calls[..3],
-                answered: None,
-                approved: &[],
-                quotas: &[],
-                carried: &[],
-                tallies: &[],
-                ahead: Tally::default(),
-                stops: &[],
-                pins: None,
-                now_ms: at,
-                now: Instant::now(),
+                histories: calls[..3].to_vec(),
+                ..StoreQuery::new(name(at % 50), name(at % 50), now)
             };
-            futures_util::FutureExt::now_or_never(memory.look_up(ask)).map_or(0, |facts| facts.released.len())
+            futures_util::FutureExt::now_or_never(memory.look_up(&query))
+                .map_or(0, |facts| facts.released.len())
         });
         times.push((size as f64, spent));
         held.push((size as f64, (resident_mb() - before) / 10.0));

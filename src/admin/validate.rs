@@ -8,7 +8,7 @@ use super::code::Code;
 use super::pages::body_of;
 use crate::proxy::session::{Session, SessionNames};
 use crate::secret::random_key;
-use crate::store::{Ask, StateStore};
+use crate::store::StateStore;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
@@ -156,8 +156,9 @@ impl OfflineStore for StoreReader<'_> {
     fn facts(&mut self, query: &StoreQuery) -> Facts {
         // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
         let nobody = Hash::default();
-        let ask = Ask { request: nobody, conversation: nobody, ahead: Tally::default(), ..query.ask() };
-        self.1.block_on(self.0.look_up(ask))
+        let mut query = query.clone();
+        (query.request, query.conversation, query.ahead) = (nobody, nobody, Tally::default());
+        self.1.block_on(self.0.look_up(&query))
     }
 
     fn history(&mut self, name: Hash) -> Option<Bytes> {

@@ -111,7 +111,7 @@ impl Driver {
                 .effects
                 .add(id, async move { EffectResult::History(app.store.history(name).await).into() }),
             Effect::LookUp(query) => self.effects.add(id, async move {
-                EffectResult::Facts(Box::new(app.store.look_up(query.ask()).await)).into()
+                EffectResult::Facts(Box::new(app.store.look_up(&query).await)).into()
             }),
             Effect::Claim { question, request } => {
                 let claim = Claim { question, request, now_ms: app.now_ms() };

@@ -5,13 +5,12 @@
 use super::clock;
 use super::error::ProxyError;
 use super::handler::{AppState, Sender};
-use crate::store::{Ask, MOST_LOOKED_UP, ModelKeys, News};
+use crate::store::{MOST_LOOKED_UP, News, StoreQuery};
 use bytes::Bytes;
 use dialects::AnyDialect;
 use dialects::stored::{StoredCall, calls_in};
 use engine::{Admission, Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
-use model::account::Tally;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash, Identity};
 use model::record::{JudgedCall, RequestRecord, Route};
@@ -97,7 +96,7 @@ impl AppState {
     async fn result_for_stored(&self, effect: Effect) -> EffectResult {
         match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.store.look_up(query.ask()).await)),
+            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.store.look_up(&query).await)),
             other => other.failure(),
         }
     }
@@ -132,7 +131,7 @@ impl AppState {
         let keys: Vec<Hash> = calls.iter().map(key).collect();
         let now = Instant::now();
         let name = identity.key.hash(Domain::Text, &[text.as_bytes()]);
-        let facts = self.store.look_up(asking(&keys, name, now)).await;
+        let facts = self.store.look_up(&asking(&keys, name, now)).await;
         let known =
             facts.released.iter().filter(|known| known.as_ref().is_some_and(|known| !known.is_empty()));
         Some(known.count() == keys.len())
@@ -140,25 +139,9 @@ impl AppState {
 }
 
 /// The query for the release times of calls alone.
-fn asking(calls: &[Hash], name: Hash, now: Instant) -> Ask<'_> {
-    Ask {
-        calls,
-        places: &[],
-        model: ModelKeys::default(),
-        request: name,
-        conversation: name,
-        histories: &[],
-        answered: None,
-        approved: &[],
-        quotas: &[],
-        carried: &[],
-        tallies: &[],
-        ahead: Tally::default(),
-        stops: &[],
-        pins: None,
-        now_ms: clock::ms_at(now),
-        now,
-    }
+fn asking(calls: &[Hash], name: Hash, now: Instant) -> StoreQuery {
+    let now = Now { at: now, ms: clock::ms_at(now) };
+    StoreQuery { calls: calls.to_vec(), ..StoreQuery::new(name, name, now) }
 }
 
 impl Verdicts {

@@ -204,7 +204,7 @@ impl ReplayInProgress<'_> {
         let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
         let release =
             |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
-        let carried: Vec<_> = query.carried().iter().map(|key| self.carried.get(key).cloned()).collect();
+        let carried: Vec<_> = query.carried.iter().map(|key| self.carried.get(key).cloned()).collect();
         self.accounts = !carried.is_empty();
         let released = newest.map(|at_ms| at_ms.map(release)).collect();
         Facts { released, carried, pinned: self.pinned.clone(), ..Facts::default() }

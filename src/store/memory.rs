@@ -8,8 +8,8 @@ use super::spent::{Change, MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
 use super::{
-    Ask, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow,
-    Quota, QuotaCall, StateStore, Stop,
+    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota,
+    QuotaCall, StateStore, Stop, StoreQuery,
 };
 use bytes::Bytes;
 use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
@@ -129,6 +129,32 @@ impl Memory {
         Some(self.asked.get(&question)?.confirmation)
     }
 
+    /// What this process knows, but for uses of quotas and for sums.
+    pub(super) fn own_facts(&self, query: &StoreQuery) -> Facts {
+        let now_ms = self.ms_at(query.now.at);
+        let repeated = self.requests.see(query.request, now_ms);
+        self.conversations.see(query.conversation, now_ms);
+        let evidence = |key| self.evidence.find(key, now_ms).map_or_else(Vec::new, |list| list.to_vec());
+        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
+        let is_approved = |name| self.approved.find(name, now_ms).is_some();
+        let overflows = self.overflows.find(&query.conversation, now_ms);
+        let pins = query.pins.and_then(|key| self.pinned.get(&key));
+        Facts {
+            released: query.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
+            rounds: query.places.iter().map(rounds_at).collect(),
+            model: KnownEvidence { all: evidence(&query.model.all), own: evidence(&query.model.own) },
+            repeated,
+            asked: query.answered.and_then(|text| self.asked(text)),
+            approved: query.approved.iter().map(is_approved).collect(),
+            sent_exchanges: query.histories.iter().map(|it| self.sent_exchanges.find(it, now_ms)).collect(),
+            carried: query.carried.iter().map(|key| self.carried.get(key)).collect(),
+            overflows: overflows.map_or_else(Vec::new, |all| all.to_vec()),
+            pinned: pins.map_or_else(Vec::new, |pins| pins.to_vec()),
+            stopped: self.stops.find(&query.stops, query.now.ms),
+            ..Facts::default()
+        }
+    }
+
     /// The uses of a quota within its window.
     fn spent(&self, quota: &Quota, now_ms: u64) -> Vec<Use> {
         let known = self.spent.get(&quota.name);
@@ -242,39 +268,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 impl StateStore for Memory {
-    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
-        let now_ms = self.ms_at(ask.now);
-        let repeated = self.requests.see(ask.request, now_ms);
-        self.conversations.see(ask.conversation, now_ms);
-        let evidence = |key| self.evidence.find(key, now_ms).map_or_else(Vec::new, |list| list.to_vec());
-        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
+    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+        let sum =
+            |key: &Hash| self.count_ahead(*key, &query.ahead).0.map(|part| part.tally).unwrap_or_default();
         Box::pin(ready(Facts {
-            released: ask.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
-            rounds: ask.places.iter().map(rounds_at).collect(),
-            model: KnownEvidence { all: evidence(&ask.model.all), own: evidence(&ask.model.own) },
-            repeated,
-            asked: ask.answered.and_then(|text| self.asked(text)),
-            approved: ask.approved.iter().map(|name| self.approved.find(name, now_ms).is_some()).collect(),
-            sent_exchanges: ask.histories.iter().map(|it| self.sent_exchanges.find(it, now_ms)).collect(),
-            spent: ask.quotas.iter().map(|quota| self.spent(quota, ask.now_ms)).collect(),
-            carried: ask.carried.iter().map(|key| self.carried.get(key)).collect(),
-            tallies: ask
-                .tallies
-                .iter()
-                .map(|key| self.count_ahead(*key, &ask.ahead).0.map(|part| part.tally))
-                .map(Option::unwrap_or_default)
-                .collect(),
-            overflows: self
-                .overflows
-                .find(&ask.conversation, now_ms)
-                .map_or_else(Vec::new, |all| all.to_vec()),
-            pinned: ask
-                .pins
-                .and_then(|key| self.pinned.get(&key))
-                .map_or_else(Vec::new, |pins| pins.to_vec()),
-            stopped: self.stops.find(ask.stops, ask.now_ms),
-            away: false,
-            unwritten: false,
+            spent: query.quotas.iter().map(|quota| self.spent(quota, query.now.ms)).collect(),
+            tallies: query.tallies.iter().map(sum).collect(),
+            ..self.own_facts(query)
         }))
     }
 
@@ -410,6 +410,7 @@ impl Memo for MemoCache {
 mod tests {
     use super::*;
     use crate::store::ModelKeys;
+    use engine::Now;
     use engine::store::MOST_EVIDENCE;
     use futures_util::FutureExt as _;
     use model::adaptation::{Adaptation, Adaptations};
@@ -427,25 +428,16 @@ mod tests {
     }
 
     fn look_up(store: &Memory, calls: &[Hash], places: &[Hash], request: u128) -> Facts {
-        let ask = Ask {
-            calls,
-            places,
+        let now = Now { at: Instant::now(), ms: 0 };
+        let query = StoreQuery {
+            calls: calls.to_vec(),
+            places: places.to_vec(),
             model: ModelKeys { all: Hash(1), own: Hash(2) },
-            request: Hash(request),
-            conversation: Hash(request),
-            answered: None,
-            histories: &[Hash(5), Hash(6)],
-            approved: &[Hash(8), Hash(9)],
-            quotas: &[],
-            carried: &[],
-            tallies: &[],
-            ahead: Tally::default(),
-            stops: &[],
-            pins: None,
-            now_ms: 0,
-            now: Instant::now(),
+            histories: vec![Hash(5), Hash(6)],
+            approved: vec![Hash(8), Hash(9)],
+            ..StoreQuery::new(Hash(request), Hash(request), now)
         };
-        store.look_up(ask).now_or_never().unwrap()
+        store.look_up(&query).now_or_never().unwrap()
     }
 
     fn round(key: u128, text: &str) -> HiddenExchange {

@@ -16,8 +16,8 @@ pub mod summaries;
 mod tallies;
 
 pub use engine::store::{
-    Ask, CallNames, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP,
-    ModelKeys, NewPins, News, Overflow, Quota, QuotaCall, ReplyContext, SentExchanges, Stop,
+    CallNames, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, MOST_LOOKED_UP,
+    ModelKeys, NewPins, News, Overflow, Quota, QuotaCall, ReplyContext, SentExchanges, Stop, StoreQuery,
 };
 
 use self::stops::{Listed, StopError};
@@ -29,7 +29,7 @@ use std::pin::Pin;
 /// The place where facts are kept.
 pub trait StateStore: Send + Sync {
     /// Everything that one request needs, in one round trip.
-    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>>;
+    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>>;
 
     /// What is known of a conversation that the upstream keeps.
     fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>>;

@@ -29,7 +29,7 @@ use super::pending::PendingApproval;
 use super::spent::Uses;
 use super::stops::{Listed, StopError};
 use super::tallies::{Part, kept_for, sum};
-use super::{Ask, CallReservation, CallReserved, Claim, Facts, News, StateStore, Stop};
+use super::{CallReservation, CallReserved, Claim, Facts, News, StateStore, Stop, StoreQuery};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::store::StoreOp;
 use crate::telemetry::tools::OwnSeries;
@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::{AbortHandle, JoinHandle, unconstrained};
 use tokio::time::timeout;
 
 /// The address, and the settings of what is kept there.
@@ -168,7 +168,8 @@ impl Redis {
             if let Some(prepare) = prepare.take() {
                 let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
                 let commands = prepare();
-                let asking = Box::pin(async move { self.link.ask(&commands, op).await });
+                // A task that has used up its budget would not be queued by its first poll.
+                let asking = Box::pin(unconstrained(async move { self.link.ask(&commands, op).await }));
                 return sending.insert(asking).as_mut().poll(context);
             }
             sending.as_mut().map_or(Poll::Ready(Err(Away::Gone)), |sending| sending.as_mut().poll(context))
@@ -185,18 +186,18 @@ impl Redis {
     /// Adds what the shared state store knows.
     fn add_shared(
         &self,
-        ask: Ask<'_>,
+        query: &StoreQuery,
         ahead: &[Grown],
         answers: Result<Vec<Value>, Away>,
         facts: &mut Facts,
     ) {
-        let trip = Trip { names: &self.names, ask, ahead };
+        let trip = Trip { names: &self.names, query, ahead };
         let Ok(answers) = answers else {
             facts.away = true;
             if !ahead.is_empty() {
                 self.queue_update(Update { grown: ahead.to_vec(), ..Update::default() });
             }
-            return self.count_spent(ask, &[], facts);
+            return self.count_spent(query, &[], facts);
         };
         let found = trip.read(answers);
         self.link.count(StoreOp::Unreadable, found.unreadable);
@@ -204,11 +205,11 @@ impl Redis {
             self.link.count(StoreOp::Record, written.is_err().into());
             facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
         }
-        self.count_spent(ask, &found.uses, facts);
-        self.restore_uses(ask, &found.uses);
-        self.add_stops(ask, &found.stops, facts);
-        self.add_parts(ask, ahead, &found.parts, facts);
-        self.remember_releases(ask.calls, &facts.released, &found.released);
+        self.count_spent(query, &found.uses, facts);
+        self.restore_uses(query, &found.uses);
+        self.add_stops(query, &found.stops, facts);
+        self.add_parts(query, ahead, &found.parts, facts);
+        self.remember_releases(&query.calls, &facts.released, &found.released);
         merge(facts, found);
     }
 
@@ -226,18 +227,19 @@ impl Redis {
     }
 
     /// The uses of quotas, as known to this process and to the `shared` state store.
-    fn count_spent(&self, ask: Ask<'_>, shared: &[Vec<Use>], facts: &mut Facts) {
-        for (at, quota) in ask.quotas.iter().enumerate() {
+    fn count_spent(&self, query: &StoreQuery, shared: &[Vec<Use>], facts: &mut Facts) {
+        for (at, quota) in query.quotas.iter().enumerate() {
             let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
             let known = self.uses.get(&quota.name).unwrap_or_default();
-            facts.spent.push(known.known(shared, ask.now_ms, quota.window_ms));
+            facts.spent.push(known.known(shared, query.now.ms, quota.window_ms));
         }
     }
 
     /// The sums of this process's own parts and of those that others have reported, as they were before this request.
-    fn add_parts(&self, ask: Ask<'_>, ahead: &[Grown], found: &[Vec<Part>], facts: &mut Facts) {
+    fn add_parts(&self, query: &StoreQuery, ahead: &[Grown], found: &[Vec<Part>], facts: &mut Facts) {
         let mut left_over = Vec::new();
-        for (nth, ((key, tally), found)) in ask.tallies.iter().zip(&mut facts.tallies).zip(found).enumerate()
+        for (nth, ((key, tally), found)) in
+            query.tallies.iter().zip(&mut facts.tallies).zip(found).enumerate()
         {
             // What this process has added since is no part of that.
             let added = ahead.get(nth);
@@ -311,13 +313,13 @@ struct CountedAhead<'a> {
 
 impl CountedAhead<'_> {
     /// Adds it, and returns the commands of the look-up.
-    fn add(&mut self, ask: Ask<'_>) -> Pipeline {
-        let add = |key: &Hash| match self.store.local.count_ahead(*key, &ask.ahead) {
+    fn add(&mut self, query: &StoreQuery) -> Pipeline {
+        let add = |key: &Hash| match self.store.local.count_ahead(*key, &query.ahead) {
             (before, Some(after)) => Some(Grown { key: *key, before, after, at_ms: now_ms() }),
             _ => None,
         };
-        self.grown = ask.tallies.iter().filter_map(add).collect();
-        Trip { names: &self.store.names, ask, ahead: &self.grown }.commands()
+        self.grown = query.tallies.iter().filter_map(add).collect();
+        Trip { names: &self.store.names, query, ahead: &self.grown }.commands()
     }
 }
 
@@ -333,16 +335,16 @@ impl Drop for CountedAhead<'_> {
 }
 
 impl StateStore for Redis {
-    fn look_up<'a>(&'a self, ask: Ask<'a>) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
         Box::pin(async move {
-            let local = Ask { quotas: &[], ahead: Tally::default(), ..ask };
-            let mut facts = self.local.look_up(local).await;
-            let mut ahead = CountedAhead { store: self, grown: Vec::new(), ahead: ask.ahead };
-            let answers = self.send_in_order(StoreOp::LookUp, || ahead.add(ask)).await;
-            let own =
-                ahead.grown.iter().map(|grown| grown.before.map_or_else(Tally::default, |part| part.tally));
-            facts.tallies.splice(..ahead.grown.len(), own);
-            self.add_shared(ask, &ahead.grown, answers, &mut facts);
+            let mut facts = self.local.own_facts(query);
+            let mut ahead = CountedAhead { store: self, grown: Vec::new(), ahead: query.ahead };
+            let answers = self.send_in_order(StoreOp::LookUp, || ahead.add(query)).await;
+            let own = query.tallies.iter().enumerate().map(|(nth, key)| {
+                ahead.grown.get(nth).map_or_else(|| self.local.part(*key), |grown| grown.before)
+            });
+            facts.tallies = own.map(|part| part.map(|part| part.tally).unwrap_or_default()).collect();
+            self.add_shared(query, &ahead.grown, answers, &mut facts);
             ahead.grown.clear();
             facts
         })

@@ -4,6 +4,7 @@
 use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
+use engine::Now;
 use engine::store::HiddenExchange;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
@@ -25,8 +26,8 @@ use toolrein::store::redis::records::{self, Seals, StoreKeys};
 use toolrein::store::redis::{Redis, Settings};
 use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
 use toolrein::store::{
-    Ask, CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News,
-    Overflow, Quota, QuotaCall, SentExchanges, StateStore, Stop,
+    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow,
+    Quota, QuotaCall, SentExchanges, StateStore, Stop, StoreQuery,
 };
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
@@ -96,26 +97,14 @@ async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     panic!("waited for {what}");
 }
 
-fn ask<'a>() -> Ask<'a> {
+fn query() -> StoreQuery {
     let nobody = Hash(u128::MAX);
-    Ask {
-        approved: &[],
-        calls: &[],
-        places: &[],
-        model: ModelKeys::default(),
-        request: nobody,
-        conversation: nobody,
-        histories: &[],
-        answered: None,
-        quotas: &[],
-        carried: &[],
-        tallies: &[],
-        ahead: Tally::default(),
-        stops: &[],
-        pins: None,
-        now_ms: 1_000,
-        now: Instant::now(),
-    }
+    StoreQuery::new(nobody, nobody, at(1_000))
+}
+
+/// So many ms after the epoch.
+fn at(ms: u64) -> Now {
+    Now { at: Instant::now(), ms }
 }
 
 impl Pair {
@@ -123,12 +112,12 @@ impl Pair {
     async fn tells(
         &self,
         news: impl IntoIterator<Item = News>,
-        ask: Ask<'_>,
+        query: StoreQuery,
         is_so: impl Fn(&Facts) -> bool,
     ) {
         news.into_iter().for_each(|news| self.told.record(news));
-        wait_for("what was told to be known", async || is_so(&self.asked.look_up(ask).await)).await;
-        assert!(is_so(&self.told.look_up(ask).await), "who told it knows it too");
+        wait_for("what was told to be known", async || is_so(&self.asked.look_up(&query).await)).await;
+        assert!(is_so(&self.told.look_up(&query).await), "who told it knows it too");
     }
 }
 
@@ -163,9 +152,9 @@ async fn a_process_has_one_part_of_a_sum_however_many_requests_end_at_once() {
     });
     requests.into_iter().for_each(|request| request.join().unwrap());
     let keys = [Hash(1)];
-    let ask = Ask { tallies: &keys, ..ask() };
+    let query = StoreQuery { tallies: keys.to_vec(), ..query() };
     let all = [Tally { sums: Sums::default().with(Kind::Calls, 1_600), ..Tally::default() }];
-    wait_for("all of the sum", async || reader.look_up(ask).await.tallies == all).await;
+    wait_for("all of the sum", async || reader.look_up(&query).await.tallies == all).await;
     // The store keeps other records of its own under the prefix.
     let is_sum = |key: &String| server.ask::<String>(&["TYPE", key]) == "zset";
     let key = server.keys().into_iter().find(is_sum).unwrap();
@@ -181,7 +170,7 @@ async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
     };
     let (_server, pairs) = pairs().await;
     for pair in pairs {
-        let of = |key: u128| Ask { pins: Some(Hash(key)), ..ask() };
+        let of = |key: u128| StoreQuery { pins: Some(Hash(key)), ..query() };
         pair.tells([seen(1, &[pin(7, 1)], 10)], of(1), |facts| facts.pinned == [pin(7, 1)]).await;
         // A definition that was seen before keeps its position, whichever process reports it again.
         let later =
@@ -192,8 +181,8 @@ async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
         pair.tells([], of(2), |facts| facts.pinned == [pin(7, 3)]).await;
         let many: Vec<Pinned> = (0..=MOST_PINS as u128).map(|at| pin(at, 9)).collect();
         pair.tells([seen(1, &many, 50)], of(1), |facts| facts.pinned.len() == MOST_PINS).await;
-        assert_eq!(pair.asked.look_up(of(1)).await.pinned[0], pin(7, 1), "the first ones stay");
-        assert_eq!(pair.asked.look_up(ask()).await.pinned, [], "not asked for");
+        assert_eq!(pair.asked.look_up(&of(1)).await.pinned[0], pin(7, 1), "the first ones stay");
+        assert_eq!(pair.asked.look_up(&query()).await.pinned, [], "not asked for");
     }
 }
 
@@ -248,7 +237,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     })
     .await;
     let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
-    let read = other.look_up(Ask { quotas: &quotas, ..ask() }).await.spent;
+    let read = other.look_up(&StoreQuery { quotas: quotas.to_vec(), ..query() }).await.spent;
     let times: Vec<u64> = read[0].iter().map(|known| known.at_ms).collect();
     assert_eq!(times, (271..=300).collect::<Vec<u64>>(), "enough for nine, tried thrice each");
 }
@@ -267,9 +256,9 @@ async fn only_a_bounded_part_of_an_oversized_key_is_read() {
         server.ask::<()>(&words.collect::<Vec<_>>());
     }
     let model = ModelKeys { all: Hash(3), own: Hash(4) };
-    let ask = Ask { places: &[Hash(1)], model, conversation: Hash(2), ..ask() };
+    let query = StoreQuery { places: [Hash(1)].to_vec(), model, conversation: Hash(2), ..query() };
     let (other, counted) = open_at(server.port(), "").await;
-    let facts_found = other.look_up(ask).await;
+    let facts_found = other.look_up(&query).await;
     assert_eq!((facts_found.model, facts_found.away), (KnownEvidence::default(), false));
     let unreadable = format!("toolrein_store_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32 + 32);
     assert!(counted.render().contains(&unreadable), "{}", counted.render());
@@ -375,7 +364,7 @@ fn stops() -> [Stop; 2] {
 }
 
 async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
-    store.look_up(Ask { stops: &stops(), now_ms, ..ask() }).await.stopped
+    store.look_up(&StoreQuery { stops: stops().to_vec(), now: at(now_ms), ..query() }).await.stopped
 }
 
 /// Every value of the Redis, one after the other.
@@ -470,7 +459,7 @@ async fn what_another_replica_has_stopped_stays_stopped_while_the_store_is_away(
     assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
     drop(server);
     let asked = async || {
-        let facts = other.look_up(Ask { stops: &stops(), ..ask() }).await;
+        let facts = other.look_up(&StoreQuery { stops: stops().to_vec(), ..query() }).await;
         assert_eq!(facts.stopped, Some(Stopped::Conversation));
         facts.away
     };
@@ -494,11 +483,11 @@ mod cases {
 
     pub async fn the_latest_release_of_a_call_is_kept_per_conversation(pair: &Pair) {
         let calls = [Hash(1), Hash(2), Hash(3)];
-        let ask = Ask { calls: &calls, ..ask() };
+        let query = StoreQuery { calls: calls.to_vec(), ..query() };
         let told = [(1, release(7, 5)), (1, release(8, 6)), (1, release(7, 9)), (3, release(7, 7))];
         let expected = [vec![release(8, 6), release(7, 9)], vec![], vec![release(7, 7)]];
         let news = told.map(|(call, release)| released(call, release));
-        pair.tells(news, ask, |facts| known(facts) == expected && !facts.away).await;
+        pair.tells(news, query, |facts| known(facts) == expected && !facts.away).await;
     }
 
     pub async fn the_account_as_of_a_reply_is_the_last_one_recorded(pair: &Pair) {
@@ -509,9 +498,9 @@ mod cases {
             Arc::new(Carried { turn, at_ms, bought, pins: vec![pin], ..Carried::default() })
         };
         let keys = [Hash(1), Hash(2)];
-        let ask = Ask { carried: &keys, ..ask() };
+        let query = StoreQuery { carried: keys.to_vec(), ..query() };
         let news = [5, 6].map(|at_ms| News { carried: vec![(Hash(2), account(at_ms))], ..News::default() });
-        pair.tells(news, ask, |facts| facts.carried == [None, Some(account(6))]).await;
+        pair.tells(news, query, |facts| facts.carried == [None, Some(account(6))]).await;
     }
 
     pub async fn what_is_added_to_a_sum_adds_up_among_replicas(pair: &Pair) {
@@ -522,21 +511,21 @@ mod cases {
             let tally = Tally { sums, refunded, marks, bought: 1, final_answer_day: u64::from(mark) };
             News { tallied: vec![(Hash(1), tally)], ..News::default() }
         };
-        let (keys, ask) = ([Hash(1), Hash(2)], ask());
-        let ask = Ask { tallies: &keys, ..ask };
+        let (keys, query) = ([Hash(1), Hash(2)], query());
+        let query = StoreQuery { tallies: keys.to_vec(), ..query };
         pair.asked.record(adds(100, 3));
         let sums = Sums::default().with(Kind::Calls, 111).with(Kind::Nanodollars, 21);
         let (refunded, marks) = (Sums::default().with(Kind::Tokens, 6), Marks([5; KINDS]));
         let expected = [Tally { sums, refunded, marks, bought: 3, final_answer_day: 5 }, Tally::default()];
-        pair.tells([adds(1, 5), adds(10, 1)], ask, |facts| facts.tallies == expected).await;
+        pair.tells([adds(1, 5), adds(10, 1)], query, |facts| facts.tallies == expected).await;
     }
 
     pub async fn a_call_that_two_replicas_hand_out_has_both_times(pair: &Pair) {
         let hidden = Release { hidden: Hash(5), ..release(7, 4) };
         pair.asked.record(released(1, hidden));
         let expected = [vec![hidden, release(7, 9)]];
-        let ask = Ask { calls: &[Hash(1)], ..ask() };
-        pair.tells([released(1, release(7, 9))], ask, |facts| known(facts) == expected).await;
+        let query = StoreQuery { calls: [Hash(1)].to_vec(), ..query() };
+        pair.tells([released(1, release(7, 9))], query, |facts| known(facts) == expected).await;
     }
 
     pub async fn hidden_exchanges_are_found_at_their_place_without_duplicates(pair: &Pair) {
@@ -546,7 +535,8 @@ mod cases {
         let news = news.into_iter().chain([shown_all.clone()]).map(|round| hidden(1, round));
         let expected = [round(7, "old"), round(8, "other"), round(7, "new \\u00e9"), shown_all];
         let expected = [expected.to_vec(), vec![]];
-        pair.tells(news, Ask { places: &places, ..ask() }, |facts| facts.rounds == expected).await;
+        pair.tells(news, StoreQuery { places: places.to_vec(), ..query() }, |facts| facts.rounds == expected)
+            .await;
     }
 
     pub async fn the_number_of_hidden_exchanges_at_one_place_is_bounded(pair: &Pair) {
@@ -555,16 +545,16 @@ mod cases {
             let keys: Vec<u128> = facts.rounds[0].iter().map(|round| round.message_key.0).collect();
             keys == (136..200).collect::<Vec<u128>>()
         };
-        pair.tells(news, Ask { places: &[Hash(1)], ..ask() }, is_so).await;
+        pair.tells(news, StoreQuery { places: [Hash(1)].to_vec(), ..query() }, is_so).await;
     }
 
     pub async fn evidence_about_a_model_is_kept_for_all_callers_and_for_each(pair: &Pair) {
         let [alice, bob] = [evidence(7), evidence(8)];
         let news = [(1, alice), (1, bob), (2, alice)];
         let news = news.map(|(list, it)| News { model: vec![(Hash(list), it)], ..News::default() });
-        let ask = Ask { model: ModelKeys { all: Hash(1), own: Hash(2) }, ..ask() };
+        let query = StoreQuery { model: ModelKeys { all: Hash(1), own: Hash(2) }, ..query() };
         let expected = KnownEvidence { all: vec![alice, bob], own: vec![alice] };
-        pair.tells(news, ask, |facts| facts.model == expected).await;
+        pair.tells(news, query, |facts| facts.model == expected).await;
     }
 
     fn question(name: &str) -> Confirmation {
@@ -578,9 +568,9 @@ mod cases {
     }
 
     pub async fn the_first_question_is_kept_and_only_one_request_can_claim_it(pair: &Pair) {
-        let ask = Ask { answered: Some(Hash(1)), ..ask() };
+        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
         let is_so = |facts: &Facts| facts.asked.as_deref() == Some(&question("pay"));
-        pair.tells([put("pay"), put("delete")], ask, is_so).await;
+        pair.tells([put("pay"), put("delete")], query, is_so).await;
         let claim = |request, now_ms| Claim { question: Hash(1), request: Hash(request), now_ms };
         // Both sides claim at the same time, and only one succeeds.
         let (one, other) = tokio::join!(pair.asked.claim(claim(1, 1_000)), pair.told.claim(claim(2, 1_000)));
@@ -595,18 +585,19 @@ mod cases {
     }
 
     pub async fn a_remembered_approval_is_known_to_every_replica(pair: &Pair) {
-        let ask = Ask { approved: &[Hash(1), Hash(2), Hash(3)], answered: Some(Hash(1)), ..ask() };
-        assert_eq!(pair.asked.look_up(ask).await.approved, [false; 3]);
+        let query =
+            StoreQuery { approved: [Hash(1), Hash(2), Hash(3)].to_vec(), answered: Some(Hash(1)), ..query() };
+        assert_eq!(pair.asked.look_up(&query).await.approved, [false; 3]);
         let approved = News { approved: vec![Hash(2)], ..News::default() };
-        pair.tells([approved, put("pay")], ask, |facts| {
+        pair.tells([approved, put("pay")], query, |facts| {
             facts.approved == [false, true, false] && facts.asked.as_deref() == Some(&question("pay"))
         })
         .await;
     }
 
     pub async fn a_lost_reply_may_be_fetched_once_more_from_another_replica(pair: &Pair) {
-        let ask = Ask { answered: Some(Hash(1)), ..ask() };
-        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
+        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
         assert!(pair.told.claim(claim(1_000)).await);
         assert!(pair.asked.claim(claim(2_000)).await, "lost");
@@ -618,8 +609,8 @@ mod cases {
     }
 
     pub async fn a_lost_reply_may_not_be_fetched_after_a_minute(pair: &Pair) {
-        let ask = Ask { answered: Some(Hash(1)), ..ask() };
-        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
+        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
         assert!(pair.told.claim(claim(1_000)).await);
         for store in [&pair.asked, &pair.told] {
@@ -628,8 +619,8 @@ mod cases {
     }
 
     pub async fn an_expired_or_unknown_question_cannot_be_claimed(pair: &Pair) {
-        let ask = Ask { answered: Some(Hash(1)), ..ask() };
-        pair.tells([put("pay")], ask, |facts| facts.asked.is_some()).await;
+        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
+        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
         let claim = |question, now_ms| Claim { question: Hash(question), request: Hash(9), now_ms };
         assert!(!pair.asked.claim(claim(1, 100_000)).await);
         assert!(!pair.asked.claim(claim(2, 1_000)).await);
@@ -642,7 +633,12 @@ mod cases {
         };
         let histories = [Hash(5), Hash(6), Hash(7)];
         let is_so = |facts: &Facts| facts.sent_exchanges == [Some(1), Some(3), None];
-        pair.tells([sent(5, 1), sent(6, 2), sent(6, 3)], Ask { histories: &histories, ..ask() }, is_so).await;
+        pair.tells(
+            [sent(5, 1), sent(6, 2), sent(6, 3)],
+            StoreQuery { histories: histories.to_vec(), ..query() },
+            is_so,
+        )
+        .await;
     }
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
@@ -653,14 +649,14 @@ mod cases {
             news.map(|messages| News { overflow: Some((Hash(3), overflow(messages))), ..News::default() });
         let expected: Vec<Overflow> =
             (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
-        let ask = Ask { conversation: Hash(3), ..ask() };
-        pair.tells(news, ask, |facts| facts.overflows == expected).await;
+        let query = StoreQuery { conversation: Hash(3), ..query() };
+        pair.tells(news, query, |facts| facts.overflows == expected).await;
     }
 
     pub async fn uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once(pair: &Pair) {
         let news = |spent| News { spent: vec![spent], ..News::default() };
         let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
-        let at = |now_ms| Ask { quotas: &quotas, now_ms, ..ask() };
+        let asking = |now_ms| StoreQuery { quotas: quotas.to_vec(), now: at(now_ms), ..query() };
         // When each use was counted, how many calls it has, and how often they were handed out.
         let of = |uses: &[(u64, u32, u32)]| {
             let uses = uses.to_vec();
@@ -670,17 +666,19 @@ mod cases {
             }
         };
         let new = [news(used(1, 10)), news(used(1, 11)), news(used(2, 20))];
-        pair.tells(new, at(30), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 1)])).await;
+        pair.tells(new, asking(30), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 1)])).await;
         // The other one hands the call out again, and what it does not know itself counts no more for that.
-        let last =
-            pair.asked.look_up(at(35)).await.spent[0].iter().find(|known| known.call == Hash(2)).copied();
+        let last = pair.asked.look_up(&asking(35)).await.spent[0]
+            .iter()
+            .find(|known| known.call == Hash(2))
+            .copied();
         for at_ms in [40, 45] {
             pair.asked.record(news(QuotaCall { again: last, ..used(2, at_ms) }));
         }
         let both = of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3)]);
-        wait_for("the third time to be known", async || both(&pair.told.look_up(at(50)).await)).await;
+        wait_for("the third time to be known", async || both(&pair.told.look_up(&asking(50)).await)).await;
         let anew = QuotaCall { again: last.map(|last| Use { tries: 3, ..last }), ..used(2, 60) };
-        pair.tells([news(anew)], at(70), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3), (60, 1, 1)])).await;
+        pair.tells([news(anew)], asking(70), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3), (60, 1, 1)])).await;
     }
 
     pub async fn as_many_calls_are_reserved_as_a_limit_allows_and_what_is_given_back_can_be_had_again(
@@ -718,7 +716,9 @@ mod cases {
     /// The requests of the sum 5 before a look-up that adds one.
     async fn look_up_ahead(store: &Arc<dyn StateStore>) -> u64 {
         let ahead = Tally { sums: Sums::default().with(Kind::Requests, 1), ..Tally::default() };
-        store.look_up(Ask { tallies: &[Hash(5)], ahead, ..ask() }).await.tallies[0].used().get(Kind::Requests)
+        store.look_up(&StoreQuery { tallies: [Hash(5)].to_vec(), ahead, ..query() }).await.tallies[0]
+            .used()
+            .get(Kind::Requests)
     }
 
     pub async fn of_look_ups_at_once_each_reads_what_those_before_it_have_added(pair: &Pair) {
@@ -753,7 +753,7 @@ mod cases {
 
     pub async fn a_request_is_repeated_when_it_comes_again(pair: &Pair) {
         let look_up = async |store: &Arc<dyn StateStore>, request| {
-            store.look_up(Ask { request: Hash(request), ..ask() }).await.repeated
+            store.look_up(&StoreQuery { request: Hash(request), ..query() }).await.repeated
         };
         let seen = [
             look_up(&pair.told, 1).await,
@@ -781,7 +781,10 @@ mod cases {
             let one = (Some(stop.what), vec![(stop.clone(), until_ms)]);
             assert_eq!(both(pair, 1_000).await, [one.clone(), one]);
             let others = [Stop { id: format!("{} ", stop.id), ..stop.clone() }];
-            assert_eq!(pair.asked.look_up(Ask { stops: &others, ..ask() }).await.stopped, None);
+            assert_eq!(
+                pair.asked.look_up(&StoreQuery { stops: others.to_vec(), ..query() }).await.stopped,
+                None
+            );
             assert_eq!(pair.asked.resume(stop.clone()).await, Ok(true));
             assert_eq!(both(pair, 1_000).await, [(None, vec![]), (None, vec![])]);
             assert_eq!(pair.told.resume(stop.clone()).await, Ok(false), "there is none");
@@ -820,7 +823,7 @@ mod cases {
         let calls: Vec<Hash> = (0..2 * toolrein::store::MOST_LOOKED_UP as u128).map(Hash).collect();
         let places = calls[..toolrein::store::MOST_LOOKED_UP].to_vec();
         let news = calls.iter().map(|call| released(call.0, release(7, 5)));
-        let ask = Ask { calls: &calls, places: &places, ..ask() };
-        pair.tells(news, ask, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;
+        let query = StoreQuery { calls: calls.to_vec(), places: places.to_vec(), ..query() };
+        pair.tells(news, query, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;
     }
 }

@@ -20,7 +20,6 @@ use model::released::{Release, Releases};
 use model::uses::Use;
 use model::{LengthCut, Stopped};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// The most calls of one request that are looked up, the newest first: older ones are outside every window, and a
 /// request with a million calls must not cost a million look-ups. The same for replies.
@@ -38,92 +37,58 @@ pub struct HiddenExchange {
     pub messages: Bytes,
 }
 
-/// The query of one request.
-#[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+/// What one request asks the state store, in one trip.
+#[derive(Clone, Debug)]
+pub struct StoreQuery {
     /// Calls whose release time is wanted.
-    pub calls: &'a [CallKey],
+    pub calls: Vec<CallKey>,
     /// The keys under which hidden exchanges may be stored.
-    pub places: &'a [Hash],
+    pub places: Vec<Hash>,
     /// The lists of what is known of the model.
     pub model: ModelKeys,
     /// The request's digest, to recognise a repetition.
     pub request: Hash,
     pub conversation: Hash,
     /// Histories that may have been sent before.
-    pub histories: &'a [Hash],
+    pub histories: Vec<Hash>,
     /// The key of the text that the user has answered, where that may be an approval.
     pub answered: Option<Hash>,
     /// The keys of approvals that may be known.
-    pub approved: &'a [Hash],
+    pub approved: Vec<Hash>,
     /// The quotas whose use by the caller is wanted.
-    pub quotas: &'a [Quota],
+    pub quotas: Vec<Quota>,
     /// Under which keys the account of the conversation may be.
-    pub carried: &'a [Hash],
+    pub carried: Vec<Hash>,
     /// The sums that are wanted: as they were before this request.
-    pub tallies: &'a [Hash],
+    pub tallies: Vec<Hash>,
     /// What is added to each of them at once: the request, counted by an estimate before it is sent.
     pub ahead: Tally,
     /// The conversation and its caller, where a stop of one of them matters.
-    pub stops: &'a [Stop],
+    pub stops: Vec<Stop>,
     /// The key of the definitions of tools that were seen, where they are wanted.
     pub pins: Option<Hash>,
-    /// Now, in ms since the epoch.
-    pub now_ms: u64,
-    /// The time of the request by a monotonic clock, by which entries expire.
-    pub now: Instant,
-}
-
-/// The query to the state store, in one trip.
-#[derive(Clone, Debug)]
-pub struct StoreQuery {
-    pub(crate) calls: Vec<Hash>,
-    pub(crate) places: Vec<Hash>,
-    pub(crate) histories: Vec<Hash>,
-    pub(crate) approved: Vec<Hash>,
-    pub(crate) quotas: Vec<Quota>,
-    pub(crate) carried: Vec<Hash>,
-    pub(crate) tallies: Vec<Hash>,
-    pub(crate) ahead: Tally,
-    pub(crate) stops: Vec<Stop>,
-    pub(crate) pins: Option<Hash>,
-    pub(crate) model: ModelKeys,
-    pub(crate) request: Hash,
-    pub(crate) conversation: Hash,
-    pub(crate) answered: Option<Hash>,
-    pub(crate) now: Now,
+    pub now: Now,
 }
 
 impl StoreQuery {
-    /// The keys of [`Ask::carried`].
-    pub fn carried(&self) -> &[Hash] {
-        &self.carried
-    }
-
-    /// The keys of [`Ask::tallies`].
-    pub fn tallies(&self) -> &[Hash] {
-        &self.tallies
-    }
-
-    /// The query in the form that the store takes.
-    pub fn ask(&self) -> Ask<'_> {
-        Ask {
-            calls: &self.calls,
-            places: &self.places,
-            model: self.model,
-            request: self.request,
-            conversation: self.conversation,
-            histories: &self.histories,
-            answered: self.answered,
-            approved: &self.approved,
-            quotas: &self.quotas,
-            carried: &self.carried,
-            tallies: &self.tallies,
-            ahead: self.ahead,
-            stops: &self.stops,
-            pins: self.pins,
-            now_ms: self.now.ms,
-            now: self.now.at,
+    /// A query about the request of this digest and its conversation, which asks for nothing else.
+    pub fn new(request: Hash, conversation: Hash, now: Now) -> Self {
+        Self {
+            calls: Vec::new(),
+            places: Vec::new(),
+            model: ModelKeys::default(),
+            request,
+            conversation,
+            histories: Vec::new(),
+            answered: None,
+            approved: Vec::new(),
+            quotas: Vec::new(),
+            carried: Vec::new(),
+            tallies: Vec::new(),
+            ahead: Tally::default(),
+            stops: Vec::new(),
+            pins: None,
+            now,
         }
     }
 }

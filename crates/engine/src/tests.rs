@@ -171,7 +171,7 @@ impl Driver {
         match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
             Effect::LookUp(query) => {
-                let asked = query.ask().answered.map(|_| {
+                let asked = query.answered.map(|_| {
                     let token = "K7PQ3M".to_owned();
                     Arc::new(Confirmation { token, expires_ms: u64::MAX, ..Confirmation::default() })
                 });
@@ -505,7 +505,7 @@ fn what_a_look_up_counts_ahead_stays_where_the_request_is_sent_and_is_taken_back
     };
     let mut driver = begin();
     let Effect::LookUp(query) = &driver.started[0].1 else { panic!("a look-up") };
-    assert_eq!(query.ask().ahead.sums.get(Amount::Requests), 1);
+    assert_eq!(query.ahead.sums.get(Amount::Requests), 1);
     driver.finish(0, facts(2));
     driver.reply(FINAL);
     driver.stored.extend(driver.exchange.close(now()).writes);

@@ -11,7 +11,7 @@ use crate::store::cache::update;
 use crate::store::memory::{reserve_use, reserved_call, reserved_use};
 use crate::store::spent::{Change, Uses, times_of};
 use crate::store::tallies::{ONE_CALL, Part, sum};
-use crate::store::{Ask, CallReservation, CallReserved, Quota, QuotaCall};
+use crate::store::{CallReservation, CallReserved, Quota, QuotaCall, StoreQuery};
 use crate::telemetry::store::StoreOp;
 use ::redis::{Pipeline, Value, pipe};
 use model::account::{Kind as Amount, Tally};
@@ -258,15 +258,15 @@ impl Redis {
 
     /// Stores again the uses of this process that the state store has lost, as after a restart without its data. Those that
     /// it has meanwhile are the same bytes.
-    pub(super) fn restore_uses(&self, ask: Ask<'_>, shared: &[Vec<Use>]) {
-        for (quota, shared) in ask.quotas.iter().zip(shared) {
-            let is_lost = |known: &Arc<Uses>| !lost(known, quota, shared, ask.now_ms).is_empty();
+    pub(super) fn restore_uses(&self, query: &StoreQuery, shared: &[Vec<Use>]) {
+        for (quota, shared) in query.quotas.iter().zip(shared) {
+            let is_lost = |known: &Arc<Uses>| !lost(known, quota, shared, query.now.ms).is_empty();
             if !self.uses.get(&quota.name).as_ref().is_some_and(is_lost) {
                 continue;
             }
             update(&self.uses, quota.name, |known| {
                 let known = known.unwrap_or_default();
-                let lost = lost(&known, quota, shared, ask.now_ms);
+                let lost = lost(&known, quota, shared, query.now.ms);
                 let changes = lost.into_iter().map(|change| (quota.name, change)).collect();
                 self.queue_update(Update { changes, ..Update::default() });
                 known

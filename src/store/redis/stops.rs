@@ -5,7 +5,7 @@
 use super::Redis;
 use super::records::Kind;
 use crate::store::stops::{Listed, MOST_STOPS, StopError};
-use crate::store::{Ask, Facts, Stop};
+use crate::store::{Facts, Stop, StoreQuery};
 use crate::telemetry::store::StoreOp;
 use ::redis::{FromRedisValue as _, Pipeline, Value, pipe};
 use model::identity::Hash;
@@ -67,15 +67,15 @@ impl Redis {
     }
 
     /// Adds what the shared state store says about the requested stops.
-    pub(super) fn add_stops(&self, ask: Ask<'_>, said: &[Option<Option<u64>>], facts: &mut Facts) {
+    pub(super) fn add_stops(&self, query: &StoreQuery, said: &[Option<Option<u64>>], facts: &mut Facts) {
         let mut shared = None;
-        for (stop, said) in ask.stops.iter().zip(said) {
+        for (stop, said) in query.stops.iter().zip(said) {
             let Some(until_ms) = said else { continue };
-            let until_ms = until_ms.filter(|until_ms| *until_ms > ask.now_ms);
+            let until_ms = until_ms.filter(|until_ms| *until_ms > query.now.ms);
             self.local.stops.learn(stop, until_ms);
             shared = shared.or(until_ms.map(|_| stop.what));
         }
-        facts.stopped = shared.or_else(|| self.local.stops.find(ask.stops, ask.now_ms));
+        facts.stopped = shared.or_else(|| self.local.stops.find(&query.stops, query.now.ms));
     }
 
     /// The answers to `commands`, if all of them were accepted.

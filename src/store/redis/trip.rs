@@ -8,7 +8,7 @@ use super::stops::STOPS;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
 use crate::store::tallies::Part;
-use crate::store::{Ask, Evidence, KnownEvidence, Overflow, SentExchanges};
+use crate::store::{Evidence, KnownEvidence, Overflow, SentExchanges, StoreQuery};
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
 use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::account::Carried;
@@ -29,7 +29,7 @@ pub(super) fn most_read(calls: usize) -> usize {
 /// The look-up.
 pub(super) struct Trip<'a> {
     pub(super) names: &'a Names,
-    pub(super) ask: Ask<'a>,
+    pub(super) query: &'a StoreQuery,
     /// What is added to this process's part of each sum, in the same order.
     pub(super) ahead: &'a [Grown],
 }
@@ -63,7 +63,7 @@ pub(super) struct Found {
 impl Trip<'_> {
     /// The commands of the trip.
     pub(super) fn commands(&self) -> Pipeline {
-        let (ask, names) = (&self.ask, self.names);
+        let (query, names) = (self.query, self.names);
         let mut commands = pipe();
         let single = self.single();
         if !single.is_empty() {
@@ -74,26 +74,26 @@ impl Trip<'_> {
             commands.add_command(get);
         }
         // Also for calls that this process knows: another replica may have handed out an equal one since.
-        let calls = ask.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
-        let places = ask.places.iter().map(|place| ((Kind::HiddenExchanges, *place), MOST_AT_ONE_KEY));
+        let calls = query.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
+        let places = query.places.iter().map(|place| ((Kind::HiddenExchanges, *place), MOST_AT_ONE_KEY));
         let evidence = self.evidence().map(|about| (about, MOST_EVIDENCE));
         for (about, most) in calls.chain(places).chain(evidence) {
             commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
         }
-        let request = (Kind::Request, ask.request);
+        let request = (Kind::Request, query.request);
         let seen = names.seals.seal(request, &SeenMarker);
         commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
         commands
             .cmd("LRANGE")
-            .arg(names.key((Kind::Overflows, ask.conversation)))
+            .arg(names.key((Kind::Overflows, query.conversation)))
             .arg(-(MOST_OVERFLOWS as i64))
             .arg(-1);
-        for quota in ask.quotas {
-            let gone = format!("({}", ask.now_ms.saturating_sub(quota.window_ms));
+        for quota in &query.quotas {
+            let gone = format!("({}", query.now.ms.saturating_sub(quota.window_ms));
             let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
             inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
         }
-        if let Some(pins) = ask.pins {
+        if let Some(pins) = query.pins {
             // Sorted by the time at which each was first seen.
             commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
         }
@@ -102,13 +102,13 @@ impl Trip<'_> {
             commands.cmd("MULTI");
         }
         self.ahead.iter().for_each(|grown| add_part(names, grown, &mut commands));
-        for key in ask.tallies {
+        for key in &query.tallies {
             ask_for_parts(names, *key, &mut commands);
         }
         if !self.ahead.is_empty() {
             commands.cmd("EXEC");
         }
-        for stop in ask.stops {
+        for stop in &query.stops {
             for form in names.seals.forms(STOPS, stop) {
                 commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(form);
             }
@@ -118,28 +118,28 @@ impl Trip<'_> {
 
     /// Parses the answers to [`Self::commands`].
     pub(super) fn read(&self, answers: Vec<Value>) -> Found {
-        let ask = &self.ask;
+        let query = self.query;
         let mut reader = Reader { names: self.names, answers: answers.into_iter(), unreadable: 0 };
         let single = self.single();
         let values = if single.is_empty() { Vec::new() } else { reader.list() };
         let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
         let mut found = Found::default();
-        for (about, value) in values.by_ref().take(ask.histories.len()) {
+        for (about, value) in values.by_ref().take(query.histories.len()) {
             found.sent_exchanges.push(reader.open(about, &value));
         }
-        for (about, value) in values.by_ref().take(ask.approved.len()) {
+        for (about, value) in values.by_ref().take(query.approved.len()) {
             found.approved.push(reader.open::<SeenMarker>(about, &value).is_some());
         }
-        if ask.answered.is_some() {
+        if query.answered.is_some() {
             found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
         }
         for (about, value) in values {
             found.carried.push(reader.open(about, &value));
         }
-        for call in ask.calls {
+        for call in &query.calls {
             found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
         }
-        for place in ask.places {
+        for place in &query.places {
             let rounds = newest(reader.all((Kind::HiddenExchanges, *place)), |one, other| one == other);
             found.rounds.push(last(rounds, MOST_AT_ONE_KEY));
         }
@@ -150,19 +150,19 @@ impl Trip<'_> {
             Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
             _ => found.repeated = true,
         }
-        let overflows = newest(reader.all((Kind::Overflows, ask.conversation)), |one, other| one == other);
+        let overflows = newest(reader.all((Kind::Overflows, query.conversation)), |one, other| one == other);
         found.overflows = last(overflows, MOST_OVERFLOWS);
-        for quota in ask.quotas {
+        for quota in &query.quotas {
             found.uses.push(reader.all((Kind::Quota, quota.name)));
         }
-        found.pinned = ask.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
+        found.pinned = query.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
         if self.ahead.is_empty() {
-            found.parts = ask.tallies.iter().map(|key| reader.all((Kind::Tally, *key))).collect();
+            found.parts = query.tallies.iter().map(|key| reader.all((Kind::Tally, *key))).collect();
         } else {
             self.read_parts(&mut reader, &mut found);
         }
         // Each is asked for in two forms.
-        found.stops = ask.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
+        found.stops = query.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
         found.unreadable = reader.unreadable;
         found
     }
@@ -172,7 +172,7 @@ impl Trip<'_> {
         let mut added = pipe();
         self.ahead.iter().for_each(|grown| add_part(self.names, grown, &mut added));
         // Each command is queued before the transaction is done, between the answers to its begin and its end.
-        reader.skip(1 + added.len() + self.ask.tallies.len());
+        reader.skip(1 + added.len() + self.query.tallies.len());
         let executed = match reader.next() {
             Value::Array(executed) => executed,
             other => vec![other],
@@ -185,21 +185,21 @@ impl Trip<'_> {
         }
         let mut executed = Reader { names: self.names, answers: executed.into_iter(), unreadable: 0 };
         executed.skip(added.len());
-        found.parts = self.ask.tallies.iter().map(|key| executed.all((Kind::Tally, *key))).collect();
+        found.parts = self.query.tallies.iter().map(|key| executed.all((Kind::Tally, *key))).collect();
         reader.unreadable += executed.unreadable;
     }
 
     /// The lists of evidence about the model.
     fn evidence(&self) -> [(Kind, Hash); 2] {
-        [self.ask.model.all, self.ask.model.own].map(|key| (Kind::Evidence, key))
+        [self.query.model.all, self.query.model.own].map(|key| (Kind::Evidence, key))
     }
 
     /// The kinds that are single values.
     fn single(&self) -> Vec<(Kind, Hash)> {
-        let histories = self.ask.histories.iter().map(|history| (Kind::History, *history));
-        let approved = self.ask.approved.iter().map(|name| (Kind::Approved, *name));
-        let carried = self.ask.carried.iter().map(|key| (Kind::Account, *key));
-        let question = self.ask.answered.map(|text| (Kind::Question, text));
+        let histories = self.query.histories.iter().map(|history| (Kind::History, *history));
+        let approved = self.query.approved.iter().map(|name| (Kind::Approved, *name));
+        let carried = self.query.carried.iter().map(|key| (Kind::Account, *key));
+        let question = self.query.answered.map(|text| (Kind::Question, text));
         histories.chain(approved).chain(question).chain(carried).collect()
     }
 }

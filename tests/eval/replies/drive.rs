@@ -375,19 +375,18 @@ impl Run<'_> {
 
     /// What the state store knows.
     fn facts(&mut self, query: &StoreQuery) -> Facts {
-        let ask = query.ask();
-        let tallied = ask
+        let tallied = query
             .tallies
             .iter()
-            .filter(|_| ask.ahead != Tally::default())
-            .map(|key| (*key, ask.ahead))
+            .filter(|_| query.ahead != Tally::default())
+            .map(|key| (*key, query.ahead))
             .collect();
         self.trace.stored.learn(News { tallied, ..News::default() });
         if !self.play.setting.is_used_up {
             return Facts::default();
         }
         let used = Tally { sums: Sums::default().with(Kind::Requests, 9), ..Tally::default() };
-        Facts { tallies: vec![used; query.tallies().len()], ..Facts::default() }
+        Facts { tallies: vec![used; query.tallies.len()], ..Facts::default() }
     }
 
     /// The upstream gets a request; what it says comes when the exchange has nothing more to do.

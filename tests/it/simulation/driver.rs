@@ -170,7 +170,7 @@ impl<'a> Driver<'a> {
     fn result_of(&mut self, effect: Effect) -> EffectResult {
         match effect {
             Effect::LookUp(query) => {
-                let facts = self.process.store.look_up(query.ask()).now_or_never().unwrap();
+                let facts = self.process.store.look_up(&query).now_or_never().unwrap();
                 self.asked.clone_from(&facts.asked);
                 self.passed.answers = facts.asked.is_some();
                 EffectResult::Facts(Box::new(facts))
