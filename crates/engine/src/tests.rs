@@ -527,3 +527,52 @@ fn what_a_look_up_counts_ahead_stays_where_the_request_is_sent_and_is_taken_back
     driver.stored.extend(driver.exchange.close(now()).writes);
     assert_eq!(requests(&driver.stored), (0, 1));
 }
+
+#[test]
+fn a_call_is_reserved_last_after_all_else_that_it_waits_for() {
+    let tables = format!("{WAITING}\n{QUOTAS}");
+    let mut driver = Driver::with_reply(policies(&tables), CALLS);
+    assert_eq!(driver.kinds(), [Kind::Approve, Kind::Approve, Kind::AskModel, Kind::Sleep, Kind::Reserve]);
+    let count = |driver: &Driver| match &driver.started.last().unwrap().1 {
+        Effect::Reserve(reservations) => reservations.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(count(&driver), 1, "the first call of `wait`, which waits for nothing else");
+    driver.finish(4, EffectResult::Reserved(vec![reserved(Some(1))]));
+    driver.finish(0, EffectResult::Decided(ApprovalDecision::Approved.into()));
+    assert_eq!((driver.kinds().last(), count(&driver)), (Some(&Kind::Reserve), 1), "once it is approved");
+    driver.finish(3, EffectResult::Reserved(vec![reserved(Some(2))]));
+    driver.finish(0, EffectResult::Decided(ApprovalDecision::Declined.into()));
+    assert_eq!(driver.kinds(), [Kind::AskModel, Kind::Sleep], "what nobody approved is not reserved");
+    driver.finish(1, EffectResult::Slept(true));
+    assert_eq!(driver.kinds(), [Kind::AskModel, Kind::Reserve], "once its time has come");
+    driver.finish(1, EffectResult::Reserved(vec![reserved(None)]));
+    driver.finish(0, EffectResult::Answered(None));
+    let ids: Vec<String> = driver.calls().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["a", "c", "d"]);
+    assert_eq!(returned(&driver.stored), Vec::<u32>::new());
+}
+
+#[test]
+fn a_request_makes_one_trip_to_the_store_two_where_the_upstream_keeps_its_history_and_one_where_calls_wait() {
+    let is_trip =
+        |kind: &Kind| matches!(kind, Kind::FindHistory | Kind::LookUp | Kind::Claim | Kind::Reserve);
+    for (continues, expected) in
+        [(false, vec![Kind::LookUp, Kind::Claim]), (true, vec![Kind::FindHistory, Kind::LookUp])]
+    {
+        let (mut driver, mut trips) = (Driver::begin(continues), Vec::new());
+        while driver.sent.is_empty() && driver.answers.is_empty() {
+            trips.extend(driver.kinds().into_iter().filter(is_trip));
+            let result = Driver::success(&driver.started[0].1);
+            driver.finish(0, result);
+        }
+        assert_eq!(trips, expected);
+    }
+    let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
+    let (shared, arrived) = arrived(CHAT, body, settings(policies(QUOTAS)));
+    let mut driver = Driver::of(Exchange::begin(shared, arrived, Box::default(), now()));
+    assert_eq!(driver.kinds(), [Kind::LookUp]);
+    driver.finish(0, EffectResult::Facts(Box::default()));
+    driver.reply(FINAL);
+    assert!(driver.started.is_empty() && driver.answers.len() == 1, "text waits for no trip");
+}

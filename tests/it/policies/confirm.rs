@@ -686,3 +686,34 @@ fn the_question_is_the_operators_text() {
         assert!(upstream.requests().last().unwrap().json()["messages"].to_string().contains("Wird gefragt."));
     });
 }
+
+#[test]
+fn an_approved_call_is_reserved_when_it_is_handed_out_and_blocked_where_nothing_is_left() {
+    const LIMITS: [&str; 2] = [
+        "[policy.quota.limits]\nfetches = { tools = [\"fetch\"], calls = 1, per = \"5h\" }\n",
+        "[policy.budget]\ntool_calls = 0\nday = { tool_calls = 1 }\n",
+    ];
+    in_both_forms(|form| {
+        for limit in LIMITS {
+            let upstream = Scripted::start(fetches);
+            let program = Toolrein::before(&upstream, &format!("{FETCH}{limit}"));
+            let approved = |question: &str| {
+                let mut talk = Talk::new(form);
+                talk.members["user"] = json!(question);
+                let said = talk.ask(&program);
+                talk.add(&said);
+                talk.say(&token(&said));
+                talk
+            };
+            // Both are asked about while one call is left.
+            let [first, second] = ["first", "second"].map(approved);
+            let said = first.ask(&program);
+            said.assert_coherent(form);
+            assert_eq!(said.calls.len(), 1, "{limit} {}", said.response.text());
+            let said = second.ask(&program);
+            said.assert_coherent(form);
+            assert_eq!((said.calls.len(), said.text.as_str()), (0, "As you like."), "{limit}");
+            upstream.assert_clean();
+        }
+    });
+}

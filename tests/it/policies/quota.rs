@@ -441,3 +441,37 @@ fn parallel_calls_choices_and_calls_in_a_wrapper_are_reserved_each() {
         assert_eq!(said.text, "No more for today.");
     });
 }
+
+#[test]
+fn on_the_responses_api_requests_at_once_get_as_many_calls_as_a_quota_or_a_day_has() {
+    let day = "[policy.budget]\ntool_calls = 0\nday = { tool_calls = 6 }\n".to_owned();
+    let quota = "[policy.quota.limits]\nf = { tools = [\"f\"], calls = 6, per = \"5h\" }\n".to_owned();
+    for stream in [false, true] {
+        for limits in [&day, &quota] {
+            let upstream = Scripted::start(|nth, request| match may_call(request) {
+                // Two at once, so that the last one of some replies finds no room.
+                true => Output::calls(
+                    nth,
+                    &[(&format!("a{nth}"), "f", "{\"n\":1}"), (&format!("b{nth}"), "f", "{\"n\":2}")],
+                )
+                .reply(request),
+                false => Output::text(nth, "No more for today.").reply(request),
+            });
+            let program = Toolrein::before(&upstream, limits);
+            let calls: usize = std::thread::scope(|scope| {
+                let ask = |nth: usize| {
+                    let program = &program;
+                    scope.spawn(move || {
+                        let mut talk = Responses::new(stream);
+                        talk.body["input"][0]["content"] = json!(format!("Question {nth}"));
+                        let kinds = talk.ask(program).kinds();
+                        kinds.iter().filter(|kind| kind.starts_with("function")).count()
+                    })
+                };
+                let asked: Vec<_> = (0..40).map(ask).collect();
+                asked.into_iter().map(|asked| asked.join().unwrap()).sum()
+            });
+            assert_eq!(calls, 6, "{limits} {stream}");
+        }
+    }
+}
