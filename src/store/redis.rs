@@ -13,6 +13,7 @@ mod names;
 pub mod records;
 mod reservations;
 mod stops;
+mod transaction;
 mod trip;
 mod writer;
 
@@ -201,6 +202,7 @@ impl Redis {
         };
         let found = trip.read(answers);
         self.link.count(StoreOp::Unreadable, found.unreadable);
+        found.apart.iter().for_each(|why| self.link.refused_transaction(why));
         if let Some(written) = &found.written {
             self.link.count(StoreOp::Record, written.is_err().into());
             facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));

@@ -567,3 +567,32 @@ fn the_documented_rights_are_enough() {
     program.wait_for_metric("toolrein_store_up", 1.0);
     assert!(program.metric("toolrein_store_errors_total").abs() < 0.5, "{}", program.metrics());
 }
+
+/// The rights that the version before needed.
+#[test]
+fn a_user_without_the_right_to_transactions_shares_limits_all_the_same() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/replicas.md")).unwrap();
+    let rights = page.lines().filter(|line| line.starts_with('+')).flat_map(str::split_whitespace);
+    let rights = rights.filter(|right| !["+multi", "+exec"].contains(right));
+    let (server, upstream) = (Server::start(), Scripted::start(search));
+    let rights: Vec<&str> = ["ACL", "SETUSER", "default", "-@all"].into_iter().chain(rights).collect();
+    server.ask::<()>(&[&rights[..], &["+acl", "+keys"]].concat());
+    let limits = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 3, per = \"5h\" }\n\
+        [policy.budget]\ntool_calls = 0\nday = { requests = 5, tool_calls = 9 }\n";
+    let programs = [(); 2].map(|()| server.share(&upstream, limits));
+    programs.iter().for_each(is_connected);
+    let ask = |nth: usize| {
+        let mut talk = Talk::new(Form::Whole);
+        talk.say(&format!("Question {nth}"));
+        let said = talk.ask(&programs[nth % 2]);
+        (said.response.status, said.calls.len())
+    };
+    let said: Vec<(u16, usize)> = (0..5).map(ask).collect();
+    assert_eq!(said[..3], [(200, 1); 3]);
+    assert_eq!(said[3].1 + said[4].1, 0, "{said:?}");
+    for program in &programs {
+        assert_said_once(program, "refuses transactions");
+        program.wait_for_metric("toolrein_store_up", 1.0);
+        assert!(errors(program, "reserve") > 0.5 && program.metric("toolrein_store_away_total").abs() < 0.5);
+    }
+}

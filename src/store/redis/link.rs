@@ -82,6 +82,8 @@ struct State {
     /// The command of look-ups that is refused. Kept across connections.
     unread: Option<Vec<u8>>,
     is_cluster: bool,
+    /// It was said that transactions are refused.
+    is_apart_told: bool,
 }
 
 impl Link {
@@ -194,6 +196,17 @@ impl Link {
                 }
                 true
             }
+        }
+    }
+
+    /// Notes that commands that belong together ran each by itself. Logs the first time.
+    pub(super) fn refused_transaction(&self, cause: &str) {
+        self.count(StoreOp::Reserve, 1);
+        if !std::mem::replace(&mut self.lock().is_apart_told, true) {
+            tracing::warn!(
+                cause,
+                "the shared state store refuses transactions (MULTI, EXEC): limits may be exceeded by requests at the same time"
+            );
         }
     }
 

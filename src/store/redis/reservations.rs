@@ -4,6 +4,7 @@
 
 use super::accounts::{Grown, add_part, ask_for_parts};
 use super::records::Kind;
+use super::transaction::Transaction;
 use super::trip::{Reader, most_read};
 use super::writer::{Update, add_change, remove_use};
 use super::{Redis, now_ms};
@@ -98,22 +99,19 @@ impl Redis {
     }
 
     /// The answers to the commands of a transaction; `None`: it was refused.
-    fn executed(&self, mut answers: Vec<Value>, lengths: Vec<usize>) -> Option<Answers<'_>> {
-        let executed = match answers.pop() {
-            Some(Value::Array(executed)) => executed,
-            // The transaction was refused for one of its commands.
-            other => answers.into_iter().chain(other).collect(),
+    fn executed(&self, answers: Vec<Value>, lengths: Vec<usize>) -> Option<Answers<'_>> {
+        let executed = match Transaction::read(&mut answers.into_iter(), lengths.iter().sum()) {
+            Transaction::Executed(executed) => executed,
+            Transaction::Apart(executed, why) => {
+                self.link.refused_transaction(&why);
+                executed
+            }
+            Transaction::Refused(why) => {
+                self.link.count(StoreOp::Reserve, 1);
+                self.link.heard_of_writes(why.as_deref());
+                return None;
+            }
         };
-        let refused = executed.iter().find_map(|answer| match answer {
-            Value::ServerError(error) => Some(error.code()),
-            _ => None,
-        });
-        let is_whole = executed.len() == lengths.iter().sum::<usize>();
-        if refused.is_some() || !is_whole {
-            self.link.count(StoreOp::Reserve, 1);
-            self.link.heard_of_writes(refused);
-            return None;
-        }
         let reader = Reader { names: &self.names, answers: executed.into_iter(), unreadable: 0 };
         Some(Answers { reader, lengths: lengths.into_iter() })
     }

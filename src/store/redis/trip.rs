@@ -5,6 +5,7 @@ use super::accounts::{Grown, add_part, ask_for_parts};
 use super::names::Names;
 use super::records::{Kind, Record, SeenMarker};
 use super::stops::STOPS;
+use super::transaction::Transaction;
 use crate::store::memory::MOST_OVERFLOWS;
 use crate::store::spent::MOST_USES;
 use crate::store::tallies::Part;
@@ -58,6 +59,8 @@ pub(super) struct Found {
     pub(super) unreadable: u64,
     /// Whether the request's key could be written: else the refusal's code; `None` if it was there already.
     pub(super) written: Option<Result<(), String>>,
+    /// Why the commands of the transaction ran each by itself, where they did.
+    pub(super) apart: Option<String>,
 }
 
 impl Trip<'_> {
@@ -171,18 +174,18 @@ impl Trip<'_> {
     fn read_parts(&self, reader: &mut Reader<'_>, found: &mut Found) {
         let mut added = pipe();
         self.ahead.iter().for_each(|grown| add_part(self.names, grown, &mut added));
-        // Each command is queued before the transaction is done, between the answers to its begin and its end.
-        reader.skip(1 + added.len() + self.query.tallies.len());
-        let executed = match reader.next() {
-            Value::Array(executed) => executed,
-            other => vec![other],
+        let commands = added.len() + self.query.tallies.len();
+        let executed = match Transaction::read(&mut reader.answers, commands) {
+            Transaction::Executed(executed) => executed,
+            Transaction::Apart(executed, why) => {
+                found.apart = Some(why);
+                executed
+            }
+            Transaction::Refused(why) => {
+                found.written = Some(Err(why.unwrap_or_default()));
+                return;
+            }
         };
-        if let Some(Value::ServerError(error)) =
-            executed.iter().find(|it| matches!(it, Value::ServerError(_)))
-        {
-            found.written = Some(Err(error.code().to_owned()));
-            return;
-        }
         let mut executed = Reader { names: self.names, answers: executed.into_iter(), unreadable: 0 };
         executed.skip(added.len());
         found.parts = self.query.tallies.iter().map(|key| executed.all((Kind::Tally, *key))).collect();
