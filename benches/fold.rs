@@ -14,9 +14,9 @@ use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
 use policies::REGISTRY;
 use policies::set::PolicySet;
+use state::memo::MemoCache;
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::store::memory::MemoCache;
 
 fn main() {
     divan::main();

@@ -2,8 +2,7 @@
 //! they must have. Keeps none of them.
 
 use hyper::http::HeaderValue;
-use model::identity::HashKey;
-use ring::rand::{SecureRandom as _, SystemRandom};
+pub use state::random::{random_bytes, random_key};
 use std::collections::BTreeSet;
 
 /// A shorter bearer token could be guessed.
@@ -63,21 +62,7 @@ fn repeats(token: &[u8]) -> bool {
     kinds < LEAST_KINDS || (1..=MOST_REPEATED).any(is_of)
 }
 
-/// A fresh key, as [`random_bytes`].
-pub fn random_key() -> HashKey {
-    HashKey::of(random_bytes())
-}
-
 /// A fresh token of 32 hexadecimal digits, as [`random_bytes`].
 pub fn random_token() -> String {
     format!("{:032x}", u128::from_le_bytes(random_bytes()))
-}
-
-/// Random bytes of the operating system. A system without them ends the process: any substitute could be guessed.
-pub fn random_bytes<const N: usize>() -> [u8; N] {
-    let mut bytes = [0; N];
-    if SystemRandom::new().fill(&mut bytes).is_err() {
-        std::process::abort();
-    }
-    bytes
 }

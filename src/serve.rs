@@ -34,7 +34,6 @@ use crate::proxy::{ConnectionLimit, Proxy, ServeSettings};
 use crate::secret::of_variable;
 use crate::store::answers::ModelAnswers;
 use crate::store::held::HeldCalls;
-use crate::store::memory::MemoCache;
 use crate::store::summaries::Pins;
 use crate::telemetry::Telemetry;
 use crate::telemetry::live::Live;
@@ -48,6 +47,7 @@ use model::identity::HashKey;
 use model::memo::Memo;
 use policies::REGISTRY;
 use serde_json::json;
+use state::memo::MemoCache;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ const ADMIN_STALL_TIMEOUT: Duration = Duration::from_secs(15);
 struct Services {
     telemetry: Telemetry,
     keepers: Keepers,
-    store: Arc<dyn crate::store::StateStore>,
+    store: Arc<dyn state::StateStore>,
     key: HashKey,
     held: Arc<HeldCalls>,
     memory: BodyMemory,
@@ -82,7 +82,7 @@ impl Services {
     fn open(
         config: &Config,
         telemetry: &Telemetry,
-        store: Arc<dyn crate::store::StateStore>,
+        store: Arc<dyn state::StateStore>,
         key: HashKey,
         held: &Arc<HeldCalls>,
         memory: BodyMemory,

@@ -12,16 +12,18 @@ use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
 use model::released::{NOTHING_HIDDEN, Release};
+use model::store::{ModelKeys, News, StoreQuery};
 use policies::REGISTRY;
 use policies::set::PolicySet;
+use state::StateStore as _;
+use state::memo::MemoCache;
+use state::memory::{Bounds, Memory};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::store::memory::{Bounds, MemoCache, Memory};
-use toolrein::store::{ModelKeys, News, StateStore as _, StoreQuery};
 
 /// Measures and draws everything into `folder`.
 pub async fn drawn(program: &str, folder: &Path) {

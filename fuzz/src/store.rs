@@ -4,14 +4,14 @@
 use crate::world::{choices, is_json};
 use dialects::Handed;
 use dialects::chat::approved::reply;
-use engine::store::HiddenExchange;
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
+use model::store::HiddenExchange;
+use model::store::{Evidence, Overflow, SentExchanges};
 use model::uses::Use;
+use state::redis::records::{Kind, Record, Seals, SeenMarker, StoreKeys, Taken};
 use std::fmt::Debug;
-use toolrein::store::redis::records::{Kind, Record, Seals, SeenMarker, StoreKeys, Taken};
-use toolrein::store::{Evidence, Overflow, SentExchanges};
 
 const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
 

@@ -30,12 +30,12 @@ pub use review::Review;
 pub use stops::StopScope;
 
 use crate::config::Config;
-use crate::store::StateStore;
 use crate::store::held::HeldCalls;
 use crate::telemetry::live::Live;
 use crate::telemetry::metrics::Metrics;
 use model::identity::HashKey;
 use readiness::Readiness;
+use state::StateStore;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;

@@ -6,13 +6,13 @@ use super::answer::{Answer, JSON};
 use super::code::Code;
 use super::pages::segment;
 use crate::config::{Config, Mode};
-use crate::store::Stop;
-use crate::store::stops::{MOST_STOPS, StopError};
 use axum::extract::State;
 use hyper::http::{StatusCode, Uri};
 use model::Stopped;
+use model::store::Stop;
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
+use state::stops::{MOST_STOPS, StopError};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 

@@ -3,7 +3,7 @@
 
 use super::{Finding, WITHIN};
 use crate::config::Config;
-use crate::store::redis::Redis;
+use state::redis::Redis;
 
 /// The gauge of the state store.
 const UP: &str = "toolrein_store_up ";

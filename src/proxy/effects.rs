@@ -4,8 +4,8 @@
 use super::conversation_lock::{ConversationGuard, Entry};
 use super::driver::Driver;
 use super::handler::AppState;
-use crate::store::{CallReservation, CallReserved, Claim, News};
 use engine::{Admission, Effect, EffectId, EffectResult, Input};
+use model::store::{CallReservation, CallReserved, Claim, News};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;

@@ -24,7 +24,6 @@ use super::{
     ResponseFuture, Service, caller, clock, profile, relay, request_id, stored_response, ungoverned,
 };
 use crate::config::{Config, Mode, Profile, Unjudged, WebSocket};
-use crate::store::StateStore;
 use crate::store::equal_requests::EqualRequests;
 use crate::store::held::HeldCalls;
 use crate::telemetry::Telemetry;
@@ -42,6 +41,7 @@ use model::memo::Memo;
 use model::record::{CallerName, Route};
 use model::request::Request;
 use model::uses::request_key;
+use state::StateStore;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

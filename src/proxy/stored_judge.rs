@@ -5,15 +5,16 @@
 use super::clock;
 use super::error::ProxyError;
 use super::handler::{AppState, Sender};
-use crate::store::{MOST_LOOKED_UP, News, StoreQuery};
 use bytes::Bytes;
 use dialects::AnyDialect;
 use dialects::stored::{StoredCall, calls_in};
+use engine::store::MOST_LOOKED_UP;
 use engine::{Admission, Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
 use model::calls::arguments_hash;
 use model::identity::{Domain, Hash, Identity};
 use model::record::{JudgedCall, RequestRecord, Route};
+use model::store::{News, StoreQuery};
 use policies::conditions::is_certain;
 use serde_json::Value;
 use std::sync::Arc;

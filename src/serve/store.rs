@@ -3,14 +3,31 @@
 
 use crate::config::{self, Config, KeyHash};
 use crate::secret::{UNSET, random_key};
-use crate::store::StateStore;
-use crate::store::memory::{Bounds, Memory};
-use crate::store::redis::records::StoreKeys;
-use crate::store::redis::{AddressError, ConnectError, Redis, Settings};
 use crate::telemetry::metrics::Metrics;
+use dialects::hidden_exchange::is_hidden_exchange;
 use model::identity::HashKey;
+use model::store_health::{Circuit, StoreOp};
+use state::StateStore;
+use state::memory::{Bounds, Memory};
+use state::observer::Observer;
+use state::redis::records::StoreKeys;
+use state::redis::{AddressError, ConnectError, Redis, Settings};
 use std::sync::Arc;
 use std::time::Duration;
+
+impl Observer for Metrics {
+    fn count_store_errors(&self, op: StoreOp, count: u64) {
+        self.count_store_errors(op, count);
+    }
+
+    fn store_breaker(&self, circuit: Circuit) {
+        self.store_breaker(circuit);
+    }
+
+    fn store_answers(&self, answers: bool) {
+        self.store_answers(answers);
+    }
+}
 
 /// A shorter secret could be guessed from known hashes.
 const LEAST_SECRET: usize = 32;
@@ -75,7 +92,8 @@ async fn shared(config: &Config, metrics: &Arc<Metrics>) -> Result<Opened, Store
     let keys = keys(&settings.secret_env)?;
     let (key, url) = (keys.names.clone(), url(settings)?);
     let (prefix, timeout, bounds) = (settings.prefix.clone(), settings.timeout, bounds(config));
-    let opened = Redis::open(Settings { url, keys, prefix, timeout, bounds }, Arc::clone(metrics));
+    let redis = Settings { url, keys, prefix, timeout, bounds, is_hidden_exchange };
+    let opened = Redis::open(redis, Arc::clone(metrics) as Arc<dyn Observer>);
     let redis = Arc::new(opened.map_err(|error| of_url(settings, error))?);
     redis.is_tried(TRIED_WITHIN).await;
     if redis.is_cluster() {

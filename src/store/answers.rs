@@ -1,8 +1,8 @@
 //! Answers of other models about calls, kept within a bound and a lifetime. Sends no requests. An answer that was
 //! evicted is only asked for again.
 
-use super::cache::{Cache, ENTRY_BYTES, weighed};
 use model::identity::Hash;
+use state::cache::{Cache, ENTRY_BYTES, weighed};
 use std::sync::Arc;
 use std::time::Duration;
 

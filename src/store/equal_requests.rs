@@ -1,8 +1,8 @@
 //! Equal requests: how often the same bytes of one caller came within a minute, and what they were billed. In the memory
 //! of this process alone, bounded.
 
-use super::recent::Recent;
 use model::identity::Hash;
+use state::recent::Recent;
 
 /// How long equal requests are counted together, from the first of them on. After a pause of this length between two of
 /// them the next one begins a storm of its own.

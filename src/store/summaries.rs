@@ -2,10 +2,10 @@
 //! once, and the decision is kept within a bound and a lifetime; so are summaries that came too late for their batch.
 //! Sends no requests. A summary that was evicted only breaks one cached prefix.
 
-use super::cache::{Cache, ENTRY_BYTES, weighed};
 use model::identity::Hash;
 use model::plan::SummaryWanted;
 use model::summaries::{Pin, Summaries};
+use state::cache::{Cache, ENTRY_BYTES, weighed};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,10 +10,11 @@ use super::gen_ai::GenAi;
 use super::lost::Lost;
 use super::models::{Model, Models};
 pub use super::span_counts::SpanCounts;
-use super::store::{Circuit, StoreMetrics, StoreOp};
+use super::store::StoreMetrics;
 use super::tls::TlsMetrics;
 use super::tools::{OwnSeries, Tools};
 use model::record::{On, PolicyTokens, RequestRecord, SummaryResult, Tokens, WebhookResult};
+use model::store_health::{Circuit, StoreOp};
 use prometheus::{CounterVec, Error, Histogram, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 use std::time::Duration;
 

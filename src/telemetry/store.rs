@@ -2,58 +2,8 @@
 //! store decides what counts as an error.
 
 use super::families::{Counters, Maker};
+use model::store_health::{Circuit, StoreOp};
 use prometheus::{Error, IntGauge, IntGaugeVec};
-
-/// The operation of the shared state store that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreOp {
-    Connect,
-    LookUp,
-    /// An update that was not written, or not at once.
-    Record,
-    Claim,
-    /// A reservation.
-    Reserve,
-    /// A record that is not ours, or broken: it counts as lost.
-    Unreadable,
-}
-
-impl StoreOp {
-    /// As in labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Connect => "connect",
-            Self::LookUp => "look_up",
-            Self::Record => "record",
-            Self::Claim => "claim",
-            Self::Reserve => "reserve",
-            Self::Unreadable => "unreadable",
-        }
-    }
-}
-
-/// The state of the circuit breaker before the shared state store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Circuit {
-    /// It is asked.
-    Closed,
-    /// It is probed, and not asked yet.
-    HalfOpen,
-    /// It is not asked, since it did not answer.
-    Open,
-}
-
-impl Circuit {
-    const ALL: [Self; 3] = [Self::Closed, Self::HalfOpen, Self::Open];
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::HalfOpen => "half_open",
-            Self::Open => "open",
-        }
-    }
-}
 
 /// The results of requests without the shared store: continued, refused.
 const WITHOUT: [&str; 2] = ["local", "refused"];

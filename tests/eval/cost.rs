@@ -13,10 +13,10 @@ use model::memo::Memo;
 use model::plan::Plan;
 use policies::REGISTRY;
 use serde_json::{Value, json};
+use state::memo::MemoCache;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toolrein::config::{Config, Overrides, Source};
-use toolrein::store::memory::MemoCache;
 
 /// The price of a cached token as a share of an uncached one: OpenAI's gpt-4o, its gpt-4.1, Anthropic's and newer
 /// models.

@@ -4,8 +4,8 @@
 use crate::faults::delay;
 use crate::server::{SECRET, Server};
 use bytes::Bytes;
+use dialects::hidden_exchange::is_hidden_exchange;
 use engine::Now;
-use engine::store::HiddenExchange;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use model::Stopped;
@@ -17,18 +17,21 @@ use model::pins::{MOST_PINS, Pinned};
 use model::plan::Reserved;
 use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
+use model::store::HiddenExchange;
+use model::store::{
+    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow,
+    Quota, QuotaCall, SentExchanges, Stop, StoreQuery,
+};
 use model::uses::Use;
+use state::StateStore;
+use state::memory::{Bounds, Memory};
+use state::observer::Observer;
+use state::redis::records::{self, Seals, StoreKeys};
+use state::redis::{Redis, Settings};
+use state::stops::{Listed, MOST_STOPS, StopError};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use toolrein::store::memory::{Bounds, Memory};
-use toolrein::store::redis::records::{self, Seals, StoreKeys};
-use toolrein::store::redis::{Redis, Settings};
-use toolrein::store::stops::{Listed, MOST_STOPS, StopError};
-use toolrein::store::{
-    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow,
-    Quota, QuotaCall, SentExchanges, StateStore, Stop, StoreQuery,
-};
 use toolrein::telemetry::metrics::Metrics;
 use toolrein::telemetry::tools::OwnSeries;
 
@@ -80,8 +83,8 @@ async fn open_at(port: u16, prefix: &str) -> (Arc<dyn StateStore>, Arc<Metrics>)
     let keys = keys();
     let url = format!("redis://:pass-of-the-tests@127.0.0.1:{port}");
     let (prefix, timeout) = (prefix.to_owned(), Duration::from_secs(10));
-    let settings = Settings { url, keys, prefix, timeout, bounds: bounds() };
-    let store = Redis::open(settings, Arc::clone(&metrics)).unwrap();
+    let settings = Settings { url, keys, prefix, timeout, bounds: bounds(), is_hidden_exchange };
+    let store = Redis::open(settings, Arc::clone(&metrics) as Arc<dyn Observer>).unwrap();
     wait_for("the state store to answer", async || metrics.render().contains("\ntoolrein_store_up 1\n"))
         .await;
     (Arc::new(store), metrics)
@@ -820,8 +823,8 @@ mod cases {
     }
 
     pub async fn as_many_calls_as_a_request_may_ask_for_are_found(pair: &Pair) {
-        let calls: Vec<Hash> = (0..2 * toolrein::store::MOST_LOOKED_UP as u128).map(Hash).collect();
-        let places = calls[..toolrein::store::MOST_LOOKED_UP].to_vec();
+        let calls: Vec<Hash> = (0..2 * engine::store::MOST_LOOKED_UP as u128).map(Hash).collect();
+        let places = calls[..engine::store::MOST_LOOKED_UP].to_vec();
         let news = calls.iter().map(|call| released(call.0, release(7, 5)));
         let query = StoreQuery { calls: calls.to_vec(), places: places.to_vec(), ..query() };
         pair.tells(news, query, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;

@@ -11,6 +11,7 @@ pub mod codec;
 pub mod content;
 pub mod edit;
 pub mod error;
+pub mod hidden_exchange;
 pub mod lines;
 pub mod markup;
 pub mod names_by_id;

@@ -6,7 +6,6 @@ mod spending;
 
 pub(super) use spending::Bill;
 
-use super::store::{Facts, News};
 use crate::pipeline::ClientChoice;
 use crate::price::Price;
 use crate::restore::{FirstKey, HiddenPosition, RequestContext, first_keys, text_key_of};
@@ -17,6 +16,7 @@ use model::account::{
 use model::histories::beginnings;
 use model::identity::{Hash, Identity};
 use model::plan::{Announced, Plan};
+use model::store::{Facts, News};
 use policies::about::Accounting;
 use std::sync::Arc;
 

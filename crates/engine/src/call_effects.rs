@@ -5,13 +5,13 @@ use super::effects::{ApprovalRequest, AskedModel, Effect, EffectId, EffectResult
 use super::{Core, confirm};
 use crate::judging::{Awaited, Judging, WaitingCall};
 use crate::reply_reports::ReplyReports;
-use crate::store::{CallReservation, CallReserved, News};
 use dialects::question::written;
 use model::calls::arguments_hash;
 use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
+use model::store::{CallReservation, CallReserved, News};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Effects: what an exchange has its driver do and waits for, with their results, as plain data; and the one list of those
 //! that are awaited. An effect that fails has a result too, so that every wait ends.
 
-use super::store::{CallReservation, CallReserved, Facts, StoreQuery};
 use bytes::Bytes;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::plan::{ModelTerms, SummaryWanted};
+use model::store::{CallReservation, CallReserved, Facts, StoreQuery};
 use policies::approvals::Webhook;
 use std::sync::Arc;
 use std::time::Duration;

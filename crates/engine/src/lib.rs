@@ -43,7 +43,6 @@ pub mod treatment;
 pub use self::effects::{Admission, ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 pub use self::request_forms::{Accepts, Outgoing};
 pub use self::steps::{Answer, Break, Input, Output, WholeReply};
-pub use self::store::StoreQuery;
 
 use self::core::Core;
 use self::error::ProxyError;
@@ -52,14 +51,15 @@ use self::plan::{Planned, Summarising, plan_request, take_claim, take_summary};
 use self::running::Running;
 use crate::judging::Judging;
 use crate::settings::{InFlight, Settings};
-use crate::store::News;
 use bytes::Bytes;
 use dialects::AnyDialect;
+pub use model::Now;
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;
 use model::record::{JudgedCall, On, RequestRecord};
 use model::request::Request;
+use model::store::News;
 use model::summaries::Summaries;
 use pipeline::ClientChoice;
 use std::sync::Arc;
@@ -92,15 +92,6 @@ pub struct Arrived {
     pub reports: bool,
     /// The path of its target: some providers put the model there (Azure's deployments).
     pub path: String,
-}
-
-/// The time of an input.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// By a monotonic clock.
-    pub at: Instant,
-    /// In ms since the epoch.
-    pub ms: u64,
 }
 
 /// The name under which concurrent requests of one conversation are recorded.

@@ -3,8 +3,8 @@
 
 use super::account::AccountKeys;
 use super::error::ProxyError;
-use super::store::{CallNames, MOST_LOOKED_UP, ModelKeys, Quota, Stop};
-use super::{Core, Effect, Now, Phase, Shared, StoreQuery, fail};
+use super::store::{CallNames, MOST_LOOKED_UP};
+use super::{Core, Effect, Now, Phase, Shared, fail};
 use crate::confirm::{Answer, answer};
 use crate::price::cost_of;
 use crate::restore::{HiddenPosition, hidden_positions, names};
@@ -16,6 +16,8 @@ use model::identity::{Domain, Hash, Identity};
 use model::record::{On, UNKNOWN};
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
+use model::store::StoreQuery;
+use model::store::{ModelKeys, Quota, Stop};
 use model::tokens::Estimate;
 use model::{Stopped, Transcript};
 use policies::about::Counted;

@@ -1,11 +1,11 @@
 //! An exchange without sockets, for replays and validations: the answers of the state store, of other requests and of
 //! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
-use super::store::{CallReservation, CallReserved, Facts, News, StoreQuery};
 use super::{Admission, Answer, Effect, EffectId, EffectResult, Exchange, Input, Now, Outgoing, Output};
 use bytes::Bytes;
 use model::identity::Hash;
 use model::plan::Reserved;
+use model::store::{CallReservation, CallReserved, Facts, News, StoreQuery};
 
 /// Takes the place of the state store.
 pub trait OfflineStore {

@@ -2,13 +2,13 @@
 //! store. A call that was handed out before, to a client that has sent its request again, counts no more.
 
 use super::Core;
-use super::store::{CallReservation, CallReserved, News, Quota, QuotaCall};
 use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use model::assembled::Assembled;
 use model::calls::canonical_hash;
 use model::identity::Hash;
 use model::plan::Reserved;
+use model::store::{CallReservation, CallReserved, News, Quota, QuotaCall};
 use model::uses::{Use, use_key};
 
 /// What is used of the quotas that count calls of one request.

@@ -6,10 +6,10 @@
 //! The first refusal counts for a tenth of `upstream.remember`. Then one request is sent in its own form again, and a
 //! second refusal counts for the whole time. Pure: asks no store and reads no clock.
 
-use super::store::{Evidence, KnownEvidence, ModelKeys};
 use model::adaptation::{Adaptation, Adaptations};
 use model::identity::Hash;
 use model::record::RefusalScope;
+use model::store::{Evidence, KnownEvidence, ModelKeys};
 use std::time::Duration;
 
 /// A refusal that was met once counts for this share of the time.
@@ -202,7 +202,7 @@ mod tests {
                 (false, _) => (none, none),
             };
             for (key, evidence) in refusals.news(refused, accepted) {
-                crate::store::add_evidence(self.0.entry(key).or_default(), evidence);
+                model::store::add_evidence(self.0.entry(key).or_default(), evidence);
             }
             sends_tools
         }

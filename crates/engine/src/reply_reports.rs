@@ -6,7 +6,7 @@ use super::Core;
 use super::account::{Bill, OpenAccount};
 use super::notes::{ReaskCause, note_judged, note_reasked, note_usage};
 use super::quota_uses::{QuotaUses, quota_of};
-use super::store::{CallReservation, CallReserved, News, QuotaCall, ReplyContext, SentExchanges};
+use super::store::ReplyContext;
 use crate::judging::Judging;
 use crate::pipeline::{ClientChoice, ReplyPipeline};
 use crate::reasks::Reasks;
@@ -14,6 +14,7 @@ use crate::restore::RequestContext;
 use dialects::usage::Usage;
 use model::identity::Hash;
 use model::plan::{Reservation, tokens_of};
+use model::store::{CallReservation, CallReserved, News, QuotaCall, SentExchanges};
 
 /// See the module.
 pub(super) struct ReplyReports {
@@ -205,8 +206,7 @@ impl ReplyReports {
         let (observe, identity) = (core.is_observing(), &*core.identity);
         let remembers =
             core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
-        let mut news =
-            News::of_choices(choices, &ReplyContext { request, identity, reasks, now_ms, observe });
+        let mut news = ReplyContext { request, identity, reasks, now_ms, observe }.update(choices);
         news.spent = self.quotas.news(core, choices, now_ms);
         // After a re-ask the calls of the reply are the model's own, not the approved ones.
         if self.hands_out && reasks.count() == 0 && remembers {

@@ -9,7 +9,6 @@ use super::notes::{BROKEN_HISTORY, TOOLS_UNSUPPORTED, action, note_sizes};
 use super::plan::{Length, plan_shorter};
 use super::refusals::ModelRefusals;
 use super::room::{CutSizes, MOST_CUTS, Room};
-use super::store::{News, Overflow};
 use crate::judging::{AnswerTools, Judging};
 use crate::reasks::Reasks;
 use crate::settings::Tell;
@@ -24,6 +23,7 @@ use model::plan::{Change, Plan};
 use model::record::{On, PrefixBreak, RefusalNote, Retry};
 use model::request::Choice;
 use model::source::ItemId;
+use model::store::{News, Overflow};
 use std::sync::Arc;
 use wire::json::{decode, quote};
 
@@ -551,10 +551,10 @@ mod tests {
     use super::*;
     use crate::Output;
     use crate::core::testing::core;
-    use crate::store::{KnownEvidence, ModelKeys};
     use dialects::error::parse;
     use model::identity::Hash;
     use model::memo::NoMemo;
+    use model::store::{KnownEvidence, ModelKeys};
     use policies::set::PolicySet;
     use serde_json::{Value, json};
     use std::time::Duration;

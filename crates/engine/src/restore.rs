@@ -4,7 +4,6 @@
 
 use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
-use crate::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use bytes::Bytes;
 use model::calls::{Call, arguments_hash};
 use model::identity::{Hash, Identity};
@@ -12,6 +11,7 @@ use model::ids::is_random;
 use model::memo::Memo;
 use model::message::Role;
 use model::released::{Hidden, Release, Releases, hidden_before, hidden_digest};
+use model::store::{HiddenExchange, MOST_AT_ONE_KEY};
 use model::{Transcript, View};
 
 /// The position of an assistant message before which a hidden exchange may belong.

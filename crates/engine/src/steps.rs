@@ -3,9 +3,9 @@
 use super::effects::{Effect, EffectId, EffectResult};
 use super::error::ProxyError;
 use super::request_forms::Outgoing;
-use super::store::News;
 use bytes::Bytes;
 use model::identity::Hash;
+use model::store::News;
 
 /// What happened.
 #[derive(Debug)]

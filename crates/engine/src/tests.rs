@@ -3,13 +3,13 @@
 use super::*;
 use crate::core::testing::{arrived, settings};
 use crate::judging::holding_tests::{policies, rules};
-use crate::store::{CallReserved, Facts};
 use dialects::{CHAT, RESPONSES};
 use model::account::{Kind as Amount, Sums, Tally};
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Confirmation};
 use model::plan::{CallEffect, Proposed, Reserved, ToolRun};
 use model::record::{Consent, Verdict};
+use model::store::{CallReserved, Facts};
 use model::uses::Use;
 use policies::about::About;
 use policies::set::{PolicySet, RuleOf};

@@ -21,6 +21,8 @@ pub mod record;
 pub mod released;
 pub mod request;
 pub mod source;
+pub mod store;
+pub mod store_health;
 pub mod summaries;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -43,6 +45,7 @@ use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes, SourceSpan};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
 use uses::{Use, request_key};
@@ -91,6 +94,15 @@ pub struct Transcript {
     pub account: Option<Arc<Account>>,
     last_assistant: Option<usize>,
     notes: Notes,
+}
+
+/// The time of an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// By a monotonic clock.
+    pub at: Instant,
+    /// In ms since the epoch.
+    pub ms: u64,
 }
 
 /// A cut of all results of a request that was too long without it.

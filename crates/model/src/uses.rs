@@ -9,6 +9,9 @@ pub const AGAIN_WITHIN_MS: u64 = 15 * 60_000;
 /// How often one call is handed out and counts once: the openai packages make three tries. After that, it counts anew.
 pub const MOST_TRIES: u32 = 3;
 
+/// The most calls of one thing that are counted for a caller: the times of all of them are kept.
+pub const MOST_COUNTED: usize = 10_000;
+
 /// A call that was handed out. Of an older version: equal calls that were handed out together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {

@@ -4,6 +4,7 @@
 use super::pattern::{Pattern, any_concerns, any_fits};
 use model::pins::PinScope;
 use model::plan::ModelEndpoint;
+pub use model::uses::MOST_COUNTED;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -129,9 +130,6 @@ pub struct Accounting {
     /// What requests that come at once use of the day, or of a named conversation: each is counted before it is sent.
     pub ahead: bool,
 }
-
-/// The most calls of one thing that are counted for a caller: the times of all of them are kept.
-pub const MOST_COUNTED: usize = 10_000;
 
 /// What a policy counts for a caller over all its conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]

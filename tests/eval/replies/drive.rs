@@ -10,15 +10,16 @@ use bytes::Bytes;
 use dialects::{CHAT, RESPONSES};
 use engine::error::ProxyError;
 use engine::offline::granted;
-use engine::store::{Facts, News};
 use engine::{
     Accepts, Admission, Answer, Arrived, Break, Effect, EffectId, EffectResult, Exchange, Input, Now, Output,
-    Shared, StoreQuery, WholeReply,
+    Shared, WholeReply,
 };
 use model::account::{Kind, Sums, Tally};
 use model::identity::{Hash, HashKey, Identity};
 use model::plan::approval::{ApprovalDecision, Decided};
 use model::record::{RequestRecord, Route, actions_header};
+use model::store::StoreQuery;
+use model::store::{Facts, News};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! What a state store would have learned, whatever the order and repetition of the updates: each fact once, the last account
 //! under each key, and sums added up. How often a report comes depends on how the stream was cut; what it comes to must not.
 
-use engine::store::News;
 use model::account::Tally;
+use model::store::News;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display, Formatter};
 

@@ -115,7 +115,7 @@ impl Source {
 }
 
 /// The crates beside the program, each in a folder of `crates/` of the same name.
-pub(crate) const CRATES: [&str; 6] = ["dialects", "engine", "mock", "model", "policies", "wire"];
+pub(crate) const CRATES: [&str; 7] = ["dialects", "engine", "mock", "model", "policies", "state", "wire"];
 
 /// Every file of the program and of our crates that ships: not those declared `#[cfg(test)]`.
 pub(crate) fn shipped() -> Vec<Source> {

@@ -9,10 +9,10 @@ use super::world::{
 };
 use dialects::variant::Variant;
 use engine::restore::{hidden_positions, text_key_of};
-use engine::store::HiddenExchange;
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
+use model::store::HiddenExchange;
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

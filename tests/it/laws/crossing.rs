@@ -6,10 +6,10 @@
 use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
 use engine::restore::{hidden_positions, text_key_of};
-use engine::store::HiddenExchange;
 use model::Transcript;
 use model::memo::NoMemo;
 use model::released::{Release, hidden_digest, with};
+use model::store::HiddenExchange;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -17,10 +17,11 @@ use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
 use model::record::{PrefixBreak, RequestRecord, Retry};
 use model::request::Choice;
+use model::store::{Claim, News};
 use policies::pattern::any_fits;
 use serde_json::Value;
+use state::StateStore as _;
 use std::sync::Arc;
-use toolrein::store::{Claim, News, StateStore as _};
 use wire::sse::write_event;
 
 /// The most bytes of a stream that arrive at once.

@@ -14,10 +14,11 @@ use model::Transcript;
 use model::identity::{Hash, HashKey, Identity};
 use model::request::Request;
 use policies::REGISTRY;
+use state::memo::MemoCache;
+use state::memory::{Bounds, Memory};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toolrein::config::{Config, Mode, Overrides, Source};
-use toolrein::store::memory::{Bounds, MemoCache, Memory};
 
 const BOUNDS: Bounds = Bounds {
     calls: 1_000_000,

@@ -6,11 +6,11 @@ use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use crate::price::cost_of;
 use crate::restore::RequestContext;
-use crate::store::{CallReservation, News};
 use dialects::usage::Usage;
 use model::account::{ALL_SCOPES, Carried, Kind, Once, SCOPES, Scope, Sums, Tally};
 use model::identity::{Hash, Identity};
 use model::plan::Reserved;
+use model::store::{CallReservation, News};
 use model::tokens::estimate_text;
 use std::sync::Arc;
 

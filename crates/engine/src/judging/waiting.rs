@@ -2,11 +2,11 @@
 //! data; waits for nothing and asks nobody.
 
 use crate::effects::EffectResult;
-use crate::store::CallReserved;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall};
 use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, Reservation, Reserved, ToolRun};
+use model::store::CallReserved;
 use policies::set::longest_wait;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Store keys of a request's calls, and the release times that calls with unknown ids take over: clients that need ids
-//! invent some where the upstream gave none, and some number their calls anew in every request. Also which known overflows are prefixes of the present request.
+//! invent some where the upstream gave none, and some number their calls anew in every request.
 //! No I/O.
 
-use super::{Facts, MOST_LOOKED_UP, News, Overflow};
+use super::MOST_LOOKED_UP;
 use model::Transcript;
-use model::histories::history;
 use model::identity::{CallKey, Hash};
 use model::released::{NOTHING_HIDDEN, Release, Releases};
+use model::store::{Facts, News};
 
 /// See the file's head.
 pub struct CallNames {
@@ -63,15 +63,4 @@ fn of_context(nameless: &Releases, context: Hash) -> Releases {
     let latest = || nameless.iter().map(|release| release.at_ms).max();
     let guess = || latest().map(|at_ms| Release { context, hidden: NOTHING_HIDDEN, at_ms });
     if own.is_empty() { guess().into_iter().collect() } else { own.into() }
-}
-
-impl Facts {
-    /// The requests of this history that were too long for `model`, the shortest first.
-    pub fn known_overflows(&self, transcript: &Transcript, model: Hash) -> Vec<Overflow> {
-        let is_known =
-            |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-        let mut known: Vec<Overflow> = self.overflows.iter().filter(is_known).copied().collect();
-        known.sort_unstable_by_key(|overflow| overflow.messages);
-        known
-    }
 }

@@ -1,12 +1,12 @@
 //! The state store update after a reply: when its calls were handed out, what a person was asked, and the hidden
 //! exchanges. A pure function of the reply's choices.
 
-use super::News;
 use crate::pipeline::ClientChoice;
 use crate::reasks::Reasks;
 use crate::restore::{RequestContext, joined, keys_without_ids, release, released_keys, remembered};
 use model::identity::Identity;
 use model::plan::approval::Confirmation;
+use model::store::News;
 
 /// What a reply belongs to: the request, its caller, and the re-asks.
 pub struct ReplyContext<'a> {
@@ -20,16 +20,16 @@ pub struct ReplyContext<'a> {
     pub observe: bool,
 }
 
-impl News {
+impl ReplyContext<'_> {
     /// The update that `choices` bring.
-    pub fn of_choices(choices: &[ClientChoice<'_>], reply: &ReplyContext<'_>) -> Self {
-        let ReplyContext { request, identity, now_ms, .. } = reply;
-        let mut news = Self::default();
+    pub fn update(&self, choices: &[ClientChoice<'_>]) -> News {
+        let Self { request, identity, now_ms, .. } = self;
+        let mut news = News::default();
         // A waiting choice is reported when it is settled. A reply after which the model is asked again is not
         // reported: the next one may add no text, and then the two could not be distinguished.
         let is_asked_again = |choice: &ClientChoice<'_>| choice.is_wholly_blocked() && !choice.is_finished();
         for choice in choices.iter().filter(|choice| !choice.is_waiting() && !is_asked_again(choice)) {
-            let hidden = if reply.observe { Vec::new() } else { reply.reasks.hidden_before(choice) };
+            let hidden = if self.observe { Vec::new() } else { self.reasks.hidden_before(choice) };
             let hidden = joined(&hidden);
             let release = release(request, identity, &hidden, *now_ms);
             let mut keys = released_keys(request, identity, choice);
@@ -39,7 +39,7 @@ impl News {
                 let text = identity.text_key(request.context, &choice.text());
                 news.asked.push((text, Confirmation::new(question, &calls, *now_ms)));
             }
-            if !reply.observe {
+            if !self.observe {
                 news.rounds.extend(remembered(request, identity, choice, &hidden));
             }
         }

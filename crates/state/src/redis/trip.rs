@@ -6,17 +6,17 @@ use super::names::Names;
 use super::records::{Kind, Record, SeenMarker};
 use super::stops::STOPS;
 use super::transaction::Transaction;
-use crate::store::memory::MOST_OVERFLOWS;
-use crate::store::spent::MOST_USES;
-use crate::store::tallies::Part;
-use crate::store::{Evidence, KnownEvidence, Overflow, SentExchanges, StoreQuery};
+use crate::memory::MOST_OVERFLOWS;
+use crate::spent::MOST_USES;
+use crate::tallies::Part;
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
-use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::account::Carried;
 use model::identity::Hash;
 use model::pins::{MOST_PINS, Pinned};
 use model::plan::approval::Confirmation;
 use model::released::{MOST_RELEASES, Release};
+use model::store::{Evidence, KnownEvidence, Overflow, SentExchanges, StoreQuery};
+use model::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::uses::{MOST_TRIES, Use};
 use std::sync::Arc;
 
@@ -143,7 +143,11 @@ impl Trip<'_> {
             found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
         }
         for place in &query.places {
-            let rounds = newest(reader.all((Kind::HiddenExchanges, *place)), |one, other| one == other);
+            let mut all: Vec<HiddenExchange> = reader.all((Kind::HiddenExchanges, *place));
+            let count = all.len();
+            all.retain(|exchange| (self.names.is_hidden_exchange)(&exchange.messages));
+            reader.unreadable += (count - all.len()) as u64;
+            let rounds = newest(all, |one, other| one == other);
             found.rounds.push(last(rounds, MOST_AT_ONE_KEY));
         }
         let [all, own] = self.evidence().map(|about| last(reader.all::<Evidence>(about), MOST_EVIDENCE));

@@ -24,23 +24,23 @@ use self::names::{Lifetimes, Names};
 use self::records::{Kind, StoreKeys, Taken};
 use self::trip::{Found, Reader, Trip};
 use self::writer::{Queue, Update, queue};
+use super::StateStore;
 use super::cache::{Cache, weighed};
 use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
 use super::pending::PendingApproval;
 use super::spent::Uses;
 use super::stops::{Listed, StopError};
 use super::tallies::{Part, kept_for, sum};
-use super::{CallReservation, CallReserved, Claim, Facts, News, StateStore, Stop, StoreQuery};
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::store::StoreOp;
-use crate::telemetry::tools::OwnSeries;
+use crate::observer::{Observer, Unobserved};
 use ::redis::{Client, Pipeline, Value, pipe};
 use bytes::Bytes;
-use engine::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::plan::approval::Confirmation;
 use model::released::{Release, Releases, with};
+use model::store::{CallReservation, CallReserved, Claim, Facts, News, Stop, StoreQuery};
+use model::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
+use model::store_health::StoreOp;
 use model::uses::Use;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -62,6 +62,8 @@ pub struct Settings {
     /// The timeout of one round trip.
     pub timeout: Duration,
     pub bounds: Bounds,
+    /// Whether these bytes may go into a request as a hidden exchange. Others count as unreadable.
+    pub is_hidden_exchange: fn(&[u8]) -> bool,
 }
 
 /// The address is invalid. Its text is left out, since it may hold a password.
@@ -105,13 +107,13 @@ impl Redis {
     ///
     /// # Errors
     /// The address is invalid.
-    pub fn open(settings: Settings, metrics: Arc<Metrics>) -> Result<Self, AddressError> {
-        let Settings { url, keys, prefix, timeout, bounds } = settings;
+    pub fn open(settings: Settings, observer: Arc<dyn Observer>) -> Result<Self, AddressError> {
+        let Settings { url, keys, prefix, timeout, bounds, is_hidden_exchange } = settings;
         let client = Client::open(url).map_err(|_| AddressError)?;
-        let link = Arc::new(Link::new(client, &prefix, timeout, metrics));
+        let link = Arc::new(Link::new(client, &prefix, timeout, observer));
         let lifetimes =
             Lifetimes { facts: bounds.lifetime, sums: kept_for(bounds.lifetime), refusals: bounds.refusals };
-        let names = Names::new(prefix, &keys, lifetimes);
+        let names = Names::new(prefix, &keys, lifetimes, is_hidden_exchange);
         let kept = Arc::clone(&link);
         let keeper = tokio::spawn(async move { kept.keep().await }).abort_handle();
         let (ending, is_ending) = watch::channel(false);
@@ -138,9 +140,7 @@ impl Redis {
     /// The address is invalid, nothing answers there, or what answers cannot be used.
     pub async fn probe(url: String, prefix: &str, within: Duration) -> Result<(), ConnectError> {
         let client = Client::open(url).map_err(|_| ConnectError::Other(AddressError.to_string()))?;
-        let metrics =
-            Metrics::new(OwnSeries::none()).map_err(|error| ConnectError::Other(error.to_string()))?;
-        Link::new(client, prefix, within, Arc::new(metrics)).connect().await.map(drop)
+        Link::new(client, prefix, within, Arc::new(Unobserved)).connect().await.map(drop)
     }
 
     /// Writes the queued updates, as long as the state store answers, and ends.

@@ -3,7 +3,7 @@
 
 use super::names::Names;
 use super::records::{Kind, Record};
-use crate::store::tallies::{MOST_PARTS, Part};
+use crate::tallies::{MOST_PARTS, Part};
 use ::redis::Pipeline;
 use model::account::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums, Tally};
 use model::identity::Hash;

@@ -17,7 +17,7 @@ const SHARDS: usize = 32;
 const LEAST_SHARD: u64 = 1024;
 
 /// See the module's documentation.
-pub(super) struct Recent<V> {
+pub struct Recent<V> {
     /// A std mutex each: held for a look-up, never across an await.
     shards: Vec<Mutex<Shard<V>>>,
     /// The most values of one generation of a shard.
@@ -40,7 +40,7 @@ struct Kept<V> {
 
 impl<V: Clone> Recent<V> {
     /// An empty cache of up to `bound` values, each kept for `lifetime_ms`.
-    pub(super) fn new(bound: u64, lifetime_ms: u64) -> Self {
+    pub fn new(bound: u64, lifetime_ms: u64) -> Self {
         let shards = if bound >= SHARDS as u64 * LEAST_SHARD { SHARDS } else { 1 };
         let empty = || Shard { young: HashMap::default(), old: HashMap::default() };
         Self {
@@ -51,7 +51,7 @@ impl<V: Clone> Recent<V> {
     }
 
     /// The value under `key`, if it is known at `now_ms`.
-    pub(super) fn find(&self, key: &Hash, now_ms: u64) -> Option<V> {
+    pub fn find(&self, key: &Hash, now_ms: u64) -> Option<V> {
         let mut shard = self.shard(key);
         if let Some(kept) = shard.young.get(key) {
             return self.is_alive(kept, now_ms).then(|| kept.value.clone());
@@ -63,7 +63,7 @@ impl<V: Clone> Recent<V> {
     }
 
     /// Replaces the value under `key` by the result of `next`.
-    pub(super) fn update(&self, key: Hash, now_ms: u64, next: impl FnOnce(Option<V>) -> V) {
+    pub fn update(&self, key: Hash, now_ms: u64, next: impl FnOnce(Option<V>) -> V) {
         let mut shard = self.shard(&key);
         let known = shard.young.remove(&key).or_else(|| shard.old.remove(&key));
         let known = known.filter(|kept| self.is_alive(kept, now_ms));
@@ -72,7 +72,7 @@ impl<V: Clone> Recent<V> {
     }
 
     /// How many values are known at `now_ms`. Looks at each.
-    pub(super) fn count(&self, now_ms: u64) -> u64 {
+    pub fn count(&self, now_ms: u64) -> u64 {
         let alive = |shard: &Mutex<Shard<V>>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let kept = shard.young.values().chain(shard.old.values());
@@ -105,7 +105,7 @@ impl<V: Clone> Recent<V> {
 
 impl Recent<()> {
     /// Whether `key` was seen before; marks it as seen at `now_ms`.
-    pub(super) fn see(&self, key: Hash, now_ms: u64) -> bool {
+    pub fn see(&self, key: Hash, now_ms: u64) -> bool {
         let mut is_known = false;
         self.update(key, now_ms, |known| is_known = known.is_some());
         is_known

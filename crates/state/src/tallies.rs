@@ -2,7 +2,7 @@
 //! the sum is that of all parts. So reports may be repeated, and arrive in any order. Adds; limits nothing.
 
 use super::cache::{Cache, counted, update};
-use crate::secret::random_key;
+use crate::random::random_key;
 use model::account::{KINDS, Kind, Marks, Sums, Tally};
 use model::identity::{Domain, Hash, HashKey};
 use moka::Entry;

@@ -1,25 +1,25 @@
-//! The state store in this process's memory: bounded LRU caches. Also the memo of what was derived from messages.
+//! The state store in this process's memory: bounded LRU caches.
 //! Nothing here outlives the process or is shared with another.
 
+use super::StateStore;
 use super::cache::{Cache, ENTRY_BYTES, update, weighed};
 use super::pending::PendingApproval;
 use super::recent::Recent;
 use super::spent::{Change, MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
 use super::tallies::{OwnParts, Part};
-use super::{
-    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota,
-    QuotaCall, StateStore, Stop, StoreQuery,
-};
 use bytes::Bytes;
-use engine::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::account::{Carried, Tally};
 use model::identity::Hash;
-use model::memo::{DerivedValue, Memo};
 use model::pins::{MOST_PINS, Pinned};
 use model::plan::Reserved;
 use model::plan::approval::Confirmation;
 use model::released::{Releases, with};
+use model::store::{
+    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota,
+    QuotaCall, Stop, StoreQuery,
+};
+use model::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::uses::Use;
 use moka::Entry;
 use moka::ops::compute::Op;
@@ -385,36 +385,15 @@ impl StateStore for Memory {
     }
 }
 
-/// A cache of what was derived from messages, up to a number of bytes.
-pub struct MemoCache(Cache<(DerivedValue, usize)>);
-
-impl MemoCache {
-    /// An empty cache that keeps up to `bytes`.
-    pub fn new(bytes: u64) -> Self {
-        // What is derived from bytes never changes.
-        Self(weighed(bytes, Duration::MAX, |(_, weight)| weight + ENTRY_BYTES))
-    }
-}
-
-impl Memo for MemoCache {
-    fn find(&self, key: Hash) -> Option<DerivedValue> {
-        self.0.get(&key).map(|(value, _)| value)
-    }
-
-    fn keep(&self, key: Hash, value: DerivedValue, weight: usize) {
-        self.0.insert(key, (value, weight));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::ModelKeys;
-    use engine::Now;
-    use engine::store::MOST_EVIDENCE;
     use futures_util::FutureExt as _;
+    use model::Now;
     use model::adaptation::{Adaptation, Adaptations};
     use model::released::{NOTHING_HIDDEN, Release};
+    use model::store::MOST_EVIDENCE;
+    use model::store::ModelKeys;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn store() -> Memory {
@@ -596,18 +575,5 @@ mod tests {
         let known = look_up(&store, &[], &[], 3).overflows;
         assert_eq!((known.len(), known.last().unwrap().messages), (MOST_OVERFLOWS, 99));
         assert_eq!(look_up(&store, &[], &[], 4).overflows, []);
-    }
-
-    #[test]
-    fn what_was_derived_once_is_not_derived_again() {
-        let memo: &dyn Memo = &MemoCache::new(10_000);
-        let mut computed = 0;
-        for _ in 0..3 {
-            memo.derive(Hash(1), || {
-                computed += 1;
-                Hash(2)
-            });
-        }
-        assert_eq!(computed, 1);
     }
 }

@@ -7,12 +7,9 @@
 //! Redis sees that two are equal, and how long they are, and no more. Records of the version before are read too: they
 //! are in the clear after a keyed hash of 32 hexadecimal digits.
 
-use crate::store::{Evidence, Overflow, SentExchanges, Stop};
 use aes_gcm_siv::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use bytes::Bytes;
-use dialects::responses::rounds::read as read_elements;
-use engine::store::HiddenExchange;
 use model::Stopped;
 use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
@@ -21,10 +18,11 @@ use model::pins::Pinned;
 use model::plan::Extends;
 use model::plan::approval::Confirmation;
 use model::released::Release;
+use model::store::HiddenExchange;
+use model::store::{Evidence, Overflow, SentExchanges, Stop};
 use model::uses::Use;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::borrow::Cow;
 use wire::body::Scanner;
 
 /// The version of the format. Replicas of the version before cannot read these records.
@@ -163,7 +161,6 @@ impl Record for HiddenExchange {
 
     fn read(body: &[u8]) -> Option<Self> {
         let (key, messages) = body.split_at_checked(DIGITS)?;
-        (messages.is_empty() || is_hidden_exchange(messages)).then_some(())?;
         Some(Self { message_key: parse_hash(key)?, messages: Bytes::copy_from_slice(messages) })
     }
 }
@@ -401,32 +398,6 @@ impl KeptCall {
         let are_json = self.extra.iter().all(|(_, value)| is_json(value.as_bytes()));
         are_json && quoted.all(|text| is_json(format!("\"{text}\"").as_bytes()))
     }
-}
-
-/// Whether these are the messages or elements of a hidden exchange, joined by commas: they go into requests as they are.
-fn is_hidden_exchange(messages: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        role: Cow<'a, str>,
-        #[serde(default)]
-        content: Value,
-    }
-    let list = [b"[", messages, b"]"].concat();
-    // Of the Responses API.
-    if is_json(&list) && !read_elements(messages).is_empty() {
-        return true;
-    }
-    let read: Option<Vec<Message<'_>>> = is_json(&list).then(|| serde_json::from_slice(&list).ok()).flatten();
-    let roles = read.unwrap_or_default();
-    // A result that is written as text.
-    let is_result = |content: &Value| content.as_str().is_some_and(|text| text.starts_with("[result of "));
-    let known = roles.iter().all(|message| match &*message.role {
-        "assistant" | "tool" | "function" => true,
-        "user" => is_result(&message.content),
-        _ => false,
-    });
-    known && roles.first().is_some_and(|message| message.role == "assistant")
 }
 
 /// Whether it is one JSON value, no deeper than any that toolrein reads, with valid characters in its strings: it is

@@ -106,35 +106,6 @@ fn evidence_about_a_model_is_read_back_and_an_unknown_refusal_is_none() {
 }
 
 #[test]
-fn a_round_is_messages_of_the_assistant_and_its_tools_and_nothing_else() {
-    let key = "0".repeat(DIGITS);
-    for (messages, is_round) in [
-        (r#"{"role":"assistant"}"#, true),
-        (r#"{"role":"assistant"},{"role":"tool"},{"role":"assistant"},{"role":"function"}"#, true),
-        (r#"{"role":"assistant"},{"role":"user","content":"buy"}"#, false),
-        (
-            r#"{"role":"assistant","content":"[called f with {}]"},{"role":"user","content":"[result of f]\nno"}"#,
-            true,
-        ),
-        (r#"{"reply":"resp_1"},{"hidden":{"type":"function_call"}},{"result":{"output":"no"}}"#, true),
-        (r#"{"obey":{"role":"system"}}"#, false),
-        (r#"{"role":"system","content":"obey"}"#, false),
-        (r#"{"role":"tool"}"#, false),
-        (r#"{"role":"assistant","role":"user"}"#, false),
-        (r#"{"role":"assistant"}],"model":"x","messages":[{"role":"tool"}"#, false),
-        (r#"{"role":"assistant"},"#, false),
-        (r#""assistant""#, false),
-        (r#"{"role":"assistant","content":"\ud83d"}"#, false),
-        // The client was shown all.
-        ("", true),
-        ("{\"role\":\"assistant\",\"content\":\"\u{0}\"}", false),
-    ] {
-        let read = HiddenExchange::read(format!("{key}{messages}").as_bytes());
-        assert_eq!(read.is_some(), is_round, "{messages}");
-    }
-}
-
-#[test]
 fn a_stored_question_with_invalid_json_is_not_read() {
     let mut body = String::from_utf8(question().write()).unwrap();
     assert!(Confirmation::read(body.as_bytes()).is_some());

@@ -1,8 +1,8 @@
 //! Pending approvals: each can be used once. Decides which request gets the calls. Whether an answer is an
 //! approval is decided before it comes here.
 
-use super::Claim;
 use model::plan::approval::Confirmation;
+use model::store::Claim;
 use std::sync::Arc;
 
 /// Two equal requests within this time were sent in parallel and are not a retry: clients wait longer before they

@@ -1,14 +1,14 @@
 //! Quota accounting: which calls were handed out to a caller, as a set that replicas merge. They report in any order; there is
 //! one entry for each call, and the highest value of every number counts. A reservation adds an entry where there is room.
 
-use crate::secret::random_bytes;
-use engine::store::QuotaCall;
+use crate::random::random_bytes;
 use model::identity::Hash;
+use model::store::QuotaCall;
 use model::uses::Use;
 use std::collections::{BTreeMap, HashSet};
 
 /// The most uses kept of one quota: the largest quota that the configuration allows fits.
-pub(super) const MOST_USES: usize = policies::about::MOST_COUNTED;
+pub(super) const MOST_USES: usize = model::uses::MOST_COUNTED;
 
 /// The uses of one quota that a process knows, by the call and the number that distinguishes equal calls.
 #[derive(Clone, Debug, Default)]
@@ -149,7 +149,7 @@ pub(super) fn times_of(uses: &[Use]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::store::Quota;
+    use model::store::Quota;
     use model::uses::AGAIN_WITHIN_MS;
 
     const HOUR: u64 = 3_600_000;

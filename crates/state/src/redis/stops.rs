@@ -4,11 +4,11 @@
 
 use super::Redis;
 use super::records::Kind;
-use crate::store::stops::{Listed, MOST_STOPS, StopError};
-use crate::store::{Facts, Stop, StoreQuery};
-use crate::telemetry::store::StoreOp;
+use crate::stops::{Listed, MOST_STOPS, StopError};
 use ::redis::{FromRedisValue as _, Pipeline, Value, pipe};
 use model::identity::Hash;
+use model::store::{Facts, Stop, StoreQuery};
+use model::store_health::StoreOp;
 use std::time::Duration;
 
 /// The key of the set.

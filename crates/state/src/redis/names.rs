@@ -16,6 +16,8 @@ pub(super) struct Names {
     pub(super) tally_ttl_ms: u64,
     /// How long a model's refusals are kept, in ms; 0: not at all.
     pub(super) refusals_ms: u64,
+    /// See [`Settings::is_hidden_exchange`](super::Settings::is_hidden_exchange).
+    pub(super) is_hidden_exchange: fn(&[u8]) -> bool,
 }
 
 /// How long things are kept.
@@ -28,7 +30,12 @@ pub(super) struct Lifetimes {
 }
 
 impl Names {
-    pub(super) fn new(prefix: String, keys: &StoreKeys, lifetimes: Lifetimes) -> Self {
+    pub(super) fn new(
+        prefix: String,
+        keys: &StoreKeys,
+        lifetimes: Lifetimes,
+        is_hidden_exchange: fn(&[u8]) -> bool,
+    ) -> Self {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let Lifetimes { facts, sums, refusals } = lifetimes;
         let seals = Seals::new(keys);
@@ -38,6 +45,7 @@ impl Names {
             ttl_ms: millis(facts),
             tally_ttl_ms: millis(sums),
             refusals_ms: millis(refusals),
+            is_hidden_exchange,
         }
     }
 

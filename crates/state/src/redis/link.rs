@@ -3,10 +3,10 @@
 //! nothing is asked; after a cool-down its task, and no request, makes one probe. Knows nothing of the commands.
 
 use super::breaker::Breaker;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::store::{Circuit, StoreOp};
+use crate::observer::Observer;
 use ::redis::aio::{ConnectionLike as _, MultiplexedConnection};
 use ::redis::{Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, Pipeline, RedisError, Value, pipe};
+use model::store_health::{Circuit, StoreOp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -68,7 +68,7 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Whether it is in use; unknown until the first attempt.
     is_up: watch::Sender<Option<bool>>,
-    metrics: Arc<Metrics>,
+    observer: Arc<dyn Observer>,
 }
 
 #[derive(Default)]
@@ -88,11 +88,11 @@ struct State {
 
 impl Link {
     /// No connection yet: [`Self::keep`] makes it.
-    pub(super) fn new(client: Client, prefix: &str, within: Duration, metrics: Arc<Metrics>) -> Self {
-        metrics.store_answers(false);
-        metrics.store_breaker(Circuit::Open);
+    pub(super) fn new(client: Client, prefix: &str, within: Duration, observer: Arc<dyn Observer>) -> Self {
+        observer.store_answers(false);
+        observer.store_breaker(Circuit::Open);
         let probes = probes(prefix);
-        Self { client, probes, within, state: Mutex::default(), is_up: watch::Sender::new(None), metrics }
+        Self { client, probes, within, state: Mutex::default(), is_up: watch::Sender::new(None), observer }
     }
 
     /// Whether the last attempt to connect found a Redis Cluster.
@@ -138,7 +138,7 @@ impl Link {
         }
         self.count(op, 1);
         let was = self.lock().unread.replace(command.to_vec());
-        self.metrics.store_answers(false);
+        self.observer.store_answers(false);
         if was.is_none() {
             tracing::warn!(
                 cause = code,
@@ -155,7 +155,7 @@ impl Link {
             commands.cmd_iter().any(|command| name_of(command) == Some(refused.as_slice()))
         };
         if state.unread.take_if(has).is_some() {
-            self.metrics.store_answers(state.is_well());
+            self.observer.store_answers(state.is_well());
             drop(state);
             tracing::info!("the shared state store takes look-ups again");
         }
@@ -163,7 +163,7 @@ impl Link {
 
     /// Counts errors.
     pub(super) fn count(&self, op: StoreOp, count: u64) {
-        self.metrics.count_store_errors(op, count);
+        self.observer.count_store_errors(op, count);
     }
 
     /// Notes that a write was refused with this code, or accepted; returns whether writes are refused. Logs the first
@@ -179,14 +179,14 @@ impl Link {
                 false
             }
             (None, Some(_)) => {
-                self.metrics.store_answers(state.is_well());
+                self.observer.store_answers(state.is_well());
                 drop(state);
                 tracing::info!("the shared state store takes writes again");
                 false
             }
             (Some(cause), was) => {
                 state.refused = Some((cause.to_owned(), Instant::now()));
-                self.metrics.store_answers(false);
+                self.observer.store_answers(false);
                 drop(state);
                 if was.is_none() {
                     tracing::warn!(
@@ -230,7 +230,7 @@ impl Link {
         let mut pause = SHORTEST_PAUSE;
         let mut is_told = false;
         loop {
-            self.metrics.store_breaker(Circuit::HalfOpen);
+            self.observer.store_breaker(Circuit::HalfOpen);
             match self.connect().await {
                 Ok(connection) => {
                     let since = Instant::now();
@@ -243,7 +243,7 @@ impl Link {
                 }
                 Err(error) => {
                     self.count(StoreOp::Connect, 1);
-                    self.metrics.store_breaker(Circuit::Open);
+                    self.observer.store_breaker(Circuit::Open);
                     let is_cluster = error == ConnectError::Cluster;
                     let is_new = is_cluster && !std::mem::replace(&mut self.lock().is_cluster, is_cluster);
                     self.is_up.send_replace(Some(false));
@@ -299,10 +299,10 @@ impl Link {
     fn rise(&self, connection: MultiplexedConnection) {
         let mut state = self.lock();
         (state.connection, state.nth, state.breaker) = (Some(connection), state.nth + 1, Breaker::default());
-        self.metrics.store_breaker(Circuit::Closed);
+        self.observer.store_breaker(Circuit::Closed);
         state.is_cluster = false;
         let is_well = state.is_well();
-        self.metrics.store_answers(is_well);
+        self.observer.store_answers(is_well);
         drop(state);
         self.is_up.send_replace(Some(true));
         // Otherwise this is a retry of the server that refuses writes or look-ups.
@@ -331,8 +331,8 @@ impl Link {
     pub(super) fn give_up(&self, reason: &str) {
         let mut state = self.lock();
         if state.connection.take().is_some() {
-            self.metrics.store_breaker(Circuit::Open);
-            self.metrics.store_answers(false);
+            self.observer.store_breaker(Circuit::Open);
+            self.observer.store_answers(false);
             let is_told = state.refused.is_some() || state.unread.is_some();
             drop(state);
             self.is_up.send_replace(Some(false));

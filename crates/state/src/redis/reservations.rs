@@ -8,15 +8,15 @@ use super::transaction::Transaction;
 use super::trip::{Reader, most_read};
 use super::writer::{Update, add_change, remove_use};
 use super::{Redis, now_ms};
-use crate::store::cache::update;
-use crate::store::memory::{reserve_use, reserved_call, reserved_use};
-use crate::store::spent::{Change, Uses, times_of};
-use crate::store::tallies::{ONE_CALL, Part, sum};
-use crate::store::{CallReservation, CallReserved, Quota, QuotaCall, StoreQuery};
-use crate::telemetry::store::StoreOp;
+use crate::cache::update;
+use crate::memory::{reserve_use, reserved_call, reserved_use};
+use crate::spent::{Change, Uses, times_of};
+use crate::tallies::{ONE_CALL, Part, sum};
 use ::redis::{Pipeline, Value, pipe};
 use model::account::{Kind as Amount, Tally};
 use model::identity::Hash;
+use model::store::{CallReservation, CallReserved, Quota, QuotaCall, StoreQuery};
+use model::store_health::StoreOp;
 use model::uses::Use;
 use std::sync::{Arc, PoisonError};
 
@@ -37,7 +37,7 @@ struct Answers<'a> {
 }
 
 impl Redis {
-    /// See [`StateStore::reserve`](crate::store::StateStore::reserve).
+    /// See [`StateStore::reserve`](crate::StateStore::reserve).
     pub(super) async fn reserve_shared(&self, reservations: &[CallReservation]) -> Vec<CallReserved> {
         let mut done: Vec<Option<CallReserved>> = vec![None; reservations.len()];
         // A call that an earlier use does not hand out again counts: then there is a second trip.

@@ -2,8 +2,8 @@
 //! end for each entry. It refuses new stops when full, since no stop may be evicted for another. Does not enforce stops
 //! itself.
 
-use super::Stop;
 use model::Stopped;
+use model::store::Stop;
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 

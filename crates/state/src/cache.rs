@@ -7,16 +7,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 /// About what an entry costs beside its value.
-pub(super) const ENTRY_BYTES: usize = 300;
+pub const ENTRY_BYTES: usize = 300;
 /// Longer times to live count as unlimited. moka allows no more than 1,000 years.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// A cache of values by keyed hashes.
-pub(super) type Cache<V> = moka::sync::Cache<Hash, V, BuildHasherDefault<IdentityHasher>>;
+pub type Cache<V> = moka::sync::Cache<Hash, V, BuildHasherDefault<IdentityHasher>>;
 
 /// A cache of values whose weights, given by `weigh`, add up to at most `bound`; each is kept for `lifetime` after it
 /// was written.
-pub(super) fn weighed<V: Clone + Send + Sync + 'static>(
+pub fn weighed<V: Clone + Send + Sync + 'static>(
     bound: u64,
     lifetime: Duration,
     weigh: impl Fn(&V) -> usize + Send + Sync + 'static,
@@ -30,12 +30,12 @@ pub(super) fn weighed<V: Clone + Send + Sync + 'static>(
 }
 
 /// A cache of up to `bound` values, each kept for `lifetime` after it was written.
-pub(super) fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Duration) -> Cache<V> {
+pub fn counted<V: Clone + Send + Sync + 'static>(bound: u64, lifetime: Duration) -> Cache<V> {
     weighed(bound, lifetime, |_| 1)
 }
 
 /// Replaces the value under `key` by the result of `next`, atomically.
-pub(super) fn update<V: Clone + Send + Sync + 'static>(
+pub fn update<V: Clone + Send + Sync + 'static>(
     cache: &Cache<V>,
     key: Hash,
     next: impl FnOnce(Option<V>) -> V,
@@ -45,7 +45,7 @@ pub(super) fn update<V: Clone + Send + Sync + 'static>(
 
 /// The hasher for keys that are keyed hashes already: nobody outside can choose two of equal low halves.
 #[derive(Default)]
-pub(super) struct IdentityHasher(u64);
+pub struct IdentityHasher(u64);
 
 impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
