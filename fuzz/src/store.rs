@@ -4,11 +4,11 @@
 use crate::world::{choices, is_json};
 use dialects::Handed;
 use dialects::chat::approved::reply;
+use dialects::hidden_exchange::is_hidden_exchange;
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
-use model::store::HiddenExchange;
-use model::store::{Evidence, Overflow, SentExchanges};
+use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges};
 use model::uses::Use;
 use state::redis::records::{Kind, Record, Seals, SeenMarker, StoreKeys, Taken};
 use std::fmt::Debug;
@@ -44,6 +44,10 @@ fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
 
 /// As it goes into a request, between other messages.
 fn is_round(round: &HiddenExchange) -> bool {
+    if !is_hidden_exchange(&round.messages) {
+        // It counts as unreadable.
+        return false;
+    }
     if round.messages.is_empty() {
         // The client was shown all: nothing is restored.
         return true;

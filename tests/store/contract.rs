@@ -339,6 +339,40 @@ async fn in_a_thousand_rounds_of_a_hundred_at_once_each_limit_is_handed_out_exac
     }
 }
 
+/// A quota of so many calls an hour, asked about by a look-up.
+fn asking_of(calls: usize) -> StoreQuery {
+    let quota = Quota { name: Hash(1), calls, window_ms: 3_600_000 };
+    StoreQuery { quotas: vec![quota], ..query() }
+}
+
+#[tokio::test]
+async fn calls_that_a_store_has_lost_are_stored_again_and_those_beyond_what_is_read_are_not() {
+    let server = Server::start();
+    let store = open(&server, "").await;
+    let stored = || -> usize { server.ask(&["ZCARD", &format!("q:{}", Hash(1))]) };
+    for nth in 1..=20 {
+        store.record(News { spent: vec![used(nth, nth as u64)], ..News::default() });
+    }
+    wait_for("all uses", async || stored() == 20).await;
+    server.ask::<()>(&["FLUSHALL"]);
+    store.look_up(&asking_of(20)).await;
+    wait_for("the lost uses", async || stored() == 20).await;
+    // Nine are read of a quota of two, and the others are no loss.
+    let calls = || -> String { server.ask(&["INFO", "commandstats"]) };
+    let added = || calls().lines().find(|line| line.starts_with("cmdstat_zadd")).map(str::to_owned);
+    let before = added();
+    for _ in 0..3 {
+        store.look_up(&asking_of(2)).await;
+    }
+    // What is queued is written in order.
+    store.record(News { approved: vec![Hash(9)], ..News::default() });
+    wait_for("what comes after them", async || {
+        store.look_up(&StoreQuery { approved: vec![Hash(9)], ..query() }).await.approved == [true]
+    })
+    .await;
+    assert_eq!(added(), before);
+}
+
 #[tokio::test]
 async fn no_limit_is_overrun_by_a_store_that_is_flushed_paused_or_killed_meanwhile() {
     let server = RefCell::new(Server::start());

@@ -15,7 +15,7 @@ use crate::tallies::{ONE_CALL, Part, sum};
 use ::redis::{Pipeline, Value, pipe};
 use model::account::{Kind as Amount, Tally};
 use model::identity::Hash;
-use model::store::{CallReservation, CallReserved, Quota, QuotaCall, StoreQuery};
+use model::store::{CallReservation, CallReserved, QuotaCall, StoreQuery};
 use model::store_health::StoreOp;
 use model::uses::Use;
 use std::sync::{Arc, PoisonError};
@@ -258,22 +258,18 @@ impl Redis {
     /// it has meanwhile are the same bytes.
     pub(super) fn restore_uses(&self, query: &StoreQuery, shared: &[Vec<Use>]) {
         for (quota, shared) in query.quotas.iter().zip(shared) {
-            let is_lost = |known: &Arc<Uses>| !lost(known, quota, shared, query.now.ms).is_empty();
-            if !self.uses.get(&quota.name).as_ref().is_some_and(is_lost) {
+            let lost = |known: &Uses| known.missing(shared, query.now.ms, quota.window_ms);
+            // Where as many were read as are read at most, older ones may be there all the same.
+            let is_whole = shared.len() < most_read(quota.calls);
+            if !is_whole || self.uses.get(&quota.name).is_none_or(|known| lost(&known).is_empty()) {
                 continue;
             }
             update(&self.uses, quota.name, |known| {
                 let known = known.unwrap_or_default();
-                let lost = lost(&known, quota, shared, query.now.ms);
-                let changes = lost.into_iter().map(|change| (quota.name, change)).collect();
+                let changes = lost(&known).into_iter().map(|change| (quota.name, change)).collect();
                 self.queue_update(Update { changes, ..Update::default() });
                 known
             });
         }
     }
-}
-
-/// The uses of a quota that the state store lacks.
-fn lost(known: &Uses, quota: &Quota, shared: &[Use], now_ms: u64) -> Vec<Change> {
-    known.missing(shared, now_ms, quota.window_ms)
 }
