@@ -5,7 +5,7 @@ use super::conversation_lock::{ConversationGuard, Entry};
 use super::driver::Driver;
 use super::handler::AppState;
 use engine::{Admission, Effect, EffectId, EffectResult, Input};
-use model::store::{CallReservation, CallReserved, Claim, News};
+use model::store::{CallReservation, CallReservationResult, Claim, News};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -84,13 +84,13 @@ impl RunningEffects {
 }
 
 /// Calls that were counted. They are given back when this is dropped and nobody has taken them.
-struct ReservedCalls {
+struct ReservationGuard {
     app: Arc<AppState>,
     reservations: Vec<CallReservation>,
-    reserved: Option<Vec<CallReserved>>,
+    reserved: Option<Vec<CallReservationResult>>,
 }
 
-impl Drop for ReservedCalls {
+impl Drop for ReservationGuard {
     fn drop(&mut self) {
         if let Some(reserved) = self.reserved.take() {
             self.app.store.record(News::giving_back(&self.reservations, &reserved));
@@ -155,13 +155,16 @@ impl Driver {
 
     /// Counts calls before they are handed out. The trip is made to its end also where the client leaves meanwhile, and then
     /// what it has counted is given back.
-    fn reserve(&self, reservations: Vec<CallReservation>) -> impl Future<Output = Vec<CallReserved>> + use<> {
+    fn reserve(
+        &self,
+        reservations: Vec<CallReservation>,
+    ) -> impl Future<Output = Vec<CallReservationResult>> + use<> {
         let app = Arc::clone(&self.app);
         let (sender, receiver) = oneshot::channel();
         tokio::spawn(async move {
             let reserved = Some(app.store.reserve(&reservations).await);
             // Where nobody takes it, it is dropped here.
-            let _ = sender.send(ReservedCalls { app: Arc::clone(&app), reservations, reserved });
+            let _ = sender.send(ReservationGuard { app: Arc::clone(&app), reservations, reserved });
         });
         async move { receiver.await.ok().and_then(|mut calls| calls.reserved.take()).unwrap_or_default() }
     }

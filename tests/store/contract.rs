@@ -14,13 +14,13 @@ use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
 use model::identity::{Hash, HashKey};
 use model::pins::{MOST_PINS, Pinned};
-use model::plan::Reserved;
+use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
 use model::store::HiddenExchange;
 use model::store::{
-    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News, Overflow,
-    Quota, QuotaCall, SentExchanges, Stop, StoreQuery,
+    CallReservation, CallReservationResult, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News,
+    Overflow, Quota, QuotaCall, SentExchanges, Stop, StoreQuery,
 };
 use model::uses::Use;
 use state::StateStore;
@@ -297,7 +297,7 @@ over_every_store! {
     as_many_calls_are_reserved_as_a_limit_allows_and_what_is_given_back_can_be_had_again
     an_earlier_use_hands_a_call_out_twice_more_however_many_ask_at_once
     of_look_ups_at_once_each_reads_what_those_before_it_have_added
-    a_look_up_that_nobody_waits_for_adds_nothing
+    a_look_up_that_nobody_waits_for_is_done_at_once_or_taken_back
     a_request_is_repeated_when_it_comes_again
     the_account_as_of_a_reply_is_the_last_one_recorded
     what_is_added_to_a_sum_adds_up_among_replicas
@@ -319,9 +319,10 @@ async fn rounds(pair: &Pair, rounds: u128, between: impl AsyncFn(u128)) {
         let all = (0..100).map(|nth| reserve(if nth % 2 == 0 { &pair.told } else { &pair.asked }, nth));
         let all = join_all(all).await;
         for nth in [0, 1] {
-            let is_granted =
-                |reserved: &&Vec<CallReserved>| matches!(reserved[nth].reserved, Reserved::Granted { .. });
-            let alone = Reserved::Granted { alone: true };
+            let is_granted = |reserved: &&Vec<CallReservationResult>| {
+                matches!(reserved[nth].reserved, ReservationResult::Granted { .. })
+            };
+            let alone = ReservationResult::Granted { alone: true };
             let is_away = all.iter().any(|reserved| reserved[nth].reserved == alone);
             let granted = all.iter().filter(is_granted).count();
             // While the state store is away, each of the two counts for itself.
@@ -731,7 +732,8 @@ mod cases {
         };
         let all = (0..100).map(|nth| reserve(if nth % 2 == 0 { &pair.told } else { &pair.asked }, nth));
         let all = join_all(all).await;
-        let is_granted = |it: &CallReserved| it.reserved == Reserved::Granted { alone: false };
+        let is_granted =
+            |it: &CallReservationResult| it.reserved == ReservationResult::Granted { alone: false };
         let granted = |nth: usize| all.iter().filter(|(_, reserved)| is_granted(&reserved[nth])).count();
         assert_eq!([granted(0), granted(1)], [6, 8]);
         let of_quota = all.iter().position(|(_, reserved)| is_granted(&reserved[0])).unwrap();
@@ -765,7 +767,7 @@ mod cases {
         assert_eq!(before, (0..100).collect::<Vec<u64>>());
     }
 
-    pub async fn a_look_up_that_nobody_waits_for_adds_nothing(pair: &Pair) {
+    pub async fn a_look_up_that_nobody_waits_for_is_done_at_once_or_taken_back(pair: &Pair) {
         for _ in 0..20 {
             // Polled once, at most.
             let _ = look_up_ahead(&pair.told).now_or_never();

@@ -11,7 +11,7 @@ use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
-use model::store::{CallReservation, CallReserved, News};
+use model::store::{CallReservation, CallReservationResult, News};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
@@ -123,12 +123,12 @@ fn split(
     judging: &Judging,
     reports: &mut ReplyReports,
     calls: Vec<(u32, Vec<CallReservation>)>,
-    results: Vec<CallReserved>,
+    results: Vec<CallReservationResult>,
 ) -> Vec<(u32, EffectResult)> {
     let mut results = results.into_iter();
     let mut split = Vec::new();
     for (number, reservations) in calls {
-        let own: Vec<CallReserved> = results.by_ref().take(reservations.len()).collect();
+        let own: Vec<CallReservationResult> = results.by_ref().take(reservations.len()).collect();
         if judging.waiting_call(number).is_none() {
             core.store(News::giving_back(&reservations, &own));
             continue;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::plan::{ModelTerms, SummaryWanted};
-use model::store::{CallReservation, CallReserved, Facts, StoreQuery};
+use model::store::{CallReservation, CallReservationResult, Facts, StoreQuery};
 use policies::approvals::Webhook;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub enum EffectResult {
     /// Of [`Effect::Claim`]: whether this request hands out the approved calls.
     Claimed(bool),
     /// Of [`Effect::Reserve`]: what became of each, in order.
-    Reserved(Vec<CallReserved>),
+    Reserved(Vec<CallReservationResult>),
     /// Of [`Effect::Summarise`]: the batch's summary, or the decision that it has none.
     Summarised(Option<Arc<str>>),
     /// Of [`Effect::Approve`].

@@ -42,6 +42,8 @@ pub mod treatment;
 
 pub use self::effects::{Admission, ApprovalRequest, AskedModel, Effect, EffectId, EffectResult};
 pub use self::request_forms::{Accepts, Outgoing};
+pub use model::Now;
+
 pub use self::steps::{Answer, Break, Input, Output, WholeReply};
 
 use self::core::Core;
@@ -53,7 +55,6 @@ use crate::judging::Judging;
 use crate::settings::{InFlight, Settings};
 use bytes::Bytes;
 use dialects::AnyDialect;
-pub use model::Now;
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;

@@ -3,6 +3,7 @@
 
 use super::account::AccountKeys;
 use super::error::ProxyError;
+use super::quota_uses::quota_of;
 use super::store::{CallNames, MOST_LOOKED_UP};
 use super::{Core, Effect, Now, Phase, Shared, fail};
 use crate::confirm::{Answer, answer};
@@ -16,11 +17,9 @@ use model::identity::{Domain, Hash, Identity};
 use model::record::{On, UNKNOWN};
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
-use model::store::StoreQuery;
-use model::store::{ModelKeys, Quota, Stop};
+use model::store::{ModelKeys, Stop, StoreQuery};
 use model::tokens::Estimate;
 use model::{Stopped, Transcript};
-use policies::about::Counted;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
 
@@ -120,10 +119,8 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let (approvals, approved) = approvals(core, &transcript);
     let histories = Histories::read(&transcript, model.all);
     let conversation = transcript.conversation();
-    let identity = &core.identity;
-    let quota =
-        |it: &Counted| Quota { name: identity.quota(&it.name), calls: it.calls, window_ms: it.window_ms };
-    let quotas: Vec<Quota> = core.policies().counted().iter().map(quota).collect();
+    let counted = 0..core.policies().counted().len();
+    let quotas = counted.filter_map(|index| quota_of(core, index)).collect();
     let request = request_name(&transcript);
     let accounting = core.policies().accounting();
     let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));

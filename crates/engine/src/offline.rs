@@ -4,8 +4,8 @@
 use super::{Admission, Answer, Effect, EffectId, EffectResult, Exchange, Input, Now, Outgoing, Output};
 use bytes::Bytes;
 use model::identity::Hash;
-use model::plan::Reserved;
-use model::store::{CallReservation, CallReserved, Facts, News, StoreQuery};
+use model::plan::ReservationResult;
+use model::store::{CallReservation, CallReservationResult, Facts, News, StoreQuery};
 
 /// Takes the place of the state store.
 pub trait OfflineStore {
@@ -76,7 +76,8 @@ fn answer(effect: &Effect, known: &mut dyn OfflineStore) -> Option<EffectResult>
 }
 
 /// Every call counts: a replay knows one conversation.
-pub fn granted(reservations: &[CallReservation]) -> Vec<CallReserved> {
-    let granted = CallReserved { reserved: Reserved::Granted { alone: false }, counted: None };
+pub fn granted(reservations: &[CallReservation]) -> Vec<CallReservationResult> {
+    let granted =
+        CallReservationResult { reserved: ReservationResult::Granted { alone: false }, counted: None };
     vec![granted; reservations.len()]
 }

@@ -7,8 +7,8 @@ use crate::pipeline::ClientChoice;
 use model::assembled::Assembled;
 use model::calls::canonical_hash;
 use model::identity::Hash;
-use model::plan::Reserved;
-use model::store::{CallReservation, CallReserved, News, Quota, QuotaCall};
+use model::plan::ReservationResult;
+use model::store::{CallReservation, CallReservationResult, News, Quota, QuotaCall};
 use model::uses::{Use, use_key};
 
 /// What is used of the quotas that count calls of one request.
@@ -28,12 +28,12 @@ struct CountedCall {
     quota: Hash,
     /// See [`use_key`].
     call: Hash,
-    reservation: Option<CallReserve>,
+    reservation: Option<QuotaReservation>,
 }
 
 /// How a call was counted before it was handed out.
 #[derive(Clone, Copy)]
-struct CallReserve {
+struct QuotaReservation {
     /// The number of the call that waited for it.
     number: u32,
     reservation: CallReservation,
@@ -51,12 +51,12 @@ impl QuotaUses {
         &mut self,
         number: u32,
         reservation: CallReservation,
-        reserved: &CallReserved,
+        reserved: &CallReservationResult,
     ) {
         let CallReservation::Quota { call, .. } = reservation else { return };
         let Some(counted) = reserved.counted else { return };
         call.again.iter().for_each(|again| self.take_again(again));
-        let reservation = Some(CallReserve { number, reservation, counted });
+        let reservation = Some(QuotaReservation { number, reservation, counted });
         self.counted.push(CountedCall { quota: call.quota.name, call: call.call, reservation });
     }
 
@@ -162,8 +162,8 @@ pub(super) fn quota_of(core: &Core, index: usize) -> Option<Quota> {
 /// The update that gives back what was reserved for these calls.
 fn giving_back(calls: impl Iterator<Item = CountedCall>) -> News {
     let reserved = calls.filter_map(|counted| counted.reservation).map(|it| {
-        let reserved = Reserved::Granted { alone: false };
-        (it.reservation, CallReserved { reserved, counted: Some(it.counted) })
+        let reserved = ReservationResult::Granted { alone: false };
+        (it.reservation, CallReservationResult { reserved, counted: Some(it.counted) })
     });
     let (reservations, reserved): (Vec<_>, Vec<_>) = reserved.unzip();
     News::giving_back(&reservations, &reserved)

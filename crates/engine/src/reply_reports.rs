@@ -14,7 +14,7 @@ use crate::restore::RequestContext;
 use dialects::usage::Usage;
 use model::identity::Hash;
 use model::plan::{Reservation, tokens_of};
-use model::store::{CallReservation, CallReserved, News, QuotaCall, SentExchanges};
+use model::store::{CallReservation, CallReservationResult, News, QuotaCall, SentExchanges};
 
 /// See the module.
 pub(super) struct ReplyReports {
@@ -88,7 +88,7 @@ impl ReplyReports {
         &mut self,
         number: u32,
         reservations: &[CallReservation],
-        reserved: &[CallReserved],
+        reserved: &[CallReservationResult],
     ) {
         for (reservation, reserved) in reservations.iter().zip(reserved) {
             match (reservation, &mut self.open_account) {

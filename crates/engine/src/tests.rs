@@ -7,9 +7,9 @@ use dialects::{CHAT, RESPONSES};
 use model::account::{Kind as Amount, Sums, Tally};
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Confirmation};
-use model::plan::{CallEffect, Proposed, Reserved, ToolRun};
+use model::plan::{CallEffect, Proposed, ReservationResult, ToolRun};
 use model::record::{Consent, Verdict};
-use model::store::{CallReserved, Facts};
+use model::store::{CallReservationResult, Facts};
 use model::uses::Use;
 use policies::about::About;
 use policies::set::{PolicySet, RuleOf};
@@ -418,10 +418,10 @@ fn counted(nth: u32) -> Use {
 }
 
 /// What becomes of a reservation: the `nth` use, or none.
-fn reserved(nth: Option<u32>) -> CallReserved {
-    let granted = nth.map(|_| Reserved::Granted { alone: false });
-    let used_up = || Reserved::UsedUp { used: 2, times: vec![AT_MS - 2, AT_MS - 1] };
-    CallReserved { reserved: granted.unwrap_or_else(used_up), counted: nth.map(counted) }
+fn reserved(nth: Option<u32>) -> CallReservationResult {
+    let granted = nth.map(|_| ReservationResult::Granted { alone: false });
+    let used_up = || ReservationResult::UsedUp { used: 2, times: vec![AT_MS - 2, AT_MS - 1] };
+    CallReservationResult { reserved: granted.unwrap_or_else(used_up), counted: nth.map(counted) }
 }
 
 /// The uses that were given back.

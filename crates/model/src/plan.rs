@@ -21,7 +21,7 @@ pub use envelope::{details, envelope, enveloped, rfc3339};
 pub use facts::{Gone, ResultFacts, TakenIn, TextFacts};
 pub use frame::Frame;
 pub use question::{CallResults, ModelQuestion, ModelTerms, ToolRun};
-pub use reservation::{Reservation, Reserved};
+pub use reservation::{Reservation, ReservationResult};
 pub use summaries::{BatchSummaries, ModelEndpoint, SummaryBlank, SummaryTerms, SummaryWanted};
 pub use verdict::{
     CallEffect, Clarification, Extends, Issue, OpenTools, Proposed, Reason, ReasonKind, Reworded, Verdict,

@@ -7,7 +7,7 @@ use crate::adaptation::Adaptations;
 use crate::histories::history;
 use crate::identity::{CallKey, Hash};
 use crate::pins::Pinned;
-use crate::plan::Reserved;
+use crate::plan::ReservationResult;
 use crate::plan::approval::Confirmation;
 use crate::released::{Release, Releases};
 use crate::uses::Use;
@@ -205,7 +205,7 @@ pub struct SentExchanges {
 
 impl News {
     /// The update that gives `reserved` back: the calls of these `reservations` are not handed out.
-    pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReserved]) -> Self {
+    pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReservationResult]) -> Self {
         let mut news = Self::default();
         for (reservation, reserved) in reservations.iter().zip(reserved) {
             match (reservation, &reserved.reserved, reserved.counted) {
@@ -213,7 +213,7 @@ impl News {
                 (CallReservation::Quota { call, .. }, _, Some(counted)) if call.again.is_none() => {
                     news.returned.push((call.quota.name, counted));
                 }
-                (CallReservation::Sum { key, .. }, Reserved::Granted { .. }, _) => {
+                (CallReservation::Sum { key, .. }, ReservationResult::Granted { .. }, _) => {
                     let refunded = Sums::default().with(Kind::Calls, 1);
                     news.tallied.push((*key, Tally { refunded, ..Tally::default() }));
                 }
@@ -272,8 +272,8 @@ pub enum CallReservation {
 
 /// What became of a [`CallReservation`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallReserved {
-    pub reserved: Reserved,
+pub struct CallReservationResult {
+    pub reserved: ReservationResult,
     /// The use by which a quota counts the call, where it does.
     pub counted: Option<Use>,
 }

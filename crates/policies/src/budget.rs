@@ -35,7 +35,8 @@ use super::texts::{Text, Texts};
 use super::{ConfigError, Policy, RequestFacts};
 use model::account::{ALL_SCOPES, Account, KINDS, Kind, Marks, SCOPES, Scope, Sums};
 use model::plan::{
-    CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Reservation, Reserved, Usage, Verdict, rfc3339,
+    CallEffect, Extends, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict,
+    rfc3339,
 };
 use model::tokens::Estimate;
 use model::{Event, View};
@@ -267,8 +268,8 @@ fn reserve(call: &Proposed<'_>, used: &Used, amounts: &mut [Amount]) -> Option<V
         let reservation = Reservation::Budget { scope: amount.scope, most: amount.limit };
         match call.results.reserved(&reservation) {
             None => return Some(Verdict::Pending(CallEffect::Reserve(reservation))),
-            Some(Reserved::Granted { .. }) => {}
-            Some(Reserved::UsedUp { used, .. }) => amount.used = (*used).max(amount.limit),
+            Some(ReservationResult::Granted { .. }) => {}
+            Some(ReservationResult::UsedUp { used, .. }) => amount.used = (*used).max(amount.limit),
         }
     }
     None

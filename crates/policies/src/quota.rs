@@ -45,7 +45,7 @@ use super::{ConfigError, Policy, RequestFacts};
 use model::Event;
 use model::identity::Hash;
 use model::plan::{
-    CallEffect, Plan, Proposed, Reason, ReasonKind, Reservation, Reserved, Usage, Verdict, rfc3339,
+    CallEffect, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict, rfc3339,
 };
 use std::fmt::Display;
 use std::sync::Arc;
@@ -169,13 +169,13 @@ impl Policy for Quota {
         let reservation = Reservation::Quota { quota, most, call: call_key, request: spent.request, again };
         match call.results.reserved(&reservation) {
             None => Verdict::Pending(CallEffect::Reserve(reservation)),
-            Some(Reserved::Granted { alone: true })
+            Some(ReservationResult::Granted { alone: true })
                 if self.store_away == StoreAway::Block && again.is_none() =>
             {
                 Verdict::Block(self.uncounted(call.name))
             }
-            Some(Reserved::Granted { .. }) => Verdict::Allow,
-            Some(Reserved::UsedUp { times, .. }) => {
+            Some(ReservationResult::Granted { .. }) => Verdict::Allow,
+            Some(ReservationResult::UsedUp { times, .. }) => {
                 Verdict::Block(self.full(limit, call.name, most, times, call.now_ms))
             }
         }

@@ -17,7 +17,7 @@ mod tallies;
 use self::stops::{Listed, StopError};
 use bytes::Bytes;
 use model::identity::Hash;
-use model::store::{CallReservation, CallReserved, Claim, Facts, News, Stop, StoreQuery};
+use model::store::{CallReservation, CallReservationResult, Claim, Facts, News, Stop, StoreQuery};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -37,7 +37,7 @@ pub trait StateStore: Send + Sync {
     fn reserve<'a>(
         &'a self,
         reservations: &'a [CallReservation],
-    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReservationResult>> + Send + 'a>>;
 
     /// Claims the calls that a person has approved: true for one request alone, however many claim at once, and for a
     /// retry of that request. A shared state store must ensure this across all replicas.

@@ -12,12 +12,12 @@ use bytes::Bytes;
 use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::pins::{MOST_PINS, Pinned};
-use model::plan::Reserved;
+use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
 use model::released::{Releases, with};
 use model::store::{
-    CallReservation, CallReserved, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow, Quota,
-    QuotaCall, Stop, StoreQuery,
+    CallReservation, CallReservationResult, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow,
+    Quota, QuotaCall, Stop, StoreQuery,
 };
 use model::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
 use model::uses::Use;
@@ -245,22 +245,25 @@ pub(super) fn reserve_use(
 }
 
 /// What became of a reservation by a quota, `alone`: in this process.
-pub(super) fn reserved_use(result: Result<Use, Vec<u64>>, alone: bool) -> CallReserved {
+pub(super) fn reserved_use(result: Result<Use, Vec<u64>>, alone: bool) -> CallReservationResult {
     match result {
-        Ok(counted) => CallReserved { reserved: Reserved::Granted { alone }, counted: Some(counted) },
-        Err(times) => {
-            CallReserved { reserved: Reserved::UsedUp { used: times.len() as u64, times }, counted: None }
+        Ok(counted) => {
+            CallReservationResult { reserved: ReservationResult::Granted { alone }, counted: Some(counted) }
         }
+        Err(times) => CallReservationResult {
+            reserved: ReservationResult::UsedUp { used: times.len() as u64, times },
+            counted: None,
+        },
     }
 }
 
 /// The same for a sum, which holds so many calls where there is no room.
-pub(super) fn reserved_call(result: Result<(), u64>, alone: bool) -> CallReserved {
+pub(super) fn reserved_call(result: Result<(), u64>, alone: bool) -> CallReservationResult {
     let reserved = match result {
-        Ok(()) => Reserved::Granted { alone },
-        Err(used) => Reserved::UsedUp { used, times: Vec::new() },
+        Ok(()) => ReservationResult::Granted { alone },
+        Err(used) => ReservationResult::UsedUp { used, times: Vec::new() },
     };
-    CallReserved { reserved, counted: None }
+    CallReservationResult { reserved, counted: None }
 }
 
 fn millis(time: Duration) -> u64 {
@@ -285,7 +288,7 @@ impl StateStore for Memory {
     fn reserve<'a>(
         &'a self,
         reservations: &'a [CallReservation],
-    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReservationResult>> + Send + 'a>> {
         let reserve = |reservation: &CallReservation| match *reservation {
             CallReservation::Quota { call, most } => {
                 reserved_use(self.reserve_use(&call, most).map(|change| change.added), false)
@@ -517,8 +520,9 @@ mod tests {
                             CallReservation::Sum { key: Hash(8), most: 9 },
                         ];
                         let reserved = store.reserve(&both).now_or_never().unwrap();
-                        let are_granted =
-                            reserved.iter().map(|it| matches!(it.reserved, Reserved::Granted { .. }));
+                        let are_granted = reserved
+                            .iter()
+                            .map(|it| matches!(it.reserved, ReservationResult::Granted { .. }));
                         granted.fetch_add(are_granted.filter(|is| *is).count(), Ordering::Relaxed);
                     }
                 });

@@ -38,7 +38,7 @@ use model::account::{Carried, Tally};
 use model::identity::Hash;
 use model::plan::approval::Confirmation;
 use model::released::{Release, Releases, with};
-use model::store::{CallReservation, CallReserved, Claim, Facts, News, Stop, StoreQuery};
+use model::store::{CallReservation, CallReservationResult, Claim, Facts, News, Stop, StoreQuery};
 use model::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::store_health::StoreOp;
 use model::uses::Use;
@@ -387,7 +387,7 @@ impl StateStore for Redis {
     fn reserve<'a>(
         &'a self,
         reservations: &'a [CallReservation],
-    ) -> Pin<Box<dyn Future<Output = Vec<CallReserved>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Vec<CallReservationResult>> + Send + 'a>> {
         Box::pin(self.reserve_shared(reservations))
     }
 

@@ -9,7 +9,7 @@ use crate::restore::RequestContext;
 use dialects::usage::Usage;
 use model::account::{ALL_SCOPES, Carried, Kind, Once, SCOPES, Scope, Sums, Tally};
 use model::identity::{Hash, Identity};
-use model::plan::Reserved;
+use model::plan::ReservationResult;
 use model::store::{CallReservation, News};
 use model::tokens::estimate_text;
 use std::sync::Arc;
@@ -145,9 +145,11 @@ impl OpenAccount {
     }
 
     /// Takes what became of a reservation of the waiting call of this number.
-    pub(crate) fn take_reserved(&mut self, number: u32, key: Hash, reserved: &Reserved) {
+    pub(crate) fn take_reserved(&mut self, number: u32, key: Hash, reserved: &ReservationResult) {
         let is_of = |scope: &Scope| self.keys.shared(*scope) == Some(key);
-        if let (Some(scope), Reserved::Granted { .. }) = (ALL_SCOPES.into_iter().find(is_of), reserved) {
+        if let (Some(scope), ReservationResult::Granted { .. }) =
+            (ALL_SCOPES.into_iter().find(is_of), reserved)
+        {
             self.reserved.push(ReservedCall { number, scope, is_settled: false });
         }
     }

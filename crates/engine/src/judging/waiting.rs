@@ -5,8 +5,8 @@ use crate::effects::EffectResult;
 use model::assembled::Assembled;
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, HeldCall};
-use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, Reservation, Reserved, ToolRun};
-use model::store::CallReserved;
+use model::plan::{Extends, ModelQuestion, Reason, ReasonKind, Reservation, ReservationResult, ToolRun};
+use model::store::CallReservationResult;
 use policies::set::longest_wait;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub(super) struct Past {
     /// What its tool gave that toolrein has run; the inner `None`: it failed.
     pub(super) executed: Option<Option<Arc<str>>>,
     /// What became of the reservations of each call in it.
-    pub(super) reserved: Vec<Vec<(Reservation, Reserved)>>,
+    pub(super) reserved: Vec<Vec<(Reservation, ReservationResult)>>,
     /// What a policy wrote anew in it is recorded.
     pub(super) is_noted: bool,
 }
@@ -88,15 +88,19 @@ impl Awaited {
 
 impl Past {
     /// What became of the reservations of the call at this `index` in it.
-    pub(super) fn reserved(&self, index: usize) -> Vec<(Reservation, Reserved)> {
+    pub(super) fn reserved(&self, index: usize) -> Vec<(Reservation, ReservationResult)> {
         self.reserved.get(index).cloned().unwrap_or_default()
     }
 
     /// Takes what became of these reservations, in order. A call whose reservation cannot be had counts in this process
     /// alone.
-    pub(super) fn take_reserved(&mut self, reservations: Vec<Vec<Reservation>>, results: &[CallReserved]) {
+    pub(super) fn take_reserved(
+        &mut self,
+        reservations: Vec<Vec<Reservation>>,
+        results: &[CallReservationResult],
+    ) {
         let mut results = results.iter().map(|result| result.reserved.clone());
-        let mut next = || results.next().unwrap_or(Reserved::Granted { alone: true });
+        let mut next = || results.next().unwrap_or(ReservationResult::Granted { alone: true });
         let new =
             reservations.into_iter().map(|of_call| of_call.into_iter().map(|it| (it, next())).collect());
         for (index, new) in new.collect::<Vec<Vec<_>>>().into_iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What a call of the reply may wait for, as plain data: questions to another model, tools that toolrein runs, and the
 //! results that are known. Asks nobody and runs nothing.
 
-use super::{ModelEndpoint, Reservation, Reserved};
+use super::{ModelEndpoint, Reservation, ReservationResult};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub struct ModelTerms {
 pub struct CallResults {
     answers: Vec<(ModelQuestion, Option<Arc<str>>)>,
     executed: Option<Option<Arc<str>>>,
-    reserved: Vec<(Reservation, Reserved)>,
+    reserved: Vec<(Reservation, ReservationResult)>,
 }
 
 impl CallResults {
@@ -53,7 +53,7 @@ impl CallResults {
     }
 
     /// What became of this reservation of the call that is judged; `None`: nothing yet.
-    pub fn reserved(&self, reservation: &Reservation) -> Option<&Reserved> {
+    pub fn reserved(&self, reservation: &Reservation) -> Option<&ReservationResult> {
         let known = self.reserved.iter().find(|(known, _)| known == reservation);
         known.map(|(_, reserved)| reserved)
     }
@@ -71,7 +71,7 @@ impl CallResults {
     }
 
     /// Sets what became of the reservations of the call that is judged next.
-    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, Reserved)>) {
+    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, ReservationResult)>) {
         self.reserved = reserved;
     }
 }

@@ -31,7 +31,7 @@ pub enum Reservation {
 
 /// What became of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reserved {
+pub enum ReservationResult {
     /// The call counts from now on.
     Granted {
         /// The shared state store did not answer: the call counts in this process alone.

@@ -15,7 +15,7 @@ use model::names::DeclaredNames;
 use model::plan::placeholders::Placeholders;
 use model::plan::{
     CallEffect, CallResults, Extends, ModelQuestion, OpenTools, Plan, Proposed, Reason, ReasonKind,
-    Reservation, Reserved, Reworded, Usage, Verdict, envelope,
+    Reservation, ReservationResult, Reworded, Usage, Verdict, envelope,
 };
 use open::is_open;
 use passed::PassedCall;
@@ -261,7 +261,7 @@ impl Judge {
     }
 
     /// Sets what became of the reservations of the call that is judged next.
-    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, Reserved)>) {
+    pub fn set_reserved(&mut self, reserved: Vec<(Reservation, ReservationResult)>) {
         if self.reserves {
             Arc::make_mut(&mut self.results).set_reserved(reserved);
         }

@@ -15,13 +15,13 @@ use crate::tallies::{ONE_CALL, Part, sum};
 use ::redis::{Pipeline, Value, pipe};
 use model::account::{Kind as Amount, Tally};
 use model::identity::Hash;
-use model::store::{CallReservation, CallReserved, QuotaCall, StoreQuery};
+use model::store::{CallReservation, CallReservationResult, QuotaCall, StoreQuery};
 use model::store_health::StoreOp;
 use model::uses::Use;
 use std::sync::{Arc, PoisonError};
 
 /// A reservation on its way.
-enum Tried {
+enum ReservationAttempt {
     /// An entry of a quota that counts.
     Use(Change),
     /// An entry by which an earlier use hands its call out again.
@@ -38,8 +38,11 @@ struct Answers<'a> {
 
 impl Redis {
     /// See [`StateStore::reserve`](crate::StateStore::reserve).
-    pub(super) async fn reserve_shared(&self, reservations: &[CallReservation]) -> Vec<CallReserved> {
-        let mut done: Vec<Option<CallReserved>> = vec![None; reservations.len()];
+    pub(super) async fn reserve_shared(
+        &self,
+        reservations: &[CallReservation],
+    ) -> Vec<CallReservationResult> {
+        let mut done: Vec<Option<CallReservationResult>> = vec![None; reservations.len()];
         // A call that an earlier use does not hand out again counts: then there is a second trip.
         for may_repeat in [true, false] {
             let open: Vec<usize> = (0..done.len()).filter(|index| done[*index].is_none()).collect();
@@ -61,16 +64,22 @@ impl Redis {
         done.into_iter().map(|reserved| reserved.unwrap_or_else(|| reserved_call(Err(0), true))).collect()
     }
 
-    fn try_one(&self, reservation: &CallReservation, may_repeat: bool) -> Tried {
+    fn try_one(&self, reservation: &CallReservation, may_repeat: bool) -> ReservationAttempt {
         match reservation {
             CallReservation::Quota { call, .. } => {
                 let again = call.again.filter(|_| may_repeat).and_then(|again| Change::again(call, again));
-                again.map_or_else(|| Tried::Use(Change::counting(call)), Tried::Again)
+                again.map_or_else(
+                    || ReservationAttempt::Use(Change::counting(call)),
+                    ReservationAttempt::Again,
+                )
             }
             CallReservation::Sum { key, .. } => {
                 let (before, after) = self.local.add_to_part(*key, &ONE_CALL);
                 let own = before.map_or(0, |part| part.tally.used().get(Amount::Calls));
-                Tried::Call { own, grown: Box::new(Grown { key: *key, before, after, at_ms: now_ms() }) }
+                ReservationAttempt::Call {
+                    own,
+                    grown: Box::new(Grown { key: *key, before, after, at_ms: now_ms() }),
+                }
             }
         }
     }
@@ -80,7 +89,7 @@ impl Redis {
         &self,
         wanted: &[&CallReservation],
         may_repeat: bool,
-    ) -> (Vec<Tried>, Option<Answers<'_>>) {
+    ) -> (Vec<ReservationAttempt>, Option<Answers<'_>>) {
         let (mut tried, mut lengths) = (Vec::new(), Vec::new());
         let answers = self.send_in_order(StoreOp::Reserve, || {
             let mut commands = pipe();
@@ -118,22 +127,22 @@ impl Redis {
 
     /// The commands of a reservation. The first one adds it; the last one reads what counts, unless an earlier use hands its
     /// call out again.
-    fn commands(&self, reservation: &CallReservation, tried: &Tried, commands: &mut Pipeline) {
+    fn commands(&self, reservation: &CallReservation, tried: &ReservationAttempt, commands: &mut Pipeline) {
         match (reservation, tried) {
-            (CallReservation::Quota { call, .. }, Tried::Again(change)) => {
+            (CallReservation::Quota { call, .. }, ReservationAttempt::Again(change)) => {
                 let about = (Kind::Quota, call.quota.name);
                 let sealed = self.names.seals.seal(about, &change.added);
                 commands.cmd("ZADD").arg(self.names.key(about)).arg(change.added.at_ms).arg(sealed);
                 change.gone.iter().for_each(|gone| remove_use(&self.names, call.quota.name, gone, commands));
             }
-            (CallReservation::Quota { call, .. }, Tried::Use(change)) => {
+            (CallReservation::Quota { call, .. }, ReservationAttempt::Use(change)) => {
                 add_change(&self.names, call.quota.name, change, commands);
                 let gone = format!("({}", call.at_ms.saturating_sub(call.quota.window_ms));
                 let key = self.names.key((Kind::Quota, call.quota.name));
                 let inside = commands.cmd("ZREVRANGEBYSCORE").arg(key).arg("+inf").arg(gone);
                 inside.arg("LIMIT").arg(0).arg(most_read(call.quota.calls));
             }
-            (CallReservation::Sum { key, .. }, Tried::Call { grown, .. }) => {
+            (CallReservation::Sum { key, .. }, ReservationAttempt::Call { grown, .. }) => {
                 add_part(&self.names, grown, commands);
                 ask_for_parts(&self.names, *key, commands);
             }
@@ -146,13 +155,13 @@ impl Redis {
     fn settle(
         &self,
         reservation: &CallReservation,
-        tried: Tried,
+        tried: ReservationAttempt,
         answers: &mut Answers<'_>,
-    ) -> Option<CallReserved> {
+    ) -> Option<CallReservationResult> {
         let length = answers.lengths.next().unwrap_or(0);
         let answers = &mut answers.reader;
         match (reservation, tried) {
-            (CallReservation::Quota { call, .. }, Tried::Again(change)) => {
+            (CallReservation::Quota { call, .. }, ReservationAttempt::Again(change)) => {
                 let is_first = answers.next() == Value::Int(1);
                 answers.skip(length - 1);
                 is_first.then(|| {
@@ -160,7 +169,7 @@ impl Redis {
                     reserved_use(Ok(change.added), false)
                 })
             }
-            (CallReservation::Quota { call, most }, Tried::Use(change)) => {
+            (CallReservation::Quota { call, most }, ReservationAttempt::Use(change)) => {
                 answers.skip(length - 1);
                 let mut found: Vec<Use> = answers.all((Kind::Quota, call.quota.name));
                 found.retain(|known| (known.call, known.nth) != (change.added.call, change.added.nth));
@@ -174,7 +183,7 @@ impl Redis {
                 self.queue_update(Update { returned, ..Update::default() });
                 Some(reserved_use(Err(times), false))
             }
-            (CallReservation::Sum { key, most }, Tried::Call { own, grown }) => {
+            (CallReservation::Sum { key, most }, ReservationAttempt::Call { own, grown }) => {
                 answers.skip(length - 1);
                 let found: Vec<Part> = answers.all((Kind::Tally, *key));
                 let others = sum(found.into_iter().filter(|part| part.of != grown.after.of));
@@ -190,24 +199,28 @@ impl Redis {
     }
 
     /// What becomes of a reservation while the state store is away. What it has taken all the same is taken back.
-    fn reserve_alone(&self, reservation: &CallReservation, tried: Tried) -> CallReserved {
+    fn reserve_alone(
+        &self,
+        reservation: &CallReservation,
+        tried: ReservationAttempt,
+    ) -> CallReservationResult {
         match (reservation, tried) {
             (CallReservation::Quota { call, most }, tried) => {
                 let reserved = reserve_use(&self.uses, call, *most);
                 let returned = match tried {
-                    Tried::Use(change) => vec![(call.quota.name, change.added)],
+                    ReservationAttempt::Use(change) => vec![(call.quota.name, change.added)],
                     _ => Vec::new(),
                 };
                 let changes = reserved.iter().map(|change| (call.quota.name, change.clone())).collect();
                 self.queue_update(Update { changes, returned, ..Update::default() });
                 reserved_use(reserved.map(|change| change.added), true)
             }
-            (CallReservation::Sum { most, .. }, Tried::Call { own, grown }) if own < *most => {
+            (CallReservation::Sum { most, .. }, ReservationAttempt::Call { own, grown }) if own < *most => {
                 let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
                 self.queue_update(Update { grown: vec![*grown], ..Update::default() });
                 reserved_call(Ok(()), true)
             }
-            (CallReservation::Sum { key, .. }, Tried::Call { own, .. }) => {
+            (CallReservation::Sum { key, .. }, ReservationAttempt::Call { own, .. }) => {
                 self.take_call_back(*key);
                 reserved_call(Err(own), true)
             }
