@@ -9,10 +9,11 @@ use dialects::prefix::read_request;
 use dialects::variant::{Placement, PlannedRequest, Variant};
 use engine::Now;
 use model::Transcript;
+use model::fact::{Batch, Writes};
 use model::identity::{Hash, HashKey, Identity};
 use model::memo::{Memo, NoMemo};
 use model::released::{NOTHING_HIDDEN, Release};
-use model::store::{ModelKeys, News, StoreQuery};
+use model::store::{Evidence, HiddenExchange, SentExchanges};
 use policies::REGISTRY;
 use policies::set::PolicySet;
 use state::StateStore as _;
@@ -126,7 +127,7 @@ fn store() -> Plot {
     for size in sizes {
         for at in known..size {
             let release = Release { context: name(at), hidden: NOTHING_HIDDEN, at_ms: at };
-            memory.record(News { released: vec![(name(at), release)], ..News::default() });
+            memory.record(Writes::of(name(at), release));
         }
         known = size;
         let calls: Vec<Hash> = (0..20).map(|at| name(at * size / 20)).collect();
@@ -134,15 +135,14 @@ fn store() -> Plot {
         let spent = least(200, || {
             at += 1;
             let now = Now { at: Instant::now(), ms: at };
-            let query = StoreQuery {
-                calls: calls.clone(),
-                places: calls[..10].to_vec(),
-                model: ModelKeys { all: Hash(1), own: Hash(2) },
-                histories: calls[..3].to_vec(),
-                ..StoreQuery::new(name(at % 50), name(at % 50), now)
-            };
-            futures_util::FutureExt::now_or_never(memory.look_up(&query))
-                .map_or(0, |facts| facts.released.len())
+            let mut batch = Batch::new(now);
+            (batch.request, batch.conversation) = (Some(name(at % 50)), Some(name(at % 50)));
+            let released = batch.ask::<Release>(calls.iter().copied());
+            batch.ask::<HiddenExchange>(calls[..10].iter().copied());
+            batch.ask::<Evidence>([Hash(1), Hash(2)]);
+            batch.ask::<SentExchanges>(calls[..3].iter().copied());
+            futures_util::FutureExt::now_or_never(memory.look_up(batch))
+                .map_or(0, |answers| answers.find(&released).len())
         });
         times.push((size as f64, spent));
         held.push((size as f64, (resident_mb() - before) / 10.0));

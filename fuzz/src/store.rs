@@ -5,15 +5,18 @@ use crate::world::{choices, is_json};
 use dialects::Handed;
 use dialects::chat::approved::reply;
 use dialects::hidden_exchange::is_hidden_exchange;
+use model::fact::{Record, RecordKind};
 use model::identity::{Hash, HashKey};
 use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges};
 use model::uses::Use;
-use state::redis::records::{Kind, Record, Seals, SeenMarker, StoreKeys, Taken};
+use state::claims::Taken;
+use state::redis::records::{Seals, SeenMarker, StoreKeys};
 use std::fmt::Debug;
+use std::sync::Arc;
 
-const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
+const ABOUT: (RecordKind, Hash) = (RecordKind::HiddenExchange, Hash(7));
 
 pub fn run(input: &[u8]) -> bool {
     let (kind, body) = choices(input);
@@ -26,19 +29,19 @@ pub fn run(input: &[u8]) -> bool {
         5 => read::<SeenMarker>(body).is_some(),
         6 => read::<Evidence>(body).is_some(),
         7 => read::<HiddenExchange>(body).is_some_and(|round| is_round(&round)),
-        _ => read::<Confirmation>(body).is_some_and(|asked| is_handed_out(&asked)),
+        _ => read::<Arc<Confirmation>>(body).is_some_and(|asked| is_handed_out(&asked)),
     }
 }
 
 fn read<R: Record + PartialEq + Debug>(body: &[u8]) -> Option<R> {
     let seals = Seals::new(&StoreKeys { names: HashKey::fixed(1), records: [1; 32] });
     assert_eq!(seals.open::<R>(ABOUT, body), None, "not sealed");
-    let record = R::read(body)?;
-    let written = record.write();
+    let record = R::from_body(body)?;
+    let written = record.to_body().unwrap();
     assert!(written.len() <= body.len() * 6 + 100, "{} bytes of {}", written.len(), body.len());
     let sealed = seals.seal(ABOUT, &record);
     assert_eq!(seals.open::<R>(ABOUT, &sealed).as_ref(), Some(&record));
-    assert_eq!(seals.open::<R>((Kind::Question, Hash(7)), &sealed), None, "about something else");
+    assert_eq!(seals.open::<R>((RecordKind::Question, Hash(7)), &sealed), None, "about something else");
     Some(record)
 }
 

@@ -15,10 +15,9 @@ use dialects::{CHAT, RESPONSES};
 use engine::offline::{EmptyStore, OfflineStore, Pending, advance};
 use engine::{Answer as Reply, Arrived, Effect, Exchange, Input, Now, Shared, WholeReply};
 use model::account::Tally;
-use model::identity::Hash;
+use model::fact::{Answers, Batch};
 use model::memo::NoMemo;
 use model::record::{LimitUse, RequestRecord, Route, Verdict};
-use model::store::{Facts, StoreQuery};
 use model::summaries::NoSummaries;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -153,16 +152,9 @@ impl Admin {
 struct StoreReader<'a>(&'a dyn StateStore, Handle);
 
 impl OfflineStore for StoreReader<'_> {
-    fn facts(&mut self, query: &StoreQuery) -> Facts {
-        // A look-up notes the request and the conversation that it is for: it must not be taken for theirs.
-        let nobody = Hash::default();
-        let mut query = query.clone();
-        (query.request, query.conversation, query.ahead) = (nobody, nobody, Tally::default());
-        self.1.block_on(self.0.look_up(&query))
-    }
-
-    fn history(&mut self, name: Hash) -> Option<Bytes> {
-        self.1.block_on(self.0.history(name))
+    fn look_up(&mut self, mut batch: Batch) -> Answers {
+        (batch.request, batch.conversation, batch.ahead) = (None, None, Tally::default());
+        self.1.block_on(self.0.look_up(batch))
     }
 }
 

@@ -5,7 +5,7 @@ use super::conversation_lock::{ConversationGuard, Entry};
 use super::driver::Driver;
 use super::handler::AppState;
 use engine::{Admission, Effect, EffectId, EffectResult, Input};
-use model::store::{CallReservation, CallReservationResult, Claim, News};
+use model::store::{CallReservation, CallReservationResult, Claim, giving_back};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -93,7 +93,7 @@ struct ReservationGuard {
 impl Drop for ReservationGuard {
     fn drop(&mut self) {
         if let Some(reserved) = self.reserved.take() {
-            self.app.store.record(News::giving_back(&self.reservations, &reserved));
+            self.app.store.record(giving_back(&self.reservations, &reserved));
         }
     }
 }
@@ -107,11 +107,8 @@ impl Driver {
                 let entry = async move { app.conversation_lock.enter(conversation, patience).await.into() };
                 self.effects.add(id, entry);
             }
-            Effect::FindHistory(name) => self
-                .effects
-                .add(id, async move { EffectResult::History(app.store.history(name).await).into() }),
-            Effect::LookUp(query) => self.effects.add(id, async move {
-                EffectResult::Facts(Box::new(app.store.look_up(&query).await)).into()
+            Effect::LookUp(batch) => self.effects.add(id, async move {
+                EffectResult::Known(Box::new(app.store.look_up(*batch).await)).into()
             }),
             Effect::Claim { question, request } => {
                 let claim = Claim { question, request, now_ms: app.now_ms() };
@@ -173,10 +170,7 @@ impl Driver {
     pub(super) async fn next_result(&mut self) -> Option<Input> {
         let (id, Outcome { result, guard }) = self.effects.next().await?;
         match &result {
-            EffectResult::History(_)
-            | EffectResult::Facts(_)
-            | EffectResult::Claimed(_)
-            | EffectResult::Reserved(_) => {}
+            EffectResult::Known(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {}
             EffectResult::Summarised(_) => self.record.upstream_time(),
             EffectResult::Admitted(_)
             | EffectResult::Decided(_)

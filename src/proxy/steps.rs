@@ -46,12 +46,7 @@ fn start(trace: &mut Trace, id: u32, effect: &Effect, is_shared: bool) {
     let (kind, attribute) = match effect {
         Effect::Admit { .. } => (StepKind::Admission, None),
         // Within this process a look-up takes no time.
-        Effect::FindHistory(_) | Effect::LookUp(_) | Effect::Claim { .. } | Effect::Reserve(_)
-            if !is_shared =>
-        {
-            return;
-        }
-        Effect::FindHistory(_) => (StepKind::Store, Some((OPERATION, "history".to_owned()))),
+        Effect::LookUp(_) | Effect::Claim { .. } | Effect::Reserve(_) if !is_shared => return,
         Effect::LookUp(_) => (StepKind::Store, Some((OPERATION, "look_up".to_owned()))),
         Effect::Claim { .. } => (StepKind::Store, Some((OPERATION, "claim".to_owned()))),
         Effect::Reserve(_) => (StepKind::Store, Some((OPERATION, "reserve".to_owned()))),
@@ -106,10 +101,7 @@ fn finish_effect(step: Option<&mut Step>, result: &EffectResult) {
         EffectResult::Admitted(Admission::Free) => "free",
         EffectResult::Admitted(Admission::Waited) => "waited",
         EffectResult::Admitted(Admission::Busy) => "busy",
-        EffectResult::History(_)
-        | EffectResult::Facts(_)
-        | EffectResult::Claimed(_)
-        | EffectResult::Reserved(_) => {
+        EffectResult::Known(_) | EffectResult::Claimed(_) | EffectResult::Reserved(_) => {
             return step.into_iter().for_each(Step::end);
         }
         EffectResult::Summarised(summary) => {

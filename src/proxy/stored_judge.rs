@@ -12,9 +12,11 @@ use engine::store::MOST_LOOKED_UP;
 use engine::{Admission, Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Output, WholeReply};
 use hyper::http::request::Parts;
 use model::calls::arguments_hash;
-use model::identity::{Domain, Hash, Identity};
+use model::fact::{Batch, Writes};
+use model::identity::{Hash, Identity};
 use model::record::{JudgedCall, RequestRecord, Route};
-use model::store::{News, StoreQuery};
+use model::released::Release;
+use model::store::UpstreamRecord;
 use policies::conditions::is_certain;
 use serde_json::Value;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ pub(super) struct Verdicts {
     /// What is known of the conversation after the reply.
     pub history: Option<Bytes>,
     /// What the state store learns of the reply.
-    news: Vec<News>,
+    writes: Vec<Writes>,
 }
 
 impl Verdicts {
@@ -77,8 +79,8 @@ impl AppState {
                     // The model would be asked again.
                     None => break,
                 },
-                Output::Store(news) => {
-                    verdicts.learn(*news);
+                Output::Store(writes) => {
+                    verdicts.learn(*writes);
                     continue;
                 }
                 Output::Answer(answer) => {
@@ -97,16 +99,32 @@ impl AppState {
     async fn result_for_stored(&self, effect: Effect) -> EffectResult {
         match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.store.look_up(&query).await)),
+            // What came before is in the request that the reply is judged with.
+            Effect::LookUp(batch) if batch.request.is_none() => Effect::LookUp(batch).failure(),
+            Effect::LookUp(batch) => EffectResult::Known(Box::new(self.store.look_up(*batch).await)),
             other => other.failure(),
         }
     }
 
+    /// What is known of the conversation that the upstream keeps under this key.
+    pub(super) async fn history(&self, key: Hash) -> Option<Bytes> {
+        let mut batch = Self::batch();
+        let ticket = batch.ask::<UpstreamRecord>([key]);
+        let known = self.store.look_up(batch).await.records(&ticket);
+        known.into_iter().next().map(|UpstreamRecord(history)| history)
+    }
+
+    /// A batch that asks for nothing yet.
+    fn batch() -> Batch {
+        let at = Instant::now();
+        Batch::new(Now { at, ms: clock::ms_at(at) })
+    }
+
     /// Stores what a judged reply brought; `history`: what is known of the conversation, under the client's id of it.
     pub(super) fn keep_verdicts(&self, verdicts: Verdicts, history: Option<(Hash, Bytes)>) {
-        verdicts.news.into_iter().for_each(|news| self.store.record(news));
-        if history.is_some() {
-            self.store.record(News { history, ..News::default() });
+        verdicts.writes.into_iter().for_each(|writes| self.store.record(writes));
+        if let Some((key, history)) = history {
+            self.store.record(Writes::of(key, UpstreamRecord(history)));
         }
     }
 
@@ -129,27 +147,18 @@ impl AppState {
             let arguments = arguments_hash(&call.arguments, identity, &*self.memo);
             identity.call_key(root, call.id.as_bytes(), &call.name, arguments)
         };
-        let keys: Vec<Hash> = calls.iter().map(key).collect();
-        let now = Instant::now();
-        let name = identity.key.hash(Domain::Text, &[text.as_bytes()]);
-        let facts = self.store.look_up(&asking(&keys, name, now)).await;
-        let known =
-            facts.released.iter().filter(|known| known.as_ref().is_some_and(|known| !known.is_empty()));
-        Some(known.count() == keys.len())
+        let mut batch = Self::batch();
+        let released = batch.ask::<Release>(calls.iter().map(key));
+        let known = self.store.look_up(batch).await.values(&released);
+        Some(known.iter().all(Option::is_some))
     }
 }
 
-/// The query for the release times of calls alone.
-fn asking(calls: &[Hash], name: Hash, now: Instant) -> StoreQuery {
-    let now = Now { at: now, ms: clock::ms_at(now) };
-    StoreQuery { calls: calls.to_vec(), ..StoreQuery::new(name, name, now) }
-}
-
 impl Verdicts {
-    fn learn(&mut self, mut news: News) {
-        if let Some((_, history)) = news.history.take() {
+    fn learn(&mut self, mut writes: Writes) {
+        if let Some((_, UpstreamRecord(history))) = writes.take().pop() {
             self.history = Some(history);
         }
-        self.news.push(news);
+        self.writes.push(writes);
     }
 }

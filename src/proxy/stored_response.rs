@@ -71,7 +71,7 @@ impl AppState {
         let known = match caller {
             Some(caller) => {
                 let identity = Identity { key: self.key.clone(), caller: caller.hash, explicit: None };
-                self.store.history(identity.response_key(&id)).await
+                self.history(identity.response_key(&id)).await
             }
             None => None,
         };

@@ -20,15 +20,13 @@ use engine::offline::{OfflineStore, Pending, advance};
 use engine::store::MOST_LOOKED_UP;
 use engine::{Answer, Arrived, Effect, EffectResult, Exchange, Input, Now, Outgoing, Shared, WholeReply};
 use model::account::Carried;
+use model::fact::{Answers, Batch, RecordList, Writes};
 use model::identity::{Hash, HashKey, Identity};
 use model::pins::Pinned;
 use model::plan::decision::Decision;
 use model::plan::texts::removed_tokens;
 use model::plan::{Change, Edit, Plan, Refusal};
-use model::released::{NOTHING_HIDDEN, Release, Releases};
-use model::store::Facts;
-use model::store::News;
-use model::store::StoreQuery;
+use model::released::{NOTHING_HIDDEN, Release};
 use model::summaries::NoSummaries;
 use state::memo::MemoCache;
 use std::borrow::Cow;
@@ -198,16 +196,22 @@ impl ReplayInProgress<'_> {
     }
 
     /// The facts that the store would give: when the newest calls were released, and the account.
-    fn facts(&mut self, history: usize, query: &StoreQuery) -> Facts {
+    fn look_up(&mut self, history: usize, mut batch: Batch) -> Answers {
         // Calls of messages that answered no request, such as a greeting, were never judged.
         self.released_ms.resize(self.recording.calls_before(history), None);
-        let newest = self.released_ms.iter().rev().take(MOST_LOOKED_UP);
-        let release =
-            |at_ms| Releases::from([Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms }]);
-        let carried: Vec<_> = query.carried.iter().map(|key| self.carried.get(key).cloned()).collect();
-        self.accounts = !carried.is_empty();
-        let released = newest.map(|at_ms| at_ms.map(release)).collect();
-        Facts { released, carried, pinned: self.pinned.clone(), ..Facts::default() }
+        let newest: Vec<Option<u64>> = self.released_ms.iter().rev().take(MOST_LOOKED_UP).copied().collect();
+        batch.answer(|index, _| {
+            let at_ms = newest.get(index).copied().flatten()?;
+            let release = Release { context: Hash::default(), hidden: NOTHING_HIDDEN, at_ms };
+            Some(Arc::new(RecordList::from([release])))
+        });
+        self.accounts = false;
+        batch.answer(|_, key| {
+            self.accounts = true;
+            self.carried.get(&key).map(|carried| Arc::new(RecordList::from([Arc::clone(carried)])))
+        });
+        batch.answer(|_, _| Some(Arc::new(self.pinned.iter().copied().collect::<RecordList<Pinned>>())));
+        Answers { facts: batch.facts, ..Answers::default() }
     }
 
     /// Counts a refused request: it would not have been sent, so its calls would never have been made.
@@ -367,13 +371,13 @@ struct Before<'a, 'b> {
 }
 
 impl OfflineStore for Before<'_, '_> {
-    fn facts(&mut self, query: &StoreQuery) -> Facts {
-        self.replay.facts(self.history, query)
+    fn look_up(&mut self, batch: Batch) -> Answers {
+        self.replay.look_up(self.history, batch)
     }
 
-    fn learn(&mut self, news: News) {
-        self.replay.carried.extend(news.carried);
-        self.replay.pinned.extend(news.pinned.into_iter().flat_map(|new| new.pins));
+    fn learn(&mut self, mut writes: Writes) {
+        self.replay.carried.extend(writes.take::<Arc<Carried>>());
+        self.replay.pinned.extend(writes.take::<Pinned>().into_iter().map(|(_, pin)| pin));
     }
 }
 

@@ -7,10 +7,11 @@ mod runaways;
 use crate::world::{Facts, NOW_MS, identity, read, shipped};
 use bytes::Bytes;
 use model::Transcript;
+use model::fact::Fact as _;
 use model::identity::Hash;
 use model::memo::NoMemo;
 use model::plan::texts::settle;
-use model::released::{NOTHING_HIDDEN, Release, Releases, with};
+use model::released::{NOTHING_HIDDEN, Release, Releases};
 use model::tokens::estimate_json;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -148,7 +149,8 @@ fn paced(talk: &Value) -> BTreeMap<Hash, Releases> {
     let mut released: BTreeMap<Hash, Releases> = BTreeMap::new();
     for (call, at_ms) in paced {
         let known = released.entry(call.key).or_default();
-        *known = with(known, Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms });
+        let release = Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms };
+        release.add_to(Arc::make_mut(known));
     }
     released
 }

@@ -12,21 +12,21 @@ use model::Stopped;
 use model::account::{Carried, KINDS, Kind, Marks, Pin, Sums, Tally};
 use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
+use model::fact::{Answers, Batch, Fact, RecordKind, Ticket, Writes};
 use model::identity::{Hash, HashKey};
 use model::pins::{MOST_PINS, Pinned};
 use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
 use model::released::{NOTHING_HIDDEN, Release};
-use model::store::HiddenExchange;
 use model::store::{
-    CallReservation, CallReservationResult, Claim, Evidence, Facts, KnownEvidence, ModelKeys, NewPins, News,
-    Overflow, Quota, QuotaCall, SentExchanges, Stop, StoreQuery,
+    ApprovedCall, CallReservation, CallReservationResult, Claim, Evidence, HiddenExchange, MOST_EVIDENCE,
+    Overflow, Quota, QuotaCall, SentExchanges, Stop, UpstreamRecord, giving_back,
 };
 use model::uses::Use;
 use state::StateStore;
 use state::memory::{Bounds, Memory};
 use state::observer::Observer;
-use state::redis::records::{self, Seals, StoreKeys};
+use state::redis::records::{Seals, StoreKeys};
 use state::redis::{Redis, Settings};
 use state::stops::{Listed, MOST_STOPS, StopError};
 use std::cell::RefCell;
@@ -100,9 +100,21 @@ async fn wait_for(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     panic!("waited for {what}");
 }
 
-fn query() -> StoreQuery {
-    let nobody = Hash(u128::MAX);
-    StoreQuery::new(nobody, nobody, at(1_000))
+fn batch() -> Batch {
+    Batch::new(at(1_000))
+}
+
+/// A batch that asks for facts under these keys, with the ticket.
+fn asking<F: Fact, const N: usize>(keys: [u128; N]) -> (Batch, Ticket<F>) {
+    let mut batch = batch();
+    let ticket = batch.ask(keys.map(Hash));
+    (batch, ticket)
+}
+
+/// What the state store knows under these keys.
+async fn known<F: Fact, const N: usize>(store: &Arc<dyn StateStore>, keys: [u128; N]) -> Vec<Vec<F>> {
+    let (batch, ticket) = asking(keys);
+    store.look_up(batch).await.lists(&ticket)
 }
 
 /// So many ms after the epoch.
@@ -111,16 +123,28 @@ fn at(ms: u64) -> Now {
 }
 
 impl Pair {
-    /// Records `news`, and waits until a look-up gives the expected facts.
+    /// Records `writes`, and waits until a look-up gives the expected answers.
     async fn tells(
         &self,
-        news: impl IntoIterator<Item = News>,
-        query: StoreQuery,
-        is_so: impl Fn(&Facts) -> bool,
+        writes: impl IntoIterator<Item = Writes>,
+        batch: Batch,
+        is_so: impl Fn(&Answers) -> bool,
     ) {
-        news.into_iter().for_each(|news| self.told.record(news));
-        wait_for("what was told to be known", async || is_so(&self.asked.look_up(&query).await)).await;
-        assert!(is_so(&self.told.look_up(&query).await), "who told it knows it too");
+        writes.into_iter().for_each(|writes| self.told.record(writes));
+        let is_known = async || is_so(&self.asked.look_up(batch.clone()).await);
+        wait_for("what was told to be known", is_known).await;
+        assert!(is_so(&self.told.look_up(batch).await), "who told it knows it too");
+    }
+
+    /// Records facts, and waits until a look-up gives these under the keys.
+    async fn knows<F: Fact, const N: usize>(
+        &self,
+        writes: impl IntoIterator<Item = Writes>,
+        keys: [u128; N],
+        expected: [Vec<F>; N],
+    ) {
+        let (batch, ticket) = asking::<F, N>(keys);
+        self.tells(writes, batch, |answers| answers.lists(&ticket) == expected && !answers.away).await;
     }
 }
 
@@ -135,8 +159,8 @@ fn round(key: u128, text: &str) -> HiddenExchange {
     HiddenExchange { message_key: Hash(key), messages: Bytes::from(messages) }
 }
 
-fn hidden(place: u128, round: HiddenExchange) -> News {
-    News { rounds: vec![(Hash(place), round)], ..News::default() }
+fn hidden(place: u128, round: HiddenExchange) -> Writes {
+    Writes::of(Hash(place), round)
 }
 
 /// A process that left older states of its part would push out the parts of other processes.
@@ -149,15 +173,14 @@ async fn a_process_has_one_part_of_a_sum_however_many_requests_end_at_once() {
         let store = Arc::clone(&store);
         std::thread::spawn(move || {
             for _ in 0..200 {
-                store.record(News { tallied: vec![(Hash(1), one)], ..News::default() });
+                store.record(Writes { tallied: vec![(Hash(1), one)], ..Writes::default() });
             }
         })
     });
     requests.into_iter().for_each(|request| request.join().unwrap());
-    let keys = [Hash(1)];
-    let query = StoreQuery { tallies: keys.to_vec(), ..query() };
+    let batch = Batch { sums: vec![Hash(1)], ..batch() };
     let all = [Tally { sums: Sums::default().with(Kind::Calls, 1_600), ..Tally::default() }];
-    wait_for("all of the sum", async || reader.look_up(&query).await.tallies == all).await;
+    wait_for("all of the sum", async || reader.look_up(batch.clone()).await.sums == all).await;
     // The store keeps other records of its own under the prefix.
     let is_sum = |key: &String| server.ask::<String>(&["TYPE", key]) == "zset";
     let key = server.keys().into_iter().find(is_sum).unwrap();
@@ -167,25 +190,29 @@ async fn a_process_has_one_part_of_a_sum_however_many_requests_end_at_once() {
 #[tokio::test]
 async fn definitions_are_kept_in_the_order_in_which_they_were_seen_first() {
     let pin = |tool: u128, definition: u128| Pinned { tool: Hash(tool), definition: Hash(definition) };
-    let seen = |key: u128, pins: &[Pinned], at_ms: u64| News {
-        pinned: Some(NewPins { key: Hash(key), pins: pins.to_vec(), at_ms }),
-        ..News::default()
+    let seen = |key: u128, pins: &[Pinned], at_ms: u64| {
+        let mut writes = Writes { seen_ms: at_ms, ..Writes::default() };
+        writes.extend(pins.iter().map(|pin| (Hash(key), *pin)));
+        writes
     };
     let (_server, pairs) = pairs().await;
     for pair in pairs {
-        let of = |key: u128| StoreQuery { pins: Some(Hash(key)), ..query() };
-        pair.tells([seen(1, &[pin(7, 1)], 10)], of(1), |facts| facts.pinned == [pin(7, 1)]).await;
+        pair.knows([seen(1, &[pin(7, 1)], 10)], [1], [vec![pin(7, 1)]]).await;
         // A definition that was seen before keeps its position, whichever process reports it again.
         let later =
             [seen(1, &[pin(7, 2), pin(8, 1)], 20), seen(1, &[pin(7, 1)], 30), seen(2, &[pin(7, 3)], 40)];
         let all = [pin(7, 1), pin(7, 2), pin(8, 1)];
-        pair.tells(later, of(1), |facts| facts.pinned.first() == all.first() && same(&facts.pinned, &all))
-            .await;
-        pair.tells([], of(2), |facts| facts.pinned == [pin(7, 3)]).await;
+        let (batch, ticket) = asking([1]);
+        let is_so = |answers: &Answers| {
+            let pins = answers.records(&ticket);
+            pins.first() == all.first() && same(&pins, &all)
+        };
+        pair.tells(later, batch.clone(), is_so).await;
+        pair.knows([], [2], [vec![pin(7, 3)]]).await;
         let many: Vec<Pinned> = (0..=MOST_PINS as u128).map(|at| pin(at, 9)).collect();
-        pair.tells([seen(1, &many, 50)], of(1), |facts| facts.pinned.len() == MOST_PINS).await;
-        assert_eq!(pair.asked.look_up(&of(1)).await.pinned[0], pin(7, 1), "the first ones stay");
-        assert_eq!(pair.asked.look_up(&query()).await.pinned, [], "not asked for");
+        let is_full = |answers: &Answers| answers.records(&ticket).len() == MOST_PINS;
+        pair.tells([seen(1, &many, 50)], batch, is_full).await;
+        assert_eq!(known::<Pinned, 1>(&pair.asked, [1]).await[0][0], pin(7, 1), "the first ones stay");
     }
 }
 
@@ -220,7 +247,7 @@ async fn a_large_backlog_is_written_to_the_store_in_parts() {
     (0..64).for_each(|place| store.record(hidden(place, round(7, &long))));
     // The next update is recorded once it is known that these were written.
     let release = Release { context: Hash(7), hidden: NOTHING_HIDDEN, at_ms: 5 };
-    store.record(News { released: vec![(Hash(1), release)], ..News::default() });
+    store.record(Writes::of(Hash(1), release));
     let is_behind = || server.keys().iter().any(|key| key.starts_with("t:"));
     wait_for("all to be told", async || is_behind()).await;
     assert_eq!(server.keys().len(), 65);
@@ -232,7 +259,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     let [one, other] = [open(&server, "").await, open(&server, "").await];
     let window_ms = 3_600_000;
     for at_ms in 1..=300u64 {
-        one.record(News { spent: vec![used(at_ms.into(), at_ms)], ..News::default() });
+        one.record(Writes { spent: vec![used(at_ms.into(), at_ms)], ..Writes::default() });
     }
     wait_for("all uses to be told", async || {
         let keys = server.keys();
@@ -240,7 +267,7 @@ async fn no_more_is_read_of_a_quota_than_it_needs() {
     })
     .await;
     let quotas = [Quota { name: Hash(1), calls: 9, window_ms }];
-    let read = other.look_up(&StoreQuery { quotas: quotas.to_vec(), ..query() }).await.spent;
+    let read = other.look_up(Batch { quotas: quotas.to_vec(), ..batch() }).await.spent;
     let times: Vec<u64> = read[0].iter().map(|known| known.at_ms).collect();
     assert_eq!(times, (271..=300).collect::<Vec<u64>>(), "enough for nine, tried thrice each");
 }
@@ -250,19 +277,25 @@ async fn only_a_bounded_part_of_an_oversized_key_is_read() {
     let server = Server::start();
     let store = open(&server, "").await;
     let overflow = Overflow { messages: 1, history: Hash(1), most_chars: None };
-    let (model, overflow) = (vec![(Hash(3), evidence(7))], Some((Hash(2), overflow)));
-    store.record(News { model, overflow, ..hidden(1, round(7, "x")) });
+    let mut writes = hidden(1, round(7, "x"));
+    writes.add(Hash(3), evidence(7));
+    writes.add(Hash(2), overflow);
+    store.record(writes);
     wait_for("all to be told", async || server.keys().len() == 3).await;
     let junk: Vec<String> = (0..1_000).map(|nth| nth.to_string()).collect();
     for key in server.keys() {
         let words = ["RPUSH", &key].into_iter().chain(junk.iter().map(String::as_str));
         server.ask::<()>(&words.collect::<Vec<_>>());
     }
-    let model = ModelKeys { all: Hash(3), own: Hash(4) };
-    let query = StoreQuery { places: [Hash(1)].to_vec(), model, conversation: Hash(2), ..query() };
+    let (mut batch, exchanges) = asking::<HiddenExchange, 1>([1]);
+    let evidence = batch.ask::<Evidence>([Hash(3), Hash(4)]);
+    batch.ask::<Overflow>([Hash(2)]);
     let (other, counted) = open_at(server.port(), "").await;
-    let facts_found = other.look_up(&query).await;
-    assert_eq!((facts_found.model, facts_found.away), (KnownEvidence::default(), false));
+    let answers = other.look_up(batch).await;
+    assert_eq!(
+        (answers.records(&exchanges), answers.records(&evidence), answers.away),
+        (vec![], vec![], false)
+    );
     let unreadable = format!("toolrein_store_errors_total{{op=\"unreadable\"}} {}\n", 64 + 32 + 32);
     assert!(counted.render().contains(&unreadable), "{}", counted.render());
 }
@@ -335,15 +368,15 @@ async fn rounds(pair: &Pair, rounds: u128, between: impl AsyncFn(u128)) {
 #[tokio::test]
 async fn in_a_thousand_rounds_of_a_hundred_at_once_each_limit_is_handed_out_exactly() {
     let (_server, pairs) = pairs().await;
-    for (pair, count) in pairs.iter().zip([1_000, 20, 200]) {
+    for (pair, count) in pairs.iter().zip([1_000, 20, 1_000]) {
         rounds(pair, count, async |_| {}).await;
     }
 }
 
 /// A quota of so many calls an hour, asked about by a look-up.
-fn asking_of(calls: usize) -> StoreQuery {
+fn asking_of(calls: usize) -> Batch {
     let quota = Quota { name: Hash(1), calls, window_ms: 3_600_000 };
-    StoreQuery { quotas: vec![quota], ..query() }
+    Batch { quotas: vec![quota], ..batch() }
 }
 
 #[tokio::test]
@@ -352,23 +385,23 @@ async fn calls_that_a_store_has_lost_are_stored_again_and_those_beyond_what_is_r
     let store = open(&server, "").await;
     let stored = || -> usize { server.ask(&["ZCARD", &format!("q:{}", Hash(1))]) };
     for nth in 1..=20 {
-        store.record(News { spent: vec![used(nth, nth as u64)], ..News::default() });
+        store.record(Writes { spent: vec![used(nth, nth as u64)], ..Writes::default() });
     }
     wait_for("all uses", async || stored() == 20).await;
     server.ask::<()>(&["FLUSHALL"]);
-    store.look_up(&asking_of(20)).await;
+    store.look_up(asking_of(20)).await;
     wait_for("the lost uses", async || stored() == 20).await;
     // Nine are read of a quota of two, and the others are no loss.
     let calls = || -> String { server.ask(&["INFO", "commandstats"]) };
     let added = || calls().lines().find(|line| line.starts_with("cmdstat_zadd")).map(str::to_owned);
     let before = added();
     for _ in 0..3 {
-        store.look_up(&asking_of(2)).await;
+        store.look_up(asking_of(2)).await;
     }
     // What is queued is written in order.
-    store.record(News { approved: vec![Hash(9)], ..News::default() });
+    store.record(Writes::of(Hash(9), ApprovedCall));
     wait_for("what comes after them", async || {
-        store.look_up(&StoreQuery { approved: vec![Hash(9)], ..query() }).await.approved == [true]
+        known::<ApprovedCall, 1>(&store, [9]).await == [vec![ApprovedCall]]
     })
     .await;
     assert_eq!(added(), before);
@@ -402,7 +435,7 @@ fn stops() -> [Stop; 2] {
 }
 
 async fn stopped(store: &Arc<dyn StateStore>, now_ms: u64) -> Option<Stopped> {
-    store.look_up(&StoreQuery { stops: stops().to_vec(), now: at(now_ms), ..query() }).await.stopped
+    store.look_up(Batch { stops: stops().to_vec(), now: at(now_ms), ..batch() }).await.stopped
 }
 
 /// Every value of the Redis, one after the other.
@@ -429,13 +462,13 @@ async fn nothing_of_a_conversation_is_in_the_redis_in_the_clear() {
         arguments: b"{\"to\":\"Plaintext\"}".to_vec(),
         ..Assembled::default()
     };
-    let question = Confirmation::kept(("Plaintext".to_owned(), Vec::new()), vec![call], u64::MAX);
-    store.record(News {
-        rounds: vec![(Hash(1), round(2, "Plaintext"))],
-        asked: vec![(Hash(3), question)],
-        history: Some((Hash(4), Bytes::from_static(b"{\"items\":[\"Plaintext\"]}"))),
-        ..News::default()
-    });
+    let token = "Plaintext".to_owned();
+    let question = Confirmation { token, calls: vec![call], expires_ms: u64::MAX, ..Confirmation::default() };
+    let mut writes = hidden(1, round(2, "Plaintext"));
+    writes.add(Hash(3), Arc::new(question));
+    let history = UpstreamRecord(Bytes::from_static(b"{\"items\":[\"Plaintext\"]}"));
+    writes.add(Hash(4), history.clone());
+    store.record(writes);
     store.stop(Stop { what: Stopped::Conversation, id: "Plaintext".to_owned() }, 1_000).await.unwrap();
     wait_for("four records", async || server.keys().len() == 4).await;
     let contents = contents(&server);
@@ -446,23 +479,24 @@ async fn nothing_of_a_conversation_is_in_the_redis_in_the_clear() {
         "{}",
         String::from_utf8_lossy(&contents)
     );
-    assert_eq!(store.history(Hash(4)).await.unwrap(), "{\"items\":[\"Plaintext\"]}");
+    assert_eq!(known::<UpstreamRecord, 1>(&store, [4]).await, [vec![history]]);
 }
 
 #[tokio::test]
 async fn what_the_version_before_has_written_is_read_and_removed() {
     let server = Server::start();
     let seals = Seals::new(&keys());
-    let (stops_key, stop) = ((records::Kind::Stops, Hash(0)), stops()[0].clone());
+    let (stops_key, stop) = ((RecordKind::Stops, Hash(0)), stops()[0].clone());
     let [_, before] = seals.forms(stops_key, &stop).map(|form| String::from_utf8_lossy(&form).into_owned());
     let name = format!("s:{}", Hash(0));
     server.ask::<()>(&["ZADD", &name, "9000000000000", &before]);
-    let history = (records::Kind::UpstreamHistory, Hash(4));
-    let [_, known] = seals.forms(history, &Bytes::from_static(b"known"));
-    server.ask::<()>(&["SET", &format!("u:{}", Hash(4)), std::str::from_utf8(&known).unwrap()]);
+    let history = (RecordKind::UpstreamHistory, Hash(4));
+    let record = UpstreamRecord(Bytes::from_static(b"known"));
+    let [_, form] = seals.forms(history, &record);
+    server.ask::<()>(&["SET", &format!("u:{}", Hash(4)), std::str::from_utf8(&form).unwrap()]);
     let store = open(&server, "").await;
     assert_eq!(stopped(&store, 1_000).await, Some(stop.what));
-    assert_eq!(store.history(Hash(4)).await.unwrap(), "known");
+    assert_eq!(known::<UpstreamRecord, 1>(&store, [4]).await, [vec![record]]);
     assert_eq!(store.resume(stop).await, Ok(true));
     assert_eq!(stopped(&store, 1_000).await, None);
     assert_eq!(server.ask::<u64>(&["EXISTS", &name]), 0);
@@ -497,9 +531,9 @@ async fn what_another_replica_has_stopped_stays_stopped_while_the_store_is_away(
     assert_eq!(stopped(&other, 1_000).await, Some(Stopped::Conversation));
     drop(server);
     let asked = async || {
-        let facts = other.look_up(&StoreQuery { stops: stops().to_vec(), ..query() }).await;
-        assert_eq!(facts.stopped, Some(Stopped::Conversation));
-        facts.away
+        let answers = other.look_up(Batch { stops: stops().to_vec(), ..batch() }).await;
+        assert_eq!(answers.stopped, Some(Stopped::Conversation));
+        answers.away
     };
     wait_for("the state store to be away", asked).await;
 }
@@ -511,21 +545,14 @@ mod cases {
         Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms }
     }
 
-    fn released(call: u128, release: Release) -> News {
-        News { released: vec![(Hash(call), release)], ..News::default() }
-    }
-
-    fn known(facts: &Facts) -> Vec<Vec<Release>> {
-        facts.released.iter().map(|known| known.as_deref().unwrap_or_default().to_vec()).collect()
+    fn released(call: u128, release: Release) -> Writes {
+        Writes::of(Hash(call), release)
     }
 
     pub async fn the_latest_release_of_a_call_is_kept_per_conversation(pair: &Pair) {
-        let calls = [Hash(1), Hash(2), Hash(3)];
-        let query = StoreQuery { calls: calls.to_vec(), ..query() };
         let told = [(1, release(7, 5)), (1, release(8, 6)), (1, release(7, 9)), (3, release(7, 7))];
         let expected = [vec![release(8, 6), release(7, 9)], vec![], vec![release(7, 7)]];
-        let news = told.map(|(call, release)| released(call, release));
-        pair.tells(news, query, |facts| known(facts) == expected && !facts.away).await;
+        pair.knows(told.map(|(call, release)| released(call, release)), [1, 2, 3], expected).await;
     }
 
     pub async fn the_account_as_of_a_reply_is_the_last_one_recorded(pair: &Pair) {
@@ -535,10 +562,8 @@ mod cases {
             let (turn, bought) = (Sums::default().with(Kind::Calls, at_ms), [1, 2, 3]);
             Arc::new(Carried { turn, at_ms, bought, pins: vec![pin], ..Carried::default() })
         };
-        let keys = [Hash(1), Hash(2)];
-        let query = StoreQuery { carried: keys.to_vec(), ..query() };
-        let news = [5, 6].map(|at_ms| News { carried: vec![(Hash(2), account(at_ms))], ..News::default() });
-        pair.tells(news, query, |facts| facts.carried == [None, Some(account(6))]).await;
+        let writes = [5, 6].map(|at_ms| Writes::of(Hash(2), account(at_ms)));
+        pair.knows(writes, [1, 2], [vec![], vec![account(6)]]).await;
     }
 
     pub async fn what_is_added_to_a_sum_adds_up_among_replicas(pair: &Pair) {
@@ -547,68 +572,60 @@ mod cases {
             let refunded = Sums::default().with(Kind::Tokens, 2);
             let marks = Marks([mark; KINDS]);
             let tally = Tally { sums, refunded, marks, bought: 1, final_answer_day: u64::from(mark) };
-            News { tallied: vec![(Hash(1), tally)], ..News::default() }
+            Writes { tallied: vec![(Hash(1), tally)], ..Writes::default() }
         };
-        let (keys, query) = ([Hash(1), Hash(2)], query());
-        let query = StoreQuery { tallies: keys.to_vec(), ..query };
+        let batch = Batch { sums: vec![Hash(1), Hash(2)], ..batch() };
         pair.asked.record(adds(100, 3));
         let sums = Sums::default().with(Kind::Calls, 111).with(Kind::Nanodollars, 21);
         let (refunded, marks) = (Sums::default().with(Kind::Tokens, 6), Marks([5; KINDS]));
         let expected = [Tally { sums, refunded, marks, bought: 3, final_answer_day: 5 }, Tally::default()];
-        pair.tells([adds(1, 5), adds(10, 1)], query, |facts| facts.tallies == expected).await;
+        pair.tells([adds(1, 5), adds(10, 1)], batch, |answers| answers.sums == expected).await;
     }
 
     pub async fn a_call_that_two_replicas_hand_out_has_both_times(pair: &Pair) {
         let hidden = Release { hidden: Hash(5), ..release(7, 4) };
         pair.asked.record(released(1, hidden));
         let expected = [vec![hidden, release(7, 9)]];
-        let query = StoreQuery { calls: [Hash(1)].to_vec(), ..query() };
-        pair.tells([released(1, release(7, 9))], query, |facts| known(facts) == expected).await;
+        pair.knows([released(1, release(7, 9))], [1], expected).await;
     }
 
     pub async fn hidden_exchanges_are_found_at_their_place_without_duplicates(pair: &Pair) {
-        let places = [Hash(1), Hash(2)];
         let shown_all = HiddenExchange { message_key: Hash(7), messages: Bytes::new() };
-        let news = [round(7, "new \\u00e9"), round(7, "old"), round(8, "other"), round(7, "new \\u00e9")];
-        let news = news.into_iter().chain([shown_all.clone()]).map(|round| hidden(1, round));
-        let expected = [round(7, "old"), round(8, "other"), round(7, "new \\u00e9"), shown_all];
-        let expected = [expected.to_vec(), vec![]];
-        pair.tells(news, StoreQuery { places: places.to_vec(), ..query() }, |facts| facts.rounds == expected)
-            .await;
+        let told = [round(7, "new \\u00e9"), round(7, "old"), round(8, "other"), round(7, "new \\u00e9")];
+        let told = told.into_iter().chain([shown_all.clone()]).map(|round| hidden(1, round));
+        let expected = vec![round(7, "old"), round(8, "other"), round(7, "new \\u00e9"), shown_all];
+        pair.knows(told, [1, 2], [expected, vec![]]).await;
     }
 
     pub async fn the_number_of_hidden_exchanges_at_one_place_is_bounded(pair: &Pair) {
-        let news = (0..200).map(|key| hidden(1, round(key, "x")));
-        let is_so = |facts: &Facts| {
-            let keys: Vec<u128> = facts.rounds[0].iter().map(|round| round.message_key.0).collect();
-            keys == (136..200).collect::<Vec<u128>>()
-        };
-        pair.tells(news, StoreQuery { places: [Hash(1)].to_vec(), ..query() }, is_so).await;
+        let told = (0..200).map(|key| hidden(1, round(key, "x")));
+        let expected = (136..200).map(|key| round(key, "x")).collect();
+        pair.knows(told, [1], [expected]).await;
     }
 
     pub async fn evidence_about_a_model_is_kept_for_all_callers_and_for_each(pair: &Pair) {
         let [alice, bob] = [evidence(7), evidence(8)];
-        let news = [(1, alice), (1, bob), (2, alice)];
-        let news = news.map(|(list, it)| News { model: vec![(Hash(list), it)], ..News::default() });
-        let query = StoreQuery { model: ModelKeys { all: Hash(1), own: Hash(2) }, ..query() };
-        let expected = KnownEvidence { all: vec![alice, bob], own: vec![alice] };
-        pair.tells(news, query, |facts| facts.model == expected).await;
+        let told = [(1, alice), (1, bob), (2, alice)].map(|(list, it)| Writes::of(Hash(list), it));
+        pair.knows(told, [1, 2], [vec![alice, bob], vec![alice]]).await;
+        let told = (0..100).map(|caller| Writes::of(Hash(1), evidence(caller)));
+        let expected = (100 - MOST_EVIDENCE as u128..100).map(evidence).collect();
+        pair.knows(told, [1], [expected]).await;
     }
 
-    fn question(name: &str) -> Confirmation {
+    fn question(name: &str) -> Arc<Confirmation> {
         let mut call = Assembled::default();
         (call.name, call.arguments) = (name.into(), br#"{\"n\": 1.50}"#.to_vec());
-        Confirmation::kept(("TOKEN3".to_owned(), vec!["yes".to_owned()]), vec![call], 100_000)
+        let (token, words) = ("TOKEN3".to_owned(), vec!["yes".to_owned()]);
+        let (calls, expires_ms) = (vec![call], 100_000);
+        Arc::new(Confirmation { token, words, calls, expires_ms, ..Confirmation::default() })
     }
 
-    fn put(name: &str) -> News {
-        News { asked: vec![(Hash(1), question(name))], ..News::default() }
+    fn put(name: &str) -> Writes {
+        Writes::of(Hash(1), question(name))
     }
 
     pub async fn the_first_question_is_kept_and_only_one_request_can_claim_it(pair: &Pair) {
-        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
-        let is_so = |facts: &Facts| facts.asked.as_deref() == Some(&question("pay"));
-        pair.tells([put("pay"), put("delete")], query, is_so).await;
+        pair.knows([put("pay"), put("delete")], [1], [vec![question("pay")]]).await;
         let claim = |request, now_ms| Claim { question: Hash(1), request: Hash(request), now_ms };
         // Both sides claim at the same time, and only one succeeds.
         let (one, other) = tokio::join!(pair.asked.claim(claim(1, 1_000)), pair.told.claim(claim(2, 1_000)));
@@ -623,19 +640,13 @@ mod cases {
     }
 
     pub async fn a_remembered_approval_is_known_to_every_replica(pair: &Pair) {
-        let query =
-            StoreQuery { approved: [Hash(1), Hash(2), Hash(3)].to_vec(), answered: Some(Hash(1)), ..query() };
-        assert_eq!(pair.asked.look_up(&query).await.approved, [false; 3]);
-        let approved = News { approved: vec![Hash(2)], ..News::default() };
-        pair.tells([approved, put("pay")], query, |facts| {
-            facts.approved == [false, true, false] && facts.asked.as_deref() == Some(&question("pay"))
-        })
-        .await;
+        assert_eq!(known::<ApprovedCall, 3>(&pair.asked, [1, 2, 3]).await, [vec![], vec![], vec![]]);
+        let approved = Writes::of(Hash(2), ApprovedCall);
+        pair.knows([approved], [1, 2, 3], [vec![], vec![ApprovedCall], vec![]]).await;
     }
 
     pub async fn a_lost_reply_may_be_fetched_once_more_from_another_replica(pair: &Pair) {
-        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
-        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
+        pair.knows([put("pay")], [1], [vec![question("pay")]]).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
         assert!(pair.told.claim(claim(1_000)).await);
         assert!(pair.asked.claim(claim(2_000)).await, "lost");
@@ -647,8 +658,7 @@ mod cases {
     }
 
     pub async fn a_lost_reply_may_not_be_fetched_after_a_minute(pair: &Pair) {
-        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
-        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
+        pair.knows([put("pay")], [1], [vec![question("pay")]]).await;
         let claim = |now_ms| Claim { question: Hash(1), request: Hash(1), now_ms };
         assert!(pair.told.claim(claim(1_000)).await);
         for store in [&pair.asked, &pair.told] {
@@ -657,64 +667,48 @@ mod cases {
     }
 
     pub async fn an_expired_or_unknown_question_cannot_be_claimed(pair: &Pair) {
-        let query = StoreQuery { answered: Some(Hash(1)), ..query() };
-        pair.tells([put("pay")], query, |facts| facts.asked.is_some()).await;
+        pair.knows([put("pay")], [1], [vec![question("pay")]]).await;
         let claim = |question, now_ms| Claim { question: Hash(question), request: Hash(9), now_ms };
         assert!(!pair.asked.claim(claim(1, 100_000)).await);
         assert!(!pair.asked.claim(claim(2, 1_000)).await);
     }
 
     pub async fn the_hidden_exchanges_last_sent_with_a_history_are_remembered(pair: &Pair) {
-        let sent = |history, rounds| {
-            let sent = SentExchanges { history: Hash(history), rounds };
-            News { sent: Some(sent), ..News::default() }
-        };
-        let histories = [Hash(5), Hash(6), Hash(7)];
-        let is_so = |facts: &Facts| facts.sent_exchanges == [Some(1), Some(3), None];
-        pair.tells(
-            [sent(5, 1), sent(6, 2), sent(6, 3)],
-            StoreQuery { histories: histories.to_vec(), ..query() },
-            is_so,
-        )
-        .await;
+        let sent = |history, rounds| SentExchanges { history: Hash(history), rounds };
+        let told = [sent(5, 1), sent(6, 2), sent(6, 3)].map(|sent| Writes::of(sent.history, sent));
+        pair.knows(told, [5, 6, 7], [vec![sent(5, 1)], vec![sent(6, 3)], vec![]]).await;
     }
 
     pub async fn the_newest_overflows_of_a_conversation_are_known_each_once(pair: &Pair) {
         let overflow =
             |messages: usize| Overflow { messages, history: Hash(messages as u128), most_chars: None };
-        let news = (0..100).chain([99, 80]);
-        let news =
-            news.map(|messages| News { overflow: Some((Hash(3), overflow(messages))), ..News::default() });
-        let expected: Vec<Overflow> =
-            (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
-        let query = StoreQuery { conversation: Hash(3), ..query() };
-        pair.tells(news, query, |facts| facts.overflows == expected).await;
+        let told = (0..100).chain([99, 80]).map(|messages| Writes::of(Hash(3), overflow(messages)));
+        let expected = (68..100).filter(|messages| *messages != 80).chain([80]).map(overflow).collect();
+        pair.knows(told, [3], [expected]).await;
     }
 
     pub async fn uses_of_a_quota_add_up_and_the_same_call_handed_out_again_counts_once(pair: &Pair) {
-        let news = |spent| News { spent: vec![spent], ..News::default() };
+        let news = |spent| Writes { spent: vec![spent], ..Writes::default() };
         let quotas = [Hash(1), Hash(2)].map(|name| Quota { name, calls: 9, window_ms: 3_600_000 });
-        let asking = |now_ms| StoreQuery { quotas: quotas.to_vec(), now: at(now_ms), ..query() };
+        let asking = |now_ms| Batch { quotas: quotas.to_vec(), now: at(now_ms), ..batch() };
         // When each use was counted, how many calls it has, and how often they were handed out.
         let of = |uses: &[(u64, u32, u32)]| {
             let uses = uses.to_vec();
-            move |facts: &Facts| {
-                let found = facts.spent[0].iter().map(|known| (known.at_ms, known.calls, known.tries));
-                found.collect::<Vec<_>>() == uses && facts.spent[1].is_empty()
+            move |answers: &Answers| {
+                let found = answers.spent[0].iter().map(|known| (known.at_ms, known.calls, known.tries));
+                found.collect::<Vec<_>>() == uses && answers.spent[1].is_empty()
             }
         };
         let new = [news(used(1, 10)), news(used(1, 11)), news(used(2, 20))];
         pair.tells(new, asking(30), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 1)])).await;
         // The other one hands the call out again, and what it does not know itself counts no more for that.
-        let last = pair.asked.look_up(&asking(35)).await.spent[0]
-            .iter()
-            .find(|known| known.call == Hash(2))
-            .copied();
+        let last =
+            pair.asked.look_up(asking(35)).await.spent[0].iter().find(|known| known.call == Hash(2)).copied();
         for at_ms in [40, 45] {
             pair.asked.record(news(QuotaCall { again: last, ..used(2, at_ms) }));
         }
         let both = of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3)]);
-        wait_for("the third time to be known", async || both(&pair.told.look_up(&asking(50)).await)).await;
+        wait_for("the third time to be known", async || both(&pair.told.look_up(asking(50)).await)).await;
         let anew = QuotaCall { again: last.map(|last| Use { tries: 3, ..last }), ..used(2, 60) };
         pair.tells([news(anew)], asking(70), of(&[(10, 1, 1), (11, 1, 1), (20, 1, 3), (60, 1, 1)])).await;
     }
@@ -740,9 +734,9 @@ mod cases {
         // By the process that has it.
         let store = if of_quota % 2 == 0 { &pair.told } else { &pair.asked };
         let (reservations, reserved) = &all[of_quota];
-        store.record(News::giving_back(&reservations[..1], &reserved[..1]));
+        store.record(giving_back(&reservations[..1], &reserved[..1]));
         let of_sum = all.iter().find(|(_, reserved)| is_granted(&reserved[1])).unwrap();
-        pair.told.record(News::giving_back(&of_sum.0[1..], &of_sum.1[1..]));
+        pair.told.record(giving_back(&of_sum.0[1..], &of_sum.1[1..]));
         let mut had = [false; 2];
         wait_for("what was given back", async || {
             let (_, reserved) = reserve(&pair.asked, 200).await;
@@ -755,7 +749,7 @@ mod cases {
     /// The requests of the sum 5 before a look-up that adds one.
     async fn look_up_ahead(store: &Arc<dyn StateStore>) -> u64 {
         let ahead = Tally { sums: Sums::default().with(Kind::Requests, 1), ..Tally::default() };
-        store.look_up(&StoreQuery { tallies: [Hash(5)].to_vec(), ahead, ..query() }).await.tallies[0]
+        store.look_up(Batch { sums: vec![Hash(5)], ahead, ..batch() }).await.sums[0]
             .used()
             .get(Kind::Requests)
     }
@@ -792,7 +786,7 @@ mod cases {
 
     pub async fn a_request_is_repeated_when_it_comes_again(pair: &Pair) {
         let look_up = async |store: &Arc<dyn StateStore>, request| {
-            store.look_up(&StoreQuery { request: Hash(request), ..query() }).await.repeated
+            store.look_up(Batch { request: Some(Hash(request)), ..batch() }).await.repeated
         };
         let seen = [
             look_up(&pair.told, 1).await,
@@ -820,10 +814,7 @@ mod cases {
             let one = (Some(stop.what), vec![(stop.clone(), until_ms)]);
             assert_eq!(both(pair, 1_000).await, [one.clone(), one]);
             let others = [Stop { id: format!("{} ", stop.id), ..stop.clone() }];
-            assert_eq!(
-                pair.asked.look_up(&StoreQuery { stops: others.to_vec(), ..query() }).await.stopped,
-                None
-            );
+            assert_eq!(pair.asked.look_up(Batch { stops: others.to_vec(), ..batch() }).await.stopped, None);
             assert_eq!(pair.asked.resume(stop.clone()).await, Ok(true));
             assert_eq!(both(pair, 1_000).await, [(None, vec![]), (None, vec![])]);
             assert_eq!(pair.told.resume(stop.clone()).await, Ok(false), "there is none");
@@ -859,10 +850,12 @@ mod cases {
     }
 
     pub async fn as_many_calls_as_a_request_may_ask_for_are_found(pair: &Pair) {
-        let calls: Vec<Hash> = (0..2 * engine::store::MOST_LOOKED_UP as u128).map(Hash).collect();
-        let places = calls[..engine::store::MOST_LOOKED_UP].to_vec();
-        let news = calls.iter().map(|call| released(call.0, release(7, 5)));
-        let query = StoreQuery { calls: calls.to_vec(), places: places.to_vec(), ..query() };
-        pair.tells(news, query, |facts| known(facts).iter().all(|known| *known == [release(7, 5)])).await;
+        let calls = 0..2 * engine::store::MOST_LOOKED_UP as u128;
+        let told = calls.clone().map(|call| released(call, release(7, 5)));
+        let mut batch = batch();
+        let ticket = batch.ask::<Release>(calls.clone().map(Hash));
+        batch.ask::<HiddenExchange>(calls.take(engine::store::MOST_LOOKED_UP).map(Hash));
+        let is_so = |answers: &Answers| answers.lists(&ticket).iter().all(|known| *known == [release(7, 5)]);
+        pair.tells(told, batch, is_so).await;
     }
 }

@@ -13,10 +13,10 @@ use model::Transcript;
 use model::account::{
     ALL_SCOPES, Account, Carried, Kind, MOST_PINS, Marks, Once, Pin, PlacedNotice, SCOPES, Scope, Sums, Tally,
 };
+use model::fact::Writes;
 use model::histories::beginnings;
 use model::identity::{Hash, Identity};
 use model::plan::{Announced, Plan};
-use model::store::{Facts, News};
 use policies::about::Accounting;
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ impl AccountKeys {
     }
 
     /// The keys of the sums.
-    pub(super) fn tallies(&self) -> Vec<Hash> {
+    pub(super) fn sums(&self) -> Vec<Hash> {
         self.named.into_iter().chain(self.day).collect()
     }
 
@@ -174,8 +174,14 @@ struct Resumed {
 }
 
 impl Resumed {
-    fn new(keys: &AccountKeys, transcript: &Transcript, facts: &Facts, now_ms: u64, approves: bool) -> Self {
-        let mut known = facts.carried.iter();
+    fn new(
+        keys: &AccountKeys,
+        transcript: &Transcript,
+        known: &[Option<Arc<Carried>>],
+        now_ms: u64,
+        approves: bool,
+    ) -> Self {
+        let mut known = known.iter();
         let is_retry = |tried: &Arc<Carried>| {
             tried.once.tries < MOST_TRIES && now_ms.saturating_sub(tried.at_ms) < AGAIN_WITHIN_MS
         };
@@ -206,21 +212,21 @@ impl Resumed {
 
 impl OpenAccount {
     /// The open account of a request that came at `now_ms`, and its account for the policies. `approves`: its last message
-    /// is an approval. `ahead`: what the look-up has added to the sums.
+    /// is an approval. `carried` and `sums`: what is known under its keys. `ahead`: what the look-up has added to the sums.
     pub(super) fn open(
         keys: AccountKeys,
         transcript: &Transcript,
-        facts: &Facts,
+        (carried, sums): (&[Option<Arc<Carried>>], &[Tally]),
         (now_ms, approves): (u64, bool),
         (ahead, price): (Sums, Option<Price>),
     ) -> (Self, Account) {
         let Resumed { mut carried, continued, before, approvals, pins, runs_on } =
-            Resumed::new(&keys, transcript, facts, now_ms, approves);
+            Resumed::new(&keys, transcript, carried, now_ms, approves);
         let today = now_ms / DAY_MS;
         if carried.day != today {
             (carried.day, carried.marks[DAY]) = (today, Marks::default());
         }
-        let mut tallies = facts.tallies.iter();
+        let mut tallies = sums.iter();
         let named = keys.named.and_then(|_| tallies.next()).copied();
         if let Some(named) = &named {
             let (sums, bought) = without(named, before, Scope::Conversation);
@@ -292,22 +298,22 @@ impl OpenAccount {
 
     /// Notes whether the request is sent for the final answer of its turn. Returns the update for the state store: what
     /// follows on the same reply, or is the same request, gets no answer.
-    pub(super) fn note_final_answer(&mut self, is_final: bool) -> News {
+    pub(super) fn note_final_answer(&mut self, is_final: bool) -> Writes {
         self.carried.final_answer = is_final;
         let tried = Carried { once: self.before, ..self.carried.clone() };
-        let mut carried = vec![(self.keys.own, Arc::new(tried))];
+        let mut writes = Writes::of(self.keys.own, Arc::new(tried));
         if let Some((key, known)) = &self.continued {
-            carried.push((*key, Arc::new(Carried { final_answer: is_final, ..(**known).clone() })));
+            writes.add(*key, Arc::new(Carried { final_answer: is_final, ..(**known).clone() }));
         }
-        News { carried, ..News::default() }
+        writes
     }
 
     /// Keeps the notices that `plan` places now where they are, and what it says is left. Returns them, and the update for
     /// the state store, at once: the same request may be tried again.
-    pub(super) fn pin(&mut self, transcript: &Transcript, plan: &Plan) -> (Vec<PlacedNotice>, News) {
+    pub(super) fn pin(&mut self, transcript: &Transcript, plan: &Plan) -> (Vec<PlacedNotice>, Writes) {
         let Plan { announced, left, .. } = plan;
         if announced.is_empty() && left.is_none() {
-            return (Vec::new(), News::default());
+            return (Vec::new(), Writes::default());
         }
         if let Some(left) = left {
             self.carried.left.clone_from(left);
@@ -327,7 +333,7 @@ impl OpenAccount {
         }
         // This does not count as a try yet: it only makes sure that the placed notices are found again.
         let tried = Carried { once: self.before, ..self.carried.clone() };
-        (placed, News { carried: vec![(self.keys.own, Arc::new(tried))], ..News::default() })
+        (placed, Writes::of(self.keys.own, Arc::new(tried)))
     }
 }
 
@@ -412,9 +418,8 @@ mod tests {
         let mut transcript = sample.transcript(&identity);
         let reply = nth.checked_sub(1).map(|before| (2 * before + 1, Hash(2)));
         let keys = AccountKeys { own: Hash(1), replies: reply.into_iter().collect(), named: None, day: None };
-        let facts = Facts { carried: known.to_vec(), ..Facts::default() };
         let (mut open, account) =
-            OpenAccount::open(keys, &transcript, &facts, (now_ms, false), (Sums::default(), None));
+            OpenAccount::open(keys, &transcript, (known, &[]), (now_ms, false), (Sums::default(), None));
         transcript.account = Some(Arc::new(account));
         (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], now_ms);
         let plan = policies.read(&transcript).0;
@@ -426,9 +431,9 @@ mod tests {
             memo: &NoMemo,
         };
         let bill = Bill { usages: &[], requests: 0, choices: &[], bought: [0; SCOPES], hidden: 0 };
-        let news = open.report(&bill, &context, &identity, &[], now_ms);
-        let own = |news: News| news.carried.into_iter().next_back().map(|(_, carried)| carried);
-        let after = own(news).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));
+        let writes = open.report(&bill, &context, &identity, &[], now_ms);
+        let own = |mut writes: Writes| writes.take::<Arc<Carried>>().pop().map(|(_, carried)| carried);
+        let after = own(writes).map(|after| Arc::new(Carried { once: Once::default(), ..(*after).clone() }));
         let notices = plan.edits.iter().map(|edit| (edit.item.index, edit.change.text().to_owned()));
         (notices.collect(), [own(pinned).or_else(|| known[0].clone()), after])
     }
@@ -471,10 +476,10 @@ mod tests {
             day: now_ms / DAY_MS,
             ..Carried::default()
         };
-        let facts = Facts { carried: vec![None, Some(Arc::new(carried))], ..Facts::default() };
+        let known = [None, Some(Arc::new(carried))];
         let keys = AccountKeys { own: Hash(1), replies: vec![(1, Hash(2))], named: None, day: None };
         let (_, account) =
-            OpenAccount::open(keys, &transcript, &facts, (now_ms, true), (Sums::default(), None));
+            OpenAccount::open(keys, &transcript, (&known, &[]), (now_ms, true), (Sums::default(), None));
         assert_eq!(account.used_at(Scope::Turn, now_ms).get(Kind::Millis), 5_000);
     }
 }

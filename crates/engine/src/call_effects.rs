@@ -7,11 +7,12 @@ use crate::judging::{Awaited, Judging, WaitingCall};
 use crate::reply_reports::ReplyReports;
 use dialects::question::written;
 use model::calls::arguments_hash;
+use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::ModelQuestion;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::record::{ApprovalRecord, Consent, JudgedCall, On, Said, Verdict};
-use model::store::{CallReservation, CallReservationResult, News};
+use model::store::{ApprovedCall, CallReservation, CallReservationResult, giving_back};
 use policies::about::Confirming;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
@@ -130,7 +131,7 @@ fn split(
     for (number, reservations) in calls {
         let own: Vec<CallReservationResult> = results.by_ref().take(reservations.len()).collect();
         if judging.waiting_call(number).is_none() {
-            core.store(News::giving_back(&reservations, &own));
+            core.store(giving_back(&reservations, &own));
             continue;
         }
         reports.take_reserved(number, &reservations, &own);
@@ -194,8 +195,8 @@ fn remember_approval(core: &mut Core, context: Hash, call: &HeldCall) {
     let (identity, memo) = (&core.identity, &*core.shared.memo);
     let arguments = arguments_hash(&call.arguments, identity, memo);
     let key = identity.call_key(identity.root(), call.call_id.as_bytes(), &call.tool, arguments);
-    let approved = vec![identity.approval(key, context)];
-    core.store(News { approved, ..News::default() });
+    let approval = identity.approval(key, context);
+    core.store(Writes::of(approval, ApprovedCall));
 }
 
 /// A call that waited for a person or for its time, for the record. Without a decision, one that waits for its time is not

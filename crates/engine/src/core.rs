@@ -18,11 +18,12 @@ use dialects::variant::PlannedRequest;
 use model::Transcript;
 use model::account::{Sums, Tally};
 use model::adaptation::{Adaptation, Adaptations};
+use model::fact::Writes;
 use model::identity::{Domain, Hash, Identity};
 use model::plan::{ModelQuestion, Plan};
 use model::record::RequestRecord;
 use model::request::Request;
-use model::store::{ModelKeys, News};
+use model::store::ModelKeys;
 use model::uses::request_key;
 use policies::set::PolicySet;
 use std::collections::VecDeque;
@@ -157,7 +158,7 @@ impl Core {
 
     /// The look-up has added `ahead` to the sums of `account`.
     pub(crate) fn count_ahead(&mut self, account: Option<&AccountKeys>, ahead: Sums) {
-        let keys = account.filter(|_| ahead != Sums::default()).map_or_else(Vec::new, AccountKeys::tallies);
+        let keys = account.filter(|_| ahead != Sums::default()).map_or_else(Vec::new, AccountKeys::sums);
         self.counted_ahead = keys.into_iter().map(|key| (key, ahead)).collect();
     }
 
@@ -170,13 +171,13 @@ impl Core {
     pub(crate) fn take_back_ahead(&mut self) {
         let ahead = std::mem::take(&mut self.counted_ahead).into_iter();
         let tallied = ahead.map(|(key, refunded)| (key, Tally { refunded, ..Tally::default() })).collect();
-        self.store(News { tallied, ..News::default() });
+        self.store(Writes { tallied, ..Writes::default() });
     }
 
     /// Has the state store updated, if there is anything new.
-    pub(crate) fn store(&mut self, news: News) {
-        if !news.is_empty() {
-            self.output(Output::Store(Box::new(news)));
+    pub(crate) fn store(&mut self, writes: Writes) {
+        if !writes.is_empty() {
+            self.output(Output::Store(Box::new(writes)));
         }
     }
 
@@ -424,7 +425,7 @@ mod tests {
         let mut core = testing::core(r#"{"messages":[]}"#, PolicySet::default());
         core.output(Output::Dismiss);
         let given = core.take_outputs();
-        core.store(News::default());
+        core.store(Writes::default());
         core.output(Output::Done);
         core.output_all(given);
         assert!(matches!(core.next_output(), Some(Output::Done)), "nothing new is not stored");

@@ -2,10 +2,11 @@
 //! that are awaited. An effect that fails has a result too, so that every wait ends.
 
 use bytes::Bytes;
+use model::fact::{Answers, Batch};
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Decided, HeldCall};
 use model::plan::{ModelTerms, SummaryWanted};
-use model::store::{CallReservation, CallReservationResult, Facts, StoreQuery};
+use model::store::{CallReservation, CallReservationResult};
 use policies::approvals::Webhook;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,10 +32,8 @@ impl EffectId {
 pub enum Effect {
     /// Wait at most for `patience` until no other request of the conversation is in flight.
     Admit { conversation: Hash, patience: Duration },
-    /// Ask the state store what is known of a conversation that the upstream keeps.
-    FindHistory(Hash),
     /// Ask the state store.
-    LookUp(Box<StoreQuery>),
+    LookUp(Box<Batch>),
     /// Have the state store decide whether this request is the one that hands out the approved calls.
     Claim { question: Hash, request: Hash },
     /// Have the state store count calls before they are handed out, all in one trip. What is cancelled is given back.
@@ -57,10 +56,8 @@ pub enum Effect {
 pub enum EffectResult {
     /// Of [`Effect::Admit`].
     Admitted(Admission),
-    /// Of [`Effect::FindHistory`]: what is known.
-    History(Option<Bytes>),
     /// Of [`Effect::LookUp`].
-    Facts(Box<Facts>),
+    Known(Box<Answers>),
     /// Of [`Effect::Claim`]: whether this request hands out the approved calls.
     Claimed(bool),
     /// Of [`Effect::Reserve`]: what became of each, in order.
@@ -82,8 +79,7 @@ impl Effect {
     pub fn failure(&self) -> EffectResult {
         match self {
             Self::Admit { .. } => EffectResult::Admitted(Admission::Busy),
-            Self::FindHistory(_) => EffectResult::History(None),
-            Self::LookUp(_) => EffectResult::Facts(Box::new(Facts { away: true, ..Facts::default() })),
+            Self::LookUp(_) => EffectResult::Known(Box::new(Answers { away: true, ..Answers::default() })),
             Self::Claim { .. } => EffectResult::Claimed(false),
             Self::Reserve(_) => EffectResult::Reserved(Vec::new()),
             Self::Summarise { .. } => EffectResult::Summarised(None),

@@ -55,12 +55,13 @@ use crate::judging::Judging;
 use crate::settings::{InFlight, Settings};
 use bytes::Bytes;
 use dialects::AnyDialect;
+use model::fact::{Ticket, Writes};
 use model::identity::{HashKey, Identity};
 use model::memo::Memo;
 use model::plan::Plan;
 use model::record::{JudgedCall, On, RequestRecord};
 use model::request::Request;
-use model::store::News;
+use model::store::UpstreamRecord;
 use model::summaries::Summaries;
 use pipeline::ClientChoice;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ enum Phase {
     /// Waits for other requests of the conversation.
     Admission,
     /// Waits for what is known of the conversation that the upstream keeps.
-    History,
+    History(Ticket<UpstreamRecord>),
     LookUp(Box<Sought>),
     Summary(Box<Summarising>),
     Claim(Box<Planned>),
@@ -152,11 +153,11 @@ impl Exchange {
             (Phase::Admission, Input::Finished(_, EffectResult::Admitted(admission))) => {
                 take_admission(core, admission, now)
             }
-            (Phase::History, Input::Finished(_, EffectResult::History(known))) => {
-                take_history(core, known, now)
+            (Phase::History(ticket), Input::Finished(_, EffectResult::Known(known))) => {
+                take_history(core, &known, &ticket, now)
             }
-            (Phase::LookUp(sought), Input::Finished(_, EffectResult::Facts(facts))) => {
-                plan_request(core, sought, facts, now)
+            (Phase::LookUp(sought), Input::Finished(_, EffectResult::Known(known))) => {
+                plan_request(core, sought, known, now)
             }
             (Phase::Summary(summarising), Input::Finished(_, EffectResult::Summarised(summary))) => {
                 take_summary(core, *summarising, summary.as_deref(), now)
@@ -227,7 +228,7 @@ impl Exchange {
 pub struct Closed {
     pub record: Box<RequestRecord>,
     /// For the state store.
-    pub writes: Vec<News>,
+    pub writes: Vec<Writes>,
     /// The client has all of a stream, although nothing has marked its end.
     pub is_complete: bool,
 }

@@ -11,13 +11,19 @@ use crate::price::cost_of;
 use crate::restore::{HiddenPosition, hidden_positions, names};
 use bytes::Bytes;
 use dialects::usage::Usage;
-use model::account::{Kind, Sums, Tally};
+use model::account::{Carried, Kind, Sums, Tally};
+use model::fact::{Answers, Batch, Ticket};
 use model::histories::Histories;
 use model::identity::{Domain, Hash, Identity};
+use model::pins::Pinned;
+use model::plan::approval::Confirmation;
 use model::record::{On, UNKNOWN};
+use model::released::Release;
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
-use model::store::{ModelKeys, Stop, StoreQuery};
+use model::store::{
+    ApprovedCall, Evidence, HiddenExchange, ModelKeys, Overflow, SentExchanges, Stop, UpstreamRecord,
+};
 use model::tokens::Estimate;
 use model::{Stopped, Transcript};
 use policies::pattern::any_concerns;
@@ -43,6 +49,28 @@ pub(super) struct Sought {
     pub(super) answer: Option<Answer>,
     /// The indexes of the calls whose approvals are looked up.
     pub(super) approvals: Vec<usize>,
+    pub(super) tickets: StoreTickets,
+}
+
+/// Where the answers to the look-up are.
+pub(super) struct StoreTickets {
+    /// The [names](CallNames) of the calls.
+    pub(super) calls: Ticket<Release>,
+    /// The [names] of the hidden positions.
+    pub(super) hidden: Ticket<HiddenExchange>,
+    /// About the model, of all callers.
+    pub(super) evidence: Ticket<Evidence>,
+    /// About the model, of the request's caller.
+    pub(super) own_evidence: Ticket<Evidence>,
+    /// The earlier ones of the [`Histories`].
+    pub(super) histories: Ticket<SentExchanges>,
+    /// What the user may have answered.
+    pub(super) question: Ticket<Arc<Confirmation>>,
+    pub(super) approvals: Ticket<ApprovedCall>,
+    /// As of the request and of the newest replies.
+    pub(super) accounts: Ticket<Arc<Carried>>,
+    pub(super) overflows: Ticket<Overflow>,
+    pub(super) pins: Ticket<Pinned>,
 }
 
 impl Shared {
@@ -80,14 +108,22 @@ pub(super) fn find_history(core: &mut Core, now: Now) -> Phase {
     let reference = || request.reference.as_deref().map(|id| identity.item_key(id));
     let continues = request.continues.as_deref().map(|id| identity.response_key(id));
     let Some(key) = continues.or_else(reference) else { return look_up(core, now) };
-    core.start(Effect::FindHistory(key));
-    Phase::History
+    let mut batch = Batch::new(now);
+    let ticket = batch.ask([key]);
+    core.start(Effect::LookUp(Box::new(batch)));
+    Phase::History(ticket)
 }
 
 /// Goes on with what is known of the conversation, or with what the request shows.
-pub(super) fn take_history(core: &mut Core, record: Option<Bytes>, now: Now) -> Phase {
+pub(super) fn take_history(
+    core: &mut Core,
+    known: &Answers,
+    ticket: &Ticket<UpstreamRecord>,
+    now: Now,
+) -> Phase {
+    let record = known.values(ticket).into_iter().next().flatten();
     let request = Arc::make_mut(&mut core.request);
-    match record.and_then(|record| core.dialect.upstream_history(request, &core.body, &record)) {
+    match record.and_then(|record| core.dialect.upstream_history(request, &core.body, &record.0)) {
         Some(upstream) => {
             if upstream.unknown > 0 {
                 core.record.act(On::Request, "upstream_history", UNKNOWN, upstream.unknown);
@@ -119,32 +155,31 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let (approvals, approved) = approvals(core, &transcript);
     let histories = Histories::read(&transcript, model.all);
     let conversation = transcript.conversation();
-    let counted = 0..core.policies().counted().len();
-    let quotas = counted.filter_map(|index| quota_of(core, index)).collect();
     let request = request_name(&transcript);
     let accounting = core.policies().accounting();
     let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
-    let tallies = account.as_ref().map_or_else(Vec::new, AccountKeys::tallies);
-    let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !tallies.is_empty();
+    let mut batch = Batch::new(now);
+    (batch.request, batch.conversation) = (Some(request), Some(conversation));
+    batch.stops = stops(core, conversation);
+    let counted = 0..core.policies().counted().len();
+    batch.quotas = counted.filter_map(|index| quota_of(core, index)).collect();
+    batch.sums = account.as_ref().map_or_else(Vec::new, AccountKeys::sums);
+    let is_ahead = accounting.is_some_and(|accounting| accounting.ahead) && !batch.sums.is_empty();
     let ahead = if is_ahead { sums_ahead(core, &transcript, &model_name) } else { Sums::default() };
-    let query = StoreQuery {
-        calls: calls.keys().to_vec(),
-        places: names(&positions),
-        histories: histories.earlier.iter().map(|(_, name)| *name).collect(),
-        quotas,
-        carried: account.as_ref().map_or_else(Vec::new, AccountKeys::carried),
-        tallies,
-        ahead: Tally { sums: ahead, ..Tally::default() },
-        stops: stops(core, conversation),
-        pins: core.pins_key(conversation),
-        model,
-        request,
-        conversation,
-        answered: answer.as_ref().map(|answer| answer.question),
-        approved,
-        now,
+    batch.ahead = Tally { sums: ahead, ..Tally::default() };
+    let tickets = StoreTickets {
+        calls: batch.ask(calls.keys().iter().copied()),
+        hidden: batch.ask(names(&positions)),
+        evidence: batch.ask([model.all]),
+        own_evidence: batch.ask([model.own]),
+        histories: batch.ask(histories.earlier.iter().map(|(_, name)| *name)),
+        question: batch.ask(answer.as_ref().map(|answer| answer.question)),
+        approvals: batch.ask(approved),
+        accounts: batch.ask(account.as_ref().map_or_else(Vec::new, AccountKeys::carried)),
+        overflows: batch.ask([conversation]),
+        pins: batch.ask(core.pins_key(conversation)),
     };
-    core.start(Effect::LookUp(Box::new(query)));
+    core.start(Effect::LookUp(Box::new(batch)));
     let sought = Sought {
         transcript,
         model_name,
@@ -158,6 +193,7 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         ahead,
         answer,
         approvals,
+        tickets,
     };
     Phase::LookUp(Box::new(sought))
 }

@@ -2,25 +2,19 @@
 //! other models are fixed here or given by the caller. Sends nothing and waits for nothing.
 
 use super::{Admission, Answer, Effect, EffectId, EffectResult, Exchange, Input, Now, Outgoing, Output};
-use bytes::Bytes;
-use model::identity::Hash;
+use model::fact::{Answers, Batch, Writes};
 use model::plan::ReservationResult;
-use model::store::{CallReservation, CallReservationResult, Facts, News, StoreQuery};
+use model::store::{CallReservation, CallReservationResult};
 
 /// Takes the place of the state store.
 pub trait OfflineStore {
-    /// The facts for this query.
-    fn facts(&mut self, _query: &StoreQuery) -> Facts {
-        Facts::default()
-    }
-
-    /// What is known of the conversation that the upstream keeps under this name.
-    fn history(&mut self, _name: Hash) -> Option<Bytes> {
-        None
+    /// Answers a batch.
+    fn look_up(&mut self, _batch: Batch) -> Answers {
+        Answers::default()
     }
 
     /// Takes an update.
-    fn learn(&mut self, _news: News) {}
+    fn learn(&mut self, _writes: Writes) {}
 }
 
 /// A state store that is empty and stays so.
@@ -42,11 +36,11 @@ pub enum Pending {
 pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) -> Option<Pending> {
     while let Some(output) = exchange.poll() {
         match output {
-            Output::Start(id, effect) => match answer(&effect, known) {
-                Some(result) => exchange.handle(Input::Finished(id, result), now),
-                None => return Some(Pending::Effect(id, effect)),
+            Output::Start(id, effect) => match answer(effect, known) {
+                Ok(result) => exchange.handle(Input::Finished(id, result), now),
+                Err(effect) => return Some(Pending::Effect(id, *effect)),
             },
-            Output::Store(news) => known.learn(*news),
+            Output::Store(writes) => known.learn(*writes),
             Output::Send(outgoing) => return Some(Pending::Send(outgoing)),
             Output::Answer(answer) => return Some(Pending::Answer(answer)),
             Output::Cancel(_)
@@ -63,15 +57,17 @@ pub fn advance(exchange: &mut Exchange, known: &mut dyn OfflineStore, now: Now) 
     None
 }
 
-/// The result of an effect that is known at once; `None` for one that a call waits for.
-fn answer(effect: &Effect, known: &mut dyn OfflineStore) -> Option<EffectResult> {
-    Some(match effect {
+/// The result of an effect, if it is known at once.
+///
+/// # Errors
+/// A call waits for the effect, which is given back.
+fn answer(effect: Effect, known: &mut dyn OfflineStore) -> Result<EffectResult, Box<Effect>> {
+    Ok(match effect {
         Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-        Effect::FindHistory(name) => EffectResult::History(known.history(*name)),
-        Effect::LookUp(query) => EffectResult::Facts(Box::new(known.facts(query))),
-        Effect::Reserve(reservations) => EffectResult::Reserved(granted(reservations)),
+        Effect::LookUp(batch) => EffectResult::Known(Box::new(known.look_up(*batch))),
+        Effect::Reserve(reservations) => EffectResult::Reserved(granted(&reservations)),
         Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
-        Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return None,
+        Effect::Approve(_) | Effect::Sleep { .. } | Effect::AskModel(_) => return Err(Box::new(effect)),
     })
 }
 

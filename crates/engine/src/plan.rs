@@ -14,15 +14,17 @@ use crate::restore::restored;
 use crate::sent::Sent;
 use bytes::Bytes;
 use dialects::summary::question;
-use model::account::{Account, Sums};
+use model::account::{Account, Carried, Sums, Tally};
 use model::assembled::Assembled;
+use model::fact::{Answers, Writes};
 use model::histories::Histories;
 use model::identity::{Domain, Hash};
 use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::plan::{BatchSummaries, Plan, Refusal};
 use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
-use model::store::{Facts, NewPins, News, Overflow, SentExchanges};
+use model::store::{KnownEvidence, Overflow, SentExchanges, overflows_of};
+use model::uses::Use;
 use model::{LengthCut, Transcript};
 use policies::set::Judge;
 use std::sync::Arc;
@@ -40,7 +42,9 @@ pub(super) struct Summarising {
 
 /// What the store knows of a request, and the hidden exchanges that are put back.
 struct KnownFacts {
-    facts: Box<Facts>,
+    known: Box<Answers>,
+    /// What the user may have answered.
+    asked: Option<Arc<Confirmation>>,
     restored: Vec<(usize, Bytes)>,
     /// How many hidden exchanges should have been put back and are lost.
     lost: u32,
@@ -49,7 +53,12 @@ struct KnownFacts {
 
 /// What is known after the policies' run, besides their plan.
 pub(super) struct Planned {
-    pub(super) facts: Box<Facts>,
+    /// The uses of each quota before the request.
+    pub(super) spent: Vec<Vec<Use>>,
+    /// An equal request came before.
+    is_repeated: bool,
+    /// What the user may have answered.
+    asked: Option<Arc<Confirmation>>,
     pub(super) judge: Judge,
     pub(super) transcript: Box<Transcript>,
     pub(super) restored: Vec<(usize, Bytes)>,
@@ -101,41 +110,45 @@ fn tools_of(question: &Confirmation) -> Vec<String> {
 pub(super) fn plan_request(
     core: &mut Core,
     mut sought: Box<Sought>,
-    mut facts: Box<Facts>,
+    mut known: Box<Answers>,
     now: Now,
 ) -> Phase {
     let (account, ahead) = (sought.account.take(), sought.ahead);
     core.count_ahead(account.as_ref(), ahead);
-    let Sought { transcript, model_name, model, positions, calls, answer, approvals, .. } = &mut *sought;
+    let Sought { transcript, model_name, model, positions, calls, answer, approvals, tickets, .. } =
+        &mut *sought;
     let first_sent = transcript.first_sent();
-    let news = calls.adopt(&mut facts, transcript);
-    core.store(news);
-    let (mut restored, lost) = restored(transcript, positions, &facts.rounds, &facts.released);
+    let mut released = known.find(&tickets.calls);
+    core.store(calls.adopt(&mut released, transcript));
+    let (mut restored, lost) = restored(transcript, positions, &known.lists(&tickets.hidden), &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
     restored.retain(|(message, _)| *message >= first_sent);
-    transcript.learn_releases(&facts.released, now.ms);
-    for (at, approved) in approvals.iter().zip(&facts.approved) {
-        transcript.calls.calls[*at].approved = *approved;
+    transcript.learn_releases(&released, now.ms);
+    for (at, approved) in approvals.iter().zip(known.find(&tickets.approvals)) {
+        transcript.calls.calls[*at].approved = approved.is_some();
     }
     for (message, exchange) in &restored {
         let items = core.dialect.source(exchange);
         items.into_iter().for_each(|items| transcript.add_hidden(*message, items));
     }
     transcript.tier.clone_from(&core.tier);
-    transcript.spent.clone_from(&facts.spent);
-    transcript.store_away = facts.away || facts.unwritten;
-    transcript.stopped = facts.stopped;
-    transcript.pinned = std::mem::take(&mut facts.pinned);
-    let overflows = facts.known_overflows(transcript, model.all);
+    transcript.spent.clone_from(&known.spent);
+    transcript.store_away = known.away || known.unwritten;
+    transcript.stopped = known.stopped;
+    transcript.pinned = known.records(&tickets.pins);
+    let overflows = overflows_of(known.records(&tickets.overflows), transcript, model.all);
     transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
     transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
-    let asked = answer.as_ref().zip(facts.asked.as_ref());
-    let approves = asked.is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
-    let open_account = open_account(core, account, model_name, transcript, &facts, (now.ms, approves), ahead);
+    let asked = known.records(&tickets.question).into_iter().next();
+    let approves =
+        answer.as_ref().zip(asked.as_ref()).is_some_and(|(answer, asked)| asked.is_approved_by(&answer.text));
+    let accounts = (known.values(&tickets.accounts), std::mem::take(&mut known.sums));
+    let open_account =
+        open_account(core, account, model_name, transcript, &accounts, (now.ms, approves), ahead);
     let (plan, judge) = core.policies().read(transcript);
     let mut plan = Box::new(plan);
     plan.change_only_from(first_sent);
-    let known = KnownFacts { facts, restored, lost, open_account };
+    let known = KnownFacts { known, asked, restored, lost, open_account };
     if let Some(question) = summarise_first(core, &plan, transcript) {
         core.start(question);
         return Phase::Summary(Box::new(Summarising { sought, known, plan, judge }));
@@ -176,9 +189,17 @@ fn finish_plan(
     judge: Judge,
     now: Now,
 ) -> Phase {
-    let KnownFacts { mut facts, mut restored, lost, mut open_account } = known;
+    let KnownFacts { known, asked, mut restored, lost, mut open_account } = known;
     let Sought {
-        transcript, model_name, model, conversation, request: request_name, histories, answer, ..
+        transcript,
+        model_name,
+        model,
+        conversation,
+        request: request_name,
+        histories,
+        answer,
+        tickets,
+        ..
     } = *sought;
     core.new_from = transcript.last_assistant().map_or(0, |last| last + 1);
     if core.request.odd {
@@ -197,13 +218,16 @@ fn finish_plan(
     core.record.overflow_remembered = !transcript.overflows.is_empty() && !core.is_observing();
     core.record.model = Some(model_name.clone());
     core.record.context_window = transcript.context_window;
-    let (sent, keeps_exchanges) = sent_exchanges(core, &transcript, &histories, &facts, &restored);
+    let (sent, keeps_exchanges) =
+        sent_exchanges(core, &transcript, &histories, &known.values(&tickets.histories), &restored);
     core.record.conversation = core.identity.explicit.clone().or_else(|| Some(conversation.to_hex()));
-    note_known(core, facts.repeated, lost, keeps_exchanges);
+    note_known(core, known.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
     let token = core.asks_approval().then(|| core.question_token(request_name, now));
+    let evidence =
+        KnownEvidence { all: known.records(&tickets.evidence), own: known.records(&tickets.own_evidence) };
     let (caller, remember) = (core.identity.caller, core.shared.settings.upstream.remember);
-    let refusals = ModelRefusals::new(model, caller, std::mem::take(&mut facts.model), remember, now.ms);
+    let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
     let asks_usage = core.asks_usage(refusals.known());
     let mut length = Length {
         conversation,
@@ -217,7 +241,7 @@ fn finish_plan(
     pin(core, &plan, conversation, now);
     hide_values(core, &plan, &mut restored);
     core.plan = plan;
-    if let Some(error) = refusal_of(core, &facts) {
+    if let Some(error) = refusal_of(core, &known) {
         return fail(core, error);
     }
     pin_notices(core, &transcript, &mut open_account, &mut length);
@@ -225,7 +249,9 @@ fn finish_plan(
         core.store(open_account.note_final_answer(true));
     }
     let planned = Planned {
-        facts,
+        spent: known.spent,
+        is_repeated: known.repeated,
+        asked,
         judge,
         transcript: Box::new(transcript),
         restored,
@@ -244,10 +270,10 @@ fn finish_plan(
 }
 
 /// Why the request is refused, if it is: the shared store is unavailable, or a policy refuses it.
-fn refusal_of(core: &mut Core, facts: &Facts) -> Option<ProxyError> {
+fn refusal_of(core: &mut Core, known: &Answers) -> Option<ProxyError> {
     let observes = core.is_observing();
     let strict = core.shared.settings.strict_store && !observes;
-    if facts.away || (facts.unwritten && strict) {
+    if known.away || (known.unwritten && strict) {
         core.record.without_store = Some(strict);
         if strict {
             return Some(ProxyError::StoreAway);
@@ -265,11 +291,11 @@ fn refusal_of(core: &mut Core, facts: &Facts) -> Option<ProxyError> {
 
 /// Claims the calls that the request approves, if any, before it goes on.
 fn claim_approval(core: &mut Core, planned: Planned) -> Phase {
-    let Some((answer, asked)) = planned.answer.as_ref().zip(planned.facts.asked.as_ref()) else {
+    let Some((answer, asked)) = planned.answer.as_ref().zip(planned.asked.as_ref()) else {
         return begin_running(core, planned, None);
     };
     if !asked.is_approved_by(&answer.text) {
-        note_approval(core, "declined", Consent::Declined, tools_of(asked), planned.facts.repeated);
+        note_approval(core, "declined", Consent::Declined, tools_of(asked), planned.is_repeated);
         return begin_running(core, planned, None);
     }
     let request = core.shared.key.hash(Domain::Request, &[b"approval", &core.body]);
@@ -281,9 +307,9 @@ fn claim_approval(core: &mut Core, planned: Planned) -> Phase {
 pub(super) fn take_claim(core: &mut Core, planned: Planned, is_taken: bool, now: Now) -> Phase {
     let (action, outcome) =
         if is_taken { ("approved", Consent::Approved) } else { ("lapsed", Consent::Expired) };
-    let tools = planned.facts.asked.as_deref().map(tools_of).unwrap_or_default();
-    note_approval(core, action, outcome, tools, planned.facts.repeated);
-    let asked = planned.answer.as_ref().zip(planned.facts.asked.as_ref());
+    let tools = planned.asked.as_deref().map(tools_of).unwrap_or_default();
+    note_approval(core, action, outcome, tools, planned.is_repeated);
+    let asked = planned.answer.as_ref().zip(planned.asked.as_ref());
     let late = asked.filter(|(_, asked)| !is_taken && asked.expires_ms <= now.ms);
     if let Some(question) = late.map(|(answer, _)| answer.question) {
         let mut running = Box::new(Running::new(core, planned));
@@ -327,15 +353,12 @@ fn sent_exchanges(
     core: &Core,
     transcript: &Transcript,
     histories: &Histories,
-    facts: &Facts,
+    earlier: &[Option<SentExchanges>],
     restored: &[(usize, Bytes)],
 ) -> (SentExchanges, bool) {
     let sent = Sent { transcript, restored: if core.is_observing() { &[] } else { restored } };
     let rounds = sent.exchanges_before(transcript.len());
-    (
-        SentExchanges { history: histories.whole, rounds },
-        sent.keeps_exchanges(histories, &facts.sent_exchanges),
-    )
+    (SentExchanges { history: histories.whole, rounds }, sent.keeps_exchanges(histories, earlier))
 }
 
 /// The question for a summary that the plan needs first, if it does. Records the outcome of earlier summaries.
@@ -396,8 +419,8 @@ fn pin_notices(
     length: &mut Length,
 ) {
     let Some(open_account) = open_account.as_mut().filter(|_| !core.is_observing()) else { return };
-    let (placed, news) = open_account.pin(transcript, &core.plan);
-    core.store(news);
+    let (placed, writes) = open_account.pin(transcript, &core.plan);
+    core.store(writes);
     if let Some(account) = length.account.as_mut().filter(|_| !placed.is_empty()) {
         Arc::make_mut(account).pins.extend(placed);
     }
@@ -407,8 +430,9 @@ fn pin_notices(
 fn pin(core: &mut Core, plan: &Plan, conversation: Hash, now: Now) {
     let pins: Vec<Pinned> = plan.pins().collect();
     let Some(key) = core.pins_key(conversation).filter(|_| !pins.is_empty()) else { return };
-    let pinned = Some(NewPins { key, pins, at_ms: now.ms });
-    core.store(News { pinned, ..News::default() });
+    let mut writes = Writes { seen_ms: now.ms, ..Writes::default() };
+    writes.extend(pins.into_iter().map(|pin| (key, pin)));
+    core.store(writes);
 }
 
 /// The open account of the request, where a policy limits its account; the policies find that in the transcript.
@@ -417,14 +441,14 @@ fn open_account(
     account: Option<AccountKeys>,
     model_name: &str,
     transcript: &mut Transcript,
-    facts: &Facts,
+    (carried, sums): &(Vec<Option<Arc<Carried>>>, Vec<Tally>),
     (now_ms, approves): (u64, bool),
     ahead: Sums,
 ) -> Option<OpenAccount> {
     let (keys, accounting) = account.zip(core.policies().accounting())?;
     let price = core.shared.settings.models.price(model_name).cloned();
     let (mut open_account, account) =
-        OpenAccount::open(keys, transcript, facts, (now_ms, approves), (ahead, price));
+        OpenAccount::open(keys, transcript, (carried, sums), (now_ms, approves), (ahead, price));
     if accounting.tokens {
         open_account.prompt = prompt_tokens(transcript);
     }

@@ -6,9 +6,10 @@ use crate::judging::wrapper::expanded_calls;
 use crate::pipeline::ClientChoice;
 use model::assembled::Assembled;
 use model::calls::canonical_hash;
+use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::ReservationResult;
-use model::store::{CallReservation, CallReservationResult, News, Quota, QuotaCall};
+use model::store::{CallReservation, CallReservationResult, Quota, QuotaCall};
 use model::uses::{Use, use_key};
 
 /// What is used of the quotas that count calls of one request.
@@ -61,15 +62,15 @@ impl QuotaUses {
     }
 
     /// The update where the waiting call of this number is not handed out.
-    pub(super) fn give_back(&mut self, number: u32) -> News {
+    pub(super) fn give_back(&mut self, number: u32) -> Writes {
         let is_of = |counted: &mut CountedCall| counted.reservation.is_some_and(|it| it.number == number);
         giving_back(self.counted.extract_if(.., is_of))
     }
 
     /// The update where the client gets no more than these `choices`.
-    pub(super) fn close(&mut self, core: &Core, choices: &[ClientChoice<'_>]) -> News {
+    pub(super) fn close(&mut self, core: &Core, choices: &[ClientChoice<'_>]) -> Writes {
         if self.counted.iter().all(|counted| counted.reservation.is_none()) {
-            return News::default();
+            return Writes::default();
         }
         let released = self.released(core, choices.iter());
         let (_, surplus) = self.compare(&released);
@@ -160,11 +161,11 @@ pub(super) fn quota_of(core: &Core, index: usize) -> Option<Quota> {
 }
 
 /// The update that gives back what was reserved for these calls.
-fn giving_back(calls: impl Iterator<Item = CountedCall>) -> News {
+fn giving_back(calls: impl Iterator<Item = CountedCall>) -> Writes {
     let reserved = calls.filter_map(|counted| counted.reservation).map(|it| {
         let reserved = ReservationResult::Granted { alone: false };
         (it.reservation, CallReservationResult { reserved, counted: Some(it.counted) })
     });
     let (reservations, reserved): (Vec<_>, Vec<_>) = reserved.unzip();
-    News::giving_back(&reservations, &reserved)
+    model::store::giving_back(&reservations, &reserved)
 }

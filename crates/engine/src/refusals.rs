@@ -170,6 +170,7 @@ impl ModelRefusals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::fact::{Fact as _, RecordList};
 
     const REMEMBER: Duration = Duration::from_secs(3_600);
     const MINUTE: u64 = 60_000;
@@ -181,11 +182,11 @@ mod tests {
 
     /// A store with the two kinds of lists.
     #[derive(Default)]
-    struct Lists(std::collections::BTreeMap<Hash, Vec<Evidence>>);
+    struct Lists(std::collections::BTreeMap<Hash, RecordList<Evidence>>);
 
     impl Lists {
         fn refusals(&self, caller: u128, minute: u64) -> ModelRefusals {
-            let list = |key| self.0.get(&key).cloned().unwrap_or_default();
+            let list = |key| self.0.get(&key).map_or_else(Vec::new, |known| known.to_vec());
             let keys = ModelKeys { all: Hash(0), own: Hash(caller) };
             let evidence = KnownEvidence { all: list(keys.all), own: list(keys.own) };
             ModelRefusals::new(keys, Hash(caller), evidence, REMEMBER, START + minute * MINUTE)
@@ -202,7 +203,7 @@ mod tests {
                 (false, _) => (none, none),
             };
             for (key, evidence) in refusals.news(refused, accepted) {
-                model::store::add_evidence(self.0.entry(key).or_default(), evidence);
+                evidence.add_to(self.0.entry(key).or_default());
             }
             sends_tools
         }

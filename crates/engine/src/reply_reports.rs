@@ -12,9 +12,13 @@ use crate::pipeline::{ClientChoice, ReplyPipeline};
 use crate::reasks::Reasks;
 use crate::restore::RequestContext;
 use dialects::usage::Usage;
+use model::fact::Writes;
 use model::identity::Hash;
 use model::plan::{Reservation, tokens_of};
-use model::store::{CallReservation, CallReservationResult, News, QuotaCall, SentExchanges};
+use model::released::Release;
+use model::store::{
+    ApprovedCall, CallReservation, CallReservationResult, QuotaCall, SentExchanges, UpstreamRecord,
+};
 
 /// See the module.
 pub(super) struct ReplyReports {
@@ -167,7 +171,7 @@ impl ReplyReports {
     /// Stores, once, with which hidden exchanges the history was sent.
     pub(super) fn remember_sent(&mut self, core: &mut Core) {
         if let Some(sent) = self.sent.take() {
-            core.store(News { sent: Some(sent), ..News::default() });
+            core.store(Writes::of(sent.history, sent));
         }
     }
 
@@ -206,15 +210,16 @@ impl ReplyReports {
         let (observe, identity) = (core.is_observing(), &*core.identity);
         let remembers =
             core.policies().confirming().is_some_and(|confirming| !confirming.remembered.is_empty());
-        let mut news = ReplyContext { request, identity, reasks, now_ms, observe }.update(choices);
-        news.spent = self.quotas.news(core, choices, now_ms);
+        let mut writes = ReplyContext { request, identity, reasks, now_ms, observe }.update(choices);
+        writes.spent = self.quotas.news(core, choices, now_ms);
         // After a re-ask the calls of the reply are the model's own, not the approved ones.
         if self.hands_out && reasks.count() == 0 && remembers {
-            let identity = &core.identity;
-            news.approved =
-                news.released.iter().map(|(call, _)| identity.approval(*call, self.context)).collect();
+            let released = writes.get::<Release>().iter();
+            let approved: Vec<Hash> =
+                released.map(|(call, _)| core.identity.approval(*call, self.context)).collect();
+            writes.extend(approved.into_iter().map(|key| (key, ApprovedCall)));
         }
-        core.store(news);
+        core.store(writes);
     }
 
     /// Stores what the replies have cost and used so far, where a policy limits that.
@@ -243,8 +248,8 @@ impl ReplyReports {
             !choice.is_waiting() && (choice.is_finished() || !choice.is_wholly_blocked())
         };
         let shown: Vec<ClientChoice<'_>> = choices.iter().filter(is_shown).copied().collect();
-        let news = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
-        core.store(news);
+        let writes = open_account.report(&bill, &request, &core.identity, &shown, now_ms);
+        core.store(writes);
     }
 }
 
@@ -254,8 +259,7 @@ pub(super) fn remember_history(core: &mut Core, reply: &ReplyPipeline) {
     let key = core.identity.response_key(&name);
     let items = reply.last_items().into_iter().map(|id| core.identity.item_key(&id));
     for key in std::iter::once(key).chain(items).collect::<Vec<_>>() {
-        let history = Some((key, known.clone()));
-        core.store(News { history, ..News::default() });
+        core.store(Writes::of(key, UpstreamRecord(known.clone())));
     }
 }
 
@@ -284,8 +288,8 @@ mod tests {
         let mut reports = reports();
         reports.billed(&mut core, &[]);
         reports.remember_sent(&mut core);
-        let Some(Output::Store(news)) = core.next_output() else { panic!("nothing was reported") };
-        assert_eq!(news.sent, Some(SentExchanges { history: Hash(1), rounds: 0 }));
+        let Some(Output::Store(writes)) = core.next_output() else { panic!("nothing was reported") };
+        assert_eq!(writes.get(), [(Hash(1), SentExchanges { history: Hash(1), rounds: 0 })]);
         assert!(core.next_output().is_none());
     }
 

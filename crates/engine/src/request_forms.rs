@@ -18,12 +18,13 @@ use dialects::refusal::{named_lengths, open_call, overflows};
 use dialects::variant::{Added, Asking, PlannedRequest, Tools, Variant};
 use model::Transcript;
 use model::adaptation::{Adaptation, Adaptations};
+use model::fact::Writes;
 use model::message::Role;
 use model::plan::{Change, Plan};
 use model::record::{On, PrefixBreak, RefusalNote, Retry};
 use model::request::Choice;
 use model::source::ItemId;
-use model::store::{News, Overflow};
+use model::store::Overflow;
 use std::sync::Arc;
 use wire::json::{decode, quote};
 
@@ -303,9 +304,10 @@ impl RequestForms {
         }
         let overflow = self.tried.contains(&Adaptation::Overflow);
         let Length { conversation, history, messages, most_chars, .. } = self.length;
-        let overflow = overflow.then_some((conversation, Overflow { messages, history, most_chars }));
-        let news = News { model, overflow, ..News::default() };
-        core.store(news);
+        let mut writes = Writes::default();
+        writes.extend(model);
+        writes.extend(overflow.then_some((conversation, Overflow { messages, history, most_chars })));
+        core.store(writes);
     }
 
     /// Prepares to ask for a final answer without tools and with the history as text.
@@ -554,7 +556,7 @@ mod tests {
     use dialects::error::parse;
     use model::identity::Hash;
     use model::memo::NoMemo;
-    use model::store::{KnownEvidence, ModelKeys};
+    use model::store::{Evidence, KnownEvidence, ModelKeys};
     use policies::set::PolicySet;
     use serde_json::{Value, json};
     use std::time::Duration;
@@ -606,8 +608,8 @@ mod tests {
         assert_eq!(sent(&forms, &core)["tools"], Value::Null);
         assert_eq!(core.record.fallbacks, [Retry::Adapted(Adaptation::Tools)]);
         forms.accept(&mut core);
-        let Some(Output::Store(news)) = core.next_output() else { panic!("nothing was learned") };
-        assert!(!news.model.is_empty());
+        let Some(Output::Store(writes)) = core.next_output() else { panic!("nothing was learned") };
+        assert!(!writes.get::<Evidence>().is_empty());
         assert!(forms.transcript().is_none(), "an accepted request is not planned again");
     }
 

@@ -96,7 +96,7 @@ fn before_call(
     released: &[Option<Releases>],
 ) -> Before {
     let nth = transcript.calls.calls.len() - call.ordinal;
-    let releases = released.get(nth).and_then(Option::as_deref).unwrap_or_default();
+    let releases = released.get(nth).and_then(Option::as_ref).map_or(&[][..], |known| known);
     let digest = match hidden_before(call, releases) {
         Hidden::Exchange(digest) => digest,
         Hidden::Nothing => return Before::Nothing,

@@ -48,7 +48,7 @@ impl Running {
     /// The state of a planned request before it is sent, with the judge of its replies.
     pub(super) fn new(core: &mut Core, planned: Planned) -> Self {
         let Planned {
-            facts,
+            spent,
             judge,
             transcript,
             restored,
@@ -73,7 +73,7 @@ impl Running {
         let is_restored = !forms.restored().is_empty();
         let blocked = forms.transcript().map(|known| BlockedCalls::new(known, is_restored, &judging));
         core.account_is_open();
-        let quotas = QuotaUses::new(facts.spent);
+        let quotas = QuotaUses::new(spent);
         Self {
             forms,
             reports: ReplyReports::new((context, context_without_ids), sent, open_account, quotas),

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use model::Transcript;
 use model::histories::Histories;
 use model::identity::Domain;
+use model::store::SentExchanges;
 
 /// A request with the hidden exchanges that are put back, each before one of its messages.
 #[derive(Clone, Copy)]
@@ -30,9 +31,9 @@ impl Sent<'_> {
     /// Whether the exchanges that are put back before the newest known reply are those of the request that it answered.
     /// They differ where one was added or lost since: by another process, say, or before an equal reply. `sent` holds
     /// the digests for the earlier ones of `histories`, in their order.
-    pub fn keeps_exchanges(&self, histories: &Histories, sent: &[Option<u64>]) -> bool {
+    pub fn keeps_exchanges(&self, histories: &Histories, sent: &[Option<SentExchanges>]) -> bool {
         let mut known = histories.earlier.iter().zip(sent);
-        let newest = known.find_map(|((end, _), rounds)| Some((*end, (*rounds)?)));
+        let newest = known.find_map(|((end, _), sent)| Some((*end, (*sent)?.rounds)));
         newest.is_none_or(|(end, rounds)| rounds == self.exchanges_before(end))
     }
 }
@@ -54,7 +55,7 @@ mod tests {
         let round = |at: usize, text: &'static str| (at, Bytes::from_static(text.as_bytes()));
         let keeps = |then: &[(usize, Bytes)], now: &[(usize, Bytes)], known: bool| {
             let rounds = Sent { transcript, restored: then }.exchanges_before(3);
-            let sent = known.then_some(rounds);
+            let sent = known.then_some(SentExchanges { history: Hash(0), rounds });
             Sent { transcript, restored: now }.keeps_exchanges(&histories, &[sent, None])
         };
         let (first, other, last) = (round(1, "{}"), round(1, "{ }"), round(3, "{}"));

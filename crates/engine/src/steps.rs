@@ -4,8 +4,8 @@ use super::effects::{Effect, EffectId, EffectResult};
 use super::error::ProxyError;
 use super::request_forms::Outgoing;
 use bytes::Bytes;
+use model::fact::Writes;
 use model::identity::Hash;
-use model::store::News;
 
 /// What happened.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ pub enum Output {
     /// Send this to the upstream.
     Send(Outgoing),
     /// Report to the state store.
-    Store(Box<News>),
+    Store(Box<Writes>),
     /// The reply to the client, whole.
     Answer(Answer),
     /// The reply to the client is a stream: the upstream's head goes out, or (`own`) toolrein's.

@@ -5,11 +5,13 @@ use crate::core::testing::{arrived, settings};
 use crate::judging::holding_tests::{policies, rules};
 use dialects::{CHAT, RESPONSES};
 use model::account::{Kind as Amount, Sums, Tally};
+use model::fact::{Answers, RecordList, Writes};
 use model::identity::Hash;
 use model::plan::approval::{ApprovalDecision, Confirmation};
 use model::plan::{CallEffect, Proposed, ReservationResult, ToolRun};
 use model::record::{Consent, Verdict};
-use model::store::{CallReservationResult, Facts};
+use model::released::Release;
+use model::store::CallReservationResult;
 use model::uses::Use;
 use policies::about::About;
 use policies::set::{PolicySet, RuleOf};
@@ -45,7 +47,7 @@ struct Driver {
     started: Vec<(EffectId, Effect)>,
     cancelled: Vec<EffectId>,
     /// The updates for the state store.
-    stored: Vec<News>,
+    stored: Vec<Writes>,
     /// The bodies of the requests to the upstream.
     sent: Vec<String>,
     answers: Vec<Answer>,
@@ -57,7 +59,6 @@ struct Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Admit,
-    FindHistory,
     LookUp,
     Claim,
     Reserve,
@@ -70,7 +71,6 @@ enum Kind {
 fn kind(effect: &Effect) -> Kind {
     match effect {
         Effect::Admit { .. } => Kind::Admit,
-        Effect::FindHistory(_) => Kind::FindHistory,
         Effect::LookUp(_) => Kind::LookUp,
         Effect::Claim { .. } => Kind::Claim,
         Effect::Reserve(_) => Kind::Reserve,
@@ -115,7 +115,7 @@ impl Driver {
         let body = r#"{"model":"m","messages":[{"role":"user","content":"q"}]}"#;
         let (shared, arrived) = arrived(CHAT, body, settings(policies));
         let mut driver = Self::of(Exchange::begin(shared, arrived, Box::default(), now()));
-        driver.finish(0, EffectResult::Facts(Box::default()));
+        driver.finish(0, EffectResult::Known(Box::default()));
         driver.reply(reply);
         driver
     }
@@ -170,12 +170,14 @@ impl Driver {
     fn success(effect: &Effect) -> EffectResult {
         match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-            Effect::LookUp(query) => {
-                let asked = query.answered.map(|_| {
+            Effect::LookUp(batch) => {
+                let mut batch = batch.clone();
+                batch.answer(|_, _| {
                     let token = "K7PQ3M".to_owned();
-                    Arc::new(Confirmation { token, expires_ms: u64::MAX, ..Confirmation::default() })
+                    let asked = Confirmation { token, expires_ms: u64::MAX, ..Confirmation::default() };
+                    Some(Arc::new(RecordList::from([Arc::new(asked)])))
                 });
-                EffectResult::Facts(Box::new(Facts { asked, ..Facts::default() }))
+                EffectResult::Known(Box::new(Answers { facts: batch.facts, ..Answers::default() }))
             }
             Effect::Claim { .. } => EffectResult::Claimed(true),
             other => other.failure(),
@@ -336,7 +338,7 @@ fn every_effect_of_a_call_that_fails_ends_and_so_does_the_request() {
 #[test]
 fn every_effect_before_the_request_is_sent_may_fail() {
     for continues in [false, true] {
-        for failing in [Kind::Admit, Kind::FindHistory, Kind::LookUp, Kind::Claim] {
+        for failing in [Kind::Admit, Kind::LookUp, Kind::Claim] {
             let mut driver = Driver::begin(continues);
             while driver.sent.is_empty() && driver.answers.is_empty() {
                 let effect = &driver.started[0].1;
@@ -373,7 +375,7 @@ fn a_client_may_leave_during_any_effect() {
             assert!(driver.exchange.poll().is_none());
         }
     }
-    for kind in [Kind::Admit, Kind::FindHistory, Kind::LookUp, Kind::Claim] {
+    for kind in [Kind::Admit, Kind::LookUp, Kind::Claim] {
         assert!(seen.contains(&kind), "{kind:?} in {seen:?}");
     }
 }
@@ -388,7 +390,7 @@ fn a_client_that_leaves_while_calls_wait_has_none_of_them_and_the_record_says_wh
         [("d", Verdict::Allow), ("a", Verdict::Ask), ("b", Verdict::Ask), ("e", Verdict::Block)]
     );
     assert_eq!(closed.record.confirmations, [Consent::Left, Consent::Left]);
-    assert!(closed.writes.iter().all(|news| news.released.is_empty()), "{:?}", closed.writes);
+    assert!(closed.writes.iter().all(|writes| writes.get::<Release>().is_empty()), "{:?}", closed.writes);
 }
 
 #[test]
@@ -425,8 +427,8 @@ fn reserved(nth: Option<u32>) -> CallReservationResult {
 }
 
 /// The uses that were given back.
-fn returned(stored: &[News]) -> Vec<u32> {
-    stored.iter().flat_map(|news| &news.returned).map(|(_, returned)| returned.nth).collect()
+fn returned(stored: &[Writes]) -> Vec<u32> {
+    stored.iter().flat_map(|writes| &writes.returned).map(|(_, returned)| returned.nth).collect()
 }
 
 #[test]
@@ -441,7 +443,7 @@ fn calls_that_wait_together_for_reservations_make_one_trip_and_each_has_its_own_
     assert_eq!(ids, ["a", "c", "d", "e"]);
     driver.stored.extend(driver.exchange.close(now()).writes);
     assert_eq!(returned(&driver.stored), Vec::<u32>::new());
-    assert!(driver.stored.iter().all(|news| news.spent.is_empty()), "they are counted already");
+    assert!(driver.stored.iter().all(|writes| writes.spent.is_empty()), "they are counted already");
 }
 
 #[test]
@@ -471,18 +473,18 @@ fn the_reservation_of_a_client_that_leaves_is_cancelled_and_that_of_a_call_that_
     let driver = Driver::with_reply(policies(QUOTAS), CALLS);
     let mut exchange = driver.exchange;
     let closed = exchange.close(now());
-    assert!(closed.writes.iter().all(|news| news.spent.is_empty() && news.returned.is_empty()));
+    assert!(closed.writes.iter().all(|writes| writes.spent.is_empty() && writes.returned.is_empty()));
     let mut driver = Driver::with_reply(policies(QUOTAS), CALLS);
     // The store has taken none of them: they are counted when they are handed out.
     driver.finish(0, EffectResult::Reserved(Vec::new()));
     assert_eq!(driver.calls().len(), 5);
     driver.stored.extend(driver.exchange.close(now()).writes);
-    assert_eq!(driver.stored.iter().map(|news| news.spent.len()).sum::<usize>(), 4);
+    assert_eq!(driver.stored.iter().map(|writes| writes.spent.len()).sum::<usize>(), 4);
 }
 
 /// How many requests the updates add to sums, and take back.
-fn requests(stored: &[News]) -> (u64, u64) {
-    let tallied = || stored.iter().flat_map(|news| &news.tallied).map(|(_, tally)| tally);
+fn requests(stored: &[Writes]) -> (u64, u64) {
+    let tallied = || stored.iter().flat_map(|writes| &writes.tallied).map(|(_, tally)| tally);
     let requests = |sums: fn(&Tally) -> &Sums| tallied().map(|tally| sums(tally).get(Amount::Requests)).sum();
     (requests(|tally| &tally.sums), requests(|tally| &tally.refunded))
 }
@@ -498,14 +500,12 @@ fn what_a_look_up_counts_ahead_stays_where_the_request_is_sent_and_is_taken_back
     // With so many requests before it.
     let facts = |used: u64| {
         let sums = Sums::default().with(Amount::Requests, used);
-        EffectResult::Facts(Box::new(Facts {
-            tallies: vec![Tally { sums, ..Tally::default() }],
-            ..Facts::default()
-        }))
+        let sums = vec![Tally { sums, ..Tally::default() }];
+        EffectResult::Known(Box::new(Answers { sums, ..Answers::default() }))
     };
     let mut driver = begin();
-    let Effect::LookUp(query) = &driver.started[0].1 else { panic!("a look-up") };
-    assert_eq!(query.ahead.sums.get(Amount::Requests), 1);
+    let Effect::LookUp(batch) = &driver.started[0].1 else { panic!("a look-up") };
+    assert_eq!(batch.ahead.sums.get(Amount::Requests), 1);
     driver.finish(0, facts(2));
     driver.reply(FINAL);
     driver.stored.extend(driver.exchange.close(now()).writes);
@@ -555,10 +555,9 @@ fn a_call_is_reserved_last_after_all_else_that_it_waits_for() {
 
 #[test]
 fn a_request_makes_one_trip_to_the_store_two_where_the_upstream_keeps_its_history_and_one_where_calls_wait() {
-    let is_trip =
-        |kind: &Kind| matches!(kind, Kind::FindHistory | Kind::LookUp | Kind::Claim | Kind::Reserve);
+    let is_trip = |kind: &Kind| matches!(kind, Kind::LookUp | Kind::Claim | Kind::Reserve);
     for (continues, expected) in
-        [(false, vec![Kind::LookUp, Kind::Claim]), (true, vec![Kind::FindHistory, Kind::LookUp])]
+        [(false, vec![Kind::LookUp, Kind::Claim]), (true, vec![Kind::LookUp, Kind::LookUp])]
     {
         let (mut driver, mut trips) = (Driver::begin(continues), Vec::new());
         while driver.sent.is_empty() && driver.answers.is_empty() {
@@ -572,7 +571,7 @@ fn a_request_makes_one_trip_to_the_store_two_where_the_upstream_keeps_its_histor
     let (shared, arrived) = arrived(CHAT, body, settings(policies(QUOTAS)));
     let mut driver = Driver::of(Exchange::begin(shared, arrived, Box::default(), now()));
     assert_eq!(driver.kinds(), [Kind::LookUp]);
-    driver.finish(0, EffectResult::Facts(Box::default()));
+    driver.finish(0, EffectResult::Known(Box::default()));
     driver.reply(FINAL);
     assert!(driver.started.is_empty() && driver.answers.len() == 1, "text waits for no trip");
 }

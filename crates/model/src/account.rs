@@ -1,6 +1,8 @@
 //! The account of a conversation: what its turns, the conversation and its caller's day have used and were billed, as
 //! far as a request cannot show it. Plain data with its arithmetic: the state store keeps it, policies read it.
 
+mod body;
+
 use super::identity::Hash;
 use std::sync::Arc;
 

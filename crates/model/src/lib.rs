@@ -8,6 +8,7 @@ pub mod call;
 pub mod calls;
 pub mod checkpoint;
 mod context;
+pub mod fact;
 pub mod histories;
 pub mod identity;
 pub mod ids;

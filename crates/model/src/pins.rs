@@ -1,6 +1,8 @@
 //! Pinned tool definitions: which definitions of each tool a conversation, or a caller, has declared, in the order in
 //! which they were first seen. The first of a tool is its pin. Holds hashes; decides nothing.
 
+use super::fact::body::split_hash;
+use super::fact::{Fact, Kept, Record, RecordKind, Room};
 use super::identity::{Domain, Hash, HashKey};
 use super::memo::Memo;
 use super::names::dispatch_form;
@@ -27,6 +29,24 @@ pub struct Pinned {
     pub tool: Hash,
     /// The hash of the definition, equal for every form of the same JSON.
     pub definition: Hash,
+}
+
+impl Record for Pinned {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(format!("{}{}", self.tool, self.definition).into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (tool, definition) = split_hash(body)?;
+        let (definition, rest) = split_hash(definition)?;
+        rest.is_empty().then_some(Self { tool, definition })
+    }
+}
+
+impl Fact for Pinned {
+    const KIND: RecordKind = RecordKind::Pins;
+    const KEPT: Kept = Kept::First(MOST_PINS);
+    const ROOM: Room = Room::Bytes;
 }
 
 /// How a declared definition relates to those known.

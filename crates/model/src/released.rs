@@ -3,8 +3,9 @@
 //! several conversations. Evaluates what is known; keeps nothing.
 
 use super::calls::Call;
+use super::fact::body::{parse_number, split_hash};
+use super::fact::{Fact, Kept, Record, RecordKind, RecordList, Records, Room};
 use super::identity::{Domain, Hash, HashKey};
-use std::sync::Arc;
 
 /// One release of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Release {
 }
 
 /// All known releases under one key, the oldest first.
-pub type Releases = Arc<[Release]>;
+pub type Releases = Records<Release>;
 
 /// The client was shown all that the model said.
 pub const NOTHING_HIDDEN: Hash = Hash(0);
@@ -44,16 +45,34 @@ pub fn hidden_digest(messages: &[u8], key: &HashKey) -> Hash {
     if messages.is_empty() { NOTHING_HIDDEN } else { key.hash(Domain::Hidden, &[messages]) }
 }
 
-/// `known` with `more` added. Among releases with the same context and hidden exchange the latest time counts, and
-/// only the newest releases are kept.
-pub fn with(known: &[Release], more: Release) -> Releases {
-    let is_same = |one: &Release| one.context == more.context && one.hidden == more.hidden;
-    let at_ms = known.iter().find(|one| is_same(one)).map_or(more.at_ms, |one| one.at_ms.max(more.at_ms));
-    let mut all: Vec<Release> = known.iter().filter(|one| !is_same(one)).copied().collect();
-    all.push(Release { at_ms, ..more });
-    all.sort_by_key(|one| one.at_ms);
-    all.drain(..all.len().saturating_sub(MOST_RELEASES));
-    all.into()
+impl Record for Release {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(format!("{}{}{}", self.context, self.hidden, self.at_ms).into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (context, rest) = split_hash(body)?;
+        let (hidden, at_ms) = split_hash(rest)?;
+        Some(Self { context, hidden, at_ms: parse_number(at_ms)? })
+    }
+}
+
+impl Fact for Release {
+    const KIND: RecordKind = RecordKind::Release;
+    const KEPT: Kept = Kept::Last(MOST_RELEASES);
+    const ROOM: Room = Room::Calls;
+    const IS_REPLICATED: bool = true;
+
+    /// Of releases with the same context and hidden exchange the latest time counts, and only the newest releases are kept.
+    fn add_to(self, known: &mut RecordList<Self>) {
+        let is_same = |one: &Self| one.context == self.context && one.hidden == self.hidden;
+        let at_ms = known.iter().find(|one| is_same(one)).map_or(self.at_ms, |one| one.at_ms.max(self.at_ms));
+        known.retain(|one| !is_same(one));
+        known.push(Self { at_ms, ..self });
+        known.sort_by_key(|one| one.at_ms);
+        let surplus = known.len().saturating_sub(MOST_RELEASES);
+        known.drain(..surplus);
+    }
 }
 
 /// The earliest and the latest time at which `call` may have been handed out, in ms since the epoch: from the

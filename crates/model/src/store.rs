@@ -1,22 +1,21 @@
-//! The state store's queries, facts, updates and reservations, as plain data. The stores keep them; what a fact means is
-//! decided by the engine and the policies.
+//! The facts that the engine keeps in the state store, and its quotas, stops, claims and reservations, as plain data. What
+//! they mean is decided by the engine and the policies.
 
-use crate::Now;
-use crate::account::{Carried, Kind, Sums, Tally};
-use crate::adaptation::Adaptations;
+use crate::account::{Kind, Sums, Tally};
+use crate::adaptation::{Adaptation, Adaptations};
+use crate::fact::body::{parse_number, split_hash};
+use crate::fact::{Fact, Kept, Lifetime, Record, RecordKind, Room, Writes};
 use crate::histories::history;
-use crate::identity::{CallKey, Hash};
-use crate::pins::Pinned;
+use crate::identity::Hash;
 use crate::plan::ReservationResult;
-use crate::plan::approval::Confirmation;
-use crate::released::{Release, Releases};
 use crate::uses::Use;
 use crate::{LengthCut, Stopped, Transcript};
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// Most hidden exchanges under one key: more only occur where the same conversation was held that often.
 pub const MOST_AT_ONE_KEY: usize = 64;
+/// The most overflows kept for one conversation, the newest: each made room for a good while.
+pub const MOST_OVERFLOWS: usize = 32;
 
 /// A hidden exchange, found again by what the client was shown after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,59 +26,24 @@ pub struct HiddenExchange {
     pub messages: Bytes,
 }
 
-/// What one request asks the state store, in one trip.
-#[derive(Clone, Debug)]
-pub struct StoreQuery {
-    /// Calls whose release time is wanted.
-    pub calls: Vec<CallKey>,
-    /// The keys under which hidden exchanges may be stored.
-    pub places: Vec<Hash>,
-    /// The lists of what is known of the model.
-    pub model: ModelKeys,
-    /// The request's digest, to recognise a repetition.
-    pub request: Hash,
-    pub conversation: Hash,
-    /// Histories that may have been sent before.
-    pub histories: Vec<Hash>,
-    /// The key of the text that the user has answered, where that may be an approval.
-    pub answered: Option<Hash>,
-    /// The keys of approvals that may be known.
-    pub approved: Vec<Hash>,
-    /// The quotas whose use by the caller is wanted.
-    pub quotas: Vec<Quota>,
-    /// Under which keys the account of the conversation may be.
-    pub carried: Vec<Hash>,
-    /// The sums that are wanted: as they were before this request.
-    pub tallies: Vec<Hash>,
-    /// What is added to each of them at once: the request, counted by an estimate before it is sent.
-    pub ahead: Tally,
-    /// The conversation and its caller, where a stop of one of them matters.
-    pub stops: Vec<Stop>,
-    /// The key of the definitions of tools that were seen, where they are wanted.
-    pub pins: Option<Hash>,
-    pub now: Now,
+impl Record for HiddenExchange {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some([self.message_key.to_string().as_bytes(), &self.messages[..]].concat())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (message_key, messages) = split_hash(body)?;
+        Some(Self { message_key, messages: Bytes::copy_from_slice(messages) })
+    }
 }
 
-impl StoreQuery {
-    /// A query about the request of this digest and its conversation, which asks for nothing else.
-    pub fn new(request: Hash, conversation: Hash, now: Now) -> Self {
-        Self {
-            calls: Vec::new(),
-            places: Vec::new(),
-            model: ModelKeys::default(),
-            request,
-            conversation,
-            histories: Vec::new(),
-            answered: None,
-            approved: Vec::new(),
-            quotas: Vec::new(),
-            carried: Vec::new(),
-            tallies: Vec::new(),
-            ahead: Tally::default(),
-            stops: Vec::new(),
-            pins: None,
-            now,
-        }
+impl Fact for HiddenExchange {
+    const KIND: RecordKind = RecordKind::HiddenExchange;
+    const KEPT: Kept = Kept::Last(MOST_AT_ONE_KEY);
+    const ROOM: Room = Room::Bytes;
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.messages.len()
     }
 }
 
@@ -102,6 +66,46 @@ pub struct Stop {
     pub id: String,
 }
 
+impl Record for Stop {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        let what = match self.what {
+            Stopped::Conversation => "c",
+            Stopped::Caller => "p",
+        };
+        Some([what, &self.id].concat().into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (what, id) = std::str::from_utf8(body).ok()?.split_at_checked(1)?;
+        let what = match what {
+            "c" => Stopped::Conversation,
+            "p" => Stopped::Caller,
+            _ => return None,
+        };
+        Some(Self { what, id: id.to_owned() })
+    }
+}
+
+/// A lasting approval: one call after one context may be handed out without a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApprovedCall;
+
+impl Record for ApprovedCall {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(Vec::new())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        body.is_empty().then_some(Self)
+    }
+}
+
+impl Fact for ApprovedCall {
+    const KIND: RecordKind = RecordKind::Approved;
+    const KEPT: Kept = Kept::Value;
+    const ROOM: Room = Room::Calls;
+}
+
 /// A request that carries an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -111,69 +115,6 @@ pub struct Claim {
     pub request: Hash,
     /// Now, in ms since the epoch.
     pub now_ms: u64,
-}
-
-/// The store's answers, in the order of the query.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
-    /// When each call was handed out, and after which context; `None` if unknown.
-    pub released: Vec<Option<Releases>>,
-    pub rounds: Vec<Vec<HiddenExchange>>,
-    pub model: KnownEvidence,
-    /// An identical request came before.
-    pub repeated: bool,
-    /// What the answered text asked, if it was a question.
-    pub asked: Option<Arc<Confirmation>>,
-    /// Which approvals are known.
-    pub approved: Vec<bool>,
-    /// The digest of the hidden exchanges that each history was sent with.
-    pub sent_exchanges: Vec<Option<u64>>,
-    /// The calls of each quota that were handed out within its window, oldest first.
-    pub spent: Vec<Vec<Use>>,
-    /// The account as of each reply or request.
-    pub carried: Vec<Option<Arc<Carried>>>,
-    pub tallies: Vec<Tally>,
-    /// Requests of the conversation that were refused for their length and accepted when shortened.
-    pub overflows: Vec<Overflow>,
-    /// Definitions of tools that were seen, the first seen first.
-    pub pinned: Vec<Pinned>,
-    /// A person has stopped the conversation or its caller.
-    pub stopped: Option<Stopped>,
-    /// The shared state store did not answer: these are the facts of this process alone.
-    pub away: bool,
-    /// It answered, but accepts no writes: processes do not learn what the others hand out.
-    pub unwritten: bool,
-}
-
-/// The update after one request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct News {
-    /// Calls handed to the client. Every time is kept, since ids repeat at some providers.
-    pub released: Vec<(CallKey, Release)>,
-    /// Hidden exchanges by key; of equal ones one is kept.
-    pub rounds: Vec<(Hash, HiddenExchange)>,
-    /// What was seen of the model, by the key of each list that it is added to.
-    pub model: Vec<(Hash, Evidence)>,
-    /// Questions that were asked, by the key of the text that holds each. The first one under a key is kept.
-    pub asked: Vec<(Hash, Confirmation)>,
-    /// The keys of approvals that hold for the rest of their conversations.
-    pub approved: Vec<Hash>,
-    /// With which hidden exchanges the history was sent.
-    pub sent: Option<SentExchanges>,
-    /// Calls of quotas that were handed out and that no reservation has counted.
-    pub spent: Vec<QuotaCall>,
-    /// The uses of quotas by calls that were not handed out after all, by the key of their quota.
-    pub returned: Vec<(Hash, Use)>,
-    /// The account as of a reply or a request, by its key. The last one under a key is kept.
-    pub carried: Vec<(Hash, Arc<Carried>)>,
-    /// What is to be added to sums, by key.
-    pub tallied: Vec<(Hash, Tally)>,
-    /// Under the conversation's key: the request was refused for its length and accepted when shortened.
-    pub overflow: Option<(Hash, Overflow)>,
-    /// Definitions of tools that were seen for the first time.
-    pub pinned: Option<NewPins>,
-    /// What is known of a conversation that the upstream keeps, by the key of what the client continues from.
-    pub history: Option<(Hash, Bytes)>,
 }
 
 /// A request that was refused for its length.
@@ -194,6 +135,37 @@ impl Overflow {
     }
 }
 
+impl Record for Overflow {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        let most_chars = self.most_chars.map(|chars| format!(":{chars}")).unwrap_or_default();
+        Some(format!("{}{}{most_chars}", self.history, self.messages).into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (history, rest) = split_hash(body)?;
+        let number = |digits: &[u8]| usize::try_from(parse_number(digits)?).ok();
+        let mut parts = rest.split(|byte| *byte == b':');
+        let messages = number(parts.next()?)?;
+        let most_chars = parts.next().map(|chars| number(chars).ok_or(())).transpose().ok()?;
+        Some(Self { messages, history, most_chars })
+    }
+}
+
+impl Fact for Overflow {
+    const KIND: RecordKind = RecordKind::Overflow;
+    const KEPT: Kept = Kept::Last(MOST_OVERFLOWS);
+    const ROOM: Room = Room::Conversations;
+}
+
+/// The overflows among `all` that are of this history, the shortest first: requests of it that were too long for `model`.
+pub fn overflows_of(all: Vec<Overflow>, transcript: &Transcript, model: Hash) -> Vec<Overflow> {
+    let is_known =
+        |overflow: &Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
+    let mut known: Vec<Overflow> = all.into_iter().filter(is_known).collect();
+    known.sort_unstable_by_key(|overflow| overflow.messages);
+    known
+}
+
 /// With which hidden exchanges a history was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentExchanges {
@@ -203,46 +175,45 @@ pub struct SentExchanges {
     pub rounds: u64,
 }
 
-impl News {
-    /// The update that gives `reserved` back: the calls of these `reservations` are not handed out.
-    pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReservationResult]) -> Self {
-        let mut news = Self::default();
-        for (reservation, reserved) in reservations.iter().zip(reserved) {
-            match (reservation, &reserved.reserved, reserved.counted) {
-                // A try of the client's is no call.
-                (CallReservation::Quota { call, .. }, _, Some(counted)) if call.again.is_none() => {
-                    news.returned.push((call.quota.name, counted));
-                }
-                (CallReservation::Sum { key, .. }, ReservationResult::Granted { .. }, _) => {
-                    let refunded = Sums::default().with(Kind::Calls, 1);
-                    news.tallied.push((*key, Tally { refunded, ..Tally::default() }));
-                }
-                _ => {}
-            }
-        }
-        news
+impl Record for SentExchanges {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(format!("{}{}", self.history, self.rounds).into_bytes())
     }
 
-    /// Whether there is nothing to store.
-    pub fn is_empty(&self) -> bool {
-        let is_empty = self.released.is_empty() && self.rounds.is_empty() && self.asked.is_empty();
-        let is_empty = is_empty && self.carried.is_empty() && self.tallied.is_empty();
-        let is_empty = is_empty && self.spent.is_empty() && self.returned.is_empty();
-        let is_empty = is_empty && self.overflow.is_none() && self.pinned.is_none();
-        let is_empty = is_empty && self.approved.is_empty();
-        is_empty && self.model.is_empty() && self.sent.is_none() && self.history.is_none()
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (history, rounds) = split_hash(body)?;
+        Some(Self { history, rounds: parse_number(rounds)? })
     }
 }
 
-/// Definitions of tools, seen for the first time.
+impl Fact for SentExchanges {
+    const KIND: RecordKind = RecordKind::History;
+    const KEPT: Kept = Kept::Value;
+    const ROOM: Room = Room::Conversations;
+}
+
+/// What is known of a conversation that the upstream keeps, as its dialect writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewPins {
-    /// The key of the conversation, or of its caller.
-    pub key: Hash,
-    /// In the order of the request.
-    pub pins: Vec<Pinned>,
-    /// When they were seen, in ms since the epoch.
-    pub at_ms: u64,
+pub struct UpstreamRecord(pub Bytes);
+
+impl Record for UpstreamRecord {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        Some(self.0.to_vec())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        Some(Self(Bytes::copy_from_slice(body)))
+    }
+}
+
+impl Fact for UpstreamRecord {
+    const KIND: RecordKind = RecordKind::UpstreamHistory;
+    const KEPT: Kept = Kept::Value;
+    const ROOM: Room = Room::Bytes;
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.0.len()
+    }
 }
 
 /// A call of one quota.
@@ -278,15 +249,23 @@ pub struct CallReservationResult {
     pub counted: Option<Use>,
 }
 
-impl Facts {
-    /// The requests of this history that were too long for `model`, the shortest first.
-    pub fn known_overflows(&self, transcript: &Transcript, model: Hash) -> Vec<Overflow> {
-        let is_known =
-            |overflow: &&Overflow| history(transcript, model, overflow.messages) == Some(overflow.history);
-        let mut known: Vec<Overflow> = self.overflows.iter().filter(is_known).copied().collect();
-        known.sort_unstable_by_key(|overflow| overflow.messages);
-        known
+/// The update that gives `reserved` back: the calls of these `reservations` are not handed out.
+pub fn giving_back(reservations: &[CallReservation], reserved: &[CallReservationResult]) -> Writes {
+    let mut writes = Writes::default();
+    for (reservation, reserved) in reservations.iter().zip(reserved) {
+        match (reservation, &reserved.reserved, reserved.counted) {
+            // A try of the client's is no call.
+            (CallReservation::Quota { call, .. }, _, Some(counted)) if call.again.is_none() => {
+                writes.returned.push((call.quota.name, counted));
+            }
+            (CallReservation::Sum { key, .. }, ReservationResult::Granted { .. }, _) => {
+                let refunded = Sums::default().with(Kind::Calls, 1);
+                writes.tallied.push((*key, Tally { refunded, ..Tally::default() }));
+            }
+            _ => {}
+        }
     }
+    writes
 }
 
 /// What one request showed of a model.
@@ -305,12 +284,39 @@ pub struct Evidence {
 /// The most evidence in one list, the newest: of each refusal, two callers and one request that was accepted are enough.
 pub const MOST_EVIDENCE: usize = 32;
 
-/// Adds `evidence` to a list, which keeps its newest entries.
-pub fn add_evidence(known: &mut Vec<Evidence>, evidence: Evidence) {
-    known.retain(|other| *other != evidence);
-    known.push(evidence);
-    let surplus = known.len().saturating_sub(MOST_EVIDENCE);
-    known.drain(..surplus);
+/// The caller, the time, and the words of what was refused and of what was accepted.
+impl Record for Evidence {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        let words = |all: Adaptations| {
+            let words: Vec<&str> = all.iter().filter_map(Adaptation::refused).collect();
+            words.join(",")
+        };
+        let (refused, accepted) = (words(self.refused), words(self.accepted));
+        Some(format!("{}{} {refused} {accepted}", self.caller, self.at_ms).into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (caller, rest) = split_hash(body)?;
+        let mut parts = rest.split(|byte| *byte == b' ');
+        let (at_ms, refused, accepted) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let (refused, accepted) = (parse_refusals(refused)?, parse_refusals(accepted)?);
+        Some(Self { caller, refused, accepted, at_ms: parse_number(at_ms)? })
+    }
+}
+
+/// The adaptations that avoid the refusals of these names, separated by commas.
+fn parse_refusals(names: &[u8]) -> Option<Adaptations> {
+    names.split(|byte| *byte == b',').filter(|name| !name.is_empty()).map(Adaptation::of_refused).collect()
+}
+
+impl Fact for Evidence {
+    const KIND: RecordKind = RecordKind::Evidence;
+    const KEPT: Kept = Kept::Last(MOST_EVIDENCE);
+    const ROOM: Room = Room::Models;
+    const LIFETIME: Lifetime = Lifetime::Refusals;
 }
 
 /// The keys of the lists of evidence about a model at its upstream.

@@ -2,6 +2,8 @@
 //! Whoever sends a request again, because the answer was lost, gets the same call once more without using more.
 //! Keeps and limits nothing.
 
+use super::fact::Record;
+use super::fact::body::{parse_number, split_hash};
 use super::identity::{Domain, Hash, HashKey};
 
 /// Within this time an equal call is one for a client that lost the answer: the openai packages wait ten minutes for one.
@@ -33,6 +35,24 @@ impl Use {
     /// Whether the calls may be handed out once more without counting.
     pub fn is_open(&self, now_ms: u64) -> bool {
         self.tries < MOST_TRIES && now_ms.saturating_sub(self.at_ms) < AGAIN_WITHIN_MS
+    }
+}
+
+/// A use that an older version wrote does not name its request.
+impl Record for Use {
+    fn to_body(&self) -> Option<Vec<u8>> {
+        let Self { call, request, nth, at_ms, tries, calls } = self;
+        Some(format!("{call}{request}{at_ms} {nth} {tries} {calls}").into_bytes())
+    }
+
+    fn from_body(body: &[u8]) -> Option<Self> {
+        let (call, rest) = split_hash(body)?;
+        let (request, rest) = split_hash(rest).unwrap_or((Hash::default(), rest));
+        let numbers: Option<Vec<u64>> = rest.split(|byte| *byte == b' ').map(parse_number).collect();
+        let [at_ms, nth, tries, calls] = numbers?.try_into().ok()?;
+        let small = |number| u32::try_from(number).ok();
+        let (nth, tries, calls) = (small(nth)?, small(tries)?, small(calls)?);
+        Some(Self { call, request, nth, at_ms, tries, calls })
     }
 }
 

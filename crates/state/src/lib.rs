@@ -3,34 +3,31 @@
 //! a bound and a lifetime; losing one never breaks a conversation. Stores and finds; decides nothing.
 
 pub mod cache;
+pub mod claims;
 pub mod memo;
 pub mod memory;
 pub mod observer;
-mod pending;
 pub mod random;
 pub mod recent;
 pub mod redis;
 mod spent;
 pub mod stops;
+mod tables;
 mod tallies;
 
 use self::stops::{Listed, StopError};
-use bytes::Bytes;
-use model::identity::Hash;
-use model::store::{CallReservation, CallReservationResult, Claim, Facts, News, Stop, StoreQuery};
+use model::fact::{Answers, Batch, Writes};
+use model::store::{CallReservation, CallReservationResult, Claim, Stop};
 use std::future::Future;
 use std::pin::Pin;
 
 /// The place where facts are kept.
 pub trait StateStore: Send + Sync {
-    /// Everything that one request needs, in one round trip.
-    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>>;
-
-    /// What is known of a conversation that the upstream keeps.
-    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>>;
+    /// Answers a batch, in one round trip.
+    fn look_up<'a>(&'a self, batch: Batch) -> Pin<Box<dyn Future<Output = Answers> + Send + 'a>>;
 
     /// Records what one request brought. Returns at once; every later look-up of this process finds it.
-    fn record(&self, news: News);
+    fn record(&self, writes: Writes);
 
     /// Counts calls before they are handed out, in one trip: what became of each, in order. However many requests reserve
     /// at once, at whichever replica, no limit counts more calls than it allows.

@@ -2,24 +2,19 @@
 //! Nothing here outlives the process or is shared with another.
 
 use super::StateStore;
-use super::cache::{Cache, ENTRY_BYTES, update, weighed};
-use super::pending::PendingApproval;
+use super::cache::{Cache, counted, update, weighed};
+use super::claims::Claims;
 use super::recent::Recent;
 use super::spent::{Change, MOST_USES, Uses};
 use super::stops::{Listed, StopError, Stops};
+use super::tables::Tables;
 use super::tallies::{OwnParts, Part};
-use bytes::Bytes;
-use model::account::{Carried, Tally};
+use model::account::Tally;
+use model::fact::{Answers, Batch, RecordKind, Records, Writes};
 use model::identity::Hash;
-use model::pins::{MOST_PINS, Pinned};
 use model::plan::ReservationResult;
 use model::plan::approval::Confirmation;
-use model::released::{Releases, with};
-use model::store::{
-    CallReservation, CallReservationResult, Claim, Evidence, Facts, KnownEvidence, NewPins, News, Overflow,
-    Quota, QuotaCall, Stop, StoreQuery,
-};
-use model::store::{HiddenExchange, MOST_AT_ONE_KEY, add_evidence};
+use model::store::{CallReservation, CallReservationResult, Claim, Quota, QuotaCall, Stop};
 use model::uses::Use;
 use moka::Entry;
 use moka::ops::compute::Op;
@@ -27,11 +22,6 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The most overflows kept for one conversation, the newest: each made room for a good while.
-pub(super) const MOST_OVERFLOWS: usize = 32;
-/// The most lists of evidence about models: one for each model, and one for each of its callers.
-const MOST_EVIDENCE_LISTS: u64 = 10_000;
 
 /// How much is kept and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -50,24 +40,14 @@ pub struct Bounds {
 
 /// See the module's documentation.
 pub struct Memory {
-    released: Recent<Releases>,
-    rounds: Cache<Arc<Vec<HiddenExchange>>>,
+    facts: Tables,
     requests: Recent<()>,
     conversations: Recent<()>,
-    asked: Cache<PendingApproval>,
-    /// Approvals that hold for the rest of their conversations.
-    approved: Recent<()>,
+    /// The claims of questions to people.
+    claims: Cache<Claims>,
     spent: Cache<Arc<Uses>>,
-    /// The accounts of conversations as of each reply.
-    carried: Cache<Arc<Carried>>,
     parts: OwnParts,
-    overflows: Recent<Arc<Vec<Overflow>>>,
     pub(super) stops: Stops,
-    /// What requests showed of models.
-    evidence: Recent<Arc<Vec<Evidence>>>,
-    pinned: Cache<Arc<Vec<Pinned>>>,
-    sent_exchanges: Recent<u64>,
-    histories: Cache<Bytes>,
     started: Instant,
 }
 
@@ -77,32 +57,14 @@ impl Memory {
         let (lifetime, conversations) = (bounds.lifetime, bounds.conversations);
         let lifetime_ms = millis(lifetime);
         Self {
-            released: Recent::new(bounds.calls, lifetime_ms),
-            rounds: weighed(bounds.hidden_exchange_bytes, lifetime, |rounds: &Arc<Vec<HiddenExchange>>| {
-                rounds.iter().map(|round| round.messages.len() + ENTRY_BYTES).sum()
-            }),
+            facts: Tables::new(bounds),
             requests: Recent::new(conversations, lifetime_ms),
             conversations: Recent::new(conversations, lifetime_ms),
-            asked: weighed(bounds.hidden_exchange_bytes, lifetime, |pending: &PendingApproval| {
-                pending.confirmation.size() + ENTRY_BYTES
-            }),
-            approved: Recent::new(bounds.calls, lifetime_ms),
+            claims: counted(bounds.calls, lifetime),
             // The largest quota must fit however few calls are kept otherwise.
             spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
-            carried: weighed(bounds.hidden_exchange_bytes, lifetime, |carried: &Arc<Carried>| {
-                carried.size() + ENTRY_BYTES
-            }),
             parts: OwnParts::new(conversations, lifetime),
             stops: Stops::new(lifetime_ms),
-            overflows: Recent::new(conversations, lifetime_ms),
-            evidence: Recent::new(MOST_EVIDENCE_LISTS, millis(bounds.refusals)),
-            pinned: weighed(bounds.hidden_exchange_bytes, lifetime, |pins: &Arc<Vec<Pinned>>| {
-                pins.len() * size_of::<Pinned>() + ENTRY_BYTES
-            }),
-            sent_exchanges: Recent::new(conversations, lifetime_ms),
-            histories: weighed(bounds.hidden_exchange_bytes, lifetime, |known: &Bytes| {
-                known.len() + ENTRY_BYTES
-            }),
             started: Instant::now(),
         }
     }
@@ -114,44 +76,37 @@ impl Memory {
 
     /// Whether `claim` gets its calls here.
     pub(super) fn take(&self, claim: Claim) -> bool {
-        let mut taken = false;
-        // Atomic, so that of two claims at once only one succeeds. A question that was evicted meanwhile stays so.
-        self.asked.entry(claim.question).and_compute_with(|known| {
-            let Some(mut pending) = known.map(Entry::into_value) else { return Op::Nop };
-            taken = pending.take(claim);
-            Op::Put(pending)
+        // A question that was evicted meanwhile stays so.
+        let Some(question) = self.asked(claim.question) else { return false };
+        let mut is_taken = false;
+        // Atomic, so that of two claims at once only one succeeds.
+        self.claims.entry(claim.question).and_compute_with(|known| {
+            let (claims, is_given) = Claims::take(known.map(Entry::into_value), &claim, question.expires_ms);
+            is_taken = is_given;
+            claims.map_or(Op::Nop, Op::Put)
         });
-        taken
+        is_taken
     }
 
     /// The question under this key.
     pub(super) fn asked(&self, question: Hash) -> Option<Arc<Confirmation>> {
-        Some(self.asked.get(&question)?.confirmation)
+        let now_ms = self.ms_at(Instant::now());
+        let known = self.facts.find(RecordKind::Question, &question, now_ms)?;
+        let known: Records<Arc<Confirmation>> = known.downcast().ok()?;
+        known.first().cloned()
     }
 
-    /// What this process knows, but for uses of quotas and for sums.
-    pub(super) fn own_facts(&self, query: &StoreQuery) -> Facts {
-        let now_ms = self.ms_at(query.now.at);
-        let repeated = self.requests.see(query.request, now_ms);
-        self.conversations.see(query.conversation, now_ms);
-        let evidence = |key| self.evidence.find(key, now_ms).map_or_else(Vec::new, |list| list.to_vec());
-        let rounds_at = |place| self.rounds.get(place).map_or_else(Vec::new, |rounds| rounds.to_vec());
-        let is_approved = |name| self.approved.find(name, now_ms).is_some();
-        let overflows = self.overflows.find(&query.conversation, now_ms);
-        let pins = query.pins.and_then(|key| self.pinned.get(&key));
-        Facts {
-            released: query.calls.iter().map(|call| self.released.find(call, now_ms)).collect(),
-            rounds: query.places.iter().map(rounds_at).collect(),
-            model: KnownEvidence { all: evidence(&query.model.all), own: evidence(&query.model.own) },
-            repeated,
-            asked: query.answered.and_then(|text| self.asked(text)),
-            approved: query.approved.iter().map(is_approved).collect(),
-            sent_exchanges: query.histories.iter().map(|it| self.sent_exchanges.find(it, now_ms)).collect(),
-            carried: query.carried.iter().map(|key| self.carried.get(key)).collect(),
-            overflows: overflows.map_or_else(Vec::new, |all| all.to_vec()),
-            pinned: pins.map_or_else(Vec::new, |pins| pins.to_vec()),
-            stopped: self.stops.find(&query.stops, query.now.ms),
-            ..Facts::default()
+    /// Answers what this process knows of facts in `batch`; the rest of the answers has no uses of quotas and no sums.
+    pub(super) fn own_answers(&self, batch: &mut Batch) -> Answers {
+        let now_ms = self.ms_at(batch.now.at);
+        self.facts.answer(batch, now_ms);
+        if let Some(conversation) = batch.conversation {
+            self.conversations.see(conversation, now_ms);
+        }
+        Answers {
+            repeated: batch.request.is_some_and(|request| self.requests.see(request, now_ms)),
+            stopped: self.stops.find(&batch.stops, batch.now.ms),
+            ..Answers::default()
         }
     }
 
@@ -195,38 +150,6 @@ impl Memory {
     pub(super) fn add_to_part(&self, key: Hash, tally: &Tally) -> (Option<Part>, Part) {
         self.parts.add(key, tally)
     }
-
-    fn add_overflow(&self, conversation: Hash, overflow: Overflow, now_ms: u64) {
-        self.overflows.update(conversation, now_ms, |known| {
-            let mut overflows = known.map_or_else(Vec::new, |known| known.to_vec());
-            overflows.retain(|known| *known != overflow);
-            overflows.push(overflow);
-            let surplus = overflows.len().saturating_sub(MOST_OVERFLOWS);
-            overflows.drain(..surplus);
-            Arc::new(overflows)
-        });
-    }
-
-    /// Different exchanges under one key are all kept: they show that conversations cannot be distinguished there.
-    fn add_hidden_exchange(&self, place: Hash, round: &HiddenExchange) {
-        update(&self.rounds, place, |known| {
-            let mut rounds = known.map_or_else(Vec::new, |known| known.to_vec());
-            rounds.retain(|known| known != round);
-            rounds.push(round.clone());
-            let surplus = rounds.len().saturating_sub(MOST_AT_ONE_KEY);
-            rounds.drain(..surplus);
-            Arc::new(rounds)
-        });
-    }
-}
-
-/// Adds the definitions that are not known yet, as long as there is room: the first ones count.
-pub(super) fn add_pins(known: &mut Vec<Pinned>, new: impl IntoIterator<Item = Pinned>) {
-    for pin in new {
-        if known.len() < MOST_PINS && !known.contains(&pin) {
-            known.push(pin);
-        }
-    }
 }
 
 /// Adds a call to the uses of its quota, where there is room: see [`Uses::reserve`].
@@ -266,23 +189,19 @@ pub(super) fn reserved_call(result: Result<(), u64>, alone: bool) -> CallReserva
     CallReservationResult { reserved, counted: None }
 }
 
-fn millis(time: Duration) -> u64 {
+/// A time in ms.
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl StateStore for Memory {
-    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+    fn look_up<'a>(&'a self, mut batch: Batch) -> Pin<Box<dyn Future<Output = Answers> + Send + 'a>> {
+        let answers = self.own_answers(&mut batch);
         let sum =
-            |key: &Hash| self.count_ahead(*key, &query.ahead).0.map(|part| part.tally).unwrap_or_default();
-        Box::pin(ready(Facts {
-            spent: query.quotas.iter().map(|quota| self.spent(quota, query.now.ms)).collect(),
-            tallies: query.tallies.iter().map(sum).collect(),
-            ..self.own_facts(query)
-        }))
-    }
-
-    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>> {
-        Box::pin(ready(self.histories.get(&name)))
+            |key: &Hash| self.count_ahead(*key, &batch.ahead).0.map(|part| part.tally).unwrap_or_default();
+        let spent = batch.quotas.iter().map(|quota| self.spent(quota, batch.now.ms)).collect();
+        let sums = batch.sums.iter().map(sum).collect();
+        Box::pin(ready(Answers { spent, sums, facts: batch.facts, ..answers }))
     }
 
     fn reserve<'a>(
@@ -300,63 +219,24 @@ impl StateStore for Memory {
         Box::pin(ready(reservations.iter().map(reserve).collect()))
     }
 
-    fn record(&self, news: News) {
-        let now_ms = self.ms_at(Instant::now());
-        for (call, release) in news.released {
-            self.released.update(call, now_ms, |known| with(&known.unwrap_or_default(), release));
-        }
-        for (place, round) in news.rounds {
-            self.add_hidden_exchange(place, &round);
-        }
-        for (text, confirmation) in news.asked {
-            let new = || PendingApproval::new(Arc::new(confirmation));
-            update(&self.asked, text, |known| known.unwrap_or_else(new));
-        }
-        for name in news.approved {
-            self.approved.update(name, now_ms, |_| ());
-        }
-        for call in news.spent {
+    fn record(&self, writes: Writes) {
+        self.facts.write(&writes, self.ms_at(Instant::now()));
+        for call in writes.spent {
             update(&self.spent, call.quota.name, |known| {
                 let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
                 uses.add(&call);
                 Arc::new(uses)
             });
         }
-        for (quota, returned) in news.returned {
+        for (quota, returned) in writes.returned {
             update(&self.spent, quota, |known| {
                 let mut uses = known.map(Arc::unwrap_or_clone).unwrap_or_default();
                 uses.remove(&returned);
                 Arc::new(uses)
             });
         }
-        for (key, carried) in news.carried {
-            self.carried.insert(key, carried);
-        }
-        for (key, tally) in news.tallied {
+        for (key, tally) in writes.tallied {
             self.add_to_part(key, &tally);
-        }
-        for (key, evidence) in news.model {
-            self.evidence.update(key, now_ms, |known| {
-                let mut list = known.map_or_else(Vec::new, |known| known.to_vec());
-                add_evidence(&mut list, evidence);
-                Arc::new(list)
-            });
-        }
-        if let Some(sent) = news.sent {
-            self.sent_exchanges.update(sent.history, now_ms, |_| sent.rounds);
-        }
-        if let Some((conversation, overflow)) = news.overflow {
-            self.add_overflow(conversation, overflow, now_ms);
-        }
-        if let Some(NewPins { key, pins, .. }) = news.pinned {
-            update(&self.pinned, key, |known| {
-                let mut all = known.map(Arc::unwrap_or_clone).unwrap_or_default();
-                add_pins(&mut all, pins);
-                Arc::new(all)
-            });
-        }
-        if let Some((name, known)) = news.history {
-            self.histories.insert(name, known);
         }
     }
 
@@ -392,11 +272,6 @@ impl StateStore for Memory {
 mod tests {
     use super::*;
     use futures_util::FutureExt as _;
-    use model::Now;
-    use model::adaptation::{Adaptation, Adaptations};
-    use model::released::{NOTHING_HIDDEN, Release};
-    use model::store::MOST_EVIDENCE;
-    use model::store::ModelKeys;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn store() -> Memory {
@@ -407,67 +282,6 @@ mod tests {
             lifetime: Duration::from_secs(3600),
             refusals: Duration::from_secs(3600),
         })
-    }
-
-    fn look_up(store: &Memory, calls: &[Hash], places: &[Hash], request: u128) -> Facts {
-        let now = Now { at: Instant::now(), ms: 0 };
-        let query = StoreQuery {
-            calls: calls.to_vec(),
-            places: places.to_vec(),
-            model: ModelKeys { all: Hash(1), own: Hash(2) },
-            histories: vec![Hash(5), Hash(6)],
-            approved: vec![Hash(8), Hash(9)],
-            ..StoreQuery::new(Hash(request), Hash(request), now)
-        };
-        store.look_up(&query).now_or_never().unwrap()
-    }
-
-    fn round(key: u128, text: &str) -> HiddenExchange {
-        HiddenExchange { message_key: Hash(key), messages: Bytes::copy_from_slice(text.as_bytes()) }
-    }
-
-    #[test]
-    fn the_latest_release_of_a_call_is_kept_per_conversation() {
-        let store = store();
-        let release = |context, at_ms| Release { context: Hash(context), hidden: NOTHING_HIDDEN, at_ms };
-        for (context, at_ms) in [(7, 5), (8, 6), (7, 9), (7, 4)].into_iter().chain((10..20).map(|at| (9, at)))
-        {
-            let released = vec![(Hash(1), release(context, at_ms))];
-            store.record(News { released, ..News::default() });
-        }
-        let known = look_up(&store, &[Hash(1), Hash(2)], &[], 0).released;
-        assert_eq!(known[0].as_deref().unwrap(), [release(8, 6), release(7, 9), release(9, 19)]);
-        assert_eq!(known[1], None);
-        for context in 100..200 {
-            let released = vec![(Hash(2), release(context, context as u64))];
-            store.record(News { released, ..News::default() });
-        }
-        let known = look_up(&store, &[Hash(2)], &[], 0).released;
-        let expected: Vec<Release> = (192..200).map(|at| release(at, at as u64)).collect();
-        assert_eq!(known[0].as_deref().unwrap(), expected);
-    }
-
-    #[test]
-    fn hidden_exchanges_are_found_at_their_place_without_duplicates() {
-        let store = store();
-        for (place, round) in
-            [(1, round(7, "new")), (1, round(7, "old")), (1, round(8, "other")), (1, round(7, "new"))]
-        {
-            store.record(News { rounds: vec![(Hash(place), round)], ..News::default() });
-        }
-        let facts = look_up(&store, &[], &[Hash(1), Hash(2)], 0);
-        assert_eq!(facts.rounds, [vec![round(7, "old"), round(8, "other"), round(7, "new")], vec![]]);
-    }
-
-    #[test]
-    fn the_number_of_hidden_exchanges_at_one_place_is_bounded() {
-        let store = store();
-        for key in 0..200 {
-            store.record(News { rounds: vec![(Hash(1), round(key, "x"))], ..News::default() });
-        }
-        let rounds = &look_up(&store, &[], &[Hash(1)], 0).rounds[0];
-        assert_eq!(rounds.len(), MOST_AT_ONE_KEY);
-        assert_eq!(rounds.last().unwrap().message_key, Hash(199));
     }
 
     #[test]
@@ -481,9 +295,9 @@ mod tests {
         assert_eq!((spent.len(), spent.first().map(|first| first.at_ms)), (MOST_USES, Some(0)));
     }
 
-    fn used(quota: &Quota, call: Hash, at_ms: u64) -> News {
+    fn used(quota: &Quota, call: Hash, at_ms: u64) -> Writes {
         let spent = QuotaCall { quota: *quota, call, request: Hash(9), again: None, at_ms };
-        News { spent: vec![spent], ..News::default() }
+        Writes { spent: vec![spent], ..Writes::default() }
     }
 
     #[test]
@@ -530,54 +344,5 @@ mod tests {
         });
         let sum = store.part(Hash(8)).unwrap().tally.used().get(model::account::Kind::Calls);
         assert_eq!((granted.into_inner(), store.spent(&quota, 2).len(), sum), (15, 6, 9));
-    }
-
-    #[test]
-    fn evidence_about_models_is_kept_by_list_and_bounded() {
-        let store = store();
-        let of = |caller| Evidence {
-            caller: Hash(caller),
-            refused: Adaptation::Tools.into(),
-            accepted: Adaptations::empty(),
-            at_ms: 5,
-        };
-        for (list, caller) in [(1, 7), (1, 8), (2, 7), (1, 7)] {
-            store.record(News { model: vec![(Hash(list), of(caller))], ..News::default() });
-        }
-        let known = look_up(&store, &[], &[], 0).model;
-        assert_eq!((known.all, known.own), (vec![of(8), of(7)], vec![of(7)]));
-        for caller in 0..100 {
-            store.record(News { model: vec![(Hash(1), of(caller))], ..News::default() });
-        }
-        let known = look_up(&store, &[], &[], 0).model.all;
-        assert_eq!((known.len(), known.last()), (MOST_EVIDENCE, Some(&of(99))));
-    }
-
-    #[test]
-    fn an_approval_is_known_once_it_was_recorded() {
-        let store = store();
-        assert_eq!(look_up(&store, &[], &[], 0).approved, [false, false]);
-        store.record(News { approved: vec![Hash(9)], ..News::default() });
-        assert_eq!(look_up(&store, &[], &[], 0).approved, [false, true]);
-    }
-
-    #[test]
-    fn a_request_is_repeated_when_it_comes_again() {
-        let store = store();
-        let seen: Vec<bool> =
-            [1, 2, 1].iter().map(|request| look_up(&store, &[], &[], *request).repeated).collect();
-        assert_eq!(seen, [false, false, true]);
-    }
-
-    #[test]
-    fn the_newest_overflows_of_a_conversation_are_known_each_once() {
-        let store = store();
-        for messages in (0..100).chain([99]) {
-            let overflow = Overflow { messages, history: Hash(messages as u128), most_chars: None };
-            store.record(News { overflow: Some((Hash(3), overflow)), ..News::default() });
-        }
-        let known = look_up(&store, &[], &[], 3).overflows;
-        assert_eq!((known.len(), known.last().unwrap().messages), (MOST_OVERFLOWS, 99));
-        assert_eq!(look_up(&store, &[], &[], 4).overflows, []);
     }
 }

@@ -21,25 +21,23 @@ use self::accounts::{Grown, outdated};
 pub use self::link::ConnectError;
 use self::link::{Away, Link};
 use self::names::{Lifetimes, Names};
-use self::records::{Kind, StoreKeys, Taken};
-use self::trip::{Found, Reader, Trip};
+use self::records::StoreKeys;
+use self::trip::{Reader, Trip};
 use self::writer::{Queue, Update, queue};
 use super::StateStore;
 use super::cache::{Cache, weighed};
-use super::memory::{Bounds, MOST_OVERFLOWS, Memory, add_pins};
-use super::pending::PendingApproval;
+use super::claims::Taken;
+use super::memory::{Bounds, Memory};
 use super::spent::Uses;
 use super::stops::{Listed, StopError};
 use super::tallies::{Part, kept_for, sum};
 use crate::observer::{Observer, Unobserved};
 use ::redis::{Client, Pipeline, Value, pipe};
-use bytes::Bytes;
-use model::account::{Carried, Tally};
+use model::account::Tally;
+use model::fact::{Answers, Batch, RecordKind, Writes};
 use model::identity::Hash;
 use model::plan::approval::Confirmation;
-use model::released::{Release, Releases, with};
-use model::store::{CallReservation, CallReservationResult, Claim, Facts, News, Stop, StoreQuery};
-use model::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
+use model::store::{CallReservation, CallReservationResult, Claim, Stop};
 use model::store_health::StoreOp;
 use model::uses::Use;
 use std::future::{Future, poll_fn};
@@ -187,62 +185,49 @@ impl Redis {
     /// Adds what the shared state store knows.
     fn add_shared(
         &self,
-        query: &StoreQuery,
+        batch: &mut Batch,
         ahead: &[Grown],
-        answers: Result<Vec<Value>, Away>,
-        facts: &mut Facts,
+        shared: Result<Vec<Value>, Away>,
+        answers: &mut Answers,
     ) {
-        let trip = Trip { names: &self.names, query, ahead };
-        let Ok(answers) = answers else {
-            facts.away = true;
+        let Ok(shared) = shared else {
+            answers.away = true;
             if !ahead.is_empty() {
                 self.queue_update(Update { grown: ahead.to_vec(), ..Update::default() });
             }
-            return self.count_spent(query, &[], facts);
+            return self.count_spent(batch, &[], answers);
         };
-        let found = trip.read(answers);
+        let mut found = Trip { names: &self.names, batch, ahead }.read(shared);
+        let news = found.merge_into(batch);
+        if !news.is_empty() {
+            self.local.record(news);
+        }
         self.link.count(StoreOp::Unreadable, found.unreadable);
         found.apart.iter().for_each(|why| self.link.refused_transaction(why));
         if let Some(written) = &found.written {
             self.link.count(StoreOp::Record, written.is_err().into());
-            facts.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
+            answers.unwritten = self.link.heard_of_writes(written.as_ref().err().map(String::as_str));
         }
-        self.count_spent(query, &found.uses, facts);
-        self.restore_uses(query, &found.uses);
-        self.add_stops(query, &found.stops, facts);
-        self.add_parts(query, ahead, &found.parts, facts);
-        self.remember_releases(&query.calls, &facts.released, &found.released);
-        merge(facts, found);
-    }
-
-    /// Keeps what other replicas reported, so that it is known while the state store is away too.
-    fn remember_releases(&self, calls: &[Hash], own: &[Option<Releases>], found: &[Vec<Release>]) {
-        let of_each = calls.iter().zip(own).zip(found);
-        let new = of_each.flat_map(|((call, own), found)| {
-            let own = own.as_deref().unwrap_or_default();
-            found.iter().filter(|release| !own.contains(release)).map(|release| (*call, *release))
-        });
-        let news = News { released: new.collect(), ..News::default() };
-        if !news.is_empty() {
-            self.local.record(news);
-        }
+        answers.repeated |= found.repeated;
+        self.count_spent(batch, &found.uses, answers);
+        self.restore_uses(batch, &found.uses);
+        self.add_stops(batch, &found.stops, answers);
+        self.add_parts(batch, ahead, &found.parts, answers);
     }
 
     /// The uses of quotas, as known to this process and to the `shared` state store.
-    fn count_spent(&self, query: &StoreQuery, shared: &[Vec<Use>], facts: &mut Facts) {
-        for (at, quota) in query.quotas.iter().enumerate() {
+    fn count_spent(&self, batch: &Batch, shared: &[Vec<Use>], answers: &mut Answers) {
+        for (at, quota) in batch.quotas.iter().enumerate() {
             let shared = shared.get(at).map_or(&[][..], Vec::as_slice);
             let known = self.uses.get(&quota.name).unwrap_or_default();
-            facts.spent.push(known.known(shared, query.now.ms, quota.window_ms));
+            answers.spent.push(known.known(shared, batch.now.ms, quota.window_ms));
         }
     }
 
     /// The sums of this process's own parts and of those that others have reported, as they were before this request.
-    fn add_parts(&self, query: &StoreQuery, ahead: &[Grown], found: &[Vec<Part>], facts: &mut Facts) {
+    fn add_parts(&self, batch: &Batch, ahead: &[Grown], found: &[Vec<Part>], answers: &mut Answers) {
         let mut left_over = Vec::new();
-        for (nth, ((key, tally), found)) in
-            query.tallies.iter().zip(&mut facts.tallies).zip(found).enumerate()
-        {
+        for (nth, ((key, tally), found)) in batch.sums.iter().zip(&mut answers.sums).zip(found).enumerate() {
             // What this process has added since is no part of that.
             let added = ahead.get(nth);
             let own = added.map_or_else(|| self.local.part(*key), |added| added.before);
@@ -257,19 +242,20 @@ impl Redis {
 
     /// Whether the shared state store gives `claim` its calls. Not while it is away: then it is unknown who else asks.
     async fn claim_shared(&self, claim: Claim) -> Option<Arc<Confirmation>> {
-        let (asked, claimed) = ((Kind::Question, claim.question), (Kind::Claimed, claim.question));
-        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let (asked, claimed) =
+            ((RecordKind::Question, claim.question), (RecordKind::Claimed, claim.question));
         let (names, mut commands) = (&self.names, pipe());
         commands.cmd("GET").arg(names.key(asked));
-        let sealed = names.seals.seal(claimed, &taken);
+        let sealed = names.seals.seal(claimed, &Taken::by(&claim));
         commands.cmd("SET").arg(names.key(claimed)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
         commands.cmd("GET").arg(names.key(claimed));
         let Ok(answers) = self.link.ask(&commands, StoreOp::Claim).await else { return None };
         let mut reader = Reader { names, answers: answers.into_iter(), unreadable: 0 };
         let question = reader.next();
-        let question = reader.open::<Confirmation>(asked, &question).map(Arc::new);
+        let question = reader.open::<Arc<Confirmation>>(asked, &question);
         let (is_first, taken) = (reader.next(), reader.next());
-        let first = match is_first {
+        // `None` inside: this claim is the first.
+        let before = match is_first {
             Value::Okay => Some(None),
             Value::Nil => reader.open::<Taken>(claimed, &taken).map(Some),
             // It was not stored, so another request may claim them too.
@@ -280,25 +266,22 @@ impl Redis {
             _ => None,
         };
         self.link.count(StoreOp::Unreadable, reader.unreadable);
-        let first = first.map(|taken| {
-            taken.map(|Taken { request, at_ms }| (Claim { request, now_ms: at_ms, ..claim }, at_ms))
-        });
-        if first.is_none() {
+        if before.is_none() {
             self.link.count(StoreOp::Claim, 1);
         }
         let question = question.or_else(|| self.local.asked(claim.question))?;
-        let mut pending = PendingApproval::taken(Arc::clone(&question), first?);
-        let is_again = pending.is_taken();
-        let is_given = pending.take(claim) && (!is_again || self.is_first_repeat(claim).await);
+        let is_given = match before? {
+            None => claim.now_ms < question.expires_ms,
+            Some(taken) => taken.may_be_repeated_by(&claim) && self.is_first_repeat(claim).await,
+        };
         is_given.then_some(question)
     }
 
     /// Whether the request that took the calls is retried for the first time, at any replica.
     async fn is_first_repeat(&self, claim: Claim) -> bool {
-        let (about, names) = ((Kind::Repeated, claim.question), &self.names);
-        let taken = Taken { request: claim.request, at_ms: claim.now_ms };
+        let (about, names) = ((RecordKind::Repeated, claim.question), &self.names);
         let mut commands = pipe();
-        let sealed = names.seals.seal(about, &taken);
+        let sealed = names.seals.seal(about, &Taken::by(&claim));
         commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
         let answers = self.link.ask(&commands, StoreOp::Claim).await.unwrap_or_default();
         answers.first() == Some(&Value::Okay)
@@ -315,65 +298,48 @@ struct CountedAhead<'a> {
 
 impl CountedAhead<'_> {
     /// Adds it, and returns the commands of the look-up.
-    fn add(&mut self, query: &StoreQuery) -> Pipeline {
-        let add = |key: &Hash| match self.store.local.count_ahead(*key, &query.ahead) {
+    fn add(&mut self, batch: &Batch) -> Pipeline {
+        let add = |key: &Hash| match self.store.local.count_ahead(*key, &batch.ahead) {
             (before, Some(after)) => Some(Grown { key: *key, before, after, at_ms: now_ms() }),
             _ => None,
         };
-        self.grown = query.tallies.iter().filter_map(add).collect();
-        Trip { names: &self.store.names, query, ahead: &self.grown }.commands()
+        self.grown = batch.sums.iter().filter_map(add).collect();
+        Trip { names: &self.store.names, batch, ahead: &self.grown }.commands()
     }
 }
 
 impl Drop for CountedAhead<'_> {
     fn drop(&mut self) {
         let refund = Tally { refunded: self.ahead.sums, ..Tally::default() };
-        let tallied = self.grown.drain(..).map(|grown| (grown.key, refund)).collect();
-        let news = News { tallied, ..News::default() };
-        if !news.is_empty() {
-            self.store.record(news);
+        let tallied: Vec<_> = self.grown.drain(..).map(|grown| (grown.key, refund)).collect();
+        if !tallied.is_empty() {
+            self.store.record(Writes { tallied, ..Writes::default() });
         }
     }
 }
 
 impl StateStore for Redis {
-    fn look_up<'a>(&'a self, query: &'a StoreQuery) -> Pin<Box<dyn Future<Output = Facts> + Send + 'a>> {
+    fn look_up<'a>(&'a self, mut batch: Batch) -> Pin<Box<dyn Future<Output = Answers> + Send + 'a>> {
         Box::pin(async move {
-            let mut facts = self.local.own_facts(query);
-            let mut ahead = CountedAhead { store: self, grown: Vec::new(), ahead: query.ahead };
-            let answers = self.send_in_order(StoreOp::LookUp, || ahead.add(query)).await;
-            let own = query.tallies.iter().enumerate().map(|(nth, key)| {
+            let mut answers = self.local.own_answers(&mut batch);
+            let mut ahead = CountedAhead { store: self, grown: Vec::new(), ahead: batch.ahead };
+            let shared = self.send_in_order(StoreOp::LookUp, || ahead.add(&batch)).await;
+            let own = batch.sums.iter().enumerate().map(|(nth, key)| {
                 ahead.grown.get(nth).map_or_else(|| self.local.part(*key), |grown| grown.before)
             });
-            facts.tallies = own.map(|part| part.map(|part| part.tally).unwrap_or_default()).collect();
-            self.add_shared(query, &ahead.grown, answers, &mut facts);
+            answers.sums = own.map(|part| part.map(|part| part.tally).unwrap_or_default()).collect();
+            self.add_shared(&mut batch, &ahead.grown, shared, &mut answers);
             ahead.grown.clear();
-            facts
+            Answers { facts: batch.facts, ..answers }
         })
     }
 
-    fn history<'a>(&'a self, name: Hash) -> Pin<Box<dyn Future<Output = Option<Bytes>> + Send + 'a>> {
-        Box::pin(async move {
-            // The record of one reply never changes. For a named conversation, another replica may have the newest
-            // record.
-            let own = self.local.history(name).await;
-            let (about, mut commands) = ((Kind::UpstreamHistory, name), pipe());
-            commands.cmd("GET").arg(self.names.key(about));
-            let Ok(answers) = self.link.ask(&commands, StoreOp::LookUp).await else { return own };
-            let mut reader = Reader { names: &self.names, answers: answers.into_iter(), unreadable: 0 };
-            let value = reader.next();
-            let shared = reader.open::<Bytes>(about, &value);
-            self.link.count(StoreOp::Unreadable, reader.unreadable);
-            shared.or(own)
-        })
-    }
-
-    fn record(&self, mut news: News) {
-        self.record_uses(std::mem::take(&mut news.spent), std::mem::take(&mut news.returned));
-        let tallied = std::mem::take(&mut news.tallied);
-        self.local.record(news.clone());
+    fn record(&self, mut writes: Writes) {
+        self.record_uses(std::mem::take(&mut writes.spent), std::mem::take(&mut writes.returned));
+        let tallied = std::mem::take(&mut writes.tallied);
+        self.local.record(writes.clone());
         if tallied.is_empty() {
-            return self.queue_update(Update { news, ..Update::default() });
+            return self.queue_update(Update { writes, ..Update::default() });
         }
         let _in_order = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         let grown = tallied.iter().map(|(key, tally)| {
@@ -381,7 +347,7 @@ impl StateStore for Redis {
             Grown { key: *key, before, after, at_ms: now_ms() }
         });
         let grown = grown.collect();
-        self.queue_update(Update { news, grown, ..Update::default() });
+        self.queue_update(Update { writes, grown, ..Update::default() });
     }
 
     fn reserve<'a>(
@@ -395,8 +361,7 @@ impl StateStore for Redis {
         Box::pin(async move {
             let Some(question) = self.claim_shared(claim).await else { return false };
             // Recorded here too, so that nothing is given out twice if the state store was wiped since.
-            let asked = vec![(claim.question, Arc::unwrap_or_clone(question))];
-            self.local.record(News { asked, ..News::default() });
+            self.local.record(Writes::of(claim.question, question));
             self.local.take(claim)
         })
     }
@@ -425,57 +390,8 @@ impl StateStore for Redis {
     }
 }
 
-/// The later one of two accounts as of the same reply.
-fn newest(own: Option<Arc<Carried>>, shared: Option<Arc<Carried>>) -> Option<Arc<Carried>> {
-    match (own, shared) {
-        (Some(own), Some(shared)) => Some(if shared.at_ms > own.at_ms { shared } else { own }),
-        (own, shared) => own.or(shared),
-    }
-}
-
 /// Now, in ms since the epoch: the order in which parts of sums grew.
 fn now_ms() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// Adds what was found to what this process knows. Where both know something different, the shared state store's value
-/// counts, so that all replicas use the same.
-fn merge(facts: &mut Facts, found: Found) {
-    for (known, shared) in
-        facts.released.iter_mut().zip(found.released).filter(|(_, shared)| !shared.is_empty())
-    {
-        let own = known.take().unwrap_or_default();
-        *known = Some(shared.into_iter().fold(own, |own, release| with(&own, release)));
-    }
-    for (known, shared) in facts.rounds.iter_mut().zip(found.rounds) {
-        add_own(known, shared, |own, other| own == other, MOST_AT_ONE_KEY);
-    }
-    for (known, shared) in [(&mut facts.model.all, found.model.all), (&mut facts.model.own, found.model.own)]
-    {
-        add_own(known, shared, |own, other| own == other, MOST_EVIDENCE);
-    }
-    facts.repeated |= found.repeated;
-    facts.asked = found.asked.map(Arc::new).or(facts.asked.take());
-    for (known, shared) in facts.sent_exchanges.iter_mut().zip(found.sent_exchanges) {
-        *known = shared.map(|sent| sent.rounds).or(*known);
-    }
-    let own = std::mem::replace(&mut facts.pinned, found.pinned);
-    add_pins(&mut facts.pinned, own);
-    // If several processes know the account as of a reply, the shared state store has the latest.
-    for (known, shared) in facts.carried.iter_mut().zip(found.carried) {
-        *known = newest(known.take(), shared);
-    }
-    for (known, shared) in facts.approved.iter_mut().zip(found.approved) {
-        *known |= shared;
-    }
-    add_own(&mut facts.overflows, found.overflows, |own, other| own == other, MOST_OVERFLOWS);
-}
-
-/// Puts `shared` before the values that only this process knows, which it has just recorded. The last ones stay.
-fn add_own<T>(known: &mut Vec<T>, shared: Vec<T>, is_same: impl Fn(&T, &T) -> bool, most: usize) {
-    known.retain(|own| !shared.iter().any(|other| is_same(own, other)));
-    known.splice(..0, shared);
-    let surplus = known.len().saturating_sub(most);
-    known.drain(..surplus);
 }

@@ -15,11 +15,10 @@ use engine::{
     Shared, WholeReply,
 };
 use model::account::{Kind, Sums, Tally};
+use model::fact::{Answers, Batch, Writes};
 use model::identity::{Hash, HashKey, Identity};
 use model::plan::approval::{ApprovalDecision, Decided};
 use model::record::{RequestRecord, Route, actions_header};
-use model::store::StoreQuery;
-use model::store::{Facts, News};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -290,12 +289,9 @@ impl Run<'_> {
     fn start(&mut self, id: EffectId, effect: &Effect) {
         let result = match effect {
             Effect::Admit { .. } => EffectResult::Admitted(Admission::Free),
-            Effect::LookUp(query) => EffectResult::Facts(Box::new(self.facts(query))),
+            Effect::LookUp(batch) => EffectResult::Known(Box::new(self.known(batch))),
             Effect::Reserve(reservations) => EffectResult::Reserved(granted(reservations)),
-            Effect::FindHistory(_)
-            | Effect::Claim { .. }
-            | Effect::Summarise { .. }
-            | Effect::CallTool { .. } => effect.failure(),
+            Effect::Claim { .. } | Effect::Summarise { .. } | Effect::CallTool { .. } => effect.failure(),
             Effect::Approve(asked) => {
                 let (call, hold_ms) = (&asked.call, asked.hold_ms);
                 self.trace.step(format_args!("ask for approval within {hold_ms} ms: {call:?}"));
@@ -375,19 +371,15 @@ impl Run<'_> {
     }
 
     /// What the state store knows.
-    fn facts(&mut self, query: &StoreQuery) -> Facts {
-        let tallied = query
-            .tallies
-            .iter()
-            .filter(|_| query.ahead != Tally::default())
-            .map(|key| (*key, query.ahead))
-            .collect();
-        self.trace.stored.learn(News { tallied, ..News::default() });
+    fn known(&mut self, batch: &Batch) -> Answers {
+        let ahead = batch.sums.iter().filter(|_| batch.ahead != Tally::default());
+        let tallied = ahead.map(|key| (*key, batch.ahead)).collect();
+        self.trace.stored.learn(Writes { tallied, ..Writes::default() });
         if !self.play.setting.is_used_up {
-            return Facts::default();
+            return Answers::default();
         }
         let used = Tally { sums: Sums::default().with(Kind::Requests, 9), ..Tally::default() };
-        Facts { tallies: vec![used; query.tallies.len()], ..Facts::default() }
+        Answers { sums: vec![used; batch.sums.len()], ..Answers::default() }
     }
 
     /// The upstream gets a request; what it says comes when the exchange has nothing more to do.

@@ -1,10 +1,15 @@
 //! What a state store would have learned, whatever the order and repetition of the updates: each fact once, the last account
 //! under each key, and sums added up. How often a report comes depends on how the stream was cut; what it comes to must not.
 
-use model::account::Tally;
-use model::store::News;
+use model::account::{Carried, Tally};
+use model::fact::Writes;
+use model::pins::Pinned;
+use model::plan::approval::Confirmation;
+use model::released::Release;
+use model::store::{ApprovedCall, Evidence, HiddenExchange, Overflow, SentExchanges, UpstreamRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Debug, Display, Formatter};
+use std::sync::Arc;
 
 /// See the file's head.
 #[derive(Default)]
@@ -17,37 +22,25 @@ pub struct Stored {
 
 impl Stored {
     /// Takes an update.
-    pub fn learn(&mut self, news: News) {
-        let News {
-            released,
-            rounds,
-            model,
-            asked,
-            approved,
-            sent,
-            spent,
-            returned,
-            carried,
-            tallied,
-            overflow,
-            pinned,
-            history,
-        } = news;
-        self.add("released", released);
-        self.add("hidden exchange", rounds);
-        self.add("model", model);
-        self.add("asked", asked);
-        self.add("approved", approved);
-        self.add("sent", sent);
-        self.add("spent", spent);
-        self.add("returned", returned);
-        self.add("overflow", overflow);
-        self.add("pinned", pinned.map(|new| format!("{:?} {:?} {}", new.key, new.pins, new.at_ms)));
-        self.add("history", history);
-        for (key, account) in carried {
+    pub fn learn(&mut self, mut writes: Writes) {
+        self.add("released", writes.take::<Release>());
+        self.add("hidden exchange", writes.take::<HiddenExchange>());
+        self.add("model", writes.take::<Evidence>());
+        let asked = writes.take::<Arc<Confirmation>>();
+        self.add("asked", asked.iter().map(|(key, asked)| (key, &**asked)));
+        self.add("approved", writes.take::<ApprovedCall>().into_iter().map(|(key, _)| key));
+        self.add("sent", writes.take::<SentExchanges>().into_iter().map(|(_, sent)| sent));
+        self.add("overflow", writes.take::<Overflow>());
+        for (key, pin) in writes.take::<Pinned>() {
+            self.facts.insert(format!("pinned: {key:?} {:?} {}", [pin], writes.seen_ms));
+        }
+        self.add("history", writes.take::<UpstreamRecord>().into_iter().map(|(key, known)| (key, known.0)));
+        for (key, account) in writes.take::<Arc<Carried>>() {
             self.accounts.insert(key.to_hex(), format!("{account:?}"));
         }
-        for (key, tally) in tallied {
+        self.add("spent", writes.spent);
+        self.add("returned", writes.returned);
+        for (key, tally) in writes.tallied {
             let sum = self.sums.entry(key.to_hex()).or_default();
             *sum = sum.plus(&tally);
         }

@@ -58,10 +58,13 @@ pub(crate) fn costs(sources: &[Source]) -> Vec<Cost> {
     ]
 }
 
-/// Types that `impl Record for` names, if they are defined once; the number of files that name each, and of these the median.
+/// Types that `impl Record for` names, also behind an `Arc`, if they are defined once; the number of files that name each, and of these the median.
 fn places_of_a_fact(sources: &[Source]) -> usize {
-    let types: BTreeSet<&str> =
-        sources.iter().flat_map(|source| after(&source.code, "impl Record for ")).collect();
+    let recorded = ["impl Record for ", "impl Record for Arc<"];
+    let types: BTreeSet<&str> = sources
+        .iter()
+        .flat_map(|source| recorded.iter().flat_map(|before| after(&source.code, before)))
+        .collect();
     let mut defined: Vec<&str> = Vec::new();
     for kind in ["struct ", "enum ", "type "] {
         defined.extend(sources.iter().flat_map(|source| after(&source.code, kind)));

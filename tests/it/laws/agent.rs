@@ -13,11 +13,12 @@ use engine::judging::Judging;
 use engine::pipeline::{ClientChoice, ReplyPipeline};
 use engine::restore::{RequestContext, joined, release, released_keys, remembered};
 use mock::strict::violations;
+use model::fact::Fact as _;
 use model::memo::NoMemo;
-use model::released::with;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const LIMITS: Limits = Limits { event: 1 << 20, held: 1 << 20, reply: 1 << 20 };
 
@@ -268,7 +269,7 @@ impl<'a> Agent<'a> {
         let release = release(&asked, &identity, &hidden, self.now_ms);
         for key in released_keys(&asked, &identity, choice) {
             let known = self.facts.released.entry(key).or_default();
-            *known = with(known, release);
+            release.add_to(Arc::make_mut(known));
         }
         self.hidden += usize::from(!hidden.is_empty());
         for (place, round) in remembered(&asked, &identity, choice, &hidden) {

@@ -10,8 +10,9 @@ use super::world::{
 use dialects::variant::Variant;
 use engine::restore::{hidden_positions, text_key_of};
 use model::Transcript;
+use model::fact::RecordList;
 use model::memo::NoMemo;
-use model::released::{Release, hidden_digest, with};
+use model::released::{Release, hidden_digest};
 use model::store::HiddenExchange;
 use policies::set::PolicySet;
 use proptest::prelude::*;
@@ -161,7 +162,7 @@ pub fn hidden_exchanges(talk: &Conversation, bits: u16) -> Facts {
         );
         let hidden = hidden_digest(messages.as_bytes(), &identity.key);
         let release = Release { context: place.name, hidden, at_ms: 0 };
-        facts.released.extend(first.map(|call| (call.key, with(&[], release))));
+        facts.released.extend(first.map(|call| (call.key, Arc::new(RecordList::from([release])))));
         facts
             .rounds
             .entry(place.name)

@@ -7,8 +7,9 @@ use super::world::{Facts, NOW_MS, Reading, identity, read, shipped};
 use bytes::Bytes;
 use engine::restore::{hidden_positions, text_key_of};
 use model::Transcript;
+use model::fact::Fact as _;
 use model::memo::NoMemo;
-use model::released::{Release, hidden_digest, with};
+use model::released::{Release, hidden_digest};
 use model::store::HiddenExchange;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -78,7 +79,7 @@ fn remember(facts: &mut Facts, messages: &[Value], hidden: &'static str, at_ms: 
     };
     let hidden = hidden_digest(&messages, &identity.key);
     let known = facts.released.entry(call.key).or_default();
-    *known = with(known, Release { context: place.name, hidden, at_ms });
+    Release { context: place.name, hidden, at_ms }.add_to(Arc::make_mut(known));
     if !messages.is_empty() {
         for name in [Some(place.name), place.own].into_iter().flatten() {
             facts

@@ -8,8 +8,9 @@ use super::world::{
 };
 use dialects::variant::{Placement, Variant};
 use model::Transcript;
+use model::fact::RecordList;
 use model::memo::NoMemo;
-use model::released::{NOTHING_HIDDEN, Release, with};
+use model::released::{NOTHING_HIDDEN, Release};
 use policies::set::PolicySet;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -141,7 +142,8 @@ fn released(talk: &Conversation, bits: u64) -> Facts {
     let calls = transcript.calls.calls.iter().enumerate().filter(|(at, _)| bits >> (at % 64) & 1 == 1);
     let released = calls.map(|(at, call)| {
         let at_ms = NOW_MS - 30_000 + at as u64;
-        (call.key, with(&[], Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms }))
+        let release = Release { context: call.context, hidden: NOTHING_HIDDEN, at_ms };
+        (call.key, Arc::new(RecordList::from([release])))
     });
     Facts { released: released.collect(), ..Facts::default() }
 }

@@ -13,11 +13,14 @@ use engine::error::ProxyError;
 use engine::judging::Judged;
 use engine::{Answer, Arrived, Closed, Effect, EffectResult, Exchange, Input, Outgoing, Output, WholeReply};
 use futures_util::FutureExt as _;
+use model::fact::{RecordKind, Writes};
+use model::identity::Hash;
 use model::plan::approval::Confirmation;
 use model::plan::{Plan, Usage};
 use model::record::{PrefixBreak, RequestRecord, Retry};
+use model::released::Release;
 use model::request::Choice;
-use model::store::{Claim, News};
+use model::store::{Claim, Evidence};
 use policies::pattern::any_fits;
 use serde_json::Value;
 use state::StateStore as _;
@@ -152,7 +155,7 @@ impl<'a> Driver<'a> {
                 self.give(Input::Finished(id, result));
             }
             Output::SummariesLost(batches) => self.process.summaries.lose(batches),
-            Output::Store(news) => self.store(*news),
+            Output::Store(writes) => self.store(*writes),
             Output::Send(outgoing) => self.send(outgoing),
             Output::Answer(answer) => self.answer(answer),
             Output::Emit(bytes) => self.given.push(bytes),
@@ -170,11 +173,18 @@ impl<'a> Driver<'a> {
 
     fn result_of(&mut self, effect: Effect) -> EffectResult {
         match effect {
-            Effect::LookUp(query) => {
-                let facts = self.process.store.look_up(&query).now_or_never().unwrap();
-                self.asked.clone_from(&facts.asked);
-                self.passed.answers = facts.asked.is_some();
-                EffectResult::Facts(Box::new(facts))
+            Effect::LookUp(mut batch) => {
+                // The user's answer to a question is asked for once.
+                let keys: Vec<Hash> = batch
+                    .facts()
+                    .filter(|facts| facts.rules().kind == RecordKind::Question)
+                    .flat_map(|facts| facts.keys().to_vec())
+                    .collect();
+                let question = batch.ask::<Arc<Confirmation>>(keys);
+                let answers = self.process.store.look_up(*batch).now_or_never().unwrap();
+                self.asked = answers.records(&question).pop();
+                self.passed.answers = self.asked.is_some();
+                EffectResult::Known(Box::new(answers))
             }
             Effect::Claim { question, request } => {
                 let claim = Claim { question, request, now_ms: self.process.now_ms };
@@ -209,13 +219,13 @@ impl<'a> Driver<'a> {
         true
     }
 
-    fn store(&mut self, news: News) {
+    fn store(&mut self, writes: Writes) {
         // Before the first request or hand-out, only the keys of calls can have changed.
         if self.passed.sent.is_empty() && self.passed.approved.is_none() {
-            self.passed.adopted += news.released.len();
+            self.passed.adopted += writes.get::<Release>().len();
         }
-        self.passed.learned |= !news.model.is_empty();
-        self.process.store.record(news);
+        self.passed.learned |= !writes.get::<Evidence>().is_empty();
+        self.process.store.record(writes);
     }
 
     /// Sends the request and gives the exchange what the upstream answers.

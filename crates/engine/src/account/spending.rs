@@ -8,9 +8,10 @@ use crate::price::cost_of;
 use crate::restore::RequestContext;
 use dialects::usage::Usage;
 use model::account::{ALL_SCOPES, Carried, Kind, Once, SCOPES, Scope, Sums, Tally};
+use model::fact::Writes;
 use model::identity::{Hash, Identity};
 use model::plan::ReservationResult;
-use model::store::{CallReservation, News};
+use model::store::CallReservation;
 use model::tokens::estimate_text;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub(crate) struct Bill<'a> {
 impl OpenAccount {
     /// The update for a request that is sent now, as the `requests`-th: it is counted with an estimate of its prompt, which
     /// its reply corrects. A client that leaves before the reply is not free.
-    pub(crate) fn count_sent(&mut self, requests: u64) -> News {
+    pub(crate) fn count_sent(&mut self, requests: u64) -> Writes {
         self.in_flight = true;
         let prompt = Usage { prompt: self.prompt, ..Usage::default() };
         let settled = self.settled.sums;
@@ -48,7 +49,7 @@ impl OpenAccount {
 
     /// The update for a request that the upstream refused, or that was not sent: no more is billed for it than the upstream
     /// reported. `usages` and `requests` as in [`Bill`].
-    pub(crate) fn take_back(&mut self, usages: &[Usage], requests: u64) -> News {
+    pub(crate) fn take_back(&mut self, usages: &[Usage], requests: u64) -> Writes {
         self.in_flight = false;
         let new = usages.get(self.settled_usages..).unwrap_or_default();
         if !new.is_empty() {
@@ -58,11 +59,11 @@ impl OpenAccount {
             let more = Sums::default().with(Kind::Tokens, tokens).with(Kind::Nanodollars, self.cost(new));
             self.settled.sums = sums.plus(&more);
         }
-        let mut news = self.update(self.settled, &[]);
+        let mut writes = self.update(self.settled, &[]);
         if self.settled.sums == Sums::default() && self.carried.final_answer {
-            news.carried = self.note_final_answer(false).carried;
+            writes.facts = self.note_final_answer(false).facts;
         }
-        news
+        writes
     }
 
     /// The update after the replies of `bill`; `shown`: the choices that the client has got.
@@ -73,7 +74,7 @@ impl OpenAccount {
         identity: &Identity,
         shown: &[ClientChoice<'_>],
         now_ms: u64,
-    ) -> News {
+    ) -> Writes {
         self.now_ms = now_ms;
         (self.settled, self.settled_usages) = (self.spent(bill), bill.usages.len());
         let keys: Vec<Hash> = shown.iter().flat_map(|choice| keys_of(request, identity, choice)).collect();
@@ -86,9 +87,9 @@ impl OpenAccount {
     }
 
     /// The update after this exchange has used `spent` in all; `keys`: those of what the client was shown.
-    fn update(&mut self, spent: Spent, keys: &[Hash]) -> News {
+    fn update(&mut self, spent: Spent, keys: &[Hash]) -> Writes {
         if self.last.replace((spent, keys.len())) == Some((spent, keys.len())) {
-            return News::default();
+            return Writes::default();
         }
         let passed = self.now_ms.saturating_sub(self.carried.at_ms);
         let spent = Spent { sums: spent.sums.with(Kind::Millis, passed), ..spent };
@@ -99,11 +100,10 @@ impl OpenAccount {
             tries: self.before.tries + 1,
         };
         let after = Arc::new(after);
-        let mut carried: Vec<(Hash, Arc<Carried>)> =
-            keys.iter().map(|key| (*key, Arc::clone(&after))).collect();
-        carried.push((self.keys.own, Arc::new(Carried { once, ..(*after).clone() })));
-        let tallied = self.tally(&spent.sums, once);
-        News { carried, tallied, ..News::default() }
+        let mut writes = Writes { tallied: self.tally(&spent.sums, once), ..Writes::default() };
+        writes.extend(keys.iter().map(|key| (*key, Arc::clone(&after))));
+        writes.add(self.keys.own, Arc::new(Carried { once, ..(*after).clone() }));
+        writes
     }
 
     /// What is new for the sums that all requests add to.
@@ -161,26 +161,26 @@ impl OpenAccount {
     }
 
     /// The update where the waiting call of this number is not handed out.
-    pub(crate) fn give_back(&mut self, number: u32) -> News {
+    pub(crate) fn give_back(&mut self, number: u32) -> Writes {
         self.give_back_where(|reserved| reserved.number == number)
     }
 
     /// The update at the end of the exchange: calls that still wait are not handed out, and nothing is billed where nothing
     /// was reported.
-    pub(crate) fn close(&mut self) -> News {
-        let mut news = self.give_back_where(|reserved| !reserved.is_settled);
+    pub(crate) fn close(&mut self) -> Writes {
+        let mut writes = self.give_back_where(|reserved| !reserved.is_settled);
         if self.last.is_none() {
-            news.tallied.extend(self.tally(&Sums::default(), self.before));
+            writes.tallied.extend(self.tally(&Sums::default(), self.before));
         }
-        news
+        writes
     }
 
-    fn give_back_where(&mut self, is_over: impl Fn(&ReservedCall) -> bool) -> News {
+    fn give_back_where(&mut self, is_over: impl Fn(&ReservedCall) -> bool) -> Writes {
         let refunded = Sums::default().with(Kind::Calls, 1);
         let over = self.reserved.extract_if(.., |reserved| is_over(reserved));
         let keys = over.filter_map(|reserved| self.keys.shared(reserved.scope));
         let tallied = keys.map(|key| (key, Tally { refunded, ..Tally::default() })).collect();
-        News { tallied, ..News::default() }
+        Writes { tallied, ..Writes::default() }
     }
 
     /// What the replies of `bill` have used: as billed, else as estimated from what was sent and shown.

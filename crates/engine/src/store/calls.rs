@@ -4,9 +4,10 @@
 
 use super::MOST_LOOKED_UP;
 use model::Transcript;
+use model::fact::{RecordList, Writes};
 use model::identity::{CallKey, Hash};
 use model::released::{NOTHING_HIDDEN, Release, Releases};
-use model::store::{Facts, News};
+use std::sync::Arc;
 
 /// See the file's head.
 pub struct CallNames {
@@ -33,34 +34,35 @@ impl CallNames {
         &self.keys
     }
 
-    /// Gives calls with unknown ids the facts of the same calls under other ids, or of the calls that were handed out
+    /// Gives calls with unknown ids the releases of the same calls under other ids, or of the calls that were handed out
     /// without ids. Returns the update for the state store, which is asked by the new keys of the latter from now on.
-    pub fn adopt(&self, facts: &mut Facts, transcript: &Transcript) -> News {
-        let mut others = facts.released.split_off(self.named.min(facts.released.len()));
+    pub fn adopt(&self, released: &mut Vec<Option<Releases>>, transcript: &Transcript) -> Writes {
+        let mut others = released.split_off(self.named.min(released.len()));
         let nameless = others.split_off(self.named.min(others.len()));
-        let mut news = News::default();
-        let newest = transcript.newest_calls(self.named).zip(&mut facts.released).zip(nameless);
+        let mut writes = Writes::default();
+        let newest = transcript.newest_calls(self.named).zip(&mut *released).zip(nameless);
         for ((call, known), nameless) in newest.filter(|((_, known), _)| known.is_none()) {
             let Some(nameless) = nameless else { continue };
             let own = of_context(&nameless, call.context);
-            news.released.extend(own.iter().map(|release| (call.key, *release)));
+            writes.extend(own.iter().map(|release| (call.key, *release)));
             *known = Some(own);
         }
         // After those without ids, which are stored under their new ids: these are found by what was before them alone.
-        let renumbered = transcript.newest_calls(self.named).zip(&mut facts.released).zip(others);
+        let renumbered = transcript.newest_calls(self.named).zip(&mut *released).zip(others);
         for ((call, known), same) in renumbered.filter(|((_, known), _)| known.is_none()) {
             let own = |release: &Release| Release { context: call.context, ..*release };
-            *known = same.map(|same| same.iter().map(own).collect());
+            *known = same.map(|same| Arc::new(same.iter().map(own).collect()));
         }
-        news
+        writes
     }
 }
 
 /// The releases of a call without an id after `context`. Where there are none, since the client has edited its history,
 /// the call counts as handed out at the latest time that may be its own, with nothing hidden before it.
 fn of_context(nameless: &Releases, context: Hash) -> Releases {
-    let own: Vec<Release> = nameless.iter().filter(|release| release.context == context).copied().collect();
+    let own: RecordList<Release> =
+        nameless.iter().filter(|release| release.context == context).copied().collect();
     let latest = || nameless.iter().map(|release| release.at_ms).max();
     let guess = || latest().map(|at_ms| Release { context, hidden: NOTHING_HIDDEN, at_ms });
-    if own.is_empty() { guess().into_iter().collect() } else { own.into() }
+    Arc::new(if own.is_empty() { guess().into_iter().collect() } else { own })
 }

@@ -4,9 +4,10 @@
 use crate::pipeline::ClientChoice;
 use crate::reasks::Reasks;
 use crate::restore::{RequestContext, joined, keys_without_ids, release, released_keys, remembered};
+use model::fact::Writes;
 use model::identity::Identity;
 use model::plan::approval::Confirmation;
-use model::store::News;
+use std::sync::Arc;
 
 /// What a reply belongs to: the request, its caller, and the re-asks.
 pub struct ReplyContext<'a> {
@@ -22,9 +23,9 @@ pub struct ReplyContext<'a> {
 
 impl ReplyContext<'_> {
     /// The update that `choices` bring.
-    pub fn update(&self, choices: &[ClientChoice<'_>]) -> News {
+    pub fn update(&self, choices: &[ClientChoice<'_>]) -> Writes {
         let Self { request, identity, now_ms, .. } = self;
-        let mut news = News::default();
+        let mut writes = Writes::default();
         // A waiting choice is reported when it is settled. A reply after which the model is asked again is not
         // reported: the next one may add no text, and then the two could not be distinguished.
         let is_asked_again = |choice: &ClientChoice<'_>| choice.is_wholly_blocked() && !choice.is_finished();
@@ -34,15 +35,15 @@ impl ReplyContext<'_> {
             let release = release(request, identity, &hidden, *now_ms);
             let mut keys = released_keys(request, identity, choice);
             keys.extend(keys_without_ids(request, identity, choice));
-            news.released.extend(keys.into_iter().map(|key| (key, release)));
+            writes.extend(keys.into_iter().map(|key| (key, release)));
             if let Some((question, calls)) = choice.asked() {
                 let text = identity.text_key(request.context, &choice.text());
-                news.asked.push((text, Confirmation::new(question, &calls, *now_ms)));
+                writes.add(text, Arc::new(Confirmation::new(question, &calls, *now_ms)));
             }
             if !self.observe {
-                news.rounds.extend(remembered(request, identity, choice, &hidden));
+                writes.extend(remembered(request, identity, choice, &hidden));
             }
         }
-        news
+        writes
     }
 }

@@ -1,6 +1,8 @@
 //! Approvals as plain data: the question to a person, the calls that wait for the answer, and the effect of each
 //! decision on them.
 
+mod body;
+
 use super::decision::Decision;
 use super::{Extends, Reason};
 use crate::assembled::Assembled;
@@ -105,17 +107,6 @@ impl Confirmation {
             extends: question.extends,
             expires_ms: now_ms.saturating_add(question.expires_ms),
         }
-    }
-
-    /// As [`Self::new`], from what was stored elsewhere: the token and words that approve it, its calls, and when it
-    /// expires.
-    pub fn kept((token, words): (String, Vec<String>), calls: Vec<Assembled>, expires_ms: u64) -> Self {
-        Self { token, words, calls, expires_ms, ..Self::default() }
-    }
-
-    /// What approves it: the token, and words.
-    pub fn approvals(&self) -> (&str, &[String]) {
-        (&self.token, &self.words)
     }
 
     /// Whether `text` is an approval: the token or one of the words, and nothing else.

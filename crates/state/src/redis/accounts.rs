@@ -1,14 +1,12 @@
-//! The records of accounts: what was used and billed as of a reply, and the parts of sums. Encodes, decodes and writes
-//! commands.
+//! The parts of sums as records, and the commands that ask for them and write them.
 
 use super::names::Names;
-use super::records::{Kind, Record};
 use crate::tallies::{MOST_PARTS, Part};
 use ::redis::Pipeline;
-use model::account::{Carried, KINDS, Marks, Once, Pin, SCOPES, Sums, Tally};
+use model::account::{KINDS, Marks, Sums, Tally};
+use model::fact::{Record, RecordKind};
 use model::identity::Hash;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// A part of a sum that grew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,23 +16,6 @@ pub(super) struct Grown {
     pub(super) after: Part,
     /// In ms since the epoch.
     pub(super) at_ms: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KeptAccount {
-    turn: [u64; KINDS],
-    conversation: [u64; KINDS],
-    at_ms: u64,
-    day: u64,
-    marks: [[u32; KINDS]; SCOPES],
-    bought: [u32; SCOPES],
-    once: (u64, [u32; SCOPES], u32),
-    pins: Vec<(usize, String, String, String)>,
-    left: Vec<(String, u64)>,
-    /// Left out where there was none, so that replicas of an older version know the account too.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    final_answer: bool,
 }
 
 /// A part of a sum: its name and its numbers. Parts that an older version wrote end before what it did not know.
@@ -48,55 +29,14 @@ struct KeptPart(
     #[serde(default)] u64,
 );
 
-impl Record for Arc<Carried> {
-    fn write(&self) -> Vec<u8> {
-        let pins = self.pins.iter();
-        let kept = KeptAccount {
-            turn: self.turn.0,
-            conversation: self.conversation.0,
-            at_ms: self.at_ms,
-            day: self.day,
-            marks: self.marks.map(|marks| marks.0),
-            bought: self.bought,
-            once: (self.once.calls, self.once.bought, self.once.tries),
-            pins: pins
-                .map(|pin| (pin.messages, pin.history.to_hex(), pin.by.to_string(), pin.text.to_string()))
-                .collect(),
-            left: self.left.iter().map(|(name, left)| (name.to_string(), *left)).collect(),
-            final_answer: self.final_answer,
-        };
-        serde_json::to_vec(&kept).unwrap_or_default()
-    }
-
-    fn read(body: &[u8]) -> Option<Self> {
-        let kept: KeptAccount = serde_json::from_slice(body).ok()?;
-        let pins = kept.pins.into_iter().map(|(messages, history, by, text)| {
-            let history = Hash(u128::from_str_radix(&history, 16).ok()?);
-            Some(Pin { messages, history, by: by.into(), text: text.into() })
-        });
-        Some(Self::new(Carried {
-            turn: Sums(kept.turn),
-            conversation: Sums(kept.conversation),
-            at_ms: kept.at_ms,
-            day: kept.day,
-            marks: kept.marks.map(Marks),
-            bought: kept.bought,
-            once: Once { calls: kept.once.0, bought: kept.once.1, tries: kept.once.2 },
-            pins: pins.collect::<Option<_>>()?,
-            left: kept.left.into_iter().map(|(name, left)| (name.into(), left)).collect(),
-            final_answer: kept.final_answer,
-        }))
-    }
-}
-
 impl Record for Part {
-    fn write(&self) -> Vec<u8> {
+    fn to_body(&self) -> Option<Vec<u8>> {
         let Tally { sums, refunded, marks, bought, final_answer_day } = self.tally;
         let kept = KeptPart(self.of.to_hex(), sums.0, marks.0, bought, refunded.0, final_answer_day);
-        serde_json::to_vec(&kept).unwrap_or_default()
+        serde_json::to_vec(&kept).ok()
     }
 
-    fn read(body: &[u8]) -> Option<Self> {
+    fn from_body(body: &[u8]) -> Option<Self> {
         let KeptPart(of, sums, marks, bought, refunded, final_answer_day) =
             serde_json::from_slice(body).ok()?;
         let (sums, refunded, marks) = (Sums(sums), Sums(refunded), Marks(marks));
@@ -107,13 +47,13 @@ impl Record for Part {
 
 /// Asks for the parts of a sum, the newest first.
 pub(super) fn ask_for_parts(names: &Names, key: Hash, commands: &mut Pipeline) {
-    let key = names.key((Kind::Tally, key));
+    let key = names.key((RecordKind::Sum, key));
     commands.cmd("ZREVRANGE").arg(key).arg(0).arg(MOST_PARTS - 1);
 }
 
 /// Replaces the part by its later state.
 pub(super) fn add_part(names: &Names, grown: &Grown, commands: &mut Pipeline) {
-    let about = (Kind::Tally, grown.key);
+    let about = (RecordKind::Sum, grown.key);
     let key = names.key(about);
     commands.cmd("ZADD").arg(&key).arg(grown.at_ms).arg(names.seals.seal(about, &grown.after));
     if let Some(before) = grown.before.filter(|before| *before != grown.after) {
@@ -125,7 +65,7 @@ pub(super) fn add_part(names: &Names, grown: &Grown, commands: &mut Pipeline) {
 
 /// Removes a state of a part, where a later one is stored.
 pub(super) fn remove_part(names: &Names, key: Hash, state: &Part, commands: &mut Pipeline) {
-    let about = (Kind::Tally, key);
+    let about = (RecordKind::Sum, key);
     commands.cmd("ZREM").arg(names.key(about)).arg(&names.seals.forms(about, state)[..]);
 }
 
@@ -136,13 +76,6 @@ pub(super) fn outdated(found: &[Part]) -> impl Iterator<Item = Part> + '_ {
         one.of == other.of && one != other && one.tally.later(&other.tally) == one.tally
     };
     found.iter().filter(move |part| found.iter().any(|other| is_later(other, part))).copied()
-}
-
-/// Stores the account as of a reply.
-pub(super) fn add_carried(names: &Names, key: Hash, carried: &Arc<Carried>, commands: &mut Pipeline) {
-    let about = (Kind::Account, key);
-    let sealed = names.seals.seal(about, carried);
-    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
 }
 
 #[cfg(test)]
@@ -163,30 +96,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_are_read_as_they_were_written(numbers in prop::array::uniform6(any::<u64>()), text in ".{0,40}", of: u128) {
-            let marks = numbers.map(|number| number as u32);
-            let pin = Pin { messages: 3, history: Hash(of), by: "budget".into(), text: text.as_str().into() };
-            let left = vec![(Arc::from(text.as_str()), numbers[2])];
-            let carried = Arc::new(Carried {
-                turn: Sums(numbers), conversation: Sums(numbers), at_ms: numbers[0], day: numbers[1],
-                marks: [Marks(marks); SCOPES], bought: [1, 2, 3], once: Once { calls: 9, bought: [4, 5, 6], tries: 2 }, pins: vec![pin], left,
-                final_answer: numbers[3] % 2 == 0,
-            });
-            prop_assert_eq!(Arc::<Carried>::read(&carried.write()), Some(carried));
-            let sums = Sums(numbers);
+        fn a_part_is_read_as_it_was_written(numbers in prop::array::uniform6(any::<u64>()), of: u128) {
+            let (marks, sums) = (numbers.map(|number| number as u32), Sums(numbers));
             let tally = Tally { sums, refunded: sums, marks: Marks(marks), bought: 7, final_answer_day: numbers[4] };
             let part = Part { of: Hash(of), tally };
-            prop_assert_eq!(Part::read(&part.write()), Some(part));
+            prop_assert_eq!(Part::from_body(&part.to_body().unwrap()), Some(part));
             // As an older version wrote it.
             let older = serde_json::to_vec(&(part.of.to_hex(), numbers, marks, 7)).unwrap();
             let tally = Tally { refunded: Sums::default(), final_answer_day: 0, ..tally };
-            prop_assert_eq!(Part::read(&older), Some(Part { tally, ..part }));
+            prop_assert_eq!(Part::from_body(&older), Some(Part { tally, ..part }));
         }
 
         #[test]
-        fn arbitrary_bytes_are_not_read_as_records(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            prop_assert_eq!(Part::read(&bytes), None);
-            prop_assert_eq!(Arc::<Carried>::read(&bytes), None);
+        fn arbitrary_bytes_are_no_part(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert_eq!(Part::from_body(&bytes), None);
         }
     }
 }

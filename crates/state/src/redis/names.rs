@@ -1,8 +1,10 @@
 //! The keys of the shared state store and their time to live: a prefix, a letter for the kind, and a keyed hash. No key
 //! reveals a caller, a conversation or a tool.
 
-use super::records::{Kind, Seals, StoreKeys};
+use super::records::{Seals, StoreKeys};
+use model::fact::{Lifetime, Record as _, RecordKind};
 use model::identity::Hash;
+use model::store::HiddenExchange;
 use std::time::Duration;
 
 /// See the module's documentation.
@@ -15,9 +17,9 @@ pub(super) struct Names {
     /// How long a sum lives, in ms.
     pub(super) tally_ttl_ms: u64,
     /// How long a model's refusals are kept, in ms; 0: not at all.
-    pub(super) refusals_ms: u64,
+    refusals_ms: u64,
     /// See [`Settings::is_hidden_exchange`](super::Settings::is_hidden_exchange).
-    pub(super) is_hidden_exchange: fn(&[u8]) -> bool,
+    is_hidden_exchange: fn(&[u8]) -> bool,
 }
 
 /// How long things are kept.
@@ -49,7 +51,23 @@ impl Names {
         }
     }
 
-    pub(super) fn key(&self, (kind, name): (Kind, Hash)) -> String {
-        format!("{}{}:{name}", self.prefix, char::from(kind as u8))
+    pub(super) fn key(&self, (kind, name): (RecordKind, Hash)) -> String {
+        format!("{}{}:{name}", self.prefix, char::from(kind.letter()))
+    }
+
+    /// How long a fact of this lifetime lives, in ms; 0: it is not written.
+    pub(super) fn lifetime_ms(&self, lifetime: Lifetime) -> u64 {
+        match lifetime {
+            Lifetime::Facts => self.ttl_ms,
+            Lifetime::Refusals => self.refusals_ms,
+        }
+    }
+
+    /// The body of a sealed record that may be used; `None`: it is not ours, or broken.
+    pub(super) fn open_body(&self, about: (RecordKind, Hash), sealed: &[u8]) -> Option<Vec<u8>> {
+        let body = self.seals.open_body(about, sealed)?;
+        let is_usable = about.0 != RecordKind::HiddenExchange
+            || HiddenExchange::from_body(&body).is_some_and(|it| (self.is_hidden_exchange)(&it.messages));
+        is_usable.then_some(body)
     }
 }

@@ -3,7 +3,6 @@
 //! others may see for a moment as one call too many. While the state store is away, this process counts for itself.
 
 use super::accounts::{Grown, add_part, ask_for_parts};
-use super::records::Kind;
 use super::transaction::Transaction;
 use super::trip::{Reader, most_read};
 use super::writer::{Update, add_change, remove_use};
@@ -13,9 +12,10 @@ use crate::memory::{reserve_use, reserved_call, reserved_use};
 use crate::spent::{Change, Uses, times_of};
 use crate::tallies::{ONE_CALL, Part, sum};
 use ::redis::{Pipeline, Value, pipe};
-use model::account::{Kind as Amount, Tally};
+use model::account::{Kind, Tally};
+use model::fact::{Batch, RecordKind};
 use model::identity::Hash;
-use model::store::{CallReservation, CallReservationResult, QuotaCall, StoreQuery};
+use model::store::{CallReservation, CallReservationResult, QuotaCall};
 use model::store_health::StoreOp;
 use model::uses::Use;
 use std::sync::{Arc, PoisonError};
@@ -75,7 +75,7 @@ impl Redis {
             }
             CallReservation::Sum { key, .. } => {
                 let (before, after) = self.local.add_to_part(*key, &ONE_CALL);
-                let own = before.map_or(0, |part| part.tally.used().get(Amount::Calls));
+                let own = before.map_or(0, |part| part.tally.used().get(Kind::Calls));
                 ReservationAttempt::Call {
                     own,
                     grown: Box::new(Grown { key: *key, before, after, at_ms: now_ms() }),
@@ -130,7 +130,7 @@ impl Redis {
     fn commands(&self, reservation: &CallReservation, tried: &ReservationAttempt, commands: &mut Pipeline) {
         match (reservation, tried) {
             (CallReservation::Quota { call, .. }, ReservationAttempt::Again(change)) => {
-                let about = (Kind::Quota, call.quota.name);
+                let about = (RecordKind::Quota, call.quota.name);
                 let sealed = self.names.seals.seal(about, &change.added);
                 commands.cmd("ZADD").arg(self.names.key(about)).arg(change.added.at_ms).arg(sealed);
                 change.gone.iter().for_each(|gone| remove_use(&self.names, call.quota.name, gone, commands));
@@ -138,7 +138,7 @@ impl Redis {
             (CallReservation::Quota { call, .. }, ReservationAttempt::Use(change)) => {
                 add_change(&self.names, call.quota.name, change, commands);
                 let gone = format!("({}", call.at_ms.saturating_sub(call.quota.window_ms));
-                let key = self.names.key((Kind::Quota, call.quota.name));
+                let key = self.names.key((RecordKind::Quota, call.quota.name));
                 let inside = commands.cmd("ZREVRANGEBYSCORE").arg(key).arg("+inf").arg(gone);
                 inside.arg("LIMIT").arg(0).arg(most_read(call.quota.calls));
             }
@@ -171,7 +171,7 @@ impl Redis {
             }
             (CallReservation::Quota { call, most }, ReservationAttempt::Use(change)) => {
                 answers.skip(length - 1);
-                let mut found: Vec<Use> = answers.all((Kind::Quota, call.quota.name));
+                let mut found: Vec<Use> = answers.all((RecordKind::Quota, call.quota.name));
                 found.retain(|known| (known.call, known.nth) != (change.added.call, change.added.nth));
                 let known = self.uses.get(&call.quota.name).unwrap_or_default();
                 let times = times_of(&known.known(&found, call.at_ms, call.quota.window_ms));
@@ -185,9 +185,9 @@ impl Redis {
             }
             (CallReservation::Sum { key, most }, ReservationAttempt::Call { own, grown }) => {
                 answers.skip(length - 1);
-                let found: Vec<Part> = answers.all((Kind::Tally, *key));
+                let found: Vec<Part> = answers.all((RecordKind::Sum, *key));
                 let others = sum(found.into_iter().filter(|part| part.of != grown.after.of));
-                let used = own.saturating_add(others.used().get(Amount::Calls));
+                let used = own.saturating_add(others.used().get(Kind::Calls));
                 if used < *most {
                     return Some(reserved_call(Ok(()), false));
                 }
@@ -269,9 +269,9 @@ impl Redis {
 
     /// Stores again the uses of this process that the state store has lost, as after a restart without its data. Those that
     /// it has meanwhile are the same bytes.
-    pub(super) fn restore_uses(&self, query: &StoreQuery, shared: &[Vec<Use>]) {
-        for (quota, shared) in query.quotas.iter().zip(shared) {
-            let lost = |known: &Uses| known.missing(shared, query.now.ms, quota.window_ms);
+    pub(super) fn restore_uses(&self, batch: &Batch, shared: &[Vec<Use>]) {
+        for (quota, shared) in batch.quotas.iter().zip(shared) {
+            let lost = |known: &Uses| known.missing(shared, batch.now.ms, quota.window_ms);
             // Where as many were read as are read at most, older ones may be there all the same.
             let is_whole = shared.len() < most_read(quota.calls);
             if !is_whole || self.uses.get(&quota.name).is_none_or(|known| lost(&known).is_empty()) {

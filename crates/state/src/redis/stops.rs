@@ -3,16 +3,16 @@
 //! somebody waits, who learns whether all replicas have the stop.
 
 use super::Redis;
-use super::records::Kind;
 use crate::stops::{Listed, MOST_STOPS, StopError};
 use ::redis::{FromRedisValue as _, Pipeline, Value, pipe};
+use model::fact::{Answers, Batch, RecordKind};
 use model::identity::Hash;
-use model::store::{Facts, Stop, StoreQuery};
+use model::store::Stop;
 use model::store_health::StoreOp;
 use std::time::Duration;
 
 /// The key of the set.
-pub(super) const STOPS: (Kind, Hash) = (Kind::Stops, Hash(0));
+pub(super) const STOPS: (RecordKind, Hash) = (RecordKind::Stops, Hash(0));
 /// The timeout: somebody waits, but no model and no program.
 const WRITE_WITHIN: Duration = Duration::from_secs(1);
 
@@ -67,15 +67,15 @@ impl Redis {
     }
 
     /// Adds what the shared state store says about the requested stops.
-    pub(super) fn add_stops(&self, query: &StoreQuery, said: &[Option<Option<u64>>], facts: &mut Facts) {
+    pub(super) fn add_stops(&self, batch: &Batch, said: &[Option<Option<u64>>], answers: &mut Answers) {
         let mut shared = None;
-        for (stop, said) in query.stops.iter().zip(said) {
+        for (stop, said) in batch.stops.iter().zip(said) {
             let Some(until_ms) = said else { continue };
-            let until_ms = until_ms.filter(|until_ms| *until_ms > query.now.ms);
+            let until_ms = until_ms.filter(|until_ms| *until_ms > batch.now.ms);
             self.local.stops.learn(stop, until_ms);
             shared = shared.or(until_ms.map(|_| stop.what));
         }
-        facts.stopped = shared.or_else(|| self.local.stops.find(&query.stops, query.now.ms));
+        answers.stopped = shared.or_else(|| self.local.stops.find(&batch.stops, batch.now.ms));
     }
 
     /// The answers to `commands`, if all of them were accepted.

@@ -3,22 +3,15 @@
 
 use super::accounts::{Grown, add_part, ask_for_parts};
 use super::names::Names;
-use super::records::{Kind, Record, SeenMarker};
+use super::records::SeenMarker;
 use super::stops::STOPS;
 use super::transaction::Transaction;
-use crate::memory::MOST_OVERFLOWS;
 use crate::spent::MOST_USES;
 use crate::tallies::Part;
 use ::redis::{FromRedisValue as _, Pipeline, Value, cmd, pipe};
-use model::account::Carried;
+use model::fact::{Batch, FactQuery, Kept, Record, RecordKind, Writes};
 use model::identity::Hash;
-use model::pins::{MOST_PINS, Pinned};
-use model::plan::approval::Confirmation;
-use model::released::{MOST_RELEASES, Release};
-use model::store::{Evidence, KnownEvidence, Overflow, SentExchanges, StoreQuery};
-use model::store::{HiddenExchange, MOST_AT_ONE_KEY, MOST_EVIDENCE};
 use model::uses::{MOST_TRIES, Use};
-use std::sync::Arc;
 
 /// How many entries of a quota are read, the newest first: enough for all of its calls, and one more for the present
 /// request. Replicas that do not know of each other yet may write one use in several entries, until it is written
@@ -30,7 +23,7 @@ pub(super) fn most_read(calls: usize) -> usize {
 /// The look-up.
 pub(super) struct Trip<'a> {
     pub(super) names: &'a Names,
-    pub(super) query: &'a StoreQuery,
+    pub(super) batch: &'a Batch,
     /// What is added to this process's part of each sum, in the same order.
     pub(super) ahead: &'a [Grown],
 }
@@ -38,80 +31,84 @@ pub(super) struct Trip<'a> {
 /// What was found, in the order asked.
 #[derive(Default)]
 pub(super) struct Found {
-    pub(super) released: Vec<Vec<Release>>,
-    pub(super) sent_exchanges: Vec<Option<SentExchanges>>,
-    pub(super) asked: Option<Confirmation>,
-    pub(super) approved: Vec<bool>,
-    pub(super) rounds: Vec<Vec<HiddenExchange>>,
-    pub(super) model: KnownEvidence,
+    /// The bodies under each key of the facts.
+    facts: Vec<Vec<Vec<u8>>>,
     pub(super) repeated: bool,
-    pub(super) overflows: Vec<Overflow>,
-    pub(super) pinned: Vec<Pinned>,
     /// The uses of each quota.
     pub(super) uses: Vec<Vec<Use>>,
-    /// The accounts as of each reply.
-    pub(super) carried: Vec<Option<Arc<Carried>>>,
     /// The parts of each sum.
     pub(super) parts: Vec<Vec<Part>>,
     /// The end of each stop, in ms since the epoch; `None` outside: the state store did not answer that.
     pub(super) stops: Vec<Option<Option<u64>>>,
     /// Records that are not ours.
     pub(super) unreadable: u64,
-    /// Whether the request's key could be written: else the refusal's code; `None` if it was there already.
+    /// Whether the request's key could be written: else the refusal's code; `None` if it was not, or was there already.
     pub(super) written: Option<Result<(), String>>,
     /// Why the commands of the transaction ran each by itself, where they did.
     pub(super) apart: Option<String>,
 }
 
+/// Whether each key of such facts holds one value.
+fn is_single(query: &dyn FactQuery) -> bool {
+    matches!(query.rules().kept, Kept::Value | Kept::Once)
+}
+
+/// The keys of facts.
+fn keys(query: &dyn FactQuery) -> impl Iterator<Item = (RecordKind, Hash)> + '_ {
+    let kind = query.rules().kind;
+    query.keys().iter().map(move |key| (kind, *key))
+}
+
 impl Trip<'_> {
     /// The commands of the trip.
     pub(super) fn commands(&self) -> Pipeline {
-        let (query, names) = (self.query, self.names);
+        let (batch, names) = (self.batch, self.names);
         let mut commands = pipe();
-        let single = self.single();
-        if !single.is_empty() {
+        let mut single = batch.facts().filter(|query| is_single(*query)).flat_map(keys).peekable();
+        if single.peek().is_some() {
             let mut get = cmd("MGET");
             for about in single {
                 get.arg(names.key(about));
             }
             commands.add_command(get);
         }
-        // Also for calls that this process knows: another replica may have handed out an equal one since.
-        let calls = query.calls.iter().map(|call| ((Kind::Released, *call), MOST_RELEASES));
-        let places = query.places.iter().map(|place| ((Kind::HiddenExchanges, *place), MOST_AT_ONE_KEY));
-        let evidence = self.evidence().map(|about| (about, MOST_EVIDENCE));
-        for (about, most) in calls.chain(places).chain(evidence) {
-            commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
+        // Also what this process knows: another replica may have added something since.
+        for query in batch.facts() {
+            for about in keys(query) {
+                match query.rules().kept {
+                    Kept::Value | Kept::Once => {}
+                    Kept::Last(most) => {
+                        commands.cmd("LRANGE").arg(names.key(about)).arg(-(most as i64)).arg(-1);
+                    }
+                    // Sorted by the time at which each was first seen.
+                    Kept::First(most) => {
+                        commands.cmd("ZRANGE").arg(names.key(about)).arg(0).arg(most as i64 - 1);
+                    }
+                }
+            }
         }
-        let request = (Kind::Request, query.request);
-        let seen = names.seals.seal(request, &SeenMarker);
-        commands.cmd("SET").arg(names.key(request)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
-        commands
-            .cmd("LRANGE")
-            .arg(names.key((Kind::Overflows, query.conversation)))
-            .arg(-(MOST_OVERFLOWS as i64))
-            .arg(-1);
-        for quota in &query.quotas {
-            let gone = format!("({}", query.now.ms.saturating_sub(quota.window_ms));
-            let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((Kind::Quota, quota.name)));
+        if let Some(request) = batch.request {
+            let about = (RecordKind::Request, request);
+            let seen = names.seals.seal(about, &SeenMarker);
+            commands.cmd("SET").arg(names.key(about)).arg(seen).arg("NX").arg("PX").arg(names.ttl_ms);
+        }
+        for quota in &batch.quotas {
+            let gone = format!("({}", batch.now.ms.saturating_sub(quota.window_ms));
+            let inside = commands.cmd("ZREVRANGEBYSCORE").arg(names.key((RecordKind::Quota, quota.name)));
             inside.arg("+inf").arg(gone).arg("LIMIT").arg(0).arg(most_read(quota.calls));
-        }
-        if let Some(pins) = query.pins {
-            // Sorted by the time at which each was first seen.
-            commands.cmd("ZRANGE").arg(names.key((Kind::Pins, pins))).arg(0).arg(MOST_PINS as i64 - 1);
         }
         // In one transaction: of all who add at once, each reads exactly what was added before it.
         if !self.ahead.is_empty() {
             commands.cmd("MULTI");
         }
         self.ahead.iter().for_each(|grown| add_part(names, grown, &mut commands));
-        for key in &query.tallies {
+        for key in &batch.sums {
             ask_for_parts(names, *key, &mut commands);
         }
         if !self.ahead.is_empty() {
             commands.cmd("EXEC");
         }
-        for stop in &query.stops {
+        for stop in &batch.stops {
             for form in names.seals.forms(STOPS, stop) {
                 commands.cmd("ZSCORE").arg(names.key(STOPS)).arg(form);
             }
@@ -121,55 +118,38 @@ impl Trip<'_> {
 
     /// Parses the answers to [`Self::commands`].
     pub(super) fn read(&self, answers: Vec<Value>) -> Found {
-        let query = self.query;
+        let batch = self.batch;
         let mut reader = Reader { names: self.names, answers: answers.into_iter(), unreadable: 0 };
-        let single = self.single();
-        let values = if single.is_empty() { Vec::new() } else { reader.list() };
-        let mut values = single.into_iter().zip(values.into_iter().chain(std::iter::repeat(Value::Nil)));
-        let mut found = Found::default();
-        for (about, value) in values.by_ref().take(query.histories.len()) {
-            found.sent_exchanges.push(reader.open(about, &value));
+        let has_single = batch.facts().filter(|query| is_single(*query)).flat_map(keys).next().is_some();
+        let values = if has_single { reader.list() } else { Vec::new() };
+        let (mut values, mut found) = (values.into_iter(), Found::default());
+        for query in batch.facts() {
+            for about in keys(query) {
+                let values = match is_single(query) {
+                    true => values.by_ref().take(1).collect(),
+                    false => reader.list(),
+                };
+                let bodies = reader.bodies(about, values);
+                found.facts.push(bodies);
+            }
         }
-        for (about, value) in values.by_ref().take(query.approved.len()) {
-            found.approved.push(reader.open::<SeenMarker>(about, &value).is_some());
+        if batch.request.is_some() {
+            match reader.next() {
+                Value::Okay => found.written = Some(Ok(())),
+                Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
+                _ => found.repeated = true,
+            }
         }
-        if query.answered.is_some() {
-            found.asked = values.next().and_then(|(about, value)| reader.open(about, &value));
+        for quota in &batch.quotas {
+            found.uses.push(reader.all((RecordKind::Quota, quota.name)));
         }
-        for (about, value) in values {
-            found.carried.push(reader.open(about, &value));
-        }
-        for call in &query.calls {
-            found.released.push(last(reader.all((Kind::Released, *call)), MOST_RELEASES));
-        }
-        for place in &query.places {
-            let mut all: Vec<HiddenExchange> = reader.all((Kind::HiddenExchanges, *place));
-            let count = all.len();
-            all.retain(|exchange| (self.names.is_hidden_exchange)(&exchange.messages));
-            reader.unreadable += (count - all.len()) as u64;
-            let rounds = newest(all, |one, other| one == other);
-            found.rounds.push(last(rounds, MOST_AT_ONE_KEY));
-        }
-        let [all, own] = self.evidence().map(|about| last(reader.all::<Evidence>(about), MOST_EVIDENCE));
-        found.model = KnownEvidence { all, own };
-        match reader.next() {
-            Value::Okay => found.written = Some(Ok(())),
-            Value::ServerError(error) => found.written = Some(Err(error.code().to_owned())),
-            _ => found.repeated = true,
-        }
-        let overflows = newest(reader.all((Kind::Overflows, query.conversation)), |one, other| one == other);
-        found.overflows = last(overflows, MOST_OVERFLOWS);
-        for quota in &query.quotas {
-            found.uses.push(reader.all((Kind::Quota, quota.name)));
-        }
-        found.pinned = query.pins.map_or_else(Vec::new, |pins| reader.all((Kind::Pins, pins)));
         if self.ahead.is_empty() {
-            found.parts = query.tallies.iter().map(|key| reader.all((Kind::Tally, *key))).collect();
+            found.parts = batch.sums.iter().map(|key| reader.all((RecordKind::Sum, *key))).collect();
         } else {
             self.read_parts(&mut reader, &mut found);
         }
         // Each is asked for in two forms.
-        found.stops = query.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
+        found.stops = batch.stops.iter().map(|_| Some(reader.score()?.max(reader.score()?))).collect();
         found.unreadable = reader.unreadable;
         found
     }
@@ -178,7 +158,7 @@ impl Trip<'_> {
     fn read_parts(&self, reader: &mut Reader<'_>, found: &mut Found) {
         let mut added = pipe();
         self.ahead.iter().for_each(|grown| add_part(self.names, grown, &mut added));
-        let commands = added.len() + self.query.tallies.len();
+        let commands = added.len() + self.batch.sums.len();
         let executed = match Transaction::read(&mut reader.answers, commands) {
             Transaction::Executed(executed) => executed,
             Transaction::Apart(executed, why) => {
@@ -192,22 +172,23 @@ impl Trip<'_> {
         };
         let mut executed = Reader { names: self.names, answers: executed.into_iter(), unreadable: 0 };
         executed.skip(added.len());
-        found.parts = self.query.tallies.iter().map(|key| executed.all((Kind::Tally, *key))).collect();
+        found.parts = self.batch.sums.iter().map(|key| executed.all((RecordKind::Sum, *key))).collect();
         reader.unreadable += executed.unreadable;
     }
+}
 
-    /// The lists of evidence about the model.
-    fn evidence(&self) -> [(Kind, Hash); 2] {
-        [self.query.model.all, self.query.model.own].map(|key| (Kind::Evidence, key))
-    }
-
-    /// The kinds that are single values.
-    fn single(&self) -> Vec<(Kind, Hash)> {
-        let histories = self.query.histories.iter().map(|history| (Kind::History, *history));
-        let approved = self.query.approved.iter().map(|name| (Kind::Approved, *name));
-        let carried = self.query.carried.iter().map(|key| (Kind::Account, *key));
-        let question = self.query.answered.map(|text| (Kind::Question, text));
-        histories.chain(approved).chain(question).chain(carried).collect()
+impl Found {
+    /// Adds the facts that were found to what this process knows. Returns what this process is to keep, for the time when the state
+    /// store is away.
+    pub(super) fn merge_into(&mut self, batch: &mut Batch) -> Writes {
+        let (mut facts, mut news) = (std::mem::take(&mut self.facts).into_iter(), Writes::default());
+        for query in batch.facts_mut() {
+            for index in 0..query.keys().len() {
+                let bodies = facts.next().unwrap_or_default();
+                self.unreadable += query.merge(index, &bodies, &mut news);
+            }
+        }
+        news
     }
 }
 
@@ -225,7 +206,7 @@ impl Reader<'_> {
     }
 
     /// The record in `value`.
-    pub(super) fn open<R: Record>(&mut self, about: (Kind, Hash), value: &Value) -> Option<R> {
+    pub(super) fn open<R: Record>(&mut self, about: (RecordKind, Hash), value: &Value) -> Option<R> {
         let record = match value {
             Value::Nil => return None,
             Value::BulkString(bytes) => self.names.seals.open(about, bytes),
@@ -233,6 +214,23 @@ impl Reader<'_> {
         };
         self.unreadable += u64::from(record.is_none());
         record
+    }
+
+    /// The bodies of the records in `values`.
+    fn bodies(&mut self, about: (RecordKind, Hash), values: Vec<Value>) -> Vec<Vec<u8>> {
+        let (names, mut unreadable) = (self.names, 0);
+        let open = |value| {
+            let body = match value {
+                Value::Nil => return None,
+                Value::BulkString(bytes) => names.open_body(about, &bytes),
+                _ => None,
+            };
+            unreadable += u64::from(body.is_none());
+            body
+        };
+        let bodies = values.into_iter().filter_map(open).collect();
+        self.unreadable += unreadable;
+        bodies
     }
 
     /// The score of a member, `None` inside where there is none.
@@ -260,24 +258,8 @@ impl Reader<'_> {
     }
 
     /// The records in the next answer, a list.
-    pub(super) fn all<R: Record>(&mut self, about: (Kind, Hash)) -> Vec<R> {
+    pub(super) fn all<R: Record>(&mut self, about: (RecordKind, Hash)) -> Vec<R> {
         let values = self.list();
         values.into_iter().filter_map(|value| self.open(about, &value)).collect()
     }
-}
-
-/// The items without those that are repeated (`again`) later.
-fn newest<T>(items: Vec<T>, again: impl Fn(&T, &T) -> bool) -> Vec<T> {
-    let mut kept: Vec<T> = Vec::new();
-    for item in items {
-        kept.retain(|earlier| !again(earlier, &item));
-        kept.push(item);
-    }
-    kept
-}
-
-fn last<T>(mut items: Vec<T>, most: usize) -> Vec<T> {
-    let surplus = items.len().saturating_sub(most);
-    items.drain(..surplus);
-    items
 }

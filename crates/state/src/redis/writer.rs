@@ -1,21 +1,15 @@
 //! The asynchronous write queue of the shared state store: bounded, with one task that writes updates in batches. Every
 //! command is idempotent, so what may not have arrived is sent again. No request waits for it.
 
-use super::accounts::{Grown, add_carried, add_part, remove_part};
+use super::accounts::{Grown, add_part, remove_part};
 use super::link::{Away, Link, REFUSING};
 use super::names::Names;
-use super::records::{Kind, SeenMarker};
 use super::trip::most_read;
-use crate::memory::MOST_OVERFLOWS;
 use crate::spent::{Change, MOST_USES};
 use crate::tallies::Part;
 use ::redis::{Pipeline, Value, pipe};
+use model::fact::{FactWrites, Kept, RecordKind, Writes};
 use model::identity::Hash;
-use model::pins::MOST_PINS;
-use model::plan::approval::Confirmation;
-use model::released::MOST_RELEASES;
-use model::store::{MOST_AT_ONE_KEY, MOST_EVIDENCE};
-use model::store::{NewPins, News};
 use model::store_health::StoreOp;
 use model::uses::Use;
 use std::sync::Arc;
@@ -45,7 +39,7 @@ const MOVED_ON: &str = "READONLY";
 /// What one request brought.
 #[derive(Default)]
 pub(super) struct Update {
-    pub(super) news: News,
+    pub(super) writes: Writes,
     /// By quota.
     pub(super) changes: Vec<(Hash, Change)>,
     /// Uses of quotas by calls that were not handed out, by quota.
@@ -192,120 +186,69 @@ impl Writer {
 
 impl Update {
     fn bytes(&self) -> usize {
-        let rounds: usize = self.news.rounds.iter().map(|(_, round)| round.messages.len()).sum();
-        let asked: usize = self.news.asked.iter().map(|(_, asked)| asked.size()).sum();
-        let changes =
-            2 * size_of::<Change>() * self.changes.len() + 2 * size_of::<Use>() * self.returned.len();
-        let history = self.news.history.as_ref().map_or(0, |(_, known)| known.len());
-        let accounts: usize = self.news.carried.iter().map(|(_, carried)| carried.size()).sum();
-        let accounts = accounts
-            + size_of::<Grown>() * self.grown.len()
-            + size_of::<(Hash, Part)>() * self.left_over.len();
-        let pins = self.news.pinned.as_ref().map_or(0, |pinned| 128 * pinned.pins.len());
+        let facts: usize = self.writes.facts().map(FactWrites::size).sum();
         size_of::<Self>()
-            + rounds
-            + asked
-            + history
-            + pins
-            + 64 * (self.news.released.len() + self.news.approved.len())
-            + changes
-            + accounts
+            + facts
+            + 2 * size_of::<Change>() * self.changes.len()
+            + 2 * size_of::<Use>() * self.returned.len()
+            + size_of::<Grown>() * self.grown.len()
+            + size_of::<(Hash, Part)>() * self.left_over.len()
     }
 
     /// The commands for this update; all of them are idempotent.
     fn commands(&self, names: &Names, commands: &mut Pipeline) {
-        let News {
-            released, rounds, model, asked, approved, sent, overflow, pinned, history, carried, ..
-        } = &self.news;
-        for (call, release) in released {
-            let about = (Kind::Released, *call);
-            push_once(names, about, (names.seals.seal(about, release), MOST_RELEASES), commands);
-        }
-        for (place, round) in rounds {
-            let about = (Kind::HiddenExchanges, *place);
-            push_once(names, about, (names.seals.seal(about, round), MOST_AT_ONE_KEY), commands);
-        }
-        for (key, evidence) in model.iter().filter(|_| names.refusals_ms > 0) {
-            let about = (Kind::Evidence, *key);
-            push_once(names, about, (names.seals.seal(about, evidence), MOST_EVIDENCE), commands);
-            commands.cmd("PEXPIRE").arg(names.key(about)).arg(names.refusals_ms);
-        }
-        for (text, confirmation) in asked {
-            ask(names, *text, confirmation, commands);
-        }
-        for name in approved {
-            let about = (Kind::Approved, *name);
-            let sealed = names.seals.seal(about, &SeenMarker);
-            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
-        }
-        if let Some(sent) = sent {
-            let about = (Kind::History, sent.history);
-            let sealed = names.seals.seal(about, sent);
-            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
-        }
-        if let Some((name, known)) = history {
-            let about = (Kind::UpstreamHistory, *name);
-            let sealed = names.seals.seal(about, known);
-            commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("PX").arg(names.ttl_ms);
-        }
-        if let Some(pinned) = pinned {
-            pin(names, pinned, commands);
-        }
-        if let Some((conversation, overflow)) = overflow {
-            let about = (Kind::Overflows, *conversation);
-            push_once(names, about, (names.seals.seal(about, overflow), MOST_OVERFLOWS), commands);
+        for facts in self.writes.facts() {
+            for index in 0..facts.count() {
+                add_fact(names, facts, index, self.writes.seen_ms, commands);
+            }
         }
         self.changes.iter().for_each(|(quota, change)| add_change(names, *quota, change, commands));
         self.returned.iter().for_each(|(quota, returned)| remove_use(names, *quota, returned, commands));
-        carried.iter().for_each(|(key, carried)| add_carried(names, *key, carried, commands));
         self.grown.iter().for_each(|grown| add_part(names, grown, commands));
         self.left_over.iter().for_each(|(key, part)| remove_part(names, *key, part, commands));
     }
 }
 
-/// The first value written stays.
-fn set_once(names: &Names, about: (Kind, Hash), sealed: Vec<u8>, commands: &mut Pipeline) {
-    commands.cmd("SET").arg(names.key(about)).arg(sealed).arg("NX").arg("PX").arg(names.ttl_ms);
-}
-
-/// Appends a record to a list, and keeps its last `most` records. A record that is there already moves to the end.
-fn push_once(names: &Names, about: (Kind, Hash), (sealed, most): (Vec<u8>, usize), commands: &mut Pipeline) {
-    let key = names.key(about);
-    commands.cmd("LREM").arg(&key).arg(0).arg(&sealed);
-    commands.cmd("RPUSH").arg(&key).arg(sealed);
-    commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
-    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
-}
-
-/// A question that cannot be encoded stays local to this process.
-fn ask(names: &Names, text: Hash, confirmation: &Confirmation, commands: &mut Pipeline) {
-    use super::records::Record as _;
-    if !confirmation.write().is_empty() {
-        let about = (Kind::Question, text);
-        set_once(names, about, names.seals.seal(about, confirmation), commands);
+/// Adds a record to its fact. One that cannot be written stays local to this process.
+fn add_fact(names: &Names, facts: &dyn FactWrites, index: usize, seen_ms: u64, commands: &mut Pipeline) {
+    let rules = facts.rules();
+    let ttl_ms = names.lifetime_ms(rules.lifetime);
+    let Some(body) = facts.body(index).filter(|_| ttl_ms > 0) else { return };
+    let about = (rules.kind, facts.key(index));
+    let (key, sealed) = (names.key(about), names.seals.seal_body(about, &body));
+    match rules.kept {
+        Kept::Value => {
+            commands.cmd("SET").arg(key).arg(sealed).arg("PX").arg(ttl_ms);
+            return;
+        }
+        Kept::Once => {
+            commands.cmd("SET").arg(key).arg(sealed).arg("NX").arg("PX").arg(ttl_ms);
+            return;
+        }
+        // A record that is there already moves to the end.
+        Kept::Last(most) => {
+            commands.cmd("LREM").arg(&key).arg(0).arg(&sealed);
+            commands.cmd("RPUSH").arg(&key).arg(sealed);
+            commands.cmd("LTRIM").arg(&key).arg(-(most as i64)).arg(-1);
+        }
+        // The time at which a record was seen first stays; beyond the bound the first ones do.
+        Kept::First(most) => {
+            commands.cmd("ZADD").arg(&key).arg("NX").arg(seen_ms).arg(sealed);
+            commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(most as i64).arg(-1);
+        }
     }
-}
-
-/// The time at which a definition was seen first stays; beyond the bound the first ones do.
-fn pin(names: &Names, NewPins { key, pins, at_ms }: &NewPins, commands: &mut Pipeline) {
-    let about = (Kind::Pins, *key);
-    let key = names.key(about);
-    for pin in pins {
-        commands.cmd("ZADD").arg(&key).arg("NX").arg(*at_ms).arg(names.seals.seal(about, pin));
-    }
-    commands.cmd("ZREMRANGEBYRANK").arg(&key).arg(MOST_PINS as i64).arg(-1);
-    commands.cmd("PEXPIRE").arg(&key).arg(names.ttl_ms);
+    commands.cmd("PEXPIRE").arg(key).arg(ttl_ms);
 }
 
 /// Removes a use of a quota.
 pub(super) fn remove_use(names: &Names, quota: Hash, returned: &Use, commands: &mut Pipeline) {
-    let about = (Kind::Quota, quota);
+    let about = (RecordKind::Quota, quota);
     commands.cmd("ZREM").arg(names.key(about)).arg(&names.seals.forms(about, returned)[..]);
 }
 
 /// Adds a use of a quota in the place of an earlier state of it, and removes what has left the window.
 pub(super) fn add_change(names: &Names, quota: Hash, change: &Change, commands: &mut Pipeline) {
-    let about = (Kind::Quota, quota);
+    let about = (RecordKind::Quota, quota);
     let (key, added) = (names.key(about), &change.added);
     commands.cmd("ZADD").arg(&key).arg(added.at_ms).arg(names.seals.seal(about, added));
     if let Some(gone) = &change.gone {

@@ -1,9 +1,19 @@
 //! Records written, read, and broken.
 
 use super::*;
+use crate::claims::Taken;
+use bytes::Bytes;
+use model::Stopped;
+use model::adaptation::{Adaptation, Adaptations};
+use model::assembled::Assembled;
+use model::plan::approval::Confirmation;
+use model::released::Release;
+use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges, Stop};
+use model::uses::Use;
 use std::fmt::Debug;
+use std::sync::Arc;
 
-const ABOUT: (Kind, Hash) = (Kind::HiddenExchanges, Hash(7));
+const ABOUT: (RecordKind, Hash) = (RecordKind::HiddenExchange, Hash(7));
 
 fn keys(seed: u8) -> StoreKeys {
     StoreKeys { names: HashKey::fixed(seed.into()), records: [seed; 32] }
@@ -21,7 +31,7 @@ fn comes_back<R: Record + PartialEq + Debug>(record: &R) {
 
 fn comes_back_from<R: Record + PartialEq + Debug>(record: &R, sealed: &[u8]) {
     assert_eq!(seals().open::<R>(ABOUT, sealed).as_ref(), Some(record));
-    let others = [(Kind::Question, Hash(7)), (Kind::HiddenExchanges, Hash(8))];
+    let others = [(RecordKind::Question, Hash(7)), (RecordKind::HiddenExchange, Hash(8))];
     assert!(others.iter().all(|about| seals().open::<R>(*about, sealed).is_none()), "under another name");
     assert_eq!(Seals::new(&keys(2)).open::<R>(ABOUT, sealed), None, "under another secret");
     for at in 0..sealed.len() {
@@ -46,15 +56,21 @@ fn question() -> Confirmation {
         custom: true,
         ..Assembled::default()
     };
-    Confirmation::kept(("3K7PQR".to_owned(), vec!["yes".to_owned()]), vec![call], 1_700_000_000_000)
+    Confirmation {
+        token: "3K7PQR".to_owned(),
+        words: vec!["yes".to_owned()],
+        calls: vec![call],
+        expires_ms: 1_700_000_000_000,
+        ..Confirmation::default()
+    }
 }
 
 #[test]
 fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&Release { context: Hash(8), hidden: Hash(u128::MAX - 3), at_ms: 1_700_000_000_123 });
     comes_back(&round());
-    comes_back(&question());
-    comes_back(&Confirmation { extends: [false, true, false], ..question() });
+    comes_back(&Arc::new(question()));
+    comes_back(&Arc::new(Confirmation { extends: [false, true, false], ..question() }));
     comes_back(&Taken { request: Hash(3), at_ms: 9 });
     comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: None });
     comes_back(&Overflow { messages: 40, history: Hash(4), most_chars: Some(900) });
@@ -66,7 +82,7 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
     comes_back(&used);
     let older = format!("{}1780000000000 2 3 4", Hash(1));
     assert_eq!(
-        Use::read(older.as_bytes()),
+        Use::from_body(older.as_bytes()),
         Some(Use { request: Hash(0), ..used }),
         "as an older version wrote it"
     );
@@ -76,7 +92,7 @@ fn every_record_is_read_back_as_written_and_a_broken_one_is_refused() {
 fn a_record_shows_nothing_of_what_it_holds_but_its_length_and_is_another_one_under_another_key() {
     let (exchange, other) = (round(), HiddenExchange { message_key: Hash(1), ..round() });
     let sealed = seals().seal(ABOUT, &exchange);
-    let body = exchange.write();
+    let body = exchange.to_body().unwrap();
     // The version, and a tag of 16 bytes.
     assert_eq!(sealed.len(), body.len() + 17);
     let shares = |one: &[u8], with: &[u8]| one.windows(4).any(|four| with.windows(4).any(|it| it == four));
@@ -101,37 +117,39 @@ fn evidence_about_a_model_is_read_back_and_an_unknown_refusal_is_none() {
         ("5 tools", false),
         ("5  x y", false),
     ] {
-        assert_eq!(Evidence::read(format!("{caller}{rest}").as_bytes()).is_some(), is_evidence, "{rest}");
+        assert_eq!(
+            Evidence::from_body(format!("{caller}{rest}").as_bytes()).is_some(),
+            is_evidence,
+            "{rest}"
+        );
     }
 }
 
 #[test]
 fn a_stored_question_with_invalid_json_is_not_read() {
-    let mut body = String::from_utf8(question().write()).unwrap();
-    assert!(Confirmation::read(body.as_bytes()).is_some());
+    let mut body = String::from_utf8(Arc::new(question()).to_body().unwrap()).unwrap();
+    assert!(Arc::<Confirmation>::from_body(body.as_bytes()).is_some());
     for (good, bad) in
         [("\"pay\"", r#""pay\",\"x\":\"""#), (r#"{\"a\":1.0}"#, "nonsense"), ("[\"yes\"]", "{}")]
     {
         assert!(body.contains(good), "{body}");
         let broken = body.replace(good, bad);
-        assert!(Confirmation::read(broken.as_bytes()).is_none(), "{broken}");
+        assert!(Arc::<Confirmation>::from_body(broken.as_bytes()).is_none(), "{broken}");
     }
     body.truncate(body.len() / 2);
-    assert!(Confirmation::read(body.as_bytes()).is_none());
-    let odd = Confirmation::kept((String::new(), vec![]), vec![Assembled::default()], 0);
-    let mut bytes = odd.calls[0].clone();
-    bytes.id = vec![0xff];
-    let odd = Confirmation::kept((String::new(), vec![]), vec![bytes], 0);
-    assert!(Confirmation::read(&odd.write()).is_none(), "not UTF-8: not shared");
+    assert!(Arc::<Confirmation>::from_body(body.as_bytes()).is_none());
+    let mut odd = question();
+    odd.calls[0].id = vec![0xff];
+    assert_eq!(Arc::new(odd).to_body(), None, "not UTF-8: not shared");
 }
 
 #[test]
 fn numbers_are_plain_digits() {
     for wrong in ["", "+1", "-1", "1.0", " 1", "18446744073709551616"] {
-        assert_eq!(Release::read(format!("{0}{0}{wrong}", Hash(1)).as_bytes()), None, "{wrong:?}");
+        assert_eq!(Release::from_body(format!("{0}{0}{wrong}", Hash(1)).as_bytes()), None, "{wrong:?}");
     }
     for wrong in ["5 1", "5 1 2", "5 1 2 3 4", "5 1 2 ", "5 4294967296 1 1", "5 1 1 4294967296"] {
         let body = format!("{}{wrong}", Hash(1));
-        assert_eq!(Use::read(body.as_bytes()), None, "{wrong:?}");
+        assert_eq!(Use::from_body(body.as_bytes()), None, "{wrong:?}");
     }
 }
