@@ -9,5 +9,6 @@ mod support;
 mod away;
 mod contract;
 mod faults;
+mod reservations;
 mod server;
 mod sharing;

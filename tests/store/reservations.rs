@@ -1,0 +1,124 @@
+//! Limits over several conversations, under load at two programs that share a Redis: which is wiped, paused and killed
+//! meanwhile.
+
+use crate::server::{Server, is_connected};
+use crate::support::client::Request;
+use crate::support::program::Toolrein;
+use crate::support::reply::{Reply, Speech};
+use crate::support::scripted::{Recorded, Scripted};
+use crate::support::talk::{Form, Said, Talk, text};
+use crate::support::until;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Six calls each.
+const QUOTA: &str = "[policy.quota.limits]\nsearches = { tools = [\"search*\"], calls = 6, per = \"5h\" }\n";
+const DAY: &str = "[policy.budget]\ntool_calls = 0\nday = { tool_calls = 6 }\n";
+const CALLS: usize = 6;
+/// Requests that are sent at once.
+const AT_ONCE: usize = 100;
+
+/// A model that calls as long as it may.
+fn calls(nth: usize, request: &Recorded) -> Reply {
+    let body = request.json();
+    let messages = body["messages"].to_string();
+    match messages.contains("RATE_LIMIT") || messages.contains("BUDGET") || body["tool_choice"] == "none" {
+        true => text("Enough.", request),
+        false => Reply::speech(request, &Speech::calls(&[(&format!("call_{nth}"), "search", "{}")])),
+    }
+}
+
+fn pair(server: &Server, upstream: &Scripted, settings: &str) -> [Toolrein; 2] {
+    let programs = [(); 2].map(|()| server.share(upstream, settings));
+    programs.iter().for_each(is_connected);
+    programs
+}
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// The calls that so many requests of `caller` get that are sent at once, every other one to the other program.
+fn calls_at_once(programs: &[Toolrein; 2], caller: &str, requests: usize) -> usize {
+    let ask = |nth: usize| {
+        let form = if nth % 4 < 2 { Form::Whole } else { Form::Streamed };
+        let mut talk = Talk::new(form);
+        // An equal request would be a retry, which gets its call again.
+        let question = ASKED.fetch_add(1, Ordering::Relaxed);
+        talk.messages[0]["content"] = format!("Question {question}").into();
+        let request = Request::new("POST", &programs[nth % 2].chat_url(), talk.body().to_string());
+        let request = request.header("content-type", "application/json");
+        Said::read(request.header("authorization", &format!("Bearer {caller}")).send(), form).calls.len()
+    };
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..requests).map(|nth| scope.spawn(move || ask(nth))).collect();
+        asking.into_iter().map(|asking| asking.join().unwrap()).sum()
+    })
+}
+
+#[test]
+fn two_replicas_hand_out_a_limit_exactly_however_many_requests_come_at_once() {
+    for settings in [QUOTA, DAY] {
+        let (server, upstream) = (Server::start(), Scripted::start(calls));
+        let programs = pair(&server, &upstream, settings);
+        for round in 0..10 {
+            assert_eq!(calls_at_once(&programs, &format!("key-{round}"), AT_ONCE), CALLS, "round {round}");
+        }
+        for program in &programs {
+            assert!(program.metric("toolrein_store_errors_total").abs() < 0.5);
+        }
+    }
+}
+
+#[test]
+fn a_store_that_pauses_under_load_overruns_no_limit() {
+    let (server, upstream) = (Server::start(), Scripted::start(calls));
+    let programs = pair(&server, &upstream, QUOTA);
+    for round in 0..5 {
+        let caller = format!("key-{round}");
+        let given = std::thread::scope(|scope| {
+            let load = scope.spawn(|| calls_at_once(&programs, &caller, AT_ONCE));
+            for _ in 0..5 {
+                server.freeze();
+                std::thread::sleep(Duration::from_millis(20));
+                server.thaw();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            load.join().unwrap()
+        });
+        assert_eq!(given, CALLS, "round {round}");
+    }
+}
+
+/// The documented rule: each program has what it has handed out itself, and stores that again.
+#[test]
+fn a_store_that_is_wiped_or_killed_under_load_costs_at_most_the_limit_at_each_replica() {
+    for kills in [false, true] {
+        let (mut server, upstream) = (Server::start(), Scripted::start(calls));
+        let programs = pair(&server, &upstream, QUOTA);
+        let mut given = 0;
+        for round in 0..6 {
+            given += std::thread::scope(|scope| {
+                let load = scope.spawn(|| calls_at_once(&programs, "key", AT_ONCE / 2));
+                std::thread::sleep(Duration::from_millis(10 * round));
+                if kills {
+                    server.stop();
+                    server.start_again();
+                } else {
+                    server.ask::<()>(&["FLUSHALL"]);
+                }
+                load.join().unwrap()
+            });
+            programs.iter().for_each(is_connected);
+        }
+        assert!((CALLS..=2 * CALLS).contains(&given), "{given}, killed: {kills}");
+        // Both have told what they have handed out, and nothing more is.
+        let uses = || {
+            let keys = server.keys();
+            let key = keys.iter().find(|key| key.starts_with("toolrein:q:"))?;
+            (server.ask::<usize>(&["ZCARD", key]) == given).then_some(())
+        };
+        until("all uses to be stored again", || {
+            assert_eq!(calls_at_once(&programs, "key", 2), 0);
+            uses()
+        });
+    }
+}
