@@ -142,7 +142,7 @@ fn store() -> Plot {
             batch.ask::<Evidence>([Hash(1), Hash(2)]);
             batch.ask::<SentExchanges>(calls[..3].iter().copied());
             futures_util::FutureExt::now_or_never(memory.look_up(batch))
-                .map_or(0, |answers| answers.find(&released).len())
+                .map_or(0, |answers| answers.find(&released).count())
         });
         times.push((size as f64, spent));
         held.push((size as f64, (resident_mb() - before) / 10.0));

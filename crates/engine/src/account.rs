@@ -386,12 +386,14 @@ fn add_spent(carried: &Carried, spent: &Spent, now_ms: u64) -> Carried {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Instant, Now};
+    use model::fact::{Answers, Batch};
     use model::identity::HashKey;
     use model::memo::NoMemo;
     use model::testing::{SampleRequest, answered_calls};
     use model::uses::uses_at;
-    use policies::REGISTRY;
     use policies::set::PolicySet;
+    use policies::{FactKeys, REGISTRY};
     use proptest::prelude::*;
 
     const MINUTE: u64 = 60_000;
@@ -421,8 +423,12 @@ mod tests {
         let (mut open, account) =
             OpenAccount::open(keys, &transcript, (known, &[]), (now_ms, false), (Sums::default(), None));
         transcript.account = Some(Arc::new(account));
-        (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], now_ms);
-        let plan = policies.read(&transcript).0;
+        transcript.now_ms = now_ms;
+        let keys = FactKeys { identity: &transcript.identity, conversation: transcript.conversation() };
+        let mut batch = Batch::new(Now { at: Instant::now(), ms: now_ms });
+        let mut asked = policies.ask(&keys, &mut batch);
+        asked.receive(&Answers { spent: vec![uses_at(spent)], ..Answers::default() });
+        let plan = policies.read_with(&transcript, &asked).0;
         let (_, pinned) = open.pin(&transcript, &plan);
         let context = RequestContext {
             root: identity.root(),

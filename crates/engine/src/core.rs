@@ -25,7 +25,7 @@ use model::record::RequestRecord;
 use model::request::Request;
 use model::store::ModelKeys;
 use model::uses::request_key;
-use policies::set::PolicySet;
+use policies::set::{AskingPolicies, PolicySet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     /// The input that is handled now begins it or gives it bytes.
     is_shown: bool,
     effects: PendingEffects,
+    /// The policies that have asked the state store about the request.
+    pub(crate) asking: AskingPolicies,
     /// What the look-up has added to sums, by their keys, while no account takes care of it.
     counted_ahead: Vec<(Hash, Sums)>,
 }
@@ -86,6 +88,7 @@ impl Core {
             shown_at: None,
             is_shown: false,
             effects: PendingEffects::default(),
+            asking: AskingPolicies::default(),
             counted_ahead: Vec::new(),
         }
     }
@@ -224,11 +227,6 @@ impl Core {
         let model = [self.shared.upstream.as_bytes(), self.path.as_bytes(), model_name.as_bytes()];
         let own = [model[0], model[1], model[2], &caller];
         ModelKeys { all: key.hash(Domain::Model, &model), own: key.hash(Domain::Model, &own) }
-    }
-
-    /// The key of the definitions of tools that were seen, where a policy wants them.
-    pub(crate) fn pins_key(&self, conversation: Hash) -> Option<Hash> {
-        Some(self.identity.pins_key(self.policies().pins()?, conversation))
     }
 
     /// See [`Transcript::request_key`].

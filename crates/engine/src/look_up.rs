@@ -11,21 +11,21 @@ use crate::price::cost_of;
 use crate::restore::{HiddenPosition, hidden_positions, names};
 use bytes::Bytes;
 use dialects::usage::Usage;
+use model::Transcript;
 use model::account::{Carried, Kind, Sums, Tally};
 use model::fact::{Answers, Batch, Ticket};
 use model::histories::Histories;
 use model::identity::{Domain, Hash, Identity};
-use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::record::{On, UNKNOWN};
 use model::released::Release;
 use model::request::Request;
 use model::source::{CLIENT, Order, Source};
 use model::store::{
-    ApprovedCall, Evidence, HiddenExchange, ModelKeys, Overflow, SentExchanges, Stop, UpstreamRecord,
+    ApprovedCall, Evidence, HiddenExchange, ModelKeys, Overflow, SentExchanges, UpstreamRecord,
 };
 use model::tokens::Estimate;
-use model::{Stopped, Transcript};
+use policies::FactKeys;
 use policies::pattern::any_concerns;
 use std::sync::Arc;
 
@@ -58,10 +58,8 @@ pub(super) struct StoreTickets {
     pub(super) calls: Ticket<Release>,
     /// The [names] of the hidden positions.
     pub(super) hidden: Ticket<HiddenExchange>,
-    /// About the model, of all callers.
+    /// About the model: of all callers, and of the request's caller.
     pub(super) evidence: Ticket<Evidence>,
-    /// About the model, of the request's caller.
-    pub(super) own_evidence: Ticket<Evidence>,
     /// The earlier ones of the [`Histories`].
     pub(super) histories: Ticket<SentExchanges>,
     /// What the user may have answered.
@@ -70,7 +68,6 @@ pub(super) struct StoreTickets {
     /// As of the request and of the newest replies.
     pub(super) accounts: Ticket<Arc<Carried>>,
     pub(super) overflows: Ticket<Overflow>,
-    pub(super) pins: Ticket<Pinned>,
 }
 
 impl Shared {
@@ -160,7 +157,6 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let account = accounting.map(|it| AccountKeys::of(&transcript, &positions, it, now.ms));
     let mut batch = Batch::new(now);
     (batch.request, batch.conversation) = (Some(request), Some(conversation));
-    batch.stops = stops(core, conversation);
     let counted = 0..core.policies().counted().len();
     batch.quotas = counted.filter_map(|index| quota_of(core, index)).collect();
     batch.sums = account.as_ref().map_or_else(Vec::new, AccountKeys::sums);
@@ -170,15 +166,16 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
     let tickets = StoreTickets {
         calls: batch.ask(calls.keys().iter().copied()),
         hidden: batch.ask(names(&positions)),
-        evidence: batch.ask([model.all]),
-        own_evidence: batch.ask([model.own]),
+        evidence: batch.ask([model.all, model.own]),
         histories: batch.ask(histories.earlier.iter().map(|(_, name)| *name)),
         question: batch.ask(answer.as_ref().map(|answer| answer.question)),
         approvals: batch.ask(approved),
         accounts: batch.ask(account.as_ref().map_or_else(Vec::new, AccountKeys::carried)),
         overflows: batch.ask([conversation]),
-        pins: batch.ask(core.pins_key(conversation)),
     };
+    let keys = FactKeys { identity: &core.identity, conversation };
+    let asking = core.policies().ask(&keys, &mut batch);
+    core.asking = asking;
     core.start(Effect::LookUp(Box::new(batch)));
     let sought = Sought {
         transcript,
@@ -223,14 +220,4 @@ fn approvals(core: &Core, transcript: &Transcript) -> (Vec<usize>, Vec<Hash>) {
     };
     let calls = transcript.newest_calls(MOST_LOOKED_UP).filter(|call| any_concerns(tools, &call.name));
     calls.map(|call| (call.ordinal - 1, core.identity.approval(call.key, call.context))).unzip()
-}
-
-/// The stops that may apply to the request, where a policy acts on them.
-fn stops(core: &Core, conversation: Hash) -> Vec<Stop> {
-    if !core.policies().heeds_stops() {
-        return Vec::new();
-    }
-    let id = core.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
-    let caller = core.identity.caller.to_hex();
-    vec![Stop { what: Stopped::Conversation, id }, Stop { what: Stopped::Caller, id: caller }]
 }

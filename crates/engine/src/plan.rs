@@ -19,7 +19,6 @@ use model::assembled::Assembled;
 use model::fact::{Answers, Writes};
 use model::histories::Histories;
 use model::identity::{Domain, Hash};
-use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::plan::{BatchSummaries, Plan, Refusal};
 use model::record::{ApprovalRecord, Consent, Context, On, PrefixBreak, REJECTED, SummaryResult};
@@ -118,7 +117,7 @@ pub(super) fn plan_request(
     let Sought { transcript, model_name, model, positions, calls, answer, approvals, tickets, .. } =
         &mut *sought;
     let first_sent = transcript.first_sent();
-    let mut released = known.find(&tickets.calls);
+    let mut released: Vec<_> = known.find(&tickets.calls).map(Option::<&_>::cloned).collect();
     core.store(calls.adopt(&mut released, transcript));
     let (mut restored, lost) = restored(transcript, positions, &known.lists(&tickets.hidden), &released);
     // The upstream has the messages that it keeps in full, so nothing is put back into them.
@@ -132,10 +131,6 @@ pub(super) fn plan_request(
         items.into_iter().for_each(|items| transcript.add_hidden(*message, items));
     }
     transcript.tier.clone_from(&core.tier);
-    transcript.spent.clone_from(&known.spent);
-    transcript.store_away = known.away || known.unwritten;
-    transcript.stopped = known.stopped;
-    transcript.pinned = known.records(&tickets.pins);
     let overflows = overflows_of(known.records(&tickets.overflows), transcript, model.all);
     transcript.overflows = overflows.iter().map(|overflow| overflow.messages).collect();
     transcript.length_cuts = overflows.iter().filter_map(Overflow::cut).collect();
@@ -145,7 +140,8 @@ pub(super) fn plan_request(
     let accounts = (known.values(&tickets.accounts), std::mem::take(&mut known.sums));
     let open_account =
         open_account(core, account, model_name, transcript, &accounts, (now.ms, approves), ahead);
-    let (plan, judge) = core.policies().read(transcript);
+    core.asking.receive(&known);
+    let (plan, judge) = core.policies().read_with(transcript, &core.asking);
     let mut plan = Box::new(plan);
     plan.change_only_from(first_sent);
     let known = KnownFacts { known, asked, restored, lost, open_account };
@@ -224,8 +220,9 @@ fn finish_plan(
     note_known(core, known.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
     let token = core.asks_approval().then(|| core.question_token(request_name, now));
-    let evidence =
-        KnownEvidence { all: known.records(&tickets.evidence), own: known.records(&tickets.own_evidence) };
+    let mut evidence = known.lists(&tickets.evidence).into_iter();
+    let (all, own) = (evidence.next().unwrap_or_default(), evidence.next().unwrap_or_default());
+    let evidence = KnownEvidence { all, own };
     let (caller, remember) = (core.identity.caller, core.shared.settings.upstream.remember);
     let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
     let asks_usage = core.asks_usage(refusals.known());
@@ -238,7 +235,7 @@ fn finish_plan(
         account: transcript.account.clone(),
     };
     let (context, context_without_ids) = (transcript.calls.context, transcript.calls.context_without_ids);
-    pin(core, &plan, conversation, now);
+    core.store(Writes { seen_ms: now.ms, ..std::mem::take(&mut plan.writes) });
     hide_values(core, &plan, &mut restored);
     core.plan = plan;
     if let Some(error) = refusal_of(core, &known) {
@@ -403,7 +400,7 @@ pub(super) fn plan_shorter(core: &Core, length: &Length, transcript: &mut Transc
     let cut = |most_chars| LengthCut { messages: length.messages, most_chars };
     transcript.length_cuts.extend(length.most_chars.map(cut));
     transcript.account.clone_from(&length.account);
-    let mut plan = core.policies().read(transcript).0;
+    let mut plan = core.policies().read_with(transcript, &core.asking).0;
     plan.change_only_from(transcript.first_sent());
     if core.is_held_out(transcript) {
         core.policies().leave_context(&mut plan);
@@ -424,15 +421,6 @@ fn pin_notices(
     if let Some(account) = length.account.as_mut().filter(|_| !placed.is_empty()) {
         Arc::make_mut(account).pins.extend(placed);
     }
-}
-
-/// Remembers the definitions of tools that were seen for the first time.
-fn pin(core: &mut Core, plan: &Plan, conversation: Hash, now: Now) {
-    let pins: Vec<Pinned> = plan.pins().collect();
-    let Some(key) = core.pins_key(conversation).filter(|_| !pins.is_empty()) else { return };
-    let mut writes = Writes { seen_ms: now.ms, ..Writes::default() };
-    writes.extend(pins.into_iter().map(|pin| (key, pin)));
-    core.store(writes);
 }
 
 /// The open account of the request, where a policy limits its account; the policies find that in the transcript.

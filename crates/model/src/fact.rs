@@ -176,7 +176,7 @@ fn records<F: Fact>(known: AnyRecords) -> Option<Records<F>> {
 pub(crate) mod testing {
     use super::*;
 
-    /// A fact of tests, of which the last two records are kept.
+    /// A fact of tests: its last two records are kept.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) struct Score(pub u8);
 

@@ -40,7 +40,6 @@ use bytes::Bytes;
 use calls::{Call, PairedCalls};
 use identity::{Domain, Hash, Identity};
 use memo::Memo;
-use pins::Pinned;
 use released::{Releases, times};
 use source::{CLIENT, ItemId, Order, Origin, Source, SourceBytes, SourceSpan};
 use std::borrow::Cow;
@@ -49,7 +48,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use summaries::Summaries;
 use tokens::{Estimate, MESSAGE_OVERHEAD, TOOL_SCHEMA, estimate_json, estimate_text, most_json};
-use uses::{Use, request_key};
+use uses::request_key;
 use wire::body::{Span, Str};
 use wire::json::decode;
 
@@ -76,21 +75,12 @@ pub struct Transcript {
     pub length_cuts: Vec<LengthCut>,
     /// The tier of the caller, as the operator named it.
     pub tier: Option<Arc<str>>,
-    /// What a person has stopped.
-    pub stopped: Option<Stopped>,
     /// Summaries of what was cleared, where they are kept.
     pub summaries: Option<Arc<dyn Summaries>>,
     /// When the request came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
     /// The hidden exchanges, in order: the position of the assistant's message after each, and the number of its source.
     hidden: Vec<(usize, usize)>,
-    /// The calls of each counted thing that were handed out to the caller, in any conversation.
-    pub spent: Vec<Vec<Use>>,
-    /// The state store that replicas share does not answer, or accepts no writes, so what is known of other
-    /// conversations may be incomplete.
-    pub store_away: bool,
-    /// The definitions of tools that were seen before, the first seen first.
-    pub pinned: Vec<Pinned>,
     /// What was used and billed, where a policy limits that.
     pub account: Option<Arc<Account>>,
     last_assistant: Option<usize>,
@@ -382,13 +372,9 @@ impl Transcript {
             overflows: Vec::new(),
             length_cuts: Vec::new(),
             tier: None,
-            stopped: None,
             summaries: None,
             now_ms: 0,
             hidden: Vec::new(),
-            spent: Vec::new(),
-            store_away: false,
-            pinned: Vec::new(),
             account: None,
             last_assistant: None,
             notes,

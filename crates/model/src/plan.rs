@@ -28,7 +28,7 @@ pub use verdict::{
 };
 
 use self::placeholders::{Placeholders, Redaction};
-use crate::pins::Pinned;
+use crate::fact::Writes;
 use crate::source::{ItemId, Order};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -70,8 +70,8 @@ pub struct Plan {
     /// Texts of results that may hold instructions, each as the position of its message and its index within the
     /// message.
     flagged: Vec<(usize, usize)>,
-    /// Definitions of tools that were seen for the first time.
-    pins: Vec<Pinned>,
+    /// What policies add to the state store.
+    pub writes: Writes,
     /// Texts of ours before the descriptions of tools, by the tool's index.
     annotated: Vec<(&'static str, usize, String)>,
     /// The values that are hidden from the model, with the policy that hides them.

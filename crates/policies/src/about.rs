@@ -2,7 +2,6 @@
 //! policies need to know before any request comes. Read once, when the policy set is built.
 
 use super::pattern::{Pattern, any_concerns, any_fits};
-use model::pins::PinScope;
 use model::plan::ModelEndpoint;
 pub use model::uses::MOST_COUNTED;
 use std::borrow::Cow;
@@ -40,8 +39,6 @@ pub struct About {
     pub quotas: Vec<Counted>,
     /// It has calls counted before they are handed out: see [`CallEffect::Reserve`](model::plan::CallEffect::Reserve).
     pub reserves_calls: bool,
-    /// Whose definitions of tools are to be remembered, where they are.
-    pub pins: Option<PinScope>,
     /// What must be known of the conversation's account, where anything must.
     pub accounting: Option<Accounting>,
     /// Where another model is asked for summaries.

@@ -1,14 +1,16 @@
 //! Test support of the policies: a policy from its table, a plan from a body, a conversation to judge calls in.
 
 use super::set::{Judge, PolicySet, Rule, Ruling};
-use super::{Entry, Policy};
-use model::Transcript;
+use super::{Entry, FactKeys, Policy};
+use model::fact::{Answers, Batch};
 use model::identity::{Hash, HashKey, Identity};
 use model::pins::Pinned;
 use model::plan::Plan;
 use model::testing::{SampleRequest, answered_calls, user};
 use model::uses::uses_at;
+use model::{Now, Transcript};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The policy `P` with the settings of `table`.
 pub(crate) fn policy<P: Policy>(table: &str) -> Arc<dyn Rule> {
@@ -58,7 +60,11 @@ pub(crate) fn read(
 
 /// What `rule` plans for `request`, and a judge of the reply, where these definitions of tools were seen before.
 pub(crate) fn read_pinned(rule: &Arc<dyn Rule>, request: &SampleRequest, pinned: &[Pinned]) -> (Plan, Judge) {
-    read_knowing(std::slice::from_ref(rule), request, |transcript| transcript.pinned = pinned.to_vec())
+    let answer = |mut batch: Batch| {
+        batch.answer::<Pinned>(|_, _| Some(Arc::new(pinned.iter().copied().collect())));
+        Answers { facts: batch.facts, ..Answers::default() }
+    };
+    read_answered(std::slice::from_ref(rule), &request.transcript(&somebody()), answer)
 }
 
 /// What these policies plan for `request`, and a judge of the reply.
@@ -78,12 +84,25 @@ pub(crate) fn read_knowing(
     PolicySet::new(rules.to_vec()).read(&transcript)
 }
 
+/// As [`read_all`], of this conversation, where `answer` takes the place of the state store.
+pub(crate) fn read_answered(
+    rules: &[Arc<dyn Rule>],
+    transcript: &Transcript,
+    answer: impl FnOnce(Batch) -> Answers,
+) -> (Plan, Judge) {
+    let policies = PolicySet::new(rules.to_vec());
+    let keys = FactKeys { identity: &transcript.identity, conversation: transcript.conversation() };
+    let mut batch = Batch::new(Now { at: Instant::now(), ms: transcript.now_ms });
+    let mut asked = policies.ask(&keys, &mut batch);
+    asked.receive(&answer(batch));
+    policies.read_with(transcript, &asked)
+}
+
 /// A judge for a caller whose calls, by the state store, were handed out at these times.
 pub(crate) fn read_spent(rule: &Arc<dyn Rule>, spent: &[Vec<u64>]) -> Judge {
-    let learn = |transcript: &mut Transcript| {
-        transcript.spent = spent.iter().map(|times| uses_at(times)).collect();
-    };
-    read_knowing(std::slice::from_ref(rule), &turn("f", 0), learn).1
+    let spent = spent.iter().map(|times| uses_at(times)).collect();
+    let transcript = turn("f", 0).transcript(&somebody());
+    read_answered(std::slice::from_ref(rule), &transcript, |_| Answers { spent, ..Answers::default() }).1
 }
 
 /// A conversation in whose next reply calls are judged.

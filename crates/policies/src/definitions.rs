@@ -22,10 +22,11 @@
 use super::about::About;
 use super::instructions::{SCORE, scan};
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, DeclaredTool, Policy, RequestFacts};
-use model::identity::Domain;
+use super::{ConfigError, DeclaredTool, FactKeys, Policy, RequestFacts};
+use model::fact::{Answers, Batch, Ticket};
+use model::identity::{Domain, Hash};
 use model::names::{dispatch_form, qualified_form};
-use model::pins::{Declared, MOST_PINS, PinComparison, PinScope};
+use model::pins::{Declared, MOST_PINS, PinComparison, PinScope, Pinned};
 use model::plan::{CallEffect, Plan, Proposed, Reason, ReasonKind, Verdict};
 use serde::Deserialize;
 use std::sync::Arc;
@@ -115,6 +116,11 @@ struct Flag {
 /// What is known of the declared tools.
 #[derive(Clone, Default)]
 pub struct State {
+    /// The key of the pins.
+    key: Hash,
+    ticket: Ticket<Pinned>,
+    /// The definitions that were seen before, the first seen first.
+    pinned: Arc<[Pinned]>,
     flags: Arc<[Flag]>,
     /// What is new since earlier requests: how many changed, carry instructions, appeared.
     new: [usize; 3],
@@ -145,27 +151,36 @@ impl Policy for Definitions {
 
     fn about(&self) -> About {
         About {
-            pins: Some(self.scope),
             wants_approvals: [self.on_change, self.on_instructions].contains(&Action::Ask),
             ..About::default()
         }
     }
 
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch, state: &mut State) -> bool {
+        let key = request.identity.pins_key(self.scope, request.conversation);
+        (state.key, state.ticket) = (key, batch.ask([key]));
+        true
+    }
+
+    fn receive(&self, answers: &Answers, state: &mut State) {
+        state.pinned = answers.records(&state.ticket).into();
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
-        let mut flags = Vec::new();
+        let (mut flags, pinned) = (Vec::new(), Arc::clone(&state.pinned));
         let tools = request.tools.iter().map(|tool| (tool, false));
         for (tool, is_namespace) in tools.chain(request.namespaces.iter().map(|space| (space, true))) {
             // A namespace may have the name of a tool.
             let name = if is_namespace { format!("{}.*", tool.name).into() } else { tool.name.clone() };
             let declared = Declared::new(&name, tool.definition, request.key, request.memo);
-            let known = declared.among(request.pinned);
-            let is_full = request.pinned.len() >= MOST_PINS;
-            let unpinned = declared.unpinned(request.pinned);
+            let known = declared.among(&pinned);
+            let is_full = pinned.len().max(plan.writes.get::<Pinned>().len()) >= MOST_PINS;
+            let unpinned = declared.unpinned(&pinned);
             // A later change of it would pass unseen.
             let is_unpinned = is_full && known == PinComparison::Appeared && self.on_change >= Action::Ask;
             let has_instructions = has_instructions(tool, request);
             if !is_full && unpinned.is_some() {
-                unpinned.into_iter().for_each(|pin| plan.pin(pin));
+                plan.writes.extend(unpinned.map(|pin| (state.key, pin)));
                 let appeared = known == PinComparison::Appeared && !is_namespace;
                 let found = [known == PinComparison::Changed { again: false }, has_instructions, appeared];
                 state.new.iter_mut().zip(found).for_each(|(count, found)| *count += usize::from(found));
@@ -237,7 +252,6 @@ mod tests {
     use crate::set::Ruling;
     use model::identity::HashKey;
     use model::memo::NoMemo;
-    use model::pins::Pinned;
     use model::testing::{SampleRequest, user};
     use serde_json::{Value, json};
 
@@ -260,7 +274,7 @@ mod tests {
         let mut last = None;
         for tools in requests {
             let (plan, mut judge) = read_pinned(&rule, &declaring(tools), &pins);
-            pins.extend(plan.pins());
+            pins.extend(plan.writes.get::<Pinned>().iter().map(|(_, pin)| *pin));
             let ruling = judge.rule(0, "add", Some("{}"), 1);
             last = Some((plan, ruling));
         }

@@ -18,8 +18,11 @@
 
 use super::about::About;
 use super::texts::{OwnTexts, Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, FactKeys, Policy, RequestFacts};
+use model::Stopped;
+use model::fact::{Answers, Batch};
 use model::plan::{Plan, Proposed, Reason, ReasonKind, Verdict};
+use model::store::Stop;
 use serde::Deserialize;
 
 /// See the module.
@@ -55,7 +58,11 @@ impl Default for Config {
 
 /// Whether the request is stopped.
 #[derive(Clone, Default)]
-pub struct State(bool);
+pub struct State {
+    /// A person has stopped it.
+    by_person: bool,
+    is_stopped: bool,
+}
 
 impl Policy for Kill {
     const NAME: &'static str = "kill";
@@ -80,15 +87,29 @@ impl Policy for Kill {
         About { heeds_stops: true, ..About::default() }
     }
 
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch, _state: &mut State) -> bool {
+        let identity = request.identity;
+        let id = identity.explicit.clone().unwrap_or_else(|| request.conversation.to_hex());
+        batch.stops = vec![
+            Stop { what: Stopped::Conversation, id },
+            Stop { what: Stopped::Caller, id: identity.caller.to_hex() },
+        ];
+        true
+    }
+
+    fn receive(&self, answers: &Answers, state: &mut State) {
+        state.by_person = answers.stopped.is_some();
+    }
+
     fn open(&self, request: &RequestFacts<'_>, state: &mut State, plan: &mut Plan) {
-        state.0 = self.stops(request);
-        if state.0 {
+        state.is_stopped = state.by_person || self.stops(request);
+        if state.is_stopped {
             plan.restrict_calls();
         }
     }
 
     fn judge(&self, _call: &Proposed<'_>, state: &State) -> Verdict {
-        if !state.0 {
+        if !state.is_stopped {
             return Verdict::Allow;
         }
         let message = self.texts.fill(&BLOCKED, &[("message", &self.config.message)]);
@@ -106,28 +127,42 @@ impl Kill {
         let is_caller = |caller: &String| {
             request.tier == Some(caller) || caller.eq_ignore_ascii_case(&request.caller.to_hex())
         };
-        request.stopped.is_some()
-            || (!conversations.is_empty() && names(&request.conversation()))
-            || callers.iter().any(is_caller)
+        (!conversations.is_empty() && names(&request.conversation())) || callers.iter().any(is_caller)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::{policy, somebody, turn};
+    use crate::cases::{policy, read_answered, somebody, turn};
     use crate::scenario::problem;
-    use crate::set::{Judge, PolicySet};
+    use crate::set::Judge;
+    use model::Transcript;
     use model::identity::Identity;
-    use model::{Stopped, Transcript};
 
     /// The judge of a request whose transcript is `known` more of.
     fn judge(table: &str, explicit: Option<&str>, know: impl Fn(&mut Transcript)) -> Judge {
+        judge_stopped(table, explicit, know, None)
+    }
+
+    /// The same, where a person has stopped it.
+    fn judge_stopped(
+        table: &str,
+        explicit: Option<&str>,
+        know: impl Fn(&mut Transcript),
+        stopped: Option<Stopped>,
+    ) -> Judge {
         let request = turn("f", 3);
         let identity = Identity { explicit: explicit.map(str::to_owned), ..somebody() };
         let mut transcript = request.transcript(&identity);
         know(&mut transcript);
-        PolicySet::new(vec![policy::<Kill>(table)]).read(&transcript).1
+        let answer = |batch: Batch| {
+            let ids = [explicit.map(str::to_owned), Some(somebody().caller.to_hex())];
+            let asked = batch.stops.iter().map(|stop| stop.id.clone());
+            assert!(asked.zip(ids).all(|(asked, id)| id.is_none_or(|id| id == asked)));
+            Answers { stopped, ..Answers::default() }
+        };
+        read_answered(&[policy::<Kill>(table)], &transcript, answer).1
     }
 
     fn is_stopped(mut judge: Judge) -> bool {
@@ -167,7 +202,7 @@ mod tests {
     #[test]
     fn conversations_and_callers_stopped_at_run_time_are_stopped() {
         for stopped in [Stopped::Conversation, Stopped::Caller] {
-            assert!(is_stopped(judge("", None, |transcript| transcript.stopped = Some(stopped))));
+            assert!(is_stopped(judge_stopped("", Some("a"), |_| {}, Some(stopped))));
         }
     }
 

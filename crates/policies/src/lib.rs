@@ -55,6 +55,8 @@ mod turn_limits;
 
 use about::About;
 use model::Event;
+use model::fact::{Answers, Batch};
+use model::identity::{Hash, Identity};
 use model::plan::{Plan, Proposed, Usage, Verdict};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
@@ -135,6 +137,16 @@ pub trait Policy: Sized + Send + Sync + 'static {
         About::default()
     }
 
+    /// Asks the state store for what the policy needs to know of the request, in the one trip that all make; `state` keeps
+    /// the tickets. False: it needs nothing.
+    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch, _state: &mut Self::State) -> bool {
+        false
+    }
+
+    /// Receives what the state store knows, where the policy has asked: before [`Self::open`], and not where there is no
+    /// state store, as in some replays.
+    fn receive(&self, _answers: &Answers, _state: &mut Self::State) {}
+
     /// Receives what the request declares, before the first event.
     fn open(&self, _request: &RequestFacts<'_>, _state: &mut Self::State, _plan: &mut Plan) {}
 
@@ -159,6 +171,14 @@ pub trait Policy: Sized + Send + Sync + 'static {
     fn usage(&self, _state: &Self::State, _now_ms: u64) -> Vec<Usage> {
         Vec::new()
     }
+}
+
+/// What the keys of a policy's facts are made of.
+pub struct FactKeys<'a> {
+    /// Of the caller.
+    pub identity: &'a Identity,
+    /// See [`Transcript::conversation`](model::Transcript::conversation).
+    pub conversation: Hash,
 }
 
 /// One problem in a policy's settings.

@@ -41,8 +41,9 @@ use self::texts::{AWAY, BLOCKED, CLOSED, NOTICE, REFUSED};
 use super::about::{About, Accounting, Counted, NO_LIMITS, list_tools};
 use super::pattern::{Pattern, best_concern};
 use super::texts::{Text, Texts};
-use super::{ConfigError, Policy, RequestFacts};
+use super::{ConfigError, FactKeys, Policy, RequestFacts};
 use model::Event;
+use model::fact::{Answers, Batch};
 use model::identity::Hash;
 use model::plan::{
     CallEffect, Plan, Proposed, Reason, ReasonKind, Reservation, ReservationResult, Usage, Verdict, rfc3339,
@@ -105,17 +106,26 @@ impl Policy for Quota {
         }
     }
 
+    /// The quotas themselves are in the batch, since the engine counts their calls.
+    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch, _spent: &mut Spent) -> bool {
+        !self.limits.is_empty()
+    }
+
+    fn receive(&self, answers: &Answers, spent: &mut Spent) {
+        spent.known.clone_from(&answers.spent);
+        spent.is_away = (answers.away || answers.unwritten) && self.store_away == StoreAway::Block;
+    }
+
     fn open(&self, request: &RequestFacts<'_>, spent: &mut Spent, _plan: &mut Plan) {
         let key = if self.limits.is_empty() { Hash::default() } else { request.request_key() };
         let uses = self.limits.iter().enumerate().map(|(at, limit)| {
-            let uses = request.spent.get(at).map_or(&[][..], Vec::as_slice);
+            let uses = spent.known.get(at).map_or(&[][..], Vec::as_slice);
             QuotaUse::new(limit.of_tier(request.tier), uses, key, request.now_ms)
         });
         spent.uses = uses.collect();
         (spent.key, spent.request) = (Some(request.key.clone()), key);
         (spent.messages, spent.now_ms) = (request.messages, request.now_ms);
         spent.account = request.account.filter(|_| self.notify > 0).cloned();
-        spent.is_away = request.store_away && self.store_away == StoreAway::Block;
         if self.exhausted == Exhausted::Reject && !request.declares_elsewhere {
             let tools = request.tools.iter().map(|tool| self.used_up(&tool.name, spent, request.now_ms));
             // The first tool's reason, if there is one for each of them.

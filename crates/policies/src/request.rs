@@ -4,12 +4,10 @@ use model::account::Account;
 use model::identity::{Hash, HashKey};
 use model::memo::Memo;
 use model::message::{Message, Role};
-use model::pins::Pinned;
 use model::request::Choice;
 use model::summaries::Summaries;
 use model::tokens::Estimate;
-use model::uses::Use;
-use model::{LengthCut, Stopped, Transcript};
+use model::{LengthCut, Transcript};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -35,14 +33,8 @@ pub struct RequestFacts<'a> {
     pub forced: bool,
     /// An enabled policy may cut results.
     pub cuts: bool,
-    /// The calls of each counted thing that were handed out to the caller.
-    pub spent: &'a [Vec<Use>],
-    /// See [`Transcript::store_away`](model::Transcript::store_away).
-    pub store_away: bool,
     /// When it came, in ms since the epoch. Used only by what is counted.
     pub now_ms: u64,
-    /// See [`Transcript::pinned`](model::Transcript::pinned).
-    pub pinned: &'a [Pinned],
     /// The estimated tokens of its tools.
     pub definition_tokens: Estimate,
     /// The same with those of its instructions outside of the messages.
@@ -70,8 +62,6 @@ pub struct RequestFacts<'a> {
     pub messages: usize,
     /// See [`Transcript::tier`](model::Transcript::tier).
     pub tier: Option<&'a str>,
-    /// See [`Transcript::stopped`](model::Transcript::stopped).
-    pub stopped: Option<Stopped>,
     /// See [`Transcript::summaries`](model::Transcript::summaries).
     pub summaries: Option<&'a Arc<dyn Summaries>>,
 }
@@ -109,10 +99,7 @@ impl<'a> RequestFacts<'a> {
             takes_tools: takes_tools(transcript),
             forced: transcript.request.choice == Choice::Forced,
             cuts,
-            spent: &transcript.spent,
-            store_away: transcript.store_away,
             now_ms: transcript.now_ms,
-            pinned: &transcript.pinned,
             definition_tokens,
             tools_tokens: definition_tokens + transcript.instructions_tokens(),
             transcript,
@@ -127,7 +114,6 @@ impl<'a> RequestFacts<'a> {
             account: transcript.account.as_ref(),
             messages: transcript.len(),
             tier: transcript.tier.as_deref(),
-            stopped: transcript.stopped,
             summaries: transcript.summaries.as_ref(),
         }
     }

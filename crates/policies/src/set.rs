@@ -9,8 +9,8 @@ pub use self::ruling::{Ruling, longest_wait};
 
 use super::about::{About, Accounting, Confirming, Counted, NamedTool};
 use super::pattern::{Pattern, best_concern};
-use super::{Policy, RequestFacts};
-use model::pins::PinScope;
+use super::{FactKeys, Policy, RequestFacts};
+use model::fact::{Answers, Batch};
 use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
 use model::{Event, Transcript};
 use std::sync::Arc;
@@ -23,11 +23,14 @@ pub trait Rule: Send + Sync {
     fn about(&self) -> &About;
     /// A fold with a fresh state.
     fn start(&self) -> Box<dyn Fold>;
+    /// A fold that waits for the answers to what it has asked; `None`: it needs nothing. See [`Policy::ask`].
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<Box<dyn Fold>>;
 }
 
 /// A policy with the state of one transcript.
 pub trait Fold: Send + Sync {
     fn name(&self) -> &'static str;
+    fn receive(&mut self, answers: &Answers);
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan);
     fn read(&mut self, event: &Event<'_>, plan: &mut Plan);
     fn close(&self, plan: &mut Plan);
@@ -72,11 +75,21 @@ impl<P: Policy> Rule for RuleOf<P> {
     fn start(&self) -> Box<dyn Fold> {
         Box::new(Running { policy: Arc::clone(&self.policy), state: P::State::default() })
     }
+
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<Box<dyn Fold>> {
+        let mut state = P::State::default();
+        let has_asked = self.policy.ask(request, batch, &mut state);
+        has_asked.then(|| Box::new(Running { policy: Arc::clone(&self.policy), state }) as Box<dyn Fold>)
+    }
 }
 
 impl<P: Policy> Fold for Running<P> {
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn receive(&mut self, answers: &Answers) {
+        self.policy.receive(answers, &mut self.state);
     }
 
     fn open(&mut self, request: &RequestFacts<'_>, plan: &mut Plan) {
@@ -105,6 +118,22 @@ impl<P: Policy> Fold for Running<P> {
 
     fn fork(&self) -> Box<dyn Fold> {
         Box::new(Self { policy: Arc::clone(&self.policy), state: self.state.clone() })
+    }
+}
+
+/// The policies that have asked the state store about a request, each with its position in the set.
+#[derive(Default)]
+pub struct AskingPolicies(Vec<(usize, Box<dyn Fold>)>);
+
+impl AskingPolicies {
+    /// Gives each its answers.
+    pub fn receive(&mut self, answers: &Answers) {
+        self.0.iter_mut().for_each(|(_, fold)| fold.receive(answers));
+    }
+
+    fn fold(&self, position: usize) -> Option<Box<dyn Fold>> {
+        let asking = self.0.iter().find(|(asking, _)| *asking == position);
+        asking.map(|(_, fold)| fold.fork())
     }
 }
 
@@ -206,11 +235,6 @@ impl PolicySet {
         self.abouts().any(|about| about.restricts_calls)
     }
 
-    /// Whose definitions of tools are to be remembered, if any.
-    pub fn pins(&self) -> Option<PinScope> {
-        self.abouts().find_map(|about| about.pins)
-    }
-
     /// Whether any policy acts on what a person has stopped.
     pub fn heeds_stops(&self) -> bool {
         self.abouts().any(|about| about.heeds_stops)
@@ -284,13 +308,27 @@ impl PolicySet {
         of.map_or(&[][..], |rule| rule.about().effects.as_slice())
     }
 
-    /// Folds the whole conversation: returns the plan, and a judge that knows the conversation.
+    /// Has every policy ask the state store for what it needs to know of a request.
+    pub fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> AskingPolicies {
+        let asking = self.rules.iter().enumerate();
+        AskingPolicies(asking.filter_map(|(nth, rule)| Some((nth, rule.ask(request, batch)?))).collect())
+    }
+
+    /// As [`Self::read_with`], where nothing is known beside the conversation.
     pub fn read(&self, transcript: &Transcript) -> (Plan, Judge) {
+        self.read_with(transcript, &AskingPolicies::default())
+    }
+
+    /// Folds the whole conversation: returns the plan, and a judge that knows the conversation. `asked`: the policies that
+    /// have received what the state store knows.
+    pub fn read_with(&self, transcript: &Transcript, asked: &AskingPolicies) -> (Plan, Judge) {
         let facts = RequestFacts::of(transcript, self.abouts().any(|about| about.cuts_results));
         let mut plan = Plan::default();
         plan.order = transcript.order().clone();
         plan.definition_tokens = facts.definition_tokens.tokens();
-        let mut folds: Folds = self.rules.iter().map(|rule| rule.start()).collect();
+        let rules = self.rules.iter().enumerate();
+        let mut folds: Folds =
+            rules.map(|(nth, rule)| asked.fold(nth).unwrap_or_else(|| rule.start())).collect();
         for (fold, name) in folds.iter_mut().zip(self.names()) {
             plan.move_to(0, name);
             fold.open(&facts, &mut plan);

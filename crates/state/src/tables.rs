@@ -68,11 +68,7 @@ impl Tables {
     pub(super) fn answer(&self, batch: &mut Batch, now_ms: u64) {
         for query in batch.facts_mut() {
             let Some(table) = self.tables[query.rules().kind as usize].get() else { continue };
-            for index in 0..query.keys().len() {
-                if let Some(known) = table.find(&query.keys()[index], now_ms) {
-                    query.put(index, known);
-                }
-            }
+            query.answer(&mut |key| table.find(key, now_ms));
         }
     }
 

@@ -178,7 +178,7 @@ impl<'a> Driver<'a> {
                 let keys: Vec<Hash> = batch
                     .facts()
                     .filter(|facts| facts.rules().kind == RecordKind::Question)
-                    .flat_map(|facts| facts.keys().to_vec())
+                    .flat_map(|facts| (0..facts.count()).map(|index| facts.key(index)))
                     .collect();
                 let question = batch.ask::<Arc<Confirmation>>(keys);
                 let answers = self.process.store.look_up(*batch).now_or_never().unwrap();

@@ -9,6 +9,7 @@ use crate::{Now, Stopped};
 use std::any::Any;
 use std::fmt::Debug;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// See the file's head.
@@ -37,14 +38,37 @@ pub struct FactQueries(Vec<Box<dyn FactQuery>>);
 /// The place of an answer to a [`Batch`]: of the keys that were asked with it, in their order.
 #[derive(Debug)]
 pub struct Ticket<F> {
-    /// The indexes of the keys among all of this type.
-    indexes: Vec<u32>,
+    indexes: Indexes,
     fact: PhantomData<fn() -> F>,
+}
+
+/// The indexes of keys among all of their type.
+#[derive(Clone, Debug)]
+enum Indexes {
+    Range(Range<u32>),
+    /// Where a key was asked before by another ticket.
+    List(Vec<u32>),
+}
+
+impl Indexes {
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let (range, list) = match self {
+            Self::Range(range) => (range.clone(), &[][..]),
+            Self::List(list) => (0..0, list.as_slice()),
+        };
+        range.chain(list.iter().copied()).map(|index| index as usize)
+    }
+}
+
+impl<F> Clone for Ticket<F> {
+    fn clone(&self) -> Self {
+        Self { indexes: self.indexes.clone(), fact: PhantomData }
+    }
 }
 
 impl<F> Default for Ticket<F> {
     fn default() -> Self {
-        Self { indexes: Vec::new(), fact: PhantomData }
+        Self { indexes: Indexes::Range(0..0), fact: PhantomData }
     }
 }
 
@@ -70,10 +94,14 @@ pub struct Answers {
 pub trait FactQuery: Any + Debug + Send + Sync {
     fn rules(&self) -> FactRules;
 
-    fn keys(&self) -> &[Hash];
+    /// How many keys there are.
+    fn count(&self) -> usize;
 
-    /// Takes what this process knows under the key of this index.
-    fn put(&mut self, index: usize, known: AnyRecords);
+    /// The key of this index.
+    fn key(&self, index: usize) -> Hash;
+
+    /// Takes what this process knows under each key.
+    fn answer(&mut self, find: &mut dyn FnMut(&Hash) -> Option<AnyRecords>);
 
     /// Adds the records of these bodies, which the shared state store has under the key of this index. Where both know a
     /// different record and one counts, it is the shared state store's, so that all replicas use the same. `news` gets what
@@ -84,26 +112,30 @@ pub trait FactQuery: Any + Debug + Send + Sync {
 }
 
 #[derive(Clone, Debug)]
-struct Query<F> {
-    keys: Vec<Hash>,
-    found: Vec<Option<Records<F>>>,
-}
+struct Query<F>(Vec<(Hash, Option<Records<F>>)>);
 
 impl<F: Fact> FactQuery for Query<F> {
     fn rules(&self) -> FactRules {
         FactRules::of::<F>()
     }
 
-    fn keys(&self) -> &[Hash] {
-        &self.keys
+    fn count(&self) -> usize {
+        self.0.len()
     }
 
-    fn put(&mut self, index: usize, known: AnyRecords) {
-        self.found[index] = records(known);
+    fn key(&self, index: usize) -> Hash {
+        self.0[index].0
+    }
+
+    fn answer(&mut self, find: &mut dyn FnMut(&Hash) -> Option<AnyRecords>) {
+        for (key, found) in &mut self.0 {
+            *found = find(key).and_then(records);
+        }
     }
 
     fn merge(&mut self, index: usize, bodies: &[Vec<u8>], news: &mut Writes) -> u64 {
-        let own = self.found[index].clone().unwrap_or_default();
+        let (key, found) = &mut self.0[index];
+        let own = found.clone().unwrap_or_default();
         let is_list = matches!(F::KEPT, Kept::Last(_) | Kept::First(_));
         let mut all = RecordList::new();
         let mut unreadable = 0;
@@ -113,7 +145,7 @@ impl<F: Fact> FactQuery for Query<F> {
                 continue;
             };
             if F::IS_REPLICATED && !own.contains(&record) {
-                news.add(self.keys[index], record.clone());
+                news.add(*key, record.clone());
             }
             record.add_to(&mut all);
         }
@@ -129,7 +161,7 @@ impl<F: Fact> FactQuery for Query<F> {
                 record.clone().add_to(&mut all);
             }
         }
-        self.found[index] = Some(Arc::new(all));
+        *found = Some(Arc::new(all));
         unreadable
     }
 
@@ -179,22 +211,25 @@ impl Batch {
         let facts = &mut self.facts.0;
         let position = facts.iter().position(|query| (&**query as &dyn Any).is::<Query<F>>());
         let position = position.unwrap_or_else(|| {
-            facts.push(Box::new(Query::<F> { keys: Vec::new(), found: Vec::new() }));
+            facts.push(Box::new(Query::<F>(Vec::new())));
             facts.len() - 1
         });
         let query = (&mut *facts[position] as &mut dyn Any).downcast_mut::<Query<F>>();
-        let Some(query) = query else { return Ticket::default() };
-        let before = query.keys.len();
-        let indexes = keys.map(|key| {
-            let known = query.keys[..before].iter().position(|known| *known == key);
-            let index = known.unwrap_or(query.keys.len());
-            if known.is_none() {
-                query.keys.push(key);
-            }
-            index as u32
-        });
-        let indexes = indexes.collect();
-        query.found.resize(query.keys.len(), None);
+        let Some(Query(all)) = query else { return Ticket::default() };
+        let before = all.len();
+        let indexes = if before == 0 {
+            all.extend(keys.map(|key| (key, None)));
+            Indexes::Range(0..all.len() as u32)
+        } else {
+            let indexes = keys.map(|key| {
+                let known = all[..before].iter().position(|(known, _)| *known == key);
+                known.unwrap_or_else(|| {
+                    all.push((key, None));
+                    all.len() - 1
+                }) as u32
+            });
+            Indexes::List(indexes.collect())
+        };
         Ticket { indexes, fact: PhantomData }
     }
 
@@ -213,7 +248,7 @@ impl Batch {
         let queries = self.facts.0.iter_mut();
         let queries = queries.filter_map(|query| (&mut **query as &mut dyn Any).downcast_mut::<Query<F>>());
         for query in queries {
-            for (index, (key, found)) in query.keys.iter().zip(&mut query.found).enumerate() {
+            for (index, (key, found)) in query.0.iter_mut().enumerate() {
                 *found = find(index, *key);
             }
         }
@@ -222,28 +257,24 @@ impl Batch {
 
 impl Answers {
     /// What is known under each of the keys that were asked with `ticket`.
-    pub fn find<F: Fact>(&self, ticket: &Ticket<F>) -> Vec<Option<Records<F>>> {
+    pub fn find<F: Fact>(&self, ticket: &Ticket<F>) -> impl Iterator<Item = Option<&Records<F>>> {
         let query = query::<F>(&self.facts);
-        let found = |index: &u32| query.and_then(|query| query.found.get(*index as usize)?.clone());
-        ticket.indexes.iter().map(found).collect()
+        ticket.indexes.iter().map(move |index| query?.0.get(index)?.1.as_ref())
     }
 
     /// The records under each key of `ticket`.
     pub fn lists<F: Fact>(&self, ticket: &Ticket<F>) -> Vec<Vec<F>> {
-        self.find(ticket)
-            .iter()
-            .map(|found| found.as_ref().map_or_else(Vec::new, |found| found.to_vec()))
-            .collect()
+        self.find(ticket).map(|found| found.map_or_else(Vec::new, |found| found.to_vec())).collect()
     }
 
     /// All records under the keys of `ticket`.
     pub fn records<F: Fact>(&self, ticket: &Ticket<F>) -> Vec<F> {
-        self.find(ticket).iter().flatten().flat_map(|found| found.iter().cloned()).collect()
+        self.find(ticket).flatten().flat_map(|found| found.iter().cloned()).collect()
     }
 
     /// The first record under each key of `ticket`.
     pub fn values<F: Fact>(&self, ticket: &Ticket<F>) -> Vec<Option<F>> {
-        self.find(ticket).into_iter().map(|found| found?.first().cloned()).collect()
+        self.find(ticket).map(|found| found?.first().cloned()).collect()
     }
 }
 
@@ -263,7 +294,7 @@ mod tests {
         let mut batch = batch();
         let one = batch.ask::<Score>([Hash(1), Hash(2)]);
         let other = batch.ask::<Score>([Hash(2), Hash(3)]);
-        assert_eq!(batch.facts().map(|query| query.keys().len()).collect::<Vec<_>>(), [3]);
+        assert_eq!(batch.facts().map(|query| query.count()).collect::<Vec<_>>(), [3]);
         batch.answer(|_, key| (key != Hash(1)).then(|| Arc::new(smallvec![Score(key.0 as u8)])));
         let answers = Answers { facts: batch.facts, ..Answers::default() };
         assert_eq!(answers.values(&one), [None, Some(Score(2))]);

@@ -1,4 +1,4 @@
-//! The pieces of which bodies of records are made: hashes of a fixed length, and decimal numbers.
+//! The parts of the bodies of records: hashes of a fixed length, and decimal numbers.
 
 use crate::identity::Hash;
 

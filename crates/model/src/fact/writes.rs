@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 /// See the file's head.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Writes {
     pub facts: NewFacts,
     /// When what [`Kept::First`](super::Kept::First) keeps was seen, in ms since the epoch.
@@ -37,7 +37,7 @@ pub trait FactWrites: Any + Debug + Send + Sync {
     /// The key of the record of this index.
     fn key(&self, index: usize) -> Hash;
 
-    /// The records under a key of which these are `known`, with the record of this index; and their size in bytes.
+    /// The `known` records under the key of this index with its record added, and their size in bytes.
     fn add_to(&self, index: usize, known: Option<AnyRecords>) -> (AnyRecords, usize);
 
     /// The body of the record of this index, where it can be written.
@@ -47,6 +47,22 @@ pub trait FactWrites: Any + Debug + Send + Sync {
     fn size(&self) -> usize;
 
     fn boxed(&self) -> Box<dyn FactWrites>;
+
+    /// Whether the other ones are the same records.
+    fn equals(&self, other: &dyn FactWrites) -> bool;
+}
+
+impl PartialEq for NewFacts {
+    fn eq(&self, other: &Self) -> bool {
+        let mut both = self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len() && both.all(|(one, other)| one.equals(&**other))
+    }
+}
+
+impl Clone for NewFacts {
+    fn clone(&self) -> Self {
+        Self(self.0.iter().map(|facts| facts.boxed()).collect())
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -84,17 +100,10 @@ impl<F: Fact> FactWrites for NewRecords<F> {
     fn boxed(&self) -> Box<dyn FactWrites> {
         Box::new(self.clone())
     }
-}
 
-impl Clone for Writes {
-    fn clone(&self) -> Self {
-        Self {
-            facts: NewFacts(self.facts.0.iter().map(|facts| facts.boxed()).collect()),
-            seen_ms: self.seen_ms,
-            spent: self.spent.clone(),
-            returned: self.returned.clone(),
-            tallied: self.tallied.clone(),
-        }
+    fn equals(&self, other: &dyn FactWrites) -> bool {
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        other.is_some_and(|other| self.0 == other.0)
     }
 }
 

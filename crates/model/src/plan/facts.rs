@@ -3,7 +3,6 @@
 
 use super::work::step;
 use super::{Change, Edit, Frame, Plan};
-use crate::pins::{MOST_PINS, Pinned};
 use crate::source::Order;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -95,18 +94,6 @@ impl<'a> ResultFacts<'a> {
 }
 
 impl Plan {
-    /// Remembers a definition of a tool, for the requests that follow.
-    pub fn pin(&mut self, definition: Pinned) {
-        if self.pins.len() < MOST_PINS {
-            self.pins.push(definition);
-        }
-    }
-
-    /// The definitions to be remembered.
-    pub fn pins(&self) -> impl Iterator<Item = Pinned> + '_ {
-        self.pins.iter().copied()
-    }
-
     /// Puts `text` before the description of the tool `at` this index of those that the request declares.
     pub fn annotate_tool(&mut self, at: usize, text: String) {
         self.annotated.push((self.at.policy, at, text));

@@ -10,6 +10,8 @@ use std::sync::Arc;
 /// What a caller has used, and may use.
 #[derive(Clone, Default)]
 pub struct Spent {
+    /// The uses of each quota, as the state store knows them.
+    pub(super) known: Vec<Vec<Use>>,
     /// Of each quota.
     pub(super) uses: Vec<QuotaUse>,
     /// What the keys of calls are made with, where there are quotas.

@@ -1,10 +1,9 @@
 //! Cases of quotas: what counts, what each tier may use, what the model reads of it, and what is refused.
 
 use super::*;
-use crate::cases::{declaring, policy, read_knowing, read_spent, somebody, turn};
+use crate::cases::{declaring, policy, read_answered, read_spent, somebody, turn};
 use crate::scenario::problem;
 use crate::set::Judge;
-use model::Transcript;
 use model::account::{Account, PlacedNotice};
 use model::calls::canonical_hash;
 use model::plan::Refusal;
@@ -93,11 +92,10 @@ fn the_same_call_of_the_same_request_is_handed_out_again_without_counting_and_no
             use_key(&identity.key, own, "make_image", canonical_hash("{\"of\":\"a cat\"}", &identity.key));
         let brought_by = if is_same { own } else { Hash(1) };
         let spent = Use { call, request: brought_by, nth: 0, at_ms: HOUR, tries, calls: 2 };
-        let mut judge = read_knowing(&[policy::<Quota>(IMAGES)], &request, |transcript| {
-            transcript.spent = vec![vec![spent]];
-            transcript.now_ms = HOUR + 1;
-        })
-        .1;
+        let mut transcript = request.transcript(&somebody());
+        transcript.now_ms = HOUR + 1;
+        let answer = |_| Answers { spent: vec![vec![spent]], ..Answers::default() };
+        let mut judge = read_answered(&[policy::<Quota>(IMAGES)], &transcript, answer).1;
         assert!(judge.needs_arguments(0, "make_image"), "a call is reserved with its arguments");
         // In other words of the same JSON.
         let mut allowed =
@@ -143,12 +141,10 @@ fn settings_that_cannot_work_are_reported() {
 
 /// What the policy makes of `request` of a caller of this tier, whose calls were handed out at these times.
 fn read(table: &str, request: &SampleRequest, (tier, away): (&str, bool), spent: &[u64]) -> (Plan, Judge) {
-    read_knowing(&[policy::<Quota>(table)], request, |transcript| {
-        transcript.now_ms = 10 * HOUR;
-        transcript.tier = Some(tier.into());
-        transcript.spent = vec![uses_at(spent)];
-        transcript.store_away = away;
-    })
+    let mut transcript = request.transcript(&somebody());
+    (transcript.now_ms, transcript.tier) = (10 * HOUR, Some(tier.into()));
+    let answer = |_| Answers { spent: vec![uses_at(spent)], away, ..Answers::default() };
+    read_answered(&[policy::<Quota>(table)], &transcript, answer)
 }
 
 const TIERS: &str = r#"limits = { images = { tools = ["image"], calls = 3, per = "5h", tiers = { guest = 1, staff = 5, free = 0 } } }"#;
@@ -238,11 +234,10 @@ const NOTIFY: &str = r#"limits = { images = { tools = ["image"], calls = 4, per 
 
 /// What is planned for `request`, whose conversation has this account, at the tenth hour.
 fn plan_with(table: &str, request: &SampleRequest, spent: &[u64], account: Account) -> Plan {
-    let learn = |transcript: &mut Transcript| {
-        (transcript.spent, transcript.now_ms) = (vec![uses_at(spent)], 10 * HOUR);
-        transcript.account = Some(Arc::new(account));
-    };
-    read_knowing(&[policy::<Quota>(table)], request, learn).0
+    let mut transcript = request.transcript(&somebody());
+    (transcript.now_ms, transcript.account) = (10 * HOUR, Some(Arc::new(account)));
+    let answer = |_| Answers { spent: vec![uses_at(spent)], ..Answers::default() };
+    read_answered(&[policy::<Quota>(table)], &transcript, answer).0
 }
 
 /// Each notice: the index of its message, and its text.

@@ -56,7 +56,7 @@ fn is_single(query: &dyn FactQuery) -> bool {
 /// The keys of facts.
 fn keys(query: &dyn FactQuery) -> impl Iterator<Item = (RecordKind, Hash)> + '_ {
     let kind = query.rules().kind;
-    query.keys().iter().map(move |key| (kind, *key))
+    (0..query.count()).map(move |index| (kind, query.key(index)))
 }
 
 impl Trip<'_> {
@@ -183,7 +183,7 @@ impl Found {
     pub(super) fn merge_into(&mut self, batch: &mut Batch) -> Writes {
         let (mut facts, mut news) = (std::mem::take(&mut self.facts).into_iter(), Writes::default());
         for query in batch.facts_mut() {
-            for index in 0..query.keys().len() {
+            for index in 0..query.count() {
                 let bodies = facts.next().unwrap_or_default();
                 self.unreadable += query.merge(index, &bodies, &mut news);
             }
