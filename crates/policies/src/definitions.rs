@@ -156,10 +156,9 @@ impl Policy for Definitions {
         }
     }
 
-    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch, state: &mut State) -> bool {
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {
         let key = request.identity.pins_key(self.scope, request.conversation);
-        (state.key, state.ticket) = (key, batch.ask([key]));
-        true
+        Some(State { key, ticket: batch.ask([key]), ..State::default() })
     }
 
     fn receive(&self, answers: &Answers, state: &mut State) {

@@ -87,14 +87,14 @@ impl Policy for Kill {
         About { heeds_stops: true, ..About::default() }
     }
 
-    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch, _state: &mut State) -> bool {
+    fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {
         let identity = request.identity;
         let id = identity.explicit.clone().unwrap_or_else(|| request.conversation.to_hex());
         batch.stops = vec![
             Stop { what: Stopped::Conversation, id },
             Stop { what: Stopped::Caller, id: identity.caller.to_hex() },
         ];
-        true
+        Some(State::default())
     }
 
     fn receive(&self, answers: &Answers, state: &mut State) {

@@ -137,10 +137,10 @@ pub trait Policy: Sized + Send + Sync + 'static {
         About::default()
     }
 
-    /// Asks the state store for what the policy needs to know of the request, in the one trip that all make; `state` keeps
-    /// the tickets. False: it needs nothing.
-    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch, _state: &mut Self::State) -> bool {
-        false
+    /// Asks the state store for what the policy needs to know of the request, in the one trip that all make, and gives a
+    /// state that keeps the tickets; `None`: it needs nothing.
+    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch) -> Option<Self::State> {
+        None
     }
 
     /// Receives what the state store knows, where the policy has asked: before [`Self::open`], and not where there is no

@@ -107,8 +107,8 @@ impl Policy for Quota {
     }
 
     /// The quotas themselves are in the batch, since the engine counts their calls.
-    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch, _spent: &mut Spent) -> bool {
-        !self.limits.is_empty()
+    fn ask(&self, _request: &FactKeys<'_>, _batch: &mut Batch) -> Option<Spent> {
+        (!self.limits.is_empty()).then(Spent::default)
     }
 
     fn receive(&self, answers: &Answers, spent: &mut Spent) {

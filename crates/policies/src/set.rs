@@ -77,9 +77,8 @@ impl<P: Policy> Rule for RuleOf<P> {
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<Box<dyn Fold>> {
-        let mut state = P::State::default();
-        let has_asked = self.policy.ask(request, batch, &mut state);
-        has_asked.then(|| Box::new(Running { policy: Arc::clone(&self.policy), state }) as Box<dyn Fold>)
+        let state = self.policy.ask(request, batch)?;
+        Some(Box::new(Running { policy: Arc::clone(&self.policy), state }))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::identity::Hash;
 use crate::store::{Quota, Stop};
 use crate::uses::Use;
 use crate::{Now, Stopped};
+use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -112,7 +113,7 @@ pub trait FactQuery: Any + Debug + Send + Sync {
 }
 
 #[derive(Clone, Debug)]
-struct Query<F>(Vec<(Hash, Option<Records<F>>)>);
+struct Query<F>(SmallVec<[(Hash, Option<Records<F>>); 2]>);
 
 impl<F: Fact> FactQuery for Query<F> {
     fn rules(&self) -> FactRules {
@@ -211,7 +212,7 @@ impl Batch {
         let facts = &mut self.facts.0;
         let position = facts.iter().position(|query| (&**query as &dyn Any).is::<Query<F>>());
         let position = position.unwrap_or_else(|| {
-            facts.push(Box::new(Query::<F>(Vec::new())));
+            facts.push(Box::new(Query::<F>(SmallVec::new())));
             facts.len() - 1
         });
         let query = (&mut *facts[position] as &mut dyn Any).downcast_mut::<Query<F>>();

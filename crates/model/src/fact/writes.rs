@@ -5,6 +5,7 @@ use crate::account::Tally;
 use crate::identity::Hash;
 use crate::store::QuotaCall;
 use crate::uses::Use;
+use smallvec::SmallVec;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct Writes {
 
 /// New facts, by type.
 #[derive(Debug, Default)]
-pub struct NewFacts(Vec<Box<dyn FactWrites>>);
+pub struct NewFacts(SmallVec<[Box<dyn FactWrites>; 1]>);
 
 /// The new records of one type of fact.
 pub trait FactWrites: Any + Debug + Send + Sync {
@@ -66,7 +67,7 @@ impl Clone for NewFacts {
 }
 
 #[derive(Clone, Debug)]
-struct NewRecords<F>(Vec<(Hash, F)>);
+struct NewRecords<F>(SmallVec<[(Hash, F); 1]>);
 
 impl<F: Fact> FactWrites for NewRecords<F> {
     fn rules(&self) -> FactRules {
@@ -119,7 +120,7 @@ impl Writes {
     pub fn add<F: Fact>(&mut self, key: Hash, record: F) {
         match self.records_mut::<F>() {
             Some(records) => records.push((key, record)),
-            None => self.facts.0.push(Box::new(NewRecords(vec![(key, record)]))),
+            None => self.facts.0.push(Box::new(NewRecords(SmallVec::from_iter([(key, record)])))),
         }
     }
 
@@ -136,7 +137,7 @@ impl Writes {
 
     /// Removes the new facts of this type, and returns them.
     pub fn take<F: Fact>(&mut self) -> Vec<(Hash, F)> {
-        let taken = self.records_mut::<F>().map(std::mem::take).unwrap_or_default();
+        let taken = self.records_mut::<F>().map_or_else(Vec::new, |records| records.drain(..).collect());
         self.facts.0.retain(|facts| facts.count() > 0);
         taken
     }
@@ -152,7 +153,7 @@ impl Writes {
         is_empty && self.facts.0.iter().all(|facts| facts.count() == 0)
     }
 
-    fn records_mut<F: Fact>(&mut self) -> Option<&mut Vec<(Hash, F)>> {
+    fn records_mut<F: Fact>(&mut self) -> Option<&mut SmallVec<[(Hash, F); 1]>> {
         let mut all = self.facts.0.iter_mut().map(|facts| &mut **facts as &mut dyn Any);
         all.find_map(|facts| facts.downcast_mut::<NewRecords<F>>()).map(|new| &mut new.0)
     }

@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::claims::Taken;
+use crate::tallies::Part;
 use bytes::Bytes;
 use model::Stopped;
+use model::account::{Carried, Tally};
 use model::adaptation::{Adaptation, Adaptations};
 use model::assembled::Assembled;
+use model::pins::Pinned;
 use model::plan::approval::Confirmation;
 use model::released::Release;
 use model::store::{Evidence, HiddenExchange, Overflow, SentExchanges, Stop};
@@ -152,4 +155,42 @@ fn numbers_are_plain_digits() {
         let body = format!("{}{wrong}", Hash(1));
         assert_eq!(Use::from_body(body.as_bytes()), None, "{wrong:?}");
     }
+}
+
+/// Processes of another version read these bodies, before and after an update: a body that changes needs a new version of the
+/// format, and a reader of both.
+#[test]
+fn bodies_are_the_bytes_that_other_versions_read() {
+    let (one, two) = ("00000000000000000000000000000001", "00000000000000000000000000000002");
+    let text = |record: &dyn Fn() -> Option<Vec<u8>>| String::from_utf8(record().unwrap()).unwrap();
+    let release = Release { context: Hash(1), hidden: Hash(2), at_ms: 5 };
+    assert_eq!(text(&|| release.to_body()), format!("{one}{two}5"));
+    let exchange = HiddenExchange { message_key: Hash(1), messages: Bytes::from_static(b"{}") };
+    assert_eq!(text(&|| exchange.to_body()), format!("{one}{{}}"));
+    let (refused, accepted) = (Adaptation::Tools | Adaptation::Placement, Adaptation::StreamOptions.into());
+    let evidence = Evidence { caller: Hash(1), refused, accepted, at_ms: 5 };
+    assert_eq!(text(&|| evidence.to_body()), format!("{one}5 tools,late_system usage_in_streams"));
+    let overflow = Overflow { messages: 40, history: Hash(1), most_chars: Some(900) };
+    assert_eq!(text(&|| overflow.to_body()), format!("{one}40:900"));
+    assert_eq!(text(&|| SentExchanges { history: Hash(1), rounds: 7 }.to_body()), format!("{one}7"));
+    let used = Use { call: Hash(1), request: Hash(2), nth: 3, at_ms: 4, tries: 5, calls: 6 };
+    assert_eq!(text(&|| used.to_body()), format!("{one}{two}4 3 5 6"));
+    let pinned = Pinned { tool: Hash(1), definition: Hash(2) };
+    assert_eq!(text(&|| pinned.to_body()), format!("{one}{two}"));
+    assert_eq!(text(&|| Taken { request: Hash(1), at_ms: 5 }.to_body()), format!("{one}5"));
+    let stop = Stop { what: Stopped::Caller, id: "a".to_owned() };
+    assert_eq!(text(&|| stop.to_body()), "pa");
+    let asked = Confirmation { token: "T".to_owned(), calls: vec![Assembled::default()], ..question() };
+    assert_eq!(
+        text(&|| Arc::new(asked.clone()).to_body()),
+        r#"{"token":"T","words":["yes"],"calls":[{"id":"","name":"","arguments":"","extra":[],"legacy":false,"custom":false}],"expires_ms":1700000000000}"#
+    );
+    let carried = Arc::new(Carried { at_ms: 5, left: vec![("images".into(), 2)], ..Carried::default() });
+    assert_eq!(
+        text(&|| carried.to_body()),
+        r#"{"turn":[0,0,0,0,0,0],"conversation":[0,0,0,0,0,0],"at_ms":5,"day":0,"marks":[[0,0,0,0,0,0],[0,0,0,0,0,0],[0,0,0,0,0,0]],"bought":[0,0,0],"once":[0,[0,0,0],0],"pins":[],"left":[["images",2]]}"#
+    );
+    let part = Part { of: Hash(1), tally: Tally { bought: 7, ..Tally::default() } };
+    let nothing = "[0,0,0,0,0,0]";
+    assert_eq!(text(&|| part.to_body()), format!("[\"{one}\",{nothing},{nothing},7,{nothing},0]"));
 }
