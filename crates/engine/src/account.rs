@@ -424,7 +424,8 @@ mod tests {
             OpenAccount::open(keys, &transcript, (known, &[]), (now_ms, false), (Sums::default(), None));
         transcript.account = Some(Arc::new(account));
         transcript.now_ms = now_ms;
-        let keys = FactKeys { identity: &transcript.identity, conversation: transcript.conversation() };
+        let conversation = transcript.conversation();
+        let keys = FactKeys { identity: &identity, conversation, conversation_id: "" };
         let mut batch = Batch::new(Now { at: Instant::now(), ms: now_ms });
         let mut asked = policies.ask(&keys, &mut batch);
         asked.receive(&Answers { spent: vec![uses_at(spent)], ..Answers::default() });

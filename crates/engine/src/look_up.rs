@@ -36,6 +36,8 @@ pub(super) struct Sought {
     /// The keys of what is known of the model at its upstream.
     pub(super) model: ModelKeys,
     pub(super) conversation: Hash,
+    /// As logs show it.
+    pub(super) conversation_id: String,
     /// The request's digest.
     pub(super) request: Hash,
     pub(super) histories: Histories,
@@ -173,7 +175,8 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         accounts: batch.ask(account.as_ref().map_or_else(Vec::new, AccountKeys::carried)),
         overflows: batch.ask([conversation]),
     };
-    let keys = FactKeys { identity: &core.identity, conversation };
+    let conversation_id = core.identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+    let keys = FactKeys { identity: &core.identity, conversation, conversation_id: &conversation_id };
     let asking = core.policies().ask(&keys, &mut batch);
     core.asking = asking;
     core.start(Effect::LookUp(Box::new(batch)));
@@ -182,6 +185,7 @@ pub(super) fn look_up(core: &mut Core, now: Now) -> Phase {
         model_name,
         model,
         conversation,
+        conversation_id,
         request,
         histories,
         positions,

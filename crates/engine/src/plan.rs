@@ -191,6 +191,7 @@ fn finish_plan(
         model_name,
         model,
         conversation,
+        conversation_id,
         request: request_name,
         histories,
         answer,
@@ -216,13 +217,12 @@ fn finish_plan(
     core.record.context_window = transcript.context_window;
     let (sent, keeps_exchanges) =
         sent_exchanges(core, &transcript, &histories, &known.values(&tickets.histories), &restored);
-    core.record.conversation = core.identity.explicit.clone().or_else(|| Some(conversation.to_hex()));
+    core.record.conversation = Some(conversation_id);
     note_known(core, known.repeated, lost, keeps_exchanges);
     note_new(core, &transcript, &plan);
     let token = core.asks_approval().then(|| core.question_token(request_name, now));
-    let mut evidence = known.lists(&tickets.evidence).into_iter();
-    let (all, own) = (evidence.next().unwrap_or_default(), evidence.next().unwrap_or_default());
-    let evidence = KnownEvidence { all, own };
+    let list = |nth| known.find(&tickets.evidence).nth(nth).flatten().map_or_else(Vec::new, |it| it.to_vec());
+    let evidence = KnownEvidence { all: list(0), own: list(1) };
     let (caller, remember) = (core.identity.caller, core.shared.settings.upstream.remember);
     let refusals = ModelRefusals::new(model, caller, evidence, remember, now.ms);
     let asks_usage = core.asks_usage(refusals.known());

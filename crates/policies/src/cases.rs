@@ -91,7 +91,9 @@ pub(crate) fn read_answered(
     answer: impl FnOnce(Batch) -> Answers,
 ) -> (Plan, Judge) {
     let policies = PolicySet::new(rules.to_vec());
-    let keys = FactKeys { identity: &transcript.identity, conversation: transcript.conversation() };
+    let (identity, conversation) = (&transcript.identity, transcript.conversation());
+    let id = identity.explicit.clone().unwrap_or_else(|| conversation.to_hex());
+    let keys = FactKeys { identity, conversation, conversation_id: &id };
     let mut batch = Batch::new(Now { at: Instant::now(), ms: transcript.now_ms });
     let mut asked = policies.ask(&keys, &mut batch);
     asked.receive(&answer(batch));

@@ -88,11 +88,10 @@ impl Policy for Kill {
     }
 
     fn ask(&self, request: &FactKeys<'_>, batch: &mut Batch) -> Option<State> {
-        let identity = request.identity;
-        let id = identity.explicit.clone().unwrap_or_else(|| request.conversation.to_hex());
+        let (conversation, caller) = (request.conversation_id.to_owned(), request.identity.caller.to_hex());
         batch.stops = vec![
-            Stop { what: Stopped::Conversation, id },
-            Stop { what: Stopped::Caller, id: identity.caller.to_hex() },
+            Stop { what: Stopped::Conversation, id: conversation },
+            Stop { what: Stopped::Caller, id: caller },
         ];
         Some(State::default())
     }

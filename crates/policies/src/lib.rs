@@ -179,6 +179,8 @@ pub struct FactKeys<'a> {
     pub identity: &'a Identity,
     /// See [`Transcript::conversation`](model::Transcript::conversation).
     pub conversation: Hash,
+    /// The conversation as logs show it: the client's id, or else the same in hexadecimal.
+    pub conversation_id: &'a str,
 }
 
 /// One problem in a policy's settings.

@@ -13,6 +13,7 @@ use super::{FactKeys, Policy, RequestFacts};
 use model::fact::{Answers, Batch};
 use model::plan::{Change, Edit, ModelEndpoint, Plan, Proposed, Usage, Verdict};
 use model::{Event, Transcript};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A configured policy whose type is forgotten.
@@ -122,7 +123,7 @@ impl<P: Policy> Fold for Running<P> {
 
 /// The policies that have asked the state store about a request, each with its position in the set.
 #[derive(Default)]
-pub struct AskingPolicies(Vec<(usize, Box<dyn Fold>)>);
+pub struct AskingPolicies(SmallVec<[(usize, Box<dyn Fold>); 1]>);
 
 impl AskingPolicies {
     /// Gives each its answers.

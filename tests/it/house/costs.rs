@@ -100,7 +100,7 @@ const REFUSED: [&str; 12] = [
 /// The files with an item in braces (an enum, a struct, a match, a table) that names three or more of what models refuse, and
 /// whose name or path says that it is about refusals.
 fn places_of_a_refusal(sources: &[Source]) -> usize {
-    const TYPES: [&str; 6] = ["Refusal", "Fallback", "Fallbacks", "ModelFacts", "Variant", "Adaptation"];
+    const TYPES: [&str; 4] = ["Refusal", "Fallback", "Variant", "Adaptation"];
     let lists = |source: &&Source| {
         let (code, named) = (&source.code, words_of(source));
         if !TYPES.iter().any(|name| named.contains(name)) {

@@ -2,9 +2,8 @@
 //! in a fresh folder by way of a registry on this machine, the archive by the installer. Each is made of the debug build
 //! by the script that packs releases; nothing is compiled and nothing is downloaded.
 
-use super::support::client::get;
 use super::support::program::Toolrein;
-use super::{only, root, run, said, text_of};
+use super::{is_ready, only, root, run, said, text_of};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -140,7 +139,7 @@ fn the_packages_of_npm_run_in_a_fresh_folder_and_pass_signals_and_exit_codes_on(
         "listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\nupstream.url = \"demo:\"\n";
     let program = Toolrein::start_at(&starter, settings);
     let address = program.origin().trim_start_matches("http://").to_owned();
-    assert_eq!(get(&format!("{}/readyz", program.admin_url())).status, 200);
+    is_ready(&program);
     let logs = program.stop();
     assert!(logs.iter().any(|line| line.contains("\"drained\"")), "SIGTERM reached the program: {logs:?}");
     assert!(std::net::TcpStream::connect(&address).is_err(), "and nothing serves any more");

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use support::client::get;
 use support::program::Toolrein;
+use support::until;
 use toolrein::cli::{Cli, man_report};
 
 /// The highest exposure that `systemd-analyze security` may find, in tenths.
@@ -174,7 +175,7 @@ fn the_debian_package_installs_starts_answers_and_leaves_nothing() {
     let settings = std::fs::read_to_string(installed("etc/toolrein/proxy.toml")).unwrap();
     let config = format!("listen.proxy = \"127.0.0.1:0\"\nlisten.admin = \"127.0.0.1:0\"\n{settings}");
     let running = Toolrein::start_at(&installed("usr/bin/toolrein"), &config);
-    assert_eq!(get(&format!("{}/readyz", running.admin_url())).status, 200);
+    is_ready(&running);
     drop(running);
 
     // What the operator changed survives an upgrade.
@@ -294,6 +295,12 @@ fn included() -> Vec<(String, String)> {
     }
     assert!(found.len() > 3, "{found:?}");
     found
+}
+
+/// Waits until the program says that it is ready, which takes a moment on a busy machine.
+fn is_ready(program: &Toolrein) {
+    let ready = format!("{}/readyz", program.admin_url());
+    until("the program to be ready", || (get(&ready).status == 200).then_some(()));
 }
 
 /// The only file in `folder` whose name ends so.

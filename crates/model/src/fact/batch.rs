@@ -34,7 +34,7 @@ pub struct Batch {
 
 /// The facts that are asked for, by type, and what is known of them.
 #[derive(Debug, Default)]
-pub struct FactQueries(Vec<Box<dyn FactQuery>>);
+pub struct FactQueries(SmallVec<[Box<dyn FactQuery>; 4]>);
 
 /// The place of an answer to a [`Batch`]: of the keys that were asked with it, in their order.
 #[derive(Debug)]
