@@ -2,7 +2,7 @@
 //! Nothing here outlives the process or is shared with another.
 
 use super::StateStore;
-use super::cache::{Cache, counted, update, weighed};
+use super::cache::{Cache, ENTRY_BYTES, update, weighed};
 use super::claims::Claims;
 use super::recent::Recent;
 use super::spent::{Change, MOST_USES, Uses};
@@ -60,7 +60,8 @@ impl Memory {
             facts: Tables::new(bounds),
             requests: Recent::new(conversations, lifetime_ms),
             conversations: Recent::new(conversations, lifetime_ms),
-            claims: counted(bounds.calls, lifetime),
+            // Lighter than any question, so that a claim outlasts its question: an approval is used once.
+            claims: weighed(bounds.hidden_exchange_bytes, lifetime, |_| ENTRY_BYTES),
             // The largest quota must fit however few calls are kept otherwise.
             spent: weighed(bounds.calls.max(MOST_USES as u64), lifetime, |uses: &Arc<Uses>| uses.len()),
             parts: OwnParts::new(conversations, lifetime),
@@ -282,6 +283,19 @@ mod tests {
             lifetime: Duration::from_secs(3600),
             refusals: Duration::from_secs(3600),
         })
+    }
+
+    #[test]
+    fn an_approval_is_used_once_however_few_calls_are_kept() {
+        let store = store();
+        let claim = |question, request| Claim { question: Hash(question), request: Hash(request), now_ms: 1 };
+        for question in 0..150 {
+            let asked = Confirmation { expires_ms: 2, ..Confirmation::default() };
+            store.record(Writes::of(Hash(question), Arc::new(asked)));
+            assert!(store.take(claim(question, 1)));
+            store.claims.run_pending_tasks();
+        }
+        assert!((0..150).all(|question| !store.take(claim(question, 2))));
     }
 
     #[test]
